@@ -62,7 +62,7 @@ class Product:
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """A kernel that is neither: ``work`` is its kind of work as a family of op models, or ``fill``."""
+    """A kernel that is neither: ``work`` is its kind of work as a family of op models."""
 
     work: str
     pattern: Pattern

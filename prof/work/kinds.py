@@ -33,6 +33,7 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {  # kind -> families of op models
     RESIZING: ("resize",),
     FFT: ("fft",),
     MOVES: ("copy", "view", "layout"),
+    FILLS: ("fill",),
     EMBEDDING: ("embedding",),
     INDEXING: ("indexing", "sort"),
     RANDOM: ("rng",),
@@ -54,8 +55,6 @@ KINDS_OF_CLASS: Mapping[str, tuple[str, ...]] = {  # class -> kinds, in the orde
 CLASSES = tuple(KINDS_OF_CLASS)
 _KIND_OF_FAMILY = {family: kind for kind, families in FAMILIES.items() for family in families}
 _CLASS_OF_KIND = {kind: name for name, kinds in KINDS_OF_CLASS.items() for kind in kinds}
-
-_KIND_OF_WORK = {**_KIND_OF_FAMILY, "fill": FILLS}  # the words of prof/kernels/family_tables.py
 
 FUSED = re.compile(r"fmha|sdpa|flash|attention|attn_(?:fwd|bwd)|mha", re.IGNORECASE)
 CONV = re.compile(r"conv(?!ert)|[dw]grad|fprop|winograd|im2col|[shdcz]\d{0,6}cudnn|gcgemm", re.IGNORECASE)
@@ -111,7 +110,7 @@ def _of_name(name: str) -> str:
 
 def kind_of_work(work: str) -> str:
     """The kind that a word of ``family_tables`` means; empty for an empty word."""
-    return _KIND_OF_WORK[work] if work else ""
+    return _KIND_OF_FAMILY[work] if work else ""
 
 
 def _of_words(name: str) -> str:

@@ -91,3 +91,12 @@ def test_the_pages_tables_are_up_to_date(data: Path) -> None:
     command = [sys.executable, str(ROOT / "tools" / "capture_tables.py")]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_convolutions_without_stride_have_flops_by_their_gradients(data: Path) -> None:
+    """A trace of 2021 has no strides. ResNet-50's products are 8,178,368,512 FLOPs for each of 32 images, of which
+    2 * 2048 * 1000 are no convolution (docs/explanation/accuracy.md); each of six steps has them."""
+    table = parsed(find(data / "round2", "kineto_v100_workers0"))
+    aten, way = table.coded("aten"), table.coded("dir")
+    rows = aten.among("aten::cudnn_convolution") & way.among("fprop")
+    assert annotate(table).flops[rows].sum() == 6 * 32 * (8_178_368_512 - 2 * 2048 * 1000)

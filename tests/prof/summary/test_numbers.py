@@ -297,7 +297,7 @@ def test_layers_of_unequal_work_are_no_series():
         ("at::native::elementwise_kernel<128, 2, at::native::gpu_kernel_impl_nocast<MulFunctor>>", "element-wise"),
         ("void at::native::elementwise_kernel<128, 2, at::native::direct_copy_kernel_cuda>", "copies and casts"),
         ("at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::MeanOps<float>>>", "reductions"),
-        ("void (anonymous)::elementwise_kernel_with_index<int, arange_cuda_out>", "element-wise"),
+        ("void (anonymous)::elementwise_kernel_with_index<int, arange_cuda_out>", "fills"),
         ("void at::native::index_elementwise_kernel<128, 4>", "indexing and sorting"),
         ("ncclKernel_AllReduce_RING_LL_Sum_float", "communication"),
         ("triton_poi_fused_add_mul_0", "element-wise"),
