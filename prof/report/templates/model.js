@@ -88,6 +88,8 @@ const model = (() => {
     total: rows.dur.reduce((sum, ns) => sum + (ns > 0 ? ns : 0), 0),
     timed: rows.start.some((start) => !Number.isNaN(start)),
     text: (key, row) => texts[key][call[row]],
+    // The time that rates are over: unknown for a CPU op that launched work which the capture does not have.
+    working: (row) => (texts.reason[call[row]] === data.launching ? NaN : rows.dur[row]),
     number: (key, row) => numbers[key][call[row]],
   };
 })();
