@@ -8,16 +8,18 @@ A step's time is split by what ran on its device during it. Overlapping time cou
 overlap, it counts for the phase that comes first in ``PHASES``. So the phases and the idle time sum to the step's time.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from pyprof.command.json_schema import doc
 from pyprof.prof.timing.gpus import covered, devices_of_rows, ends
-from pyprof.table.columns import NULL, Ints, Table, greatest, known, least
+from pyprof.table.columns import NULL, Coded, Ints, Table, greatest, known, least
 
+LAST_NS = 1 << 62  # later times mean a damaged file
 PHASES = ("forward", "backward", "optimizer", "data", "other")
 
 
@@ -90,15 +92,49 @@ def steps(table: Table, owner: Ints) -> list[Step]:
         rows = np.flatnonzero(timed & (owner == device))
         rows = rows[np.argsort(start[rows], kind="stable")]
         columns = {key: table.ints(key)[rows] for key in COLUMNS}
-        found += _of_device(device, columns, end[rows], place[rows], marked)
+        empty = _empty_steps(table.coded("emptySteps").take(rows)) if marked else []
+        found += _of_device(device, columns, end[rows], place[rows], marked, empty)
     return found
 
 
 COLUMNS = ("start", "step", "markStart", "markEnd", "stepStart", "stepEnd")
 
 
-def _of_device(owner: int, columns: dict[str, Ints], end: Ints, place: Ints, marked: bool) -> Iterator[Step]:
-    """The steps of one device, from its rows in order of their start."""
+def _empty_steps(column: Coded) -> list[tuple[int, int, int]]:
+    """Number, start and end of the marks of steps without work; a damaged file's are left out."""
+    lists = [json.loads(text) for text in column.used().values if text]
+    steps = [step for each in lists if isinstance(each, list) for step in each if isinstance(step, list)]
+    whole = {tuple(step) for step in steps if [type(n) for n in step] == [int] * 3}
+    return sorted((number, mark, until) for number, mark, until in whole if -LAST_NS < mark <= until < LAST_NS)
+
+
+class _Times(NamedTuple):
+    """One value per step of a device, in order."""
+
+    number: Ints
+    begin: Ints
+    end: Ints
+    mark: Ints
+    mark_end: Ints
+    extent: Ints
+
+    def with_empty(self, empty: Sequence[tuple[int, int, int]]) -> "_Times":
+        """With steps that launched nothing, each from the end of the step before it to the beginning of the next."""
+        times = self
+        for number, mark, until in empty:
+            if self.mark[0] < mark < self.mark[-1] and number not in times.number:
+                at = int(np.searchsorted(times.mark, mark))
+                begin = max(mark, int(times.end[at - 1]))
+                end = min(max(until, begin), int(times.begin[at])) if until < times.mark[at] else int(times.begin[at])
+                new = (number, begin, max(begin, end), mark, until, 0)
+                times = _Times(*(np.insert(column, at, value) for column, value in zip(times, new, strict=True)))
+        return times
+
+
+def _of_device(
+    owner: int, columns: dict[str, Ints], end: Ints, place: Ints, marked: bool, empty: Sequence[tuple[int, int, int]]
+) -> Iterator[Step]:
+    """The steps of one device, from its rows in order of their start, and its process's steps without work."""
     inside = np.flatnonzero(columns["step"] != NULL) if marked else np.arange(len(end))
     numbers, group = np.unique(columns["step"][inside], return_inverse=True)
     start, _, mark, mark_end, begin, until = (columns[key][inside] for key in COLUMNS)
@@ -109,6 +145,8 @@ def _of_device(owner: int, columns: dict[str, Ints], end: Ints, place: Ints, mar
     told = (low != NULL) & (high >= low)  # not so in a damaged table
     low = np.where(told, low, first)
     high = np.where(told, high, np.where(following > low, following, last))
+    times = _Times(numbers, low, high, mark, mark_end, last - first).with_empty(empty)
+    numbers, low, high, mark, mark_end, extent = times
     reach = np.maximum.accumulate(end)
     before, after = np.searchsorted(reach, low, "right"), np.searchsorted(columns["start"], high)
     for i, number in enumerate(numbers.tolist()):
@@ -118,7 +156,7 @@ def _of_device(owner: int, columns: dict[str, Ints], end: Ints, place: Ints, mar
         idle, host = span - sum(phases.values()), None
         if mark[i] != NULL and mark_end[i] != NULL:
             host = int(mark_end[i]) - int(mark[i])
-        yield Step(owner, known(number), int(low[i]), span, phases, idle, host, int(last[i]) - int(first[i]))
+        yield Step(owner, known(number), int(low[i]), span, phases, idle, host, int(extent[i]))
 
 
 def phase_places(table: Table) -> Ints:
