@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pyprof.marker import Marker
 from pyprof.parse.attribute import reasons
 from pyprof.parse.attribute.contexts import COMMUNICATION, Path, inside_node
 from pyprof.parse.attribute.cpp_functions import kinship
@@ -45,6 +46,7 @@ class Facts:
 
     layer: str
     trace: str
+    functions: str
     marker: str
     mod: str
     op: str
@@ -76,11 +78,13 @@ def facts(path: Path, forward: Path, recomputed: bool, transfer: str, updating: 
     modules, ops = _ops(path, source, backward)
     phase = phase_of(path, [] if communication else ops, transfer, updating)
     collective = _collective(inside)
+    lines, functions = _trace(source)
     # NCCL's own record is used if PyTorch has none.
     call = _call(inside, collective) or collective or Scope(Kind.USER, "")
     return Facts(
         layer=_json(_names(source, Kind.LAYER) or _names(source, Kind.MODULE)),
-        trace=_json(_trace(source)),
+        trace=_json(lines),
+        functions=_json(functions) if any(functions) else "",
         marker=_json([s.text for s in source if s.kind == Kind.MARKER and s.marker and s.marker.op]),
         mod=_json(modules),
         op=_json(ops),
@@ -172,11 +176,21 @@ def _names(path: Path, kind: Kind) -> list[str]:
     return [s.name for s in path if s.kind == kind]
 
 
-def _trace(path: Path) -> list[str]:
+def _trace(path: Path) -> tuple[list[str], list[str]]:
+    """The lines of the user's stack, outermost first, and the functions that they are in; none if not recorded."""
     for scope in path:
         if scope.marker is not None and scope.marker.trace:
-            return [line for line in scope.marker.trace if not _MODULE_CALL.search(line)]
-    return _names(path, Kind.FRAME)
+            lines, functions = scope.marker.trace, _functions(scope.marker)
+            kept = [i for i, line in enumerate(lines) if not _MODULE_CALL.search(line)]
+            return [lines[i] for i in kept], [functions[i] for i in kept] if functions else []
+    frames = [s for s in path if s.kind == Kind.FRAME]
+    return [s.name for s in frames], [s.text for s in frames]
+
+
+def _functions(marker: Marker) -> list[str]:
+    """The functions of a marker's lines: `/main/Net::forward` has one for each, if pyprof wrote it."""
+    names = marker.func_stack.replace("::", ".").split("/")[1:]
+    return names if len(names) == len(marker.trace) else []
 
 
 def _called(path: Path) -> tuple[list[str], list[str]]:

@@ -91,6 +91,7 @@ KERNELS: tuple[Column, ...] = (
     Column("stepStart", "int", "ns", "when the step begins on the device: at its mark, or later if work is left to do"),
     Column("stepEnd", "int", "ns", "when it ends there: where the next one begins; of the last one with all its work"),
     Column("emptySteps", "json", "", "steps of the process that launch nothing, between others: number, mark, its end"),
+    Column("functions", "json", "", "the functions that the lines of `trace` are in, where the capture has them"),
 )
 
 COLUMN = {column.key: column for column in KERNELS}

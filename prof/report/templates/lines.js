@@ -8,7 +8,7 @@ const lines = (() => {
   let found = [];
 
   const COLUMNS = [
-    ["line", "line", (at) => shown(at.line || "(no stack recorded)"), "wide", "file:line; the capture has no source text"],
+    ["line", "line", (at) => shown(at.line ? model.lineName(at.line) : "(no stack recorded)"), "wide", "file:line and function; the capture has no source text"],
     ["ns", "own time", (at) => format.ns(at.ns), "number", "of the operations whose innermost line it is"],
     ["ns", "share", (at) => format.percent(at.ns, model.total), "number", "own time, of the time of all operations"],
     ["all", "with callees", (at) => format.ns(at.all), "number", "time of the operations in whose stack it is, at any depth"],
@@ -54,7 +54,7 @@ const lines = (() => {
   }
 
   function entry(at) {
-    const made = element("tr", { tabIndex: 0 }, ...COLUMNS.map(([, , get, className]) => element("td", { textContent: get(at), className, title: className !== "wide" ? "" : get === COLUMNS[0][2] ? at.line : get(at).slice(0, 500) })));
+    const made = element("tr", { tabIndex: 0 }, ...COLUMNS.map(([, , get, className]) => element("td", { textContent: get(at), className, title: className !== "wide" ? "" : get === COLUMNS[0][2] ? model.lineName(at.line) : get(at).slice(0, 500) })));
     const choose = () => state.toggle("line", at.line || NONE, `line: ${at.line || "no stack recorded"}`);
     made.onclick = choose;
     made.onkeydown = ({ key }) => key === "Enter" && choose();

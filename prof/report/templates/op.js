@@ -100,7 +100,7 @@ const op = (() => {
     document.getElementById(id).replaceChildren(...lines);
   }
 
-  const shown = (key, text) => (key === "trace" ? text.split("\n").pop() : text.replaceAll("\x1f", " › "));
+  const shown = (key, text) => (key === "trace" ? model.lineName(text.split("\n").pop()) : text.replaceAll("\x1f", " › "));
 
   // How long calls last, by direction.
   function times(rows) {

@@ -32,7 +32,7 @@ const stacks = (() => {
     count(top);
     for (const line of linesOf(c)) {
       path = line === NONE ? NONE : path ? `${path}\n${line}` : line;
-      step(`line ${line}`, line === NONE ? "(no stack recorded)" : line, "");
+      step(`line ${line}`, line === NONE ? "(no stack recorded)" : model.lineName(line), "");
     }
     const op = model.texts.op[c] || model.texts.name[c] || "(no name)";
     step(`op ${op}`, op, op, model.opClass(op) ?? model.texts.class[c]);
@@ -126,7 +126,7 @@ const stacks = (() => {
     const parts = top.path === NONE ? [NONE] : top.path ? top.path.split("\n") : [];
     const crumb = (name, to) => element("button", { type: "button", textContent: format.cut(name, 40), onclick: () => zoom(to) });
     document.getElementById("stacks-path").replaceChildren(crumb("all", ""),
-      ...parts.map((part, i) => (part === NONE ? crumb("(no stack recorded)", NONE) : crumb(part, parts.slice(0, i + 1).join("\n")))),
+      ...parts.map((part, i) => (part === NONE ? crumb("(no stack recorded)", NONE) : crumb(model.lineName(part), parts.slice(0, i + 1).join("\n")))),
       element("span", { className: "dim", textContent: format.ns(top.ns) }));
   }
 

@@ -381,3 +381,21 @@ def test_the_page_reads_without_a_script(gpt2):
     for term in TERMS:
         assert page.count(f'id="term-{term.key}"') == 1
     assert "popovertarget=" in page and "Where the time goes" in page
+
+
+def test_a_line_of_code_is_named_with_its_function(chromium, tmp_path):
+    """`net.py:7` is in ``forward`` as the trace says; for `train.py:1` it says nothing."""
+    table = small()
+    stack, rows = Coded.of(['["train.py:1", "net.py:7"]'] * len(table)), len(table)
+    table = table.with_column("trace", stack).with_column("functions", Coded.of(['["", "Net.forward"]'] * rows))
+    (tmp_path / "page.html").write_text(page_of(table), encoding="utf-8")
+    chromium.open(tmp_path / "page.html")
+    assert chromium.run_async(READY)
+    cells = "return [...document.querySelectorAll('#lines tbody td:first-child')].map((each) => each.textContent)"
+    assert chromium.run(cells) == ["net.py:7 Net.forward", "train.py:1"]
+    chromium.run("document.getElementById('stacks').scrollIntoView()")
+    chromium.run_async(FRAMES)
+    assert "net.py:7 Net.forward" in chromium.run("return pyprof.stacks.boxes().map(({at}) => at.name)")
+    chromium.run("document.querySelector('#lines tbody tr').click()")
+    chromium.run_async(FRAMES)
+    assert chromium.run("return pyprof.state.value('line')") == "net.py:7"
