@@ -61,7 +61,7 @@ class Run(Rows):
         self.dur: Floats = took.astype(np.float64)  # ns
         self.start = _starts(self.table.ints("start"), took)
         self.end = self.start + took
-        numbers, self.lane = distinct(self.table.ints("pid"), self.table.ints("device"))
+        numbers, self.lane = devices_of_rows(self.table)
         self.lanes = max(len(numbers), 1)
         self.marked = int((np.unique(self.table.ints("step")) != NULL).sum())  # number of steps that the capture marks
         self.times = _times(table, self.origin) if self.marked else []  # of each GPU's steps; empty: not known
@@ -288,4 +288,4 @@ def _in_order(table: Table, annotation: Annotation) -> Ints:
     marked = bool((step[on_gpu] != NULL).any())
     inside = on_gpu & (step != NULL) & ~warm_up(table)[1] if marked else on_gpu & ~loading(table, annotation)
     rows = np.flatnonzero(inside)
-    return rows[np.lexsort((start[rows], table.ints("device")[rows], table.ints("pid")[rows]))]
+    return rows[np.lexsort((start[rows], devices_of_rows(table)[1][rows]))]
