@@ -32,7 +32,7 @@ from pyprof.prof.work.annotate import Annotation, uncounted_of
 from pyprof.prof.work.kinds import CLASSES
 from pyprof.table.attribution import LAUNCH_ALONE, attributed_rows
 from pyprof.table.columns import NULL, Coded, Table, distinct_texts
-from pyprof.table.schema import first_text
+from pyprof.table.schema import outermost
 
 FORMAT = 2  # of the model; the page checks it
 # Key in the model -> field of the record.
@@ -82,7 +82,7 @@ def page_model(
 
 
 def _uncounted(ops: Mapping[str, int]) -> list[dict[str, Any]]:
-    return [{"name": _first(name), "ns": ns} for name, ns in ops.items()]
+    return [{"name": outermost(name) or "(no name)", "ns": ns} for name, ns in ops.items()]
 
 
 def _summary(summary: Summary) -> dict[str, Any]:
@@ -99,10 +99,6 @@ def _summary(summary: Summary) -> dict[str, Any]:
 
 def _fields(record: Step | Device, keys: Mapping[str, str]) -> dict[str, Any]:
     return {key: getattr(record, name) for key, name in keys.items()}
-
-
-def _first(name: str) -> str:
-    return (first_text(name) if name.startswith('["') else name) or "(no name)"
 
 
 def _unattributed(table: Table) -> list[dict[str, Any]]:

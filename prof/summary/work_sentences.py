@@ -12,7 +12,7 @@ from pyprof.prof.summary.capture_numbers import Summary
 from pyprof.prof.summary.components import Part
 from pyprof.prof.summary.wording import amount, counted, joined, operation_name
 from pyprof.quantities import ms, percent, share
-from pyprof.table.schema import first_text
+from pyprof.table.schema import outermost
 
 MOST = 3  # parts that a sentence names
 MOST_OPS = 5  # ops without a model that a sentence names
@@ -190,7 +190,7 @@ def uncounted_sentences(summary: Summary) -> Iterator[str]:
 def _uncounted(summary: Summary, parts: Sequence[Part], what: str) -> Iterator[str]:
     sums: dict[str, int] = {}
     for part in parts:
-        op = operation_name(first_text(part.name) if part.name.startswith('["') else part.name)
+        op = operation_name(outermost(part.name))
         sums[op] = sums.get(op, 0) + part.ns
     if not sums:
         return

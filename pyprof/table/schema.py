@@ -103,6 +103,18 @@ def first_text(text: str) -> str:
     return list_texts(text)[0]
 
 
+def outermost(name: str) -> str:
+    """The outermost op where ``name`` is a cell of ``op``; any other name, such as a kernel's, as it is.
+
+    >>> outermost('["linear", "addmm"]'), outermost("aten::mm"), outermost('["no list')
+    ('linear', 'aten::mm', '["no list')
+    """
+    try:
+        return first_text(name) if name.startswith('["') else name
+    except ValueError:  # a name from a file may begin like a list
+        return name
+
+
 def list_texts(text: str) -> list[str]:
     """The items of a JSON list as texts. For an empty list, or if the text is not a list, one empty text."""
     items = json.loads(text)
