@@ -5,7 +5,7 @@ const lines = (() => {
   const MOST = 300; // lines of the table
   const NONE = "\n"; // the value of the filter for operations without a stack
   const sort = { key: "ns", down: true };
-  let found = [];
+  let found = [], part = null;
 
   const COLUMNS = [
     ["line", "line", (at) => shown(at.line ? model.lineName(at.line) : "(no stack recorded)"), "wide", "file:line and function; the capture has no source text"],
@@ -47,7 +47,7 @@ const lines = (() => {
     const mine = sort.key === key && name !== "share", cell = element("th", { className: className === "number" ? "number" : "" },
       element("button", { type: "button", title: `sort by ${name}: ${meaning}`, textContent: name + (mine ? (sort.down ? " ▾" : " ▴") : ""), onclick: () => {
         Object.assign(sort, sort.key === key ? { down: !sort.down } : { key, down: className === "number" });
-        update();
+        part.changed();
       } }));
     if (mine) cell.setAttribute("aria-sort", sort.down ? "descending" : "ascending");
     return cell;
@@ -62,8 +62,7 @@ const lines = (() => {
     return made;
   }
 
-  function update() {
-    if (!stacks.has) return;
+  function build() {
     found = gather();
     const more = found.length - MOST;
     const rest = more > 0 ? [element("tr", {}, element("td", { textContent: `and ${more.toLocaleString("en")} more`, colSpan: COLUMNS.length }))] : [];
@@ -74,9 +73,10 @@ const lines = (() => {
 
   function start() {
     document.getElementById("lines-section").hidden = !stacks.has;
-    state.subscribe(update);
-    update();
+    if (!stacks.has) return;
+    part = draw.whenNear(box, build);
+    state.subscribe(part.changed);
   }
 
-  return { start, update, found: () => found };
+  return { start, now: () => part?.now(), found: () => { part?.now(); return found; } };
 })();

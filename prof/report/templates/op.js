@@ -167,6 +167,7 @@ const op = (() => {
   }
 
   function go() {
+    for (const above of [stacks, lines]) above.now(); // built later, they would move this part out of sight
     section.style.scrollMarginTop = `${document.getElementById("filters").offsetHeight + 8}px`; // the bar stays on top
     section.scrollIntoView({ block: "start" });
     section.querySelector("h2").focus({ preventScroll: true });

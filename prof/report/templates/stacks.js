@@ -6,7 +6,7 @@ const stacks = (() => {
   const ROW = 22, MOST = 1500, SMALLEST = 3; // pixels of a row, boxes, pixels of a box
   const NONE = "\n"; // the value of the filter for operations without a stack
   const has = model.texts.trace.some(Boolean);
-  let placed = [], root = null, focused = "";
+  let placed = [], root = null, focused = "", part = null;
 
   const node = (name, path, up, op = "", kind = "") => ({ name, path, up, op, kind, ns: 0, rows: 0, children: new Map() });
 
@@ -65,8 +65,8 @@ const stacks = (() => {
     return found.slice(0, MOST);
   }
 
-  function update() {
-    if (!has) return;
+  function build() {
+    const had = box.contains(document.activeElement);
     root = tree();
     const top = find(state.value("stack") ?? ""), width = Math.max(100, box.clientWidth);
     placed = top.ns ? place(top, width) : [];
@@ -81,6 +81,7 @@ const stacks = (() => {
     legend.fill("stacks-legend", [["ops", legend.classes(new Set(placed.filter(({ at }) => at.op).map(({ at }) => at.kind)))],
       ["", placed.some(({ at }) => !at.op) ? [["lines of code", draw.colors.idle]] : []]]);
     tellFound(wanted);
+    if (had) placed.find(({ button: made }) => made.tabIndex === 0)?.button.focus();
   }
 
   const share = (at) => `${format.ns(at.ns)}, ${format.percent(at.ns, model.total)} of all time, ${at.rows.toLocaleString("en")} operations`;
@@ -164,21 +165,17 @@ const stacks = (() => {
       document.getElementById("stacks-hint").textContent = "The capture records no Python stacks. Capture with pyprof run --trace user, pyprof.init(trace=True), or torch.profiler's with_stack=True.";
       return;
     }
-    search.oninput = update;
+    part = draw.whenNear(box, build);
+    search.oninput = part.changed;
     box.onkeydown = key;
-    state.subscribe(() => {
-      const had = box.contains(document.activeElement);
-      update();
-      if (had) placed.find(({ button: made }) => made.tabIndex === 0)?.button.focus();
-    });
+    state.subscribe(part.changed);
     let width = box.clientWidth;
     new ResizeObserver(() => {
       if (box.clientWidth === width) return;
       width = box.clientWidth;
-      update();
+      part.changed();
     }).observe(box);
-    update();
   }
 
-  return { start, update, has, boxes: () => placed };
+  return { start, has, changed: () => part?.changed(), now: () => part?.now(), boxes: () => { part?.now(); return placed; } };
 })();
