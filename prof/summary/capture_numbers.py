@@ -77,6 +77,7 @@ class Summary:
     notes: Annotated[tuple[str, ...], doc("where the peaks come from")]
     bytes_counted_ns: Annotated[int, doc("time of the rows whose bytes are counted")]
     bytes_uncounted: Annotated[tuple[Part, ...], doc("ops whose FLOPs are counted, and not their bytes")]
+    autotuning: Annotated[work.Autotuning, doc("trials of cuDNN's algorithms")]
 
     @property
     def worker(self) -> str:
@@ -164,6 +165,7 @@ def _summary(table: Table, annotation: Annotation, limits: Roofline, **left_out:
         notes=tuple(limits.notes()),
         bytes_counted_ns=int(duration[bytes_counted].sum()),
         bytes_uncounted=work.uncounted_ops(table, np.flatnonzero(has_op & counted & ~bytes_counted)),
+        autotuning=work.autotuning_numbers(table, annotation),
     )
 
 

@@ -59,6 +59,18 @@ def matrix_sentences(summary: Summary) -> Iterator[str]:
         yield f"The peak of this GPU's tensor cores, against that of {unit_name(matrix.units[0].name)}, is {ratios}."
 
 
+def autotuning_sentences(summary: Summary) -> Iterator[str]:
+    """How much of the time cuDNN's autotuning takes, which a capture of later steps does not have."""
+    tuning = summary.autotuning
+    if tuning.ns > LITTLE * summary.total_ns:
+        trials, calls = counted(tuning.rows, "kernel"), counted(tuning.calls, "convolution")
+        yield (
+            f"cuDNN's autotuning (torch.backends.cudnn.benchmark) tries algorithms in {calls}: {trials}, "
+            f"{ms(tuning.ns)}, {share(tuning.ns, summary.total_ns)} of GPU time, without their helpers. "
+            "Each shape is tried once per process: begin the capture after some steps of warm-up."
+        )
+
+
 def attention_sentences(summary: Summary) -> Iterator[str]:
     """Whether attention runs in fused kernels."""
     attention = summary.attention
