@@ -167,7 +167,8 @@ def _work(found: Comparison) -> Iterator[str]:
         f"{'at least ' if known < NEARLY else ''}{_flop(amount)}"
         for known, amount in zip(counted, (flop.before, flop.after), strict=True)
     )
-    yield f"B does {much} FLOPs per step ({before} -> {after}): it is not the same work."
+    what = "counted FLOPs" if min(counted) < NEARLY else "FLOPs"
+    yield f"B does {much} {what} per step ({before} -> {after}): it is not the same work."
 
 
 def _flop(amount: float) -> str:

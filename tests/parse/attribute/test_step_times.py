@@ -153,7 +153,9 @@ def test_a_step_without_gpu_work_is_listed_with_its_time(tmp_path: Path) -> None
                              (4, 250, 50, 40, 50, 10)]  # fmt: skip
     with (tmp_path / "net.dict").open("wb") as out:
         write_netdict(table, out)
-    found = load(tmp_path / "net.dict").summary().numbers.steps
+    summary = load(tmp_path / "net.dict").summary()
+    assert any("; 2 steps without work on the GPU among them." in sentence for sentence in summary.sentences)
+    found = summary.numbers.steps
     assert [(s.name, s.rows, s.ns) for s in found] == [("1", 1, 100), ("2", 0, 60), ("3", 0, 90), ("4", 1, 50)]
 
 
