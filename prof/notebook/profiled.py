@@ -25,7 +25,7 @@ from pyprof.prof.notebook.notebook_views import SummaryText, profile_html
 from pyprof.prof.summary.capture_numbers import summarise
 from pyprof.prof.table.columns import COLUMN
 from pyprof.prof.table.group import NEEDED
-from pyprof.prof.timing.steps import owners, steps
+from pyprof.prof.timing.steps import Step, owners, steps
 from pyprof.prof.work.layer_path import layer_texts
 from pyprof.table.attribution import AttributedTime
 from pyprof.table.columns import NULL
@@ -189,7 +189,7 @@ class Profile(CapturedRows):
         if self._rows is not None:
             owner = owner[self._rows]
             present = set(zip(owner.tolist(), self._ints("step").tolist(), strict=True))
-            shown = [step for step in shown if (step.owner, NULL if step.number is None else step.number) in present]
+            shown = _between(shown, present, set(whole.ints("step").tolist()))
         return frame(step_columns(shown, names, owner, self.table, self.annotation))
 
     @cached_property
@@ -271,3 +271,21 @@ class Profile(CapturedRows):
             with open_output(path, force) as out:
                 render(model, out)
         return Path(path)
+
+
+def _between(shown: Sequence[Step], present: set[tuple[int, int]], launched: set[int]) -> list[Step]:
+    """The steps with rows in a selection (``present``: device and number), and those between them that launch nothing.
+
+    ``launched``: the steps of the whole run that launch something.
+    """
+    keys = [(step.owner, NULL if step.number is None else step.number) for step in shown]
+    starts: dict[int, list[int]] = {}
+    for key, step in zip(keys, shown, strict=True):
+        if key in present:
+            starts.setdefault(step.owner, []).append(step.start_ns)
+    return [
+        step
+        for key, step in zip(keys, shown, strict=True)
+        if key in present
+        or (key[1] not in launched and key[0] in starts and min(starts[key[0]]) < step.start_ns < max(starts[key[0]]))
+    ]

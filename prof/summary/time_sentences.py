@@ -157,7 +157,7 @@ def step_sentences(summary: Summary) -> Iterator[str]:
         one = len(steps) == 1
         whole = f"The step takes {ms(summary.step_ns)}, from" if one else "From"
         host = f"{whole} mark to mark on the host{'' if one else ' a step takes'} {ms(median(marks))}"
-        extent = ms(median(part.extent_ns for part in steps))
+        extent = ms(median(part.extent_ns for part in steps if part.rows))
         medians = "" if one else " (medians)"
         yield f"{host}; its {summary.worker} extent, from its first operation to its last, is {extent}{medians}."
 

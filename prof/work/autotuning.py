@@ -50,7 +50,8 @@ def trial_rows(table: Table, role_of_row: Coded) -> Ints:
     rows = np.flatnonzero(tuned & role_of_row.among(AUX) & table.coded("kind").among("kernel"))
     keys, number = distinct(names.codes[rows], aten.codes[rows])
     of_key = [role(names.values[name], find(aten.values[op]) or "", "conv") == MAIN for name, op in keys]
-    return rows[np.array(of_key, bool)[number]]
+    found: Ints = rows[np.array(of_key, bool)[number]]
+    return found
 
 
 def _by_gradient(products: list[str], parts: list[str]) -> list[list[int]]:

@@ -155,6 +155,8 @@ def test_a_step_without_gpu_work_is_listed_with_its_time(tmp_path: Path) -> None
         write_netdict(table, out)
     summary = load(tmp_path / "net.dict").summary()
     assert any("; 2 steps without work on the GPU among them." in sentence for sentence in summary.sentences)
+    assert load(tmp_path / "net.dict").where("start >= 0").steps["step"].tolist() == [1, 2, 3, 4]
+    assert load(tmp_path / "net.dict").where("start > 100").steps["step"].tolist() == [4]
     found = summary.numbers.steps
     assert [(s.name, s.rows, s.ns) for s in found] == [("1", 1, 100), ("2", 0, 60), ("3", 0, 90), ("4", 1, 50)]
 
