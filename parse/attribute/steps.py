@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from pyprof.parse.attribute.capture import OPEN, Capture
 from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.attribute.scope import Kind, Scope
-from pyprof.table.columns import NULL, Coded, Ints, value_at
+from pyprof.table.columns import NULL, Coded, Ints, blank, distinct, value_at
 
 _NUMBER = re.compile(r"\d{1,18}")
 
@@ -44,7 +44,7 @@ class Steps(NamedTuple):
     number: Ints
     mark: Ints  # the start of its mark; NULL for steps that the optimizer separates, and for step 0 before all marks
     until: Ints  # the start of the next mark; or the end of its own, if no mark follows, or work between them
-    empty: Coded  # the process's steps that launch nothing, as JSON: see ``_empty``
+    empty: Coded  # in the first row of a step and device, as JSON: the steps after it that launch nothing
 
 
 def steps(capture: Capture, tree: RangeTree, nodes: Nodes | None = None) -> Steps:
@@ -54,7 +54,8 @@ def steps(capture: Capture, tree: RangeTree, nodes: Nodes | None = None) -> Step
     """
     nodes = nodes_of(tree) if nodes is None else nodes
     step, mark, until = (np.full(capture.rows, NULL, np.int64) for _ in range(3))
-    process, empties = np.full(capture.rows, -1, np.int32), list[str]()
+    empty = Coded(np.full(capture.rows, -1, np.int32), [])
+    device = capture.columns.get("device", blank("int", capture.rows))
     marked = marks(capture, tree)
     updates = np.flatnonzero(tree.scopes_where(Kind.OPTIMIZER, is_update)[tree.scope])
     pids = np.append(capture.pids(), NULL)[capture.launch_thread]
@@ -63,10 +64,9 @@ def steps(capture: Capture, tree: RangeTree, nodes: Nodes | None = None) -> Step
         time = capture.launch_time[rows]
         own_marks = Marks(*(column[marked.pid == pid] for column in marked))
         if len(own_marks.pid):
-            step[rows], mark[rows], until[rows], empty = _marked(own_marks, time)
-            if empty:
-                process[rows] = len(empties)
-                empties.append(empty)
+            step[rows], mark[rows], until[rows], following = _marked(own_marks, time)
+            if following and isinstance(device, np.ndarray):
+                _note(empty, following, rows, mark[rows], device[rows])
             if Kind.MARKER in tree.scope_kind and own_marks.number.min() == 1:
                 first = int(own_marks.start.min())
                 step[rows] = _with_first(step[rows], time < first)
@@ -78,7 +78,17 @@ def steps(capture: Capture, tree: RangeTree, nodes: Nodes | None = None) -> Step
                 elsewhere = ~np.isin(capture.launch_thread[rows], tree.thread[own_updates])
                 backward = np.sort(time[elsewhere])
             step[rows] = _inferred(tree.start[own_updates], tree.end[own_updates], backward, time)
-    return Steps(step, mark, until, Coded(process, empties))
+    return Steps(step, mark, until, empty)
+
+
+def _note(column: Coded, following: dict[int, str], rows: Ints, mark: Ints, device: Ints) -> None:
+    """Write the texts about what follows a mark into the first row of each device in that mark's step."""
+    keys, number = distinct(mark, device)
+    first = np.unique(number, return_index=True)[1]
+    for (start, _), row in zip(keys, rows[first].tolist(), strict=True):
+        if start in following:
+            column.codes[row] = len(column.values)
+            column.values.append(following[start])
 
 
 class Marks(NamedTuple):
@@ -114,8 +124,8 @@ def _number(scope: Scope) -> int:
     return int(match.group()) if match else NULL
 
 
-def _marked(marks: Marks, time: Ints) -> tuple[Ints, Ints, Ints, str]:
-    """Number, start and end of the mark around each time, and the marks around none; of nested marks the last begun."""
+def _marked(marks: Marks, time: Ints) -> tuple[Ints, Ints, Ints, dict[int, str]]:
+    """Number, start and end of the mark around each time, of nested marks the last begun; and ``_empty``."""
     order = np.argsort(marks.start, kind="stable")
     start, number, until = marks.start[order], marks.number[order], _until(marks, order, time)
     at = np.searchsorted(start, time, "right") - 1
@@ -123,19 +133,22 @@ def _marked(marks: Marks, time: Ints) -> tuple[Ints, Ints, Ints, str]:
     return value_at(number, at), value_at(start, at), value_at(until, at), _empty(number, start, until, at)
 
 
-def _empty(number: Ints, start: Ints, until: Ints, at: Ints) -> str:
-    """The steps in which nothing was launched, as a JSON list of number, start and end of the mark; empty if none.
+def _empty(number: Ints, start: Ints, until: Ints, at: Ints) -> dict[int, str]:
+    """The steps in which nothing was launched, by the start of the mark before them that is around launches: a JSON
+    list of number, start and end of their marks.
 
     Only those between steps with work: a mark after all work is the end of the loop or of the profile, not a step.
     ``at``: which of the marks, in order of their start, are around launches.
     """
     used = np.unique(at[at >= 0])
-    if not len(used):
-        return ""
-    between = np.arange(used[0], used[-1])
-    found = between[~np.isin(number[between], number[used]) & (number[between] != NULL) & (until[between] != NULL)]
-    steps = zip(number[found].tolist(), start[found].tolist(), until[found].tolist(), strict=True)
-    return json.dumps([*steps], separators=(",", ":")) if len(found) else ""
+    launched = set(number[used].tolist())
+    found: dict[int, str] = {}
+    for before, after in zip(used[:-1].tolist(), used[1:].tolist(), strict=True):
+        marks = (column[before + 1 : after].tolist() for column in (number, start, until))
+        steps = [step for step in zip(*marks, strict=True) if NULL not in step and step[0] not in launched]
+        if steps:
+            found[int(start[before])] = json.dumps(steps, separators=(",", ":"))
+    return found
 
 
 def _until(marks: Marks, order: Ints, time: Ints) -> Ints:

@@ -105,7 +105,8 @@ def _empty_steps(column: Coded) -> list[tuple[int, int, int]]:
     lists = [json.loads(text) for text in column.used().values if text]
     steps = [step for each in lists if isinstance(each, list) for step in each if isinstance(step, list)]
     whole = {tuple(step) for step in steps if [type(n) for n in step] == [int] * 3}
-    return sorted((number, mark, until) for number, mark, until in whole if -LAST_NS < mark <= until < LAST_NS)
+    possible = {step[0]: step for step in whole if -LAST_NS < step[1] <= step[2] < LAST_NS}
+    return sorted(possible.values(), key=lambda step: step[1])
 
 
 class _Times(NamedTuple):
@@ -119,16 +120,25 @@ class _Times(NamedTuple):
     extent: Ints
 
     def with_empty(self, empty: Sequence[tuple[int, int, int]]) -> "_Times":
-        """With steps that launched nothing, each from the end of the step before it to the beginning of the next."""
-        times = self
-        for number, mark, until in empty:
-            if self.mark[0] < mark < self.mark[-1] and number not in times.number:
-                at = int(np.searchsorted(times.mark, mark))
-                begin = max(mark, int(times.end[at - 1]))
-                end = min(max(until, begin), int(times.begin[at])) if until < times.mark[at] else int(times.begin[at])
-                new = (number, begin, max(begin, end), mark, until, 0)
-                times = _Times(*(np.insert(column, at, value) for column, value in zip(times, new, strict=True)))
-        return times
+        """With steps that launched nothing, each from the end of the step before it to the beginning of the next.
+
+        ``empty``: number, start and end of their marks, in order of start.
+        """
+        working = set(self.number.tolist())
+        between = [step for step in empty if self.mark[0] < step[1] < self.mark[-1] and step[0] not in working]
+        if not between:
+            return self
+        merged: list[tuple[int, ...]] = []
+        waiting = iter([*between, (NULL, LAST_NS, LAST_NS)])
+        number, mark, until = next(waiting)
+        for step in map(_Times._make, zip(*(column.tolist() for column in self), strict=True)):
+            while mark < step.mark:
+                begin = max(mark, merged[-1][2])
+                end = max(begin, step.begin if until >= step.mark else min(until, step.begin))
+                merged.append((number, begin, end, mark, until, 0))
+                number, mark, until = next(waiting)
+            merged.append(step)
+        return _Times(*(np.array(column, np.int64) for column in zip(*merged, strict=True)))
 
 
 def _of_device(

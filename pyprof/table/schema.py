@@ -90,7 +90,12 @@ KERNELS: tuple[Column, ...] = (
     Column("markEnd", "int", "ns", "start of the next mark; where none follows, the end of the step's own"),
     Column("stepStart", "int", "ns", "when the step begins on the device: at its mark, or later if work is left to do"),
     Column("stepEnd", "int", "ns", "when it ends there: where the next one begins; of the last one with all its work"),
-    Column("emptySteps", "json", "", "steps of the process that launch nothing, between others: number, mark, its end"),
+    Column(
+        "emptySteps",
+        "json",
+        "",
+        "steps that follow and launch nothing: number, mark, its end; in the first row of the step before them",
+    ),
     Column("functions", "json", "", "the functions that the lines of `trace` are in, where the capture has them"),
 )
 

@@ -148,7 +148,7 @@ def listed(table: Any) -> list[tuple[Any, ...]]:
 def test_a_step_without_gpu_work_is_listed_with_its_time(tmp_path: Path) -> None:
     """Steps 2 and 3 launch nothing; the mark of step 5, after all work, is only the end of the loop."""
     table = table_of(tmp_path, STEPS, (20, 260))
-    assert table.coded("emptySteps").values == ["[[2,100,160],[3,160,250]]"]
+    assert table.coded("emptySteps").texts() == ["[[2,100,160],[3,160,250]]", ""]
     assert listed(table) == [(1, 0, 100, 90, 100, 10), (2, 100, 60, 60, 60, 0), (3, 160, 90, 90, 90, 0),
                              (4, 250, 50, 40, 50, 10)]  # fmt: skip
     with (tmp_path / "net.dict").open("wb") as out:
