@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from pyprof.parse.attribute.capture import OPEN, Capture
 from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.attribute.scope import Kind, Scope
-from pyprof.table.columns import NULL, Coded, Ints, blank, distinct, value_at
+from pyprof.table.columns import NULL, Coded, Ints, distinct, value_at
 
 _NUMBER = re.compile(r"\d{1,18}")
 
@@ -55,7 +55,8 @@ def steps(capture: Capture, tree: RangeTree, nodes: Nodes | None = None) -> Step
     nodes = nodes_of(tree) if nodes is None else nodes
     step, mark, until = (np.full(capture.rows, NULL, np.int64) for _ in range(3))
     empty = Coded(np.full(capture.rows, -1, np.int32), [])
-    device = capture.columns.get("device", blank("int", capture.rows))
+    column = capture.columns.get("device")
+    device = column.astype(np.int64) if isinstance(column, np.ndarray) else np.full(capture.rows, NULL, np.int64)
     marked = marks(capture, tree)
     updates = np.flatnonzero(tree.scopes_where(Kind.OPTIMIZER, is_update)[tree.scope])
     pids = np.append(capture.pids(), NULL)[capture.launch_thread]
@@ -65,7 +66,7 @@ def steps(capture: Capture, tree: RangeTree, nodes: Nodes | None = None) -> Step
         own_marks = Marks(*(column[marked.pid == pid] for column in marked))
         if len(own_marks.pid):
             step[rows], mark[rows], until[rows], following = _marked(own_marks, time)
-            if following and isinstance(device, np.ndarray):
+            if following:
                 _note(empty, following, rows, mark[rows], device[rows])
             if Kind.MARKER in tree.scope_kind and own_marks.number.min() == 1:
                 first = int(own_marks.start.min())

@@ -131,10 +131,11 @@ class _Times(NamedTuple):
         merged: list[tuple[int, ...]] = []
         waiting = iter([*between, (NULL, LAST_NS, LAST_NS)])
         number, mark, until = next(waiting)
-        for step in map(_Times._make, zip(*(column.tolist() for column in self), strict=True)):
-            while mark < step.mark:
+        for step in zip(*(column.tolist() for column in self), strict=True):
+            _, next_begin, _, next_mark, *_ = step
+            while mark < next_mark:
                 begin = max(mark, merged[-1][2])
-                end = max(begin, step.begin if until >= step.mark else min(until, step.begin))
+                end = max(begin, next_begin if until >= next_mark else min(until, next_begin))
                 merged.append((number, begin, end, mark, until, 0))
                 number, mark, until = next(waiting)
             merged.append(step)
