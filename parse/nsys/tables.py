@@ -18,6 +18,8 @@ _OPERATION = (*OPERATION, *named("process=globalPid, graphNode=graphNodeId"))
 _NAMES = named("short_name=shortName, long_name=demangledName, mangled_name=mangledName")
 KERNEL = Source("CUPTI_ACTIVITY_KIND_KERNEL", (*_OPERATION, *LAUNCH, *_NAMES), REQUIRED, BY_START)
 MEMCPY = Source("CUPTI_ACTIVITY_KIND_MEMCPY", (*_OPERATION, *COPY), REQUIRED, BY_START)
+# The kinds of memory that the numbers in a copy mean. Exports before 2022 lack the table, and have the same numbers.
+MEMORY_KINDS = Source("ENUM_CUDA_MEM_KIND", named("id, label"), required=("id", "label"), order=("id",))
 MEMSET = Source("CUPTI_ACTIVITY_KIND_MEMSET", (*_OPERATION, *named("bytes")), REQUIRED, BY_START)
 GRAPH = Source("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", (*_OPERATION, *named("graph=graphId")), REQUIRED, BY_START)
 

@@ -61,14 +61,13 @@ class Run(Rows):
         self.dur: Floats = took.astype(np.float64)  # ns
         self.start = _starts(self.table.ints("start"), took)
         self.end = self.start + took
-        numbers, self.lane = distinct(self.table.ints("pid"), self.table.ints("device"))
+        numbers, self.lane = devices_of_rows(self.table)
         self.lanes = max(len(numbers), 1)
-        self.marked = int(
-            (np.unique(self.table.ints("step")) != NULL).sum()
-        )  # the number of steps that the capture marks
+        self.marked = int((np.unique(self.table.ints("step")) != NULL).sum())  # number of steps that the capture marks
+        self.times = _times(table, self.origin) if self.marked else []  # of each GPU's steps; empty: not known
+        self.marked = max(self.marked, len({step.number for step in self.times}))  # with those that launch nothing
         self.steps = max(self.marked, 1)
         self.unit = "step" if self.marked else "capture"  # what amounts "per step" refer to
-        self.times = _times(table, self.origin) if self.marked else []  # of each GPU's steps; empty: not known
 
     # Amounts
 
@@ -289,8 +288,11 @@ def _starts(start: Ints, took: Ints) -> Ints:
 def _times(table: Table, rows: Ints) -> list[Step]:
     """The steps of the devices that these rows belong to."""
     _, owner = devices_of_rows(table)
-    kept = set(distinct(owner[rows], table.ints("step")[rows])[0])
-    return [step for step in steps(table, owner) if (step.owner, step.number) in kept]
+    step = table.ints("step")
+    kept = set(distinct(owner[rows], step[rows])[0])
+    found = [each for each in steps(table, owner) if (each.owner, each.number) in kept or each.number not in step]
+    first = {each.owner: each.start_ns for each in reversed(found) if (each.owner, each.number) in kept}
+    return [each for each in found if each.start_ns >= first.get(each.owner, each.start_ns + 1)]
 
 
 def _in_order(table: Table, annotation: Annotation) -> Ints:
@@ -300,4 +302,4 @@ def _in_order(table: Table, annotation: Annotation) -> Ints:
     marked = bool((step[on_gpu] != NULL).any())
     inside = on_gpu & (step != NULL) & ~warm_up(table)[1] if marked else on_gpu & ~loading(table, annotation)
     rows = np.flatnonzero(inside)
-    return rows[np.lexsort((start[rows], table.ints("device")[rows], table.ints("pid")[rows]))]
+    return rows[np.lexsort((start[rows], devices_of_rows(table)[1][rows]))]

@@ -12,7 +12,7 @@ from pyprof.prof.summary.capture_numbers import Summary
 from pyprof.prof.summary.components import Part
 from pyprof.prof.summary.wording import amount, counted, joined, operation_name
 from pyprof.quantities import ms, percent, share
-from pyprof.table.schema import first_text
+from pyprof.table.schema import outermost
 
 MOST = 3  # parts that a sentence names
 MOST_OPS = 5  # ops without a model that a sentence names
@@ -59,6 +59,18 @@ def matrix_sentences(summary: Summary) -> Iterator[str]:
     if matrix.better and matrix.units[0].ns > matrix.ns / 2:  # most of it is not on tensor cores, which are faster
         ratios = joined([f"{ratio:.3g} times in {precision_of(unit)}" for unit, ratio in matrix.better[:2]])
         yield f"The peak of this GPU's tensor cores, against that of {unit_name(matrix.units[0].name)}, is {ratios}."
+
+
+def autotuning_sentences(summary: Summary) -> Iterator[str]:
+    """How much of the time cuDNN's autotuning takes, which a capture of later steps does not have."""
+    tuning = summary.autotuning
+    if tuning.ns > LITTLE * summary.total_ns:
+        trials, calls = counted(tuning.rows, "kernel"), counted(tuning.calls, "convolution")
+        yield (
+            f"cuDNN's autotuning (torch.backends.cudnn.benchmark) tries algorithms in {calls}: {trials}, "
+            f"{ms(tuning.ns)}, {share(tuning.ns, summary.total_ns)} of GPU time, without their helpers. "
+            "Each shape is tried once per process: begin the capture after some steps of warm-up."
+        )
 
 
 def attention_sentences(summary: Summary) -> Iterator[str]:
@@ -193,7 +205,7 @@ def uncounted_sentences(summary: Summary) -> Iterator[str]:
 def _uncounted(summary: Summary, parts: Sequence[Part], what: str) -> Iterator[str]:
     sums: dict[str, int] = {}
     for part in parts:
-        op = operation_name(first_text(part.name) if part.name.startswith('["') else part.name)
+        op = operation_name(outermost(part.name))
         sums[op] = sums.get(op, 0) + part.ns
     if not sums:
         return

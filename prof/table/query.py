@@ -93,7 +93,7 @@ def run_query(
     """The printed cells, the numbers of the rows selected by --where, and the peaks that the limits use."""
     import numpy as np
 
-    from pyprof.prof.table.cells import Cells, ints
+    from pyprof.prof.table.cells import Cells
     from pyprof.prof.table.limit_columns import with_limits
 
     reads, notes = with_limits(query.reads(), table, annotation, peaks)
@@ -108,7 +108,7 @@ def run_query(
         data = {name: values.take(rows) for name, values in data.items()}
     size = len(rows)
     if query.group:
-        keys, sums = group_rows([data[key.name] for key in query.group], {name: ints(data[name]) for name in NEEDED})
+        keys, sums = group_rows([data[key.name] for key in query.group], data)
         data = {**sums, **{key.name: values for key, values in zip(query.group, keys, strict=True)}}
         size = len(sums["count"])
     order = _ordered(query.order(), data, size)[: query.top]
