@@ -18,6 +18,7 @@ ALLOWED = {
     "pyprof/command": "ground",
     "pyprof/table": "ground",
     "pyprof/capture": "ground pyprof/command",
+    "pyprof/ncu": "ground pyprof/command pyprof/capture",
     # parse/ imports nothing of prof/: a capture becomes a kernel table whatever is made of it
     "parse/attribute": "ground pyprof/command pyprof/table",
     "parse/formats": "ground pyprof/table parse/attribute",
