@@ -24,6 +24,7 @@ ALLOWED = {
     "parse/formats": "ground pyprof/table parse/attribute",
     "parse/nsys": "ground pyprof/table parse/attribute parse/formats",
     "parse/kineto": "ground pyprof/table parse/attribute parse/formats",
+    "parse/ncu": "ground",
     "parse": "ground pyprof/command pyprof/table parse/attribute parse/formats parse/nsys parse/kineto",
     "parse/stats": "ground pyprof/command pyprof/table parse parse/attribute parse/formats parse/nsys parse/kineto",
     # prof/: the algorithm's work, then the hardware, then the time, then what is said of them
