@@ -20,32 +20,40 @@ from pyprof.ncu.gpu_metrics import capability, metrics
 from pyprof.ncu.json_document import CountersTaken
 from pyprof.ncu.marked_command import check_interpreter, marked_command, python_program
 from pyprof.ncu.measure import ENDED, Measured, Options, Outputs, measure, outputs
+from pyprof.prof.counters.cli import add_report_options, report
 
 DEFAULT_OUTPUT = "counters"
 WARMUP, STEPS = 1, 1
+MEASURING_OPTIONS = (
+    "warmup steps capture_range trace clock_control cache_control replay_mode metrics ncu_options".split()
+)
+REPORT_OPTIONS = "layers sort top peaks csv width".split()
 
 
 def build_parser() -> Parser:
     parser = Parser(
         prog="pyprof ncu",
-        usage="pyprof ncu [options] -- python SCRIPT ...",
-        description="Measure the hardware's counters of a program's kernels by Nsight Compute (ncu): time, bytes of "
-        "DRAM and L2, tensor cores, instructions. The script need not be changed: its PyTorch calls are marked as "
-        "`pyprof run` marks them, and one iteration is measured after one of warmup. Its exit code is the command's.",
+        usage="pyprof ncu [options] -- python SCRIPT ...\n       pyprof ncu [options] REPORT",
+        description="What the hardware counted of each kernel: time, bytes of DRAM and L2, tensor cores, instructions. "
+        "With `--`, Nsight Compute (ncu) measures a program. The script need not be changed: its PyTorch calls are "
+        "marked as `pyprof run` marks them, and one iteration is measured after one of warmup. Its exit code is the "
+        "command's. With the file that ncu wrote, a report: each kernel, sums by kind and by phase, and efficiency.",
     )
-    _add_range(parser.add_argument_group("which kernels"))
-    _add_how(parser.add_argument_group("how"))
+    parser.add_argument("report", nargs="?", metavar="REPORT", help="ncu's: .ncu-rep, or .csv of page raw or details")
+    _add_range(parser.add_argument_group("which kernels to measure"))
+    _add_how(parser.add_argument_group("how to measure"))
+    add_report_options(parser)
     parser.add_argument(
         "-o",
         "--output",
         metavar="NAME",
-        default=DEFAULT_OUTPUT,
-        help="write NAME.ncu-rep and NAME.csv, or just one if NAME has that ending (default: %(default)s)",
+        help=f"write NAME.ncu-rep and NAME.csv, or just one if NAME has that ending (default: {DEFAULT_OUTPUT}); of a "
+        "report: write it to this file, not to standard output",
     )
     add_json(
         parser,
-        "one JSON object of what was measured, errors too (pyprof schema ncu); what the program prints goes to "
-        "standard error",
+        "one JSON object of what was measured or of the report, errors too (pyprof schema ncu); what the program "
+        "prints goes to standard error",
     )
     add_common(parser, writes="files")
     return parser
@@ -104,15 +112,35 @@ def main(argv: list[str] | None = None) -> int:
     """Return the program's exit code, or 1 if the measurement failed."""
     words = sys.argv[1:] if argv is None else argv
     at = words.index("--") if "--" in words else len(words)
-    return run_command(
-        "pyprof ncu", build_parser, lambda options: _run(options, words[at + 1 :]), words[:at], inputs=()
-    )
+    command = words[at + 1 :] if at < len(words) else None
+    return run_command("pyprof ncu", build_parser, lambda options: _run(options, command), words[:at], ("report",))
 
 
-def _run(options: argparse.Namespace, command: Sequence[str]) -> Done:
-    if not command:
-        raise UsageError("a command is missing: pyprof ncu [options] -- python SCRIPT ...")
-    out = outputs(options.output)
+def _run(options: argparse.Namespace, command: Sequence[str] | None) -> Done:
+    _check_options(options, command)
+    return report(options) if command is None else _measure(options, command)
+
+
+def _check_options(options: argparse.Namespace, command: Sequence[str] | None) -> None:
+    """Raise UsageError if there is neither a command nor a report, or both, or an option of the other half."""
+    if command is None and options.report is None:
+        raise UsageError("give a command behind --, as in pyprof ncu -- python SCRIPT, or ncu's report")
+    if command is None and options.report.endswith(".py"):
+        raise UsageError(f"{options.report} is a script; to measure it: pyprof ncu -- python {options.report}")
+    if command is not None and options.report is not None:
+        raise UsageError(f"{options.report}: before the -- stand options only")
+    if command == []:
+        raise UsageError("a command is missing behind --: pyprof ncu [options] -- python SCRIPT ...")
+    defaults = vars(build_parser().parse_args([]))
+    others = MEASURING_OPTIONS if command is None else REPORT_OPTIONS
+    given = next((name for name in others if getattr(options, name) != defaults[name]), None)
+    if given is not None:
+        what = "measuring, not of a report" if command is None else "a report, not of measuring"
+        raise UsageError(f"{'-w' if given == 'width' else '--' + given.replace('_', '-')} is an option of {what}")
+
+
+def _measure(options: argparse.Namespace, command: Sequence[str]) -> Done:
+    out = outputs(options.output or DEFAULT_OUTPUT)
     for file in out.files:
         check_output(file, options.force)  # checked now, before the program runs
     program = _program(options, command)
