@@ -14,7 +14,9 @@ def line(cells: Sequence[object]) -> str:
     return ",".join(f'"{cell}"' for cell in cells)
 
 
-def launch(ident: object, name: str = "gemm", pid: object = 7, grid: str = "(4, 1, 1)", block: str = "(128, 1, 1)") -> list[object]:  # fmt: skip
+def launch(
+    ident: object, name: str = "gemm", pid: object = 7, grid: str = "(4, 1, 1)", block: str = "(128, 1, 1)"
+) -> list[object]:
     """The first eleven cells of a launch."""
     return [ident, pid, "python", "127.0.0.1", name, 1, 7, block, grid, 0, "9.0"]
 
