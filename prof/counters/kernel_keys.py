@@ -143,6 +143,9 @@ def _size(text: str) -> Size | None:
 # ----- both -----
 
 
+Class = tuple[int, int]  # a level, and the number of a key at it
+
+
 class Compared(NamedTuple):
     """A report's launches and a capture's rows in one numbering of keys.
 
@@ -171,9 +174,6 @@ class Compared(NamedTuple):
             parts = dict(zip(keys.tolist(), np.split(order, begins[1:]), strict=True)) if len(order) else {}
             found.update({each: parts.get(each[1], nowhere) for each in found if each[0] == level})
         return found
-
-
-Class = tuple[int, int]  # a level, and the number of a key at it
 
 
 def compare(launches: Sequence[Launch], table: Table, rows: Ints) -> Compared:
