@@ -19,6 +19,7 @@ from typing import BinaryIO, cast
 import msgspec
 
 from pyprof.errors import InputError
+from pyprof.files import GZIP
 from pyprof.parse.ncu.report import KEPT, NAN, Builder, Launch, Range, Report
 from pyprof.parse.ncu.table_lines import Noise, records
 from pyprof.parse.ncu.table_rows import fill
@@ -60,7 +61,9 @@ def read(file: Path, source: BufferedReader) -> Report:
 @contextmanager
 def _unpacked(file: Path, source: BufferedReader) -> Iterator[Path]:
     """The file itself, or a temporary copy if it is packed: the tools look at the name's end."""
-    if file.name.endswith(".ncu-rep") and file.open("rb").read(4) == b"NVR\0":
+    with file.open("rb") as packed:
+        is_packed = packed.read(len(GZIP)) == GZIP
+    if file.name.endswith(".ncu-rep") and not is_packed:
         yield file.resolve()
         return
     with tempfile.TemporaryDirectory(prefix="pyprof-") as folder:
@@ -89,7 +92,7 @@ def _output(command: list[str], file: Path, tool: str) -> Iterator[BinaryIO]:
         words = errors.read(1 << 16).decode("utf-8", "replace").strip()
         if child.returncode or (words and tool == PACKAGE):  # the package leaves out what it cannot read, and says so
             last = words.splitlines()[-1][:200] if words else "nothing"
-            found = f"{tool} ends with code {child.returncode} and: {last}"
+            found = f"that {tool} ends with code {child.returncode} and says: {last}"
             raise InputError(file, f"expected a whole report, found {found}; copy the file again")
 
 

@@ -58,6 +58,8 @@ def records(source: BufferedReader, file: str, noise: Noise) -> Iterator[Record]
         elif layout is not None and (is_row or (is_first and layout.begins_units(line))):
             yield Record(number, layout.fields(_whole(line, lines, layout, file, number), number), False)
             is_first = False
+        elif layout is not None and line.startswith('"') and not source.peek(1):
+            raise _cut(file, line, number)  # its first cell is not whole
         else:
             noise.add(line)
 
@@ -81,3 +83,7 @@ def _whole(line: str, more: Iterator[tuple[int, str]], layout: Layout, file: str
             )
         line = f"{line}\n{following}"
     return line
+
+
+def _cut(file: str, line: str, number: int) -> InputError:
+    return InputError(file, f"expected a whole row, found {line[:40]!r} cut off; export the report again", number)

@@ -44,7 +44,7 @@ def base_unit(unit: str) -> tuple[float, str]:
 
 
 SPACES = str.maketrans("", "", " \u00a0\u202f\u2009'’")  # between thousands in French, Swiss and other locales
-MISSING = frozenset(("", "n/a", "nan", "-nan", "inf", "-inf", "+inf", "none", "(!) nan", "(!) n/a"))
+MISSING = frozenset(("", "n/a", "nan", "-nan", "inf", "-inf", "+inf", "none", "(!)nan", "(!)n/a"))
 SHAPE = re.compile(r"[+-]?\d[\d.,]*(?:[eE][+-]?\d+)?")
 GROUPED = {mark: re.compile(rf"[+-]?\d{{1,3}}(?:{re.escape(mark)}\d{{2,3}})*{re.escape(mark)}\d{{3}}(?!\d).*")
            for mark in ".,"}  # fmt: skip
@@ -94,6 +94,8 @@ def number(text: str, decimal: str = ".") -> float | None:
         value = float(text)
     except ValueError:
         return NAN if text.lower() in MISSING else None
+    if "_" in text:  # which Python takes for a separator
+        return None
     return value if abs(value) < float("inf") else NAN
 
 

@@ -1,0 +1,119 @@
+"""Where a report's launches lie in the capture's sequence of kernels.
+
+ncu measures a run in full or in part: the first hundred kernels, those after the first fifty, those whose name has
+"gemm", those in a range. With the rows left out whose kernels the report has not at all, such a part is an unbroken
+stretch. So the longest common stretches are found, the longest first, and each tells whether it fits in one place
+only. What is left is matched in order.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from pyprof.prof.counters.kernel_keys import Class, Compared
+from pyprof.table.columns import Bools, Ints
+
+KEY, ORDER = "key", "order"  # how certain a match is
+LEAST = 2  # launches in a stretch
+MOST_STRETCHES = 256
+MOST_WORK = 200_000_000  # pairs of equal keys that may be looked at: seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Aligned:
+    """For each launch the row that it is, as an index into the rows that were given, or -1; and whether it is certain.
+
+    Certain: no other row could be it, because as many launches as rows have the key, in the same order, or because
+    the stretch that it lies in fits nowhere else.
+    """
+
+    row: Ints
+    certain: Bools
+
+
+def align(compared: Compared, launches: Ints, rows: Ints) -> Aligned:
+    """Find the row of each of some launches among some rows, both in the order of their start."""
+    classes = compared.classes(launches)
+    places_of = compared.places(classes, rows)
+    places = [places_of[each] for each in classes]
+    found = np.full(len(launches), -1, np.int64)
+    certain = np.zeros(len(launches), bool)
+    _stretches(places, len(rows), found, certain)
+    _complete_classes(classes, places, found, certain)
+    _rest(places, found)
+    return Aligned(found, certain & (found >= 0) & ~compared.doubtful[launches])
+
+
+def _stretches(places: list[Ints], rows: int, found: Ints, certain: Bools) -> None:
+    """Match the longest stretches that both sequences have, without the rows that no launch could be."""
+    used = np.unique(np.concatenate([*places, np.zeros(0, np.int64)]))
+    dense = np.full(rows, -1, np.int64)
+    dense[used] = np.arange(len(used))
+    within = {id(place): dense[place] for place in places}
+    work = sum(map(len, places))
+    taken = np.zeros(len(used), bool)
+    for _ in range(min(MOST_STRETCHES, MOST_WORK // max(work, 1))):
+        length, last, end, alone = _longest([within[id(place)] for place in places], taken, found)
+        if length < LEAST:
+            return
+        stretch, at = np.arange(last - length + 1, last + 1), np.arange(end - length + 1, end + 1)
+        found[stretch], taken[at], certain[stretch] = used[at], True, alone
+
+
+def _longest(places: list[Ints], taken: Bools, found: Ints) -> tuple[int, int, int, bool]:
+    """The longest stretch of what is still free: its length, last launch and row, and whether it fits there only.
+
+    The length of the common stretch that ends at launch i and row j is one more than that at i - 1 and j - 1.
+    """
+    lengths = np.zeros(len(taken) + 1, np.int64)  # [j + 1]: of the stretch that ends at row j
+    best = (0, -1, -1, False)
+    before = np.zeros(0, np.int64)
+    for launch, place in enumerate(places):
+        free = place[~taken[place]] if found[launch] < 0 else np.zeros(0, np.int64)
+        longer = lengths[free] + 1
+        lengths[before + 1] = 0
+        lengths[free + 1] = longer
+        before = free
+        if len(longer) and longer.max() > best[0]:
+            most = int(longer.max())
+            ends = free[longer == most]
+            best = (most, launch, int(ends[0]), len(ends) == 1)
+    return best
+
+
+def _complete_classes(classes: list[Class], places: list[Ints], found: Ints, certain: Bools) -> None:
+    """Match the launches of a key in order where there are as many rows of it.
+
+    They are certain if the report is in the capture's order, or if there is but one.
+    """
+    count = Counter(classes)
+    whole = [i for i, key in enumerate(classes) if key[0] >= 0 and count[key] == len(places[i])]
+    owner = {int(row): i for i, row in enumerate(found.tolist()) if row >= 0}
+    members: dict[Class, list[int]] = {}
+    for i in whole:
+        members.setdefault(classes[i], []).append(i)
+    single = [places[i][0] for i in whole if count[classes[i]] == 1]
+    in_order = bool(np.all(np.diff(np.array(single, np.int64)) > 0))
+    for mine in members.values():
+        rows = places[mine[0]].tolist()
+        if any(owner.get(row, mine[0]) not in mine for row in rows):
+            continue  # a launch at another level is one of them
+        found[mine] = rows
+        certain[mine] = len(mine) == 1 or in_order
+
+
+def _rest(places: list[Ints], found: Ints) -> None:
+    """Match what is left with the first free row of its key."""
+    taken = set(found[found >= 0].tolist())
+    next_of: dict[int, int] = {}
+    for launch in np.flatnonzero(found < 0).tolist():
+        place = places[launch]
+        at = next_of.get(id(place), 0)
+        while at < len(place) and int(place[at]) in taken:
+            at += 1
+        if at < len(place):
+            found[launch] = place[at]
+            taken.add(int(place[at]))
+            at += 1
+        next_of[id(place)] = at
