@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
 from typing import NamedTuple
@@ -87,16 +87,13 @@ def _origin(each: _Ranges, exact: _Ranges | None, before: _Ranges | None, updati
     """``exact``: the forward op of the node; ``before``: the last one up to it; ``last``: the launch before this."""
     if not each.path:
         return Origin()
-    if each.backward and each.node is None and last.passed == BACKWARD:
-        return replace(last, aten="")  # of a node that itself launched no measured kernel
     recorded = facts(each.path, exact.path if exact else (), False, "", updating, False)
     layers = json.loads(recorded.layer or "[]")
-    layer = str(layers[-1]) if layers else ""
-    numbers = each.numbers
-    if each.backward:
-        numbers = () if each.node is None else (each.node,)
-        near = _layer(before) if each.node is not None else ""
-        layer = layer or near
+    layer, numbers = str(layers[-1]) if layers else "", each.numbers
+    if each.node is not None:
+        layer, numbers = layer or _layer(before), (each.node,)
+    elif each.backward and last.passed == BACKWARD:  # of a node without a number, or that launched nothing itself
+        layer, numbers = last.layer, last.numbers
     passed = recorded.phase if recorded.phase in (FORWARD, BACKWARD, OPTIMIZER) else OTHER
     ops = tuple(map(str, json.loads(recorded.op or "[]")))
     return Origin(passed, ops, layer, numbers, recorded.aten, each.call)

@@ -36,10 +36,6 @@ class Column(NamedTuple):
     def width(self) -> int:
         return max(map(shown_width, (self.name, *self.cells)), default=0)
 
-    @property
-    def least(self) -> int:
-        return min(self.width, NARROWEST) if self.bends else self.width
-
 
 def kernel_table(found: Kernels, rows: Sequence[int], width: int) -> Iterator[str]:
     """The lines of the table of kernels."""
@@ -61,7 +57,7 @@ def kernel_table(found: Kernels, rows: Sequence[int], width: int) -> Iterator[st
         Column("", f"time {time.prefix}s", time.cells),
         *_amounts({key: numbers(values) for key, values in found.amounts.items()}, DECIMAL),
         *_percents("tensor", "%", numbers(found.tensor_pct)),
-        Column("", "kind", texts(found.kinds), right=False),
+        Column("", "kind", texts(found.kinds), right=False, bends=True),
         Column("", "kernel", texts(found.names), 1, right=False, bends=True),
         Column("", "op", texts(found.ops), 3, right=False, bends=True) if any(found.ops) else None,
         Column("", "layer", texts(found.layers), 4, right=False, bends=True) if any(found.layers) else None,
@@ -178,7 +174,7 @@ def lines(columns: Sequence[Column], width: int) -> Iterator[str]:
 
 def _that_fit(columns: Sequence[Column], width: int, blank: int) -> list[Column]:
     shown = list(columns)
-    while shown and sum(column.least + blank for column in shown) - blank > width:
+    while sum(least + blank for _, least in _needs(shown)) - blank > width:
         last = max(column.rank for column in shown)
         if not last:
             break
@@ -188,16 +184,21 @@ def _that_fit(columns: Sequence[Column], width: int, blank: int) -> list[Column]
 
 def _fitted(columns: Sequence[Column], room: int) -> list[int]:
     """The columns' widths; the widest text is cut until all fit, or no text may be cut further."""
-    sizes = [column.width for column in columns]
-    for at, column in enumerate(columns):
-        alone = [other.above for other in columns].count(column.above) == 1
-        sizes[at] = max(sizes[at], len(column.above)) if alone else sizes[at]
+    needs = _needs(columns)
+    sizes = [size for size, _ in needs]
     while sum(sizes) > room:
-        able = [at for at, column in enumerate(columns) if column.bends and sizes[at] > column.least]
+        able = [at for at, (_, least) in enumerate(needs) if sizes[at] > least]
         if not able:
             break
         sizes[max(able, key=lambda at: sizes[at])] -= 1
     return sizes
+
+
+def _needs(columns: Sequence[Column]) -> list[tuple[int, int]]:
+    """Each column's width and its least one. A column that is alone below a name of the first line has room for it."""
+    above = [column.above for column in columns]
+    sizes = [max(c.width, len(c.above) if above.count(c.above) == 1 else 0) for c in columns]
+    return [(size, min(size, NARROWEST) if c.bends else size) for size, c in zip(sizes, columns, strict=True)]
 
 
 def _above(columns: Sequence[Column], sizes: Sequence[int], blank: str) -> str:
