@@ -67,8 +67,8 @@ class Together(Record):
 class Counters(Record):
     """What the hardware counted: each kernel, sums by phase and by kind, and the sentences."""
 
-    gpus: list[MeasuredGpu]
-    total: Together
+    gpus: Annotated[list[MeasuredGpu], doc("the GPUs that ran them")]
+    total: Annotated[Together, doc("all kernels")]
     phases: Annotated[list[Together], doc("in the order of a training step")]
     kinds: Annotated[list[Together], doc("the longest first")]
     without_gemm: Annotated[Together, doc("all kernels but matrix products")]

@@ -13,7 +13,6 @@ from pyprof.command.terminal_text import WIDEST, cut_to, safe, shown_width
 from pyprof.prof.counters.report_rows import Kernels, Sums
 from pyprof.table.columns import Floats
 
-WIDE = 100  # from this width on there are two blanks between columns
 NARROWEST = 16  # characters of a kernel's name
 Prefixes = Sequence[tuple[float, str]]
 DECIMAL: Prefixes = ((1, ""), (1e3, "k"), (1e6, "M"), (1e9, "G"), (1e12, "T"))
@@ -159,7 +158,7 @@ def percent(value: float) -> str:
 
 def lines(columns: Sequence[Column], width: int) -> Iterator[str]:
     """The head and the rows, in at most ``width`` characters unless the columns of rank 0 need more."""
-    blank = "  " if width >= WIDE else " "
+    blank = "  " if len(_that_fit(columns, width, 2)) == len(columns) else " "
     shown = _that_fit(columns, width, len(blank))
     sizes = _fitted(shown, width - len(blank) * (len(shown) - 1))
     yield _above(shown, sizes, blank)

@@ -151,6 +151,6 @@ def test_columns_of_a_high_rank_go_first_and_texts_are_cut() -> None:
         Column("", "layer", ["b" * 40], 2, right=False, bends=True),
     ]
     whole, without_layer, least = ([line.split() for line in lines(columns, width)][2] for width in (60, 30, 10))
-    assert whole == ["1", "a" * 13 + ".." + "a" * 13, "b" * 14 + ".." + "b" * 13]  # 60 - 1 - 2 = 28 + 29
+    assert whole == ["1", "a" * 13 + ".." + "a" * 12, "b" * 13 + ".." + "b" * 13]  # 60 - 1 - 2 x 2 = 27 + 28
     assert without_layer == ["1", "a" * 13 + ".." + "a" * 13]  # 30 - 1 - 1 = 28
     assert least == ["1"]
