@@ -33,7 +33,7 @@ class MeasuredKernel(Record):
     count: Annotated[int, doc("how often it runs in the model (--layers)")]
     name: Annotated[str, doc("without namespaces and template arguments")]
     kind: Annotated[str, doc("of work, by its name or op")]
-    passed: Annotated[str, doc("forward, backward, optimizer or other; empty if unknown")]
+    pass_name: Annotated[str, doc("forward, backward, optimizer or other; empty if unknown")]
     phase: Annotated[str, doc("encoder, forward, classifier, backward, optimizer or other; empty if unknown")]
     op: Annotated[str, doc("the user's call; empty if unknown")]
     layer: Annotated[str, doc("empty if unknown")]
@@ -97,7 +97,7 @@ def kernels_of(found: Kernels, rows: Sequence[int]) -> list[MeasuredKernel]:
             count=int(found.counts[row]),
             name=found.names[row],
             kind=found.kinds[row],
-            passed=found.passes[row],
+            pass_name=found.passes[row],
             phase=found.phases[row],
             op=found.ops[row],
             layer=found.layers[row],

@@ -61,8 +61,8 @@ def _efficiency(found: Kernels, whole: Sums) -> Iterator[str]:
     split = ", ".join(f"{each.name} {each.efficiency_pct:.1f}%" for each in parts)
     limits = joined([_bandwidth(gpu) for gpu in found.gpus])
     yield (
-        f"If every kernel were limited by DRAM, at {limits}, or by the tensor cores, whichever it uses more, and "
-        f"reached that limit, {whole.efficiency_pct:.1f}% of the time would do: the overall efficiency"
+        f"Their overall efficiency is {whole.efficiency_pct:.1f}%: that share of the time would do if every kernel "
+        f"reached its limit, DRAM at {limits} or the tensor cores, whichever it uses more"
         f"{f' ({split})' if len(parts) > 1 else ''}."
     )
     best = [_best(found.dram_pct, "DRAM"), _best(found.tensor_pct, "the tensor cores")]
