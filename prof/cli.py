@@ -144,7 +144,7 @@ def _columns_help() -> str:
     examples = [
         "prof.py --csv -c idx,op,kernel,sil,flops net.dict",
         "prof.py --group op,dir -w 120 net.dict",
-        "prof.py --ncu report.csv --where \"bytes_ratio > 2\" -c layer,op,kernel,sil,dram,bytes -w 120 net.dict",
+        'prof.py --ncu report.csv --where "bytes_ratio > 2" -c layer,op,kernel,sil,dram,bytes -w 120 net.dict',
         "prof.py --where \"bound == 'memory'\" --top 20 -c layer,op,sil,gbps,sol -w 120 net.dict",
     ]
     return "\n".join(["columns:", *lines, "", "examples:", *(f"  {example}" for example in examples)])

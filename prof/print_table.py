@@ -29,7 +29,7 @@ TEXT = ".txt"  # this, like no suffix, leaves it as it is without -o
 def print_table(args: argparse.Namespace) -> Done:
     """Write the rows. The lines for standard error describe the table and which of its rows were selected."""
     default, group, sort = DEFAULT.split(","), args.group or (), args.sort or ()
-    query = make_query(args.columns, default, args.where, group, sort, args.top, args.layer_depth)
+    query = make_query(args.columns, default, args.where, group, sort, args.top, args.layer_depth, bool(args.ncu))
     write = _writer(args)
     loaded, annotation, peaks = load_annotated(args)
     cells, rows, notes = run_query(query, loaded.table, annotation, peaks)

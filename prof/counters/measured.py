@@ -183,7 +183,9 @@ def notes(counters: Counters, table: Table) -> list[str]:
     hows = " and ".join(f"{count:,} by {how}" for how, count in by.items() if count)
     files = ", ".join(f"{each.file} ({each.launches:,} launches)" for each in counters.reports)
     of_time = share(int(duration[matched].sum()), int(duration.sum()))
-    said = f"{np.count_nonzero(matched):,} of {np.count_nonzero(kernels):,} kernels matched{f' ({hows})' if hows else ''}"
+    said = (
+        f"{np.count_nonzero(matched):,} of {np.count_nonzero(kernels):,} kernels matched{f' ({hows})' if hows else ''}"
+    )
     lines = [f"ncu: {files}: {said}, {of_time} of the time"]
     for each in counters.reports:
         if each.failed:
