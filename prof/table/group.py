@@ -57,7 +57,7 @@ def group_rows(
 ) -> tuple[list[Data], dict[str, Data]]:
     """The groups in order of their first rows: the keys' cells, aggregates by name. ``values``: columns ``NEEDED``.
 
-    ``counters``: of the rows; with them the aggregates ``MEASURED`` are known, too.
+    ``counters``: of the rows; with them there are the aggregates ``MEASURED``, too.
     """
     import numpy as np
 
@@ -73,19 +73,22 @@ def group_rows(
     time = np.where(values["sil"] == NULL, 0, values["sil"])
     sums = {name: total(amounts) for name, amounts in row_amounts(time, values["flops"], values["bytes"])}
     sums["count"] = np.bincount(group_of_row, minlength=len(first_row)).astype(np.int64)
-    found = aggregates(sums, int(time.sum())) | _counted(counters, values, group_of_row, len(first_row))
+    found = aggregates(sums, int(time.sum()))
+    if counters is not None:
+        from pyprof.prof.counters.counter_groups import counter_aggregates
+
+        found |= counter_aggregates(counters, values, group_of_row, len(first_row))
     return [key.take(first_row) for key in keys], found
 
 
-def _counted(counters: Counters | None, values: Mapping[str, Ints], group_of_row: Ints, groups: int) -> dict[str, Data]:
-    """The aggregates ``MEASURED``, unknown without counters."""
-    if counters is None:
-        from pyprof.table.columns import blank
+def unknown_counters(groups: int) -> dict[str, Data]:
+    """The aggregates ``MEASURED`` where there are no counters: unknown in every group."""
+    import numpy as np
 
-        return {column.name: blank(column.kind, groups) for column in MEASURED}  # type: ignore[misc] # no lists
-    from pyprof.prof.counters.counter_groups import counter_aggregates
+    from pyprof.table.columns import NULL, Coded
 
-    return counter_aggregates(counters, values, group_of_row, groups)
+    empty = {"int": np.full(groups, NULL, np.int64), "float": np.full(groups, np.nan), "text": Coded.empty(groups)}
+    return {column.name: empty[column.kind] for column in MEASURED}
 
 
 def _numbered(keys: Sequence[Data], rows: int) -> tuple[Ints, Ints]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyprof.errors import UsageError
 from pyprof.prof.table.columns import COLUMN, Column, meant_column
-from pyprof.prof.table.group import AGGREGATE, COUNTED, NEEDED, group_rows
+from pyprof.prof.table.group import AGGREGATE, COUNTED, NEEDED, group_rows, unknown_counters
 from pyprof.prof.table.where import Where, rows_where
 
 if TYPE_CHECKING:
@@ -117,7 +117,8 @@ def run_query(
         counters = annotation.counters.take(rows) if annotation.counters is not None else None
         amounts = {name: ints(data[name]) for name in NEEDED}
         keys, sums = group_rows([data[key.name] for key in query.group], amounts, counters)
-        data = {**sums, **{key.name: values for key, values in zip(query.group, keys, strict=True)}}
+        unknown = unknown_counters(len(sums["count"]))
+        data = {**unknown, **sums, **{key.name: values for key, values in zip(query.group, keys, strict=True)}}
         size = len(sums["count"])
     order = _ordered(query.order(), data, size)[: query.top]
     cells = [data[column.name].take(order) for column in query.columns]
