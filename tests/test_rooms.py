@@ -31,15 +31,17 @@ ALLOWED = {
     "prof/kernels": "ground prof/ops",
     "prof/work/helpers": "ground prof/ops prof/kernels",
     "prof/work": "ground pyprof/table prof/ops prof/kernels prof/work/helpers",
+    "prof/counters": "ground pyprof/table parse/formats parse/ncu",
     "prof/limits": "ground pyprof/table prof/ops prof/kernels prof/work",
     "prof/timing": "pyprof/command pyprof/table prof/ops prof/kernels prof/work prof/limits",
     "prof/advice": "ground pyprof/command pyprof/table prof/kernels prof/work prof/limits prof/timing",
-    "prof/summary": "ground pyprof/command pyprof/table parse/attribute prof/ops prof/kernels prof/work prof/limits "
-    "prof/timing prof/advice",
-    "prof/table": "ground pyprof/command pyprof/table parse/formats prof/work prof/limits prof/timing prof/advice",
+    "prof/summary": "ground pyprof/command pyprof/table parse/attribute prof/ops prof/kernels prof/work prof/counters "
+    "prof/limits prof/timing prof/advice",
+    "prof/table": "ground pyprof/command pyprof/table parse/formats prof/work prof/counters prof/limits prof/timing "
+    "prof/advice",
     # the outputs, and the commands at the top of prof/
-    "prof": "ground pyprof/command pyprof/table parse prof/ops prof/kernels prof/work/helpers prof/work prof/limits "
-    "prof/timing prof/advice prof/summary prof/table",
+    "prof": "ground pyprof/command pyprof/table parse prof/ops prof/kernels prof/work/helpers prof/work prof/counters "
+    "prof/limits prof/timing prof/advice prof/summary prof/table",
     "prof/plot": "ground pyprof/command pyprof/table prof prof/kernels prof/work prof/limits prof/timing prof/table",
     "prof/perfetto": "ground pyprof/command pyprof/table parse/attribute parse/stats prof prof/work prof/limits "
     "prof/timing prof/table",

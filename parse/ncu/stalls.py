@@ -5,6 +5,7 @@ and samples of the program counter. All are shares of the same whole: the time o
 """
 
 import re
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -45,14 +46,17 @@ def _shares(found: dict[str, Floats]) -> dict[str, Floats]:
 
 
 def top_stalls(report: Report, count: int = 3, least: float = 5) -> list[str]:
-    """For each launch its longest stalls, "long_scoreboard 45%, wait 20%"; empty if unknown.
+    """For each launch its longest stalls, "long_scoreboard 45%, wait 20%"; empty if unknown."""
+    return top_texts(stall_shares(report), len(report), count, least)
+
+
+def top_texts(shares: Mapping[str, Floats], rows: int, count: int = 3, least: float = 5) -> list[str]:
+    """Shares by reason (``stall_shares``) as a text for each row.
 
     count: how many at most. least: the smallest share, in percent, that is named.
     """
-    shares = stall_shares(report)
     texts = []
-    for row in range(len(report)):
-        ordered = sorted(((float(values[row]), name) for name, values in shares.items()), reverse=True)
-        named = [f"{name} {share:.0f}%" for share, name in ordered if share >= least]
-        texts.append(", ".join(named[:count]))
+    for row in range(rows):
+        ordered = sorted((-float(values[row]), name) for name, values in shares.items() if values[row] >= least)
+        texts.append(", ".join(f"{name} {-share:.0f}%" for share, name in ordered[:count]))
     return texts
