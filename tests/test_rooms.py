@@ -49,11 +49,11 @@ ALLOWED = {
     "prof/table",
     "prof/report": "ground pyprof/command pyprof/table parse/attribute prof prof/kernels prof/work prof/limits "
     "prof/timing prof/advice prof/summary prof/table",
-    "prof/counters": "ground pyprof/command pyprof/table parse/attribute parse/formats parse/ncu prof/ops prof/work "
+    "prof/ncu": "ground pyprof/command pyprof/table parse/attribute parse/formats parse/ncu prof/ops prof/work "
     "prof/limits prof/summary",
     "prof/notebook": "ground pyprof/command pyprof/table prof prof/work prof/limits prof/timing prof/advice "
     "prof/summary prof/table prof/plot prof/report",
-    "pyprof/ncu": "ground pyprof/command pyprof/capture prof/counters",
+    "pyprof/ncu": "ground pyprof/command pyprof/capture prof/ncu",
     "pyprof/benchmark": "ground pyprof/command prof/limits prof/plot",
     "pyprof/counting": "ground pyprof/capture prof/ops",
     "pyprof": "ground pyprof/command prof prof/diff",

@@ -1,1 +1,1 @@
-"""What the hardware counted: Nsight Compute's measurements of kernels, as a report and beside the algorithm's work."""
+"""Counters of Nsight Compute joined to the kernel table: what the hardware did, beside what the algorithm needs."""

@@ -20,7 +20,7 @@ from pyprof.ncu.gpu_metrics import capability, metrics
 from pyprof.ncu.json_document import CountersTaken
 from pyprof.ncu.marked_command import check_interpreter, marked_command, python_program
 from pyprof.ncu.measure import ENDED, Measured, Options, Outputs, measure, outputs
-from pyprof.prof.counters.cli import add_report_options, report
+from pyprof.prof.ncu.cli import add_report_options, report
 
 DEFAULT_OUTPUT = "counters"
 WARMUP, STEPS = 1, 1

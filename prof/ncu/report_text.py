@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pyprof.command.terminal_text import WIDEST, cut_to, safe, shown_width
-from pyprof.prof.counters.report_rows import Kernels, Sums
+from pyprof.prof.ncu.report_rows import Kernels, Sums
 from pyprof.table.columns import Floats
 
 NARROWEST = 16  # characters of a kernel's name

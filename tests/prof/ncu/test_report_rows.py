@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from pyprof.parse.ncu.reader import read
-from pyprof.prof.counters.report_layers import Layers
-from pyprof.prof.counters.report_rows import by_kind, by_phase, kernels, total, without_products
-from pyprof.prof.counters.report_sentences import gib, notes, sentences
 from pyprof.prof.limits.peaks_file import Peaks
+from pyprof.prof.ncu.report_layers import Layers
+from pyprof.prof.ncu.report_rows import by_kind, by_phase, kernels, total, without_products
+from pyprof.prof.ncu.report_sentences import gib, notes, sentences
 
 from .measured import GEMM, STEP, launches, measured, ranges
 

@@ -10,13 +10,13 @@ from pyprof.command.envelope import write_answer
 from pyprof.command.terminal_text import output_width
 from pyprof.files import Name, open_output
 from pyprof.parse.ncu.reader import read
-from pyprof.prof.counters import report_rows
-from pyprof.prof.counters.json_document import Counters, gpus_of, kernels_of, together
-from pyprof.prof.counters.report_layers import Layers
-from pyprof.prof.counters.report_rows import Kernels
-from pyprof.prof.counters.report_sentences import notes, sentences
-from pyprof.prof.counters.report_text import kernel_table, order, paragraphs, sum_table
 from pyprof.prof.limits.peaks_file import load_peaks
+from pyprof.prof.ncu import report_rows
+from pyprof.prof.ncu.json_document import Counters, gpus_of, kernels_of, together
+from pyprof.prof.ncu.report_layers import Layers
+from pyprof.prof.ncu.report_rows import Kernels
+from pyprof.prof.ncu.report_sentences import notes, sentences
+from pyprof.prof.ncu.report_text import kernel_table, order, paragraphs, sum_table
 from pyprof.text import inert
 
 TEXT, CSV, JSON = "text", "csv", "json"

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pyprof.errors import UsageError
-from pyprof.prof.counters.report_origins import BACKWARD, FORWARD
+from pyprof.prof.ncu.report_origins import BACKWARD, FORWARD
 
 _NUMBERED = re.compile(r"((?:[^.]*[^.\d][^.]*\.)*)(\d+)(?:\.|$)")  # the first part of a layer's name that is a number
 
@@ -18,7 +18,7 @@ _NUMBERED = re.compile(r"((?:[^.]*[^.\d][^.]*\.)*)(\d+)(?:\.|$)")  # the first p
 class Layers(NamedTuple):
     """``--layers 12`` or ``--layers blocks=12``."""
 
-    count: int
+    total: int
     stack: str = ""
 
 
@@ -26,7 +26,7 @@ def parse_layers(text: str) -> Layers:
     """Raises ValueError.
 
     >>> parse_layers("12"), parse_layers("model.blocks=12")
-    (Layers(count=12, stack=''), Layers(count=12, stack='model.blocks'))
+    (Layers(total=12, stack=''), Layers(total=12, stack='model.blocks'))
     """
     stack, _, count = text.rpartition("=")
     if not count.isascii() or not count.isdigit() or not 0 < len(count) < 7 or int(count) < 1:
@@ -56,12 +56,12 @@ def counts(asked: Layers | None, layers: Sequence[str], phases: Sequence[str]) -
         if place is not None:
             stacks.setdefault(place[0], set()).add(place[1])
     if not stacks and not any(layers):  # without ranges: all of the forward and backward pass that is no end of it
-        return [asked.count if phase in (FORWARD, BACKWARD) else 1 for phase in phases]
+        return [asked.total if phase in (FORWARD, BACKWARD) else 1 for phase in phases]
     stack = _chosen(asked, stacks)
-    each, rest = divmod(asked.count, len(stacks[stack]))
+    each, rest = divmod(asked.total, len(stacks[stack]))
     if rest:
         profiled = f"{len(stacks[stack])} layers of {stack or 'the model'} were profiled"
-        raise UsageError(f"--layers {asked.count}: {profiled}, of which {asked.count} is no multiple")
+        raise UsageError(f"--layers {asked.total}: {profiled}, of which {asked.total} is no multiple")
     return [each if place is not None and place[0] == stack else 1 for place in places]
 
 
@@ -70,8 +70,8 @@ def _chosen(asked: Layers, stacks: dict[str, set[int]]) -> str:
         return asked.stack
     named = ", ".join(f"{stack} ({len(numbers)})" for stack, numbers in stacks.items())
     if not named:
-        raise UsageError(f"--layers {asked.count}: no layer of the report has a number in its name, as in blocks.0")
+        raise UsageError(f"--layers {asked.total}: no layer of the report has a number in its name, as in blocks.0")
     if not asked.stack and len(stacks) == 1:
         return next(iter(stacks))
     first = next(iter(stacks))
-    raise UsageError(f"--layers: expected one of the stacks of layers, as in {first}={asked.count}; there are {named}")
+    raise UsageError(f"--layers: expected one of the stacks of layers, as in {first}={asked.total}; there are {named}")

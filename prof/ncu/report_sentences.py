@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pyprof.prof.counters.report_device import Gpu
-from pyprof.prof.counters.report_layers import Layers
-from pyprof.prof.counters.report_rows import Kernels, Sums, by_phase, total, without_products
+from pyprof.prof.ncu.report_device import Gpu
+from pyprof.prof.ncu.report_layers import Layers
+from pyprof.prof.ncu.report_rows import Kernels, Sums, by_phase, total, without_products
 from pyprof.prof.summary.wording import amount, counted, joined
 from pyprof.prof.work.kinds import PRODUCTS
 from pyprof.quantities import ms, share
@@ -146,7 +146,7 @@ def _multiplied(found: Kernels, layers: Layers | None) -> Iterator[str]:
     if layers is not None:
         times = counted(int((found.counts > 1).sum()), "kernel")
         yield (
-            f"--layers {layers.count}: {times} of the profiled layers counted {int(found.counts.max())} times, all "
+            f"--layers {layers.total}: {times} of the profiled layers counted {int(found.counts.max())} times, all "
             "others once, the optimizer's too, which updated the parameters of the profiled layers"
         )
 

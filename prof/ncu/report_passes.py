@@ -15,7 +15,7 @@ import re
 from collections.abc import Sequence
 
 from pyprof.parse.ncu.report import Launch
-from pyprof.prof.counters.report_origins import BACKWARD, FORWARD, OPTIMIZER, OTHER, UNKNOWN, Origin, origins
+from pyprof.prof.ncu.report_origins import BACKWARD, FORWARD, OPTIMIZER, OTHER, UNKNOWN, Origin, origins
 from pyprof.prof.work import kinds as work_kinds
 from pyprof.prof.work.kinds import CONVS, PRODUCTS, is_loss, kind_of_kernel
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pyprof.ncu.cli import main
-from pyprof.prof.counters.cli import SORTS
-from pyprof.prof.counters.report_text import DECIMAL, SECONDS, SORT_BY, Column, lines, scaled
+from pyprof.prof.ncu.cli import SORTS
+from pyprof.prof.ncu.report_text import DECIMAL, SECONDS, SORT_BY, Column, lines, scaled
 from tests.answered import answer
 from tests.paths import GOLDEN
 

@@ -14,7 +14,7 @@ def add_report_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--layers",
         metavar="[NAME=]N",
-        type=imported("pyprof.prof.counters.report_layers", "parse_layers"),
+        type=imported("pyprof.prof.ncu.report_layers", "parse_layers"),
         help="the model has N layers like those profiled: count each of their kernels so often that there are N; NAME: "
         "of several stacks of layers, the one that is meant, as in blocks=12",
     )
@@ -28,7 +28,7 @@ def add_report_options(parser: argparse.ArgumentParser) -> None:
 
 def report(args: argparse.Namespace) -> Done:
     """Write the report of ``args.report`` to ``args.output``, or to standard output."""
-    from pyprof.prof.counters.report_output import CSV, JSON, TEXT, Asked, write_report
+    from pyprof.prof.ncu.report_output import CSV, JSON, TEXT, Asked, write_report
 
     if args.csv and args.json:
         raise UsageError("--csv and --json are two forms: give one")

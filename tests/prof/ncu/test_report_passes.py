@@ -4,9 +4,9 @@ import pytest
 
 from pyprof.errors import UsageError
 from pyprof.parse.ncu.report import Launch
-from pyprof.prof.counters.report_layers import Layers, counts, parse_layers
-from pyprof.prof.counters.report_origins import origins
-from pyprof.prof.counters.report_passes import passes_and_phases
+from pyprof.prof.ncu.report_layers import Layers, counts, parse_layers
+from pyprof.prof.ncu.report_origins import origins
+from pyprof.prof.ncu.report_passes import passes_and_phases
 
 from .measured import GEMM, STEP, launches, ranges
 

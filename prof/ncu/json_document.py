@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from pyprof.command.json_schema import Record, doc, nan_doc
-from pyprof.prof.counters.report_rows import Kernels, Sums
+from pyprof.prof.ncu.report_rows import Kernels, Sums
 
 Nanoseconds = Annotated[float, nan_doc("on the GPU, at ncu's clocks and with its caches", "ns")]
 ReadDram = Annotated[float, nan_doc("read from the GPU's memory", "byte")]

@@ -15,10 +15,10 @@ import numpy as np
 from pyprof.parse.formats.kernel_names import short_name
 from pyprof.parse.ncu.quantities import quantity
 from pyprof.parse.ncu.report import Report
-from pyprof.prof.counters.report_device import Gpu, gpus
-from pyprof.prof.counters.report_layers import Layers, counts
-from pyprof.prof.counters.report_passes import PHASES, passes_and_phases
 from pyprof.prof.limits.peaks_file import Peaks
+from pyprof.prof.ncu.report_device import Gpu, gpus
+from pyprof.prof.ncu.report_layers import Layers, counts
+from pyprof.prof.ncu.report_passes import PHASES, passes_and_phases
 from pyprof.prof.ops.evaluation import find
 from pyprof.prof.ops.model import FAMILY
 from pyprof.prof.work.kinds import KIND_OF_FAMILY, OTHER, PRODUCTS, kind_of_kernel
