@@ -12,6 +12,8 @@ from pyprof.prof.summary.wording import amount, counted, joined
 from pyprof.prof.work.kinds import PRODUCTS
 from pyprof.quantities import ms, share
 
+NUMBERS = ((1e9, "billion "), (1e6, "million "), (1e3, "thousand "))
+
 
 def sentences(found: Kernels) -> list[str]:
     """What the report says in words, each sentence true by itself."""
@@ -35,6 +37,8 @@ def _traffic(whole: Sums) -> Iterator[str]:
         ways = ((reads, f"from {name}", f"{place}_read_bytes"), (writes, f"to {name}", f"{place}_write_bytes"))
         said = [
             f"{verb} {gib(whole.amounts[key])} {way} ({amount(whole.rates[key], 'B/s')})"
+            if whole.amounts[key]
+            else f"{verb} nothing {way}"
             for verb, way, key in ways
             if not math.isnan(whole.rates[key])
         ]
@@ -45,8 +49,8 @@ def _traffic(whole: Sums) -> Iterator[str]:
 def _instructions(whole: Sums) -> Iterator[str]:
     executed = whole.amounts["instructions"]
     if not math.isnan(executed):
-        size, word = (1e9, "billion") if executed >= 1e9 else (1e6, "million")
-        number = f"{executed / size:,.3g} {word} instructions, counted by warp"
+        size, word = next((each for each in NUMBERS if executed >= each[0]), (1, ""))
+        number = f"{executed / size:,.3g} {word}instructions, counted by warp"
         yield f"{'It executes' if whole.kernels == 1 else 'They execute'} {number}{_at_least(whole)}."
 
 
@@ -87,14 +91,15 @@ def _without_products(found: Kernels, whole: Sums) -> Iterator[str]:
 
 
 def gib(nbytes: float) -> str:
-    """Bytes as text, in MiB below 0.01 GiB.
+    """Bytes as text, in MiB and KiB where there are few.
 
-    >>> gib(6256778000), gib(5242880), gib(0)
-    ('5.83 GiB', '5.00 MiB', '0 GiB')
+    >>> gib(6256778000), gib(5242880), gib(604)
+    ('5.83 GiB', '5.00 MiB', '0.59 KiB')
     """
-    value, unit = (nbytes / 2**30, "GiB") if nbytes >= 0.01 * 2**30 or not nbytes else (nbytes / 2**20, "MiB")
-    digits = 0 if value >= 100 or not value else 2
-    return f"{value:,.{digits}f} {unit}"
+    units = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
+    size, unit = next((each for each in units if nbytes >= each[0] / 10), units[-1])
+    value = nbytes / size
+    return f"{value:,.{0 if value >= 100 else 2}f} {unit}"
 
 
 # What the numbers rest on

@@ -203,7 +203,7 @@ def _lines(measured: Measured, out: Outputs) -> Iterator[str]:
         yield "nothing was measured"
         return
     kernels = "1 kernel" if measured.kernels == 1 else f"{measured.kernels:,} kernels"
-    yield f"measured {kernels}, each in at most {measured.passes} passes"
+    yield f"measured {kernels}, {'in one pass each' if measured.passes <= 1 else f'in {measured.passes} passes each'}"
     for file in out.files:
         yield f"wrote {file}"
     yield f"next: {shlex.join(('pyprof', 'ncu', str(out.files[-1])))}"

@@ -124,7 +124,7 @@ def test_ncu_measures_one_step_after_one_of_warmup(bench: Bench) -> None:
     assert rows[2][-2:] == ["81,332,480", "176,896"]
     assert sorted(path.name for path in bench.folder.iterdir()) == ["net.csv", "net.ncu-rep", "train.py"]
     assert done.stderr.splitlines() == [
-        "pyprof ncu: measured 1 kernel, each in at most 3 passes",
+        "pyprof ncu: measured 1 kernel, in 3 passes each",
         "pyprof ncu: wrote net.ncu-rep",
         "pyprof ncu: wrote net.csv",
         "pyprof ncu: next: pyprof ncu net.csv",

@@ -124,6 +124,7 @@ def test_what_names_cannot_tell_is_said() -> None:
 
 def test_gib_has_three_figures() -> None:
     assert [gib(2**30 * value) for value in (0.5, 12.345, 150)] == ["0.50 GiB", "12.35 GiB", "150 GiB"]
+    assert [gib(value) for value in (96 * 2**20, 2**20, 512, 1)] == ["96.00 MiB", "1.00 MiB", "0.50 KiB", "0.00 KiB"]
 
 
 def test_the_real_report_s_sums_are_those_of_its_cells(root: Path) -> None:
