@@ -4,7 +4,7 @@ Passes are forward, backward and optimizer. Phases are these too, without two pa
 phases of their own, forward and backward together:
 
     encoder      the embeddings of the inputs
-    classifier   from the last matrix product before the first loss, such as the head of a language model, to the loss
+    classifier   from the last matrix product before the loss, such as the head of a language model, on
 
 A backward kernel belongs to the phase of its forward op, which autograd's sequence numbers name. Without ranges, names
 of kernels and their order tell what they can: a name says forward, backward, optimizer, loss or embedding, and a kernel
@@ -23,7 +23,8 @@ ENCODER, CLASSIFIER = "encoder", "classifier"
 PHASES = (ENCODER, FORWARD, CLASSIFIER, BACKWARD, OPTIMIZER, OTHER, UNKNOWN)
 
 _LOSS_OP = re.compile(r"loss|cross_entropy|kl_div|nll", re.IGNORECASE)
-_EMBEDDING_OP = re.compile(r"embedding", re.IGNORECASE)
+# PyTorch's, and FBGEMM's and TorchRec's tables of embeddings; a rotary embedding is none: it is part of each layer
+_EMBEDDING_OP = re.compile(r"_?embedding(?:_bag)?|\w*embedding_(?:bag|lookup|codegen)\w*|\w*EmbeddingBag\w*")
 _BACKWARD_NAME = re.compile(r"backward|bwd|[dw]grad|_grad_|_bprop|Backward", re.IGNORECASE)
 _FORWARD_NAME = re.compile(r"forward|fwd|fprop", re.IGNORECASE)
 _ENCODER_NAME = re.compile(r"embedding|\bencoder_(?:forward|backward)", re.IGNORECASE)
@@ -52,7 +53,7 @@ def _phases(launches: Sequence[Launch], found: Sequence[Origin]) -> list[str]:
     encoder: set[int] = set()
     classifier: list[tuple[int, float]] = []  # sequence numbers: first, and the first that is no longer the classifier
     for rows in _forward_runs(found):
-        encoders = [row for row in rows if any(_EMBEDDING_OP.search(op) for op in found[row].ops)]
+        encoders = [row for row in rows if any(_EMBEDDING_OP.fullmatch(op) for op in found[row].ops)]
         encoder.update(number for row in encoders for number in found[row].numbers)
         head = _head(rows, found, kinds)
         for row in rows:
@@ -82,12 +83,15 @@ def _forward_runs(found: Sequence[Origin]) -> list[list[int]]:
 
 
 def _head(rows: Sequence[int], found: Sequence[Origin], kinds: Sequence[str]) -> list[int]:
-    """The rows from the last product before the first loss on; those of the product's call belong to it."""
-    loss = next((at for at, row in enumerate(rows) if _is_loss_op(found[row])), None)
-    if loss is None:
+    """The rows from the last product before the last loss on; those of the product's call belong to it.
+
+    The last, because some models add a loss in each layer, such as those that balance experts.
+    """
+    losses = [at for at, row in enumerate(rows) if _is_loss_op(found[row])]
+    if not losses:
         return []
-    products = [at for at in range(loss) if kinds[rows[at]] in (PRODUCTS, CONVS)]
-    first = products[-1] if products else loss
+    products = [at for at in range(losses[-1]) if kinds[rows[at]] in (PRODUCTS, CONVS)]
+    first = products[-1] if products else losses[0]
     while first and found[rows[first - 1]].call and found[rows[first - 1]].call == found[rows[first]].call:
         first -= 1
     return list(rows[first:])

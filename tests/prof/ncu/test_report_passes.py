@@ -71,6 +71,17 @@ def test_a_node_whose_forward_op_was_not_measured_has_the_layer_before_it() -> N
     assert origins(kept)[gelu].op == "Gelu"  # the node's own name; the forward op is not known
 
 
+def test_a_loss_in_a_layer_does_not_begin_the_classifier() -> None:
+    """Such as a loss that balances experts, and an embedding of positions in each layer."""
+    inside = launches(
+        ("loss_kernel", ranges("layer:Net", "layer:blocks.0", "aten::mse_loss, seq = 11, op_id = 50")),
+        ("rotary_kernel", ranges("layer:Net", "layer:blocks.0", "mylib::rotary_embedding, seq = 11, op_id = 51")),
+    )
+    assert passes_and_phases([STEP[0], *inside, *STEP[1:]])[1] == [
+        "encoder", F, F, *(phase for _, phase, _, _ in EXPECTED[1:])
+    ]  # fmt: skip
+
+
 def test_without_a_loss_there_is_no_classifier() -> None:
     forward = STEP[:5]
     assert passes_and_phases(forward)[1] == ["encoder", F, F, F, F]
