@@ -28,7 +28,9 @@ def _time(found: Kernels, whole: Sums) -> Iterator[str]:
     parts = [each for each in by_phase(found) if each.name and not math.isnan(each.time_ns)]
     split = ", ".join(f"{each.name} {ms(each.time_ns)} ({share(each.time_ns, whole.time_ns)})" for each in parts)
     some = f"The {whole.kernels:,} kernels take {ms(whole.time_ns)}, one after the other"
-    yield f"{some if whole.kernels > 1 else f'The kernel takes {ms(whole.time_ns)}'}{f': {split}' if split else ''}."
+    taken = some if whole.kernels > 1 else f"The kernel takes {ms(whole.time_ns)}"
+    unknown = ", as far as they were measured" if np.isnan(found.time_ns).any() else ""
+    yield f"{taken}{unknown}{f': {split}' if split else ''}."
 
 
 def _traffic(whole: Sums) -> Iterator[str]:

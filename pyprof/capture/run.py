@@ -201,7 +201,7 @@ def _finish(options: argparse.Namespace, ran: Ran, trace: Path | None, page: Pat
 def _lines(trace: Path | None, report: Report | None) -> Iterator[str]:
     if trace is None:
         yield "the tool that is attached collected"
-        yield "next: pyprof prof --summary FILE, with the tool's file (of nsys: nsys export --type sqlite), or pyprof ncu FILE"
+        yield "next: pyprof prof --summary FILE, with the tool's file (of nsys: nsys export --type sqlite)"
     elif report is None:
         yield f"wrote {trace}"
         yield f"next: {shlex.join(('pyprof', 'prof', '--summary', str(trace)))}"

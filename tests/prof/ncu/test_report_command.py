@@ -83,6 +83,14 @@ def test_json_is_of_its_schema_and_adds_up(capfdbinary) -> None:
     assert unknown["total"]["dram_read_bytes"] is None and unknown["gpus"][0]["bandwidth"] is None
 
 
+def test_a_binary_report_with_a_failed_kernel(data: Path, capfdbinary) -> None:
+    pytest.importorskip("ncu_report", reason="pip install ncu-report reads .ncu-rep")
+    code, out, _ = run(capfdbinary, "--csv", str(data / "ncu" / "AveryClapp+ESMM-Research__profile.ncu-rep"))
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert (code, len(rows)) == (0, 6)
+    assert [row["time_ns"] == "" for row in rows] == [False] * 5 + [True]  # one_d_vec's replay failed
+
+
 def test_sort_and_top(capfdbinary) -> None:
     out = run(capfdbinary, "--sort", "time", "--top", "3", GPT2)[1]
     table = out.split("\n\n")[0].splitlines()
