@@ -187,9 +187,11 @@ def _program(options: argparse.Namespace, command: Sequence[str]) -> _Program:
     python = python_program(command)
     if python is None:
         if chosen:
-            raise UsageError("--warmup and --steps need a Python script: in other programs, pyprof finds no iterations")
-        warning = f"{command[0]}: not a Python script, so its PyTorch calls are not marked"
-        return _Program(command, False, options.capture_range != "cudaProfilerApi", (warning,))
+            raise UsageError("--warmup and --steps need a Python script: in other commands, pyprof finds no iterations")
+        whole_run = options.capture_range != "cudaProfilerApi"
+        kernels = "all its kernels are measured" if whole_run else "what it encloses in cudaProfilerStart and Stop is"
+        warning = f"{command[0]} runs as it is, no script that pyprof ncu marks: {kernels}"
+        return _Program(command, False, whole_run, (warning,))
     check_interpreter(python)
     words = ["--ended", ENDED, "--trace", options.trace]
     if options.capture_range == "steps":

@@ -28,30 +28,40 @@ class PythonProgram(NamedTuple):
 
 
 def python_program(command: Sequence[str]) -> PythonProgram | None:
-    """The script that a command runs; None if it is not Python, or its code is in no file (`python -c`)."""
+    """The script that a command runs.
+
+    None if it is not Python, if its code is in no file (`python -c`), or if it is `python -m pyprof`, which marks by
+    itself.
+    """
     first, *words = command
     if first.endswith(".py"):
         return PythonProgram((sys.executable,), first, False, tuple(words))
     if not _PYTHON.fullmatch(Path(first).name):
         return None
-    options: list[str] = []
-    while words and words[0].startswith("-") and words[0] != "-":
-        word = words.pop(0)
-        letter, at = _last_option(word)
-        if letter == "c":
-            return None
-        if letter == "m":
-            module = [word[at + 1 :]] if word[at + 1 :] else words[:1]
-            rest = words if word[at + 1 :] else words[1:]
-            before = [word[:at]] if at > 1 else []
-            return PythonProgram((first, *options, *before), module[0], True, tuple(rest)) if module else None
-        options.append(word)
-        if (letter and not word[at + 1 :]) or word == "--check-hash-based-pycs":
-            options += words[:1]
-            del words[:1]
-    if not words or words[0] == "-":
+    options, found, rest = _split(words)
+    if not rest or found == "c" or rest[0] == ("pyprof" if found == "m" else "-"):
         return None
-    return PythonProgram((first, *options), words[0], False, tuple(words[1:]))
+    return PythonProgram((first, *options), rest[0], found == "m", tuple(rest[1:]))
+
+
+def _split(words: Sequence[str]) -> tuple[list[str], str, list[str]]:
+    """Python's options; "m" or "c" if that one ended them; and what follows, with the module's name first.
+
+    >>> _split("-uX dev -mtrain -v".split()), _split(["-u", "train.py", "-m"])
+    ((['-uX', 'dev'], 'm', ['train', '-v']), (['-u'], '', ['train.py', '-m']))
+    """
+    options, rest = [], list(words)
+    while rest and rest[0].startswith("-") and rest[0] != "-":
+        word = rest.pop(0)
+        letter, at = _last_option(word)
+        value = word[at + 1 :]
+        if letter in ("m", "c"):
+            return [*options, *([word[:at]] if at > 1 else [])], letter, [*([value] if value else []), *rest]
+        options.append(word)
+        if (letter and not value) or word == "--check-hash-based-pycs":
+            options += rest[:1]
+            del rest[:1]
+    return options, "", rest
 
 
 def _last_option(word: str) -> tuple[str, int]:

@@ -182,7 +182,9 @@ def test_other_programs_run_as_they_are(bench: Bench) -> None:
     measured = bench.calls()[0]
     assert measured[-3:] == ["/bin/sh", "-c", "echo $UNDER_NCU; exit 3"]
     assert value(measured, "--profile-from-start") == "on"
-    assert "/bin/sh: not a Python script, so its PyTorch calls are not marked" in done.stderr
+    assert (
+        "warning: /bin/sh runs as it is, no script that pyprof ncu marks: all its kernels are measured" in done.stderr
+    )
 
 
 PROGRAMS = [
@@ -197,6 +199,7 @@ PROGRAMS = [
     ("python -", None),
     ("python", None),
     ("python -m", None),
+    ("python -m pyprof run train.py", None),
     ("torchrun --nproc-per-node 2 train.py", None),
 ]  # fmt: skip
 
