@@ -195,14 +195,14 @@ def _steps(compared: Compared, launches: Ints, rows: Ints, group: Ints, table: T
 def _repetitions(compared: Compared, launches: Ints, group: Ints) -> list[Ints]:
     """The group's parts that each are the whole sequence of the launches; none if it is not such a repetition."""
     size = len(launches)
-    if not size or len(group) <= size or (compared.level[launches] < 0).any():
+    if not size or len(group) < 2 * size or (compared.level[launches] < 0).any():
         return []
     classes = compared.classes(launches)
     places = compared.places(classes, group)
     place = np.unique(np.concatenate(list(places.values())))
     times = len(place) // size
-    if times < 2 or len(place) % size:
-        return []
+    if len(place) < len(group) or len(place) % size:
+        return []  # of a part of the kernels it is not known what repeats: steps or layers
     wanted = [(compared.rows[level], number) for level, number in classes] * times
     same = all(rows[group[at]] == number for (rows, number), at in zip(wanted, place.tolist(), strict=True))
     return np.split(group[place], times) if same else []
