@@ -1,9 +1,9 @@
 """Where a report's launches lie in the capture's sequence of kernels.
 
 ncu measures a run in full or in part: the first hundred kernels, those after the first fifty, those whose name has
-"gemm", those in a range. With the rows left out whose kernels the report has not at all, such a part is one unbroken
-stretch, or several. So the longest common stretches are found, the longest first, each between those before and after it.
-What is left is matched in order.
+"gemm", those in a range. Without the rows whose kernels the report has not at all, such a part is one unbroken stretch,
+or several. So the longest common stretches are found, the longest first, each between those before and after it. What is
+left is matched in order.
 """
 
 from collections import Counter
@@ -110,7 +110,8 @@ def _complete_classes(classes: list[Class], places: list[Ints], found: Ints, cer
     in_order = bool(np.all(np.diff(np.array(single, np.int64)) > 0))
     for mine in members.values():
         rows = places[mine[0]].tolist()
-        if any(owner.get(row, mine[0]) not in mine for row in rows):
+        own = set(mine)
+        if any(owner.get(row, mine[0]) not in own for row in rows):
             continue  # a launch at another level is one of them
         found[mine] = rows
         certain[mine] = len(mine) == 1 or in_order
