@@ -2,8 +2,8 @@
 
 ncu measures a run in full or in part: the first hundred kernels, those after the first fifty, those whose name has
 "gemm", those in a range. Without the rows whose kernels the report has not at all, such a part is one unbroken stretch,
-or several. So the longest common stretches are found, the longest first, each between those before and after it. What is
-left is matched in order.
+or several. So the longest common stretches are found, the longest first, each between those before and after it.
+What is left is matched in order.
 """
 
 from collections import Counter
@@ -48,11 +48,16 @@ def align(compared: Compared, launches: Ints, rows: Ints) -> Aligned:
 def _stretches(places: list[Ints], rows: int, found: Ints, certain: Bools) -> None:
     """Match the longest stretches that both sequences have, without the rows that no launch could be."""
     used = np.unique(np.concatenate([*places, np.zeros(0, np.int64)]))
+    known = np.flatnonzero([len(place) > 0 for place in places])
+    if len(known) == len(used) and all(
+        _has(places[i], row) for i, row in zip(known.tolist(), used.tolist(), strict=True)
+    ):
+        found[known], certain[known] = used, True  # the whole sequence, the usual case
+        return
     dense = np.full(rows, -1, np.int64)
     dense[used] = np.arange(len(used))
     within = {id(place): dense[place] for place in places}
     work = sum(map(len, places))
-    whole = sum(len(place) > 0 for place in places)
     spots = [within[id(place)] for place in places]
     dense_found = np.full(len(places), -1, np.int64)
     for _ in range(min(MOST_STRETCHES, MOST_WORK // max(work, 1))):
@@ -61,7 +66,13 @@ def _stretches(places: list[Ints], rows: int, found: Ints, certain: Bools) -> No
             return
         stretch, at = np.arange(last - length + 1, last + 1), np.arange(end - length + 1, end + 1)
         dense_found[stretch], found[stretch] = at, used[at]
-        certain[stretch] = alone and length == whole
+        certain[stretch] = alone and length == len(known)
+
+
+def _has(place: Ints, row: int) -> bool:
+    """Whether a row is among sorted rows."""
+    at = int(np.searchsorted(place, row))
+    return at < len(place) and int(place[at]) == row
 
 
 def _between(found: Ints, rows: int) -> tuple[Ints, Ints]:
