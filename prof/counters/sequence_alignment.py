@@ -47,7 +47,8 @@ def align(compared: Compared, launches: Ints, rows: Ints) -> Aligned:
 
 def _stretches(places: list[Ints], rows: int, found: Ints, certain: Bools) -> None:
     """Match the longest stretches that both sequences have, without the rows that no launch could be."""
-    used = np.unique(np.concatenate([*places, np.zeros(0, np.int64)]))
+    shared = {id(place): place for place in places}.values()
+    used = np.unique(np.concatenate([*shared, np.zeros(0, np.int64)]))
     known = np.flatnonzero([len(place) > 0 for place in places])
     if len(known) == len(used) and all(
         _has(places[i], row) for i, row in zip(known.tolist(), used.tolist(), strict=True)
@@ -56,7 +57,7 @@ def _stretches(places: list[Ints], rows: int, found: Ints, certain: Bools) -> No
         return
     dense = np.full(rows, -1, np.int64)
     dense[used] = np.arange(len(used))
-    within = {id(place): dense[place] for place in places}
+    within = {id(place): dense[place] for place in shared}
     work = sum(map(len, places))
     spots = [within[id(place)] for place in places]
     dense_found = np.full(len(places), -1, np.int64)
