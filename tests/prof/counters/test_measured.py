@@ -256,10 +256,11 @@ def test_a_report_given_in_place_of_the_capture_is_one_line(capsys):
     assert "join this to it: pyprof prof --ncu FILE net.dict" in capsys.readouterr().err
 
 
-def test_no_report_no_imports():
+@pytest.mark.parametrize("options", ["'-c', 'idx,dram'", "'--summary'", "'--group', 'op'", "'--explain', '1'"])
+def test_no_report_no_imports(options):
     """prof.py without --ncu loads none of the modules that read and join reports."""
     code = (
-        "import sys; from pyprof.prof.cli import main; main(['-q', '-c', 'idx,sil', sys.argv[1]]); "
+        f"import sys; from pyprof.prof.cli import main; main(['-q', {options}, sys.argv[1]]); "
         "print([name for name in sys.modules if 'ncu' in name or 'counters' in name], file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code, LENET], capture_output=True, text=True, check=True)
