@@ -288,29 +288,46 @@ def test_a_part_of_a_step_is_that_part_of_each_step(gpt2, gpt2_report):
 
 
 def test_the_report_of_two_steps_and_a_capture_of_five(lenet, lenet_report):
-    """The two are the first two, and no launch is left."""
+    """Each step has both launches of each kernel, and no launch is left."""
     again = [*range(54), *range(54)]
     numbers = iter(range(108))
     report = part(lenet_report, again, lambda one: one._replace(id=next(numbers)))
-    joined = join(report, steps(lenet, 5))
-    assert not [each for each in joined.unmatched if each.in_report]
-    assert joined.matched.sum() >= 108
-
-
-def test_a_row_for_each_pass(lenet, lenet_report):
-    """Each kernel three times, with a third of the metrics each time."""
-    names = sorted(lenet_report.metrics)
-    report = part(lenet_report, [n for n in range(54) for _ in range(3)])
-    numbers = iter(range(162))
-    launches_ = tuple(one._replace(id=next(numbers)) for one in report.launches)
-    metrics = {name: values.copy() for name, values in report.metrics.items()}
-    for turn in range(3):
-        for name in names[turn::3]:
-            metrics[name][np.arange(162) % 3 != turn] = np.nan
-    joined = join(replace(report, launches=launches_, metrics=metrics), lenet)
-    rows = kernels(lenet)
-    assert [each[rows].tolist() for each in joined.launches] == [[3 * n + t for n in range(54)] for t in range(3)]
+    table = steps(lenet, 5)
+    joined, rows = join(report, table), kernels(table)
     assert joined.unmatched == ()
+    assert [each[rows].tolist() for each in joined.launches] == [[*range(54)] * 5, [*range(54, 108)] * 5]
+
+
+def in_passes(report: Report, count: int) -> Report:
+    """Each launch so many times, each time with other metrics."""
+    size = len(report)
+    numbers = iter(range(size * count))
+    again = part(report, [n for n in range(size) for _ in range(count)], lambda one: one._replace(id=next(numbers)))
+    metrics = {name: values.copy() for name, values in again.metrics.items()}
+    for turn, name in enumerate(sorted(metrics)):
+        metrics[name][np.arange(size * count) % count != turn % count] = np.nan
+    return replace(again, metrics=metrics)
+
+
+@pytest.mark.parametrize("first", [0, 20], ids=["the whole run", "a part of it"])
+@pytest.mark.parametrize("times", [1, 3], ids=["one step", "three steps"])
+def test_a_row_for_each_pass(first, times, lenet, lenet_report):
+    """Each kernel three times, with a third of the metrics each time."""
+    report = in_passes(part(lenet_report, range(first, 54)), 3)
+    table = steps(lenet, times)
+    joined, rows = join(report, table), kernels(table)
+    for turn, launches_ in enumerate(joined.launches):
+        wanted = [3 * (n - first) + turn if n >= first else -1 for n in range(54)]
+        assert launches_[rows].tolist() == wanted * times
+    assert len(joined.launches) == 3
+    assert not [each for each in joined.unmatched if each.in_report]
+
+
+def test_a_row_for_each_pass_with_the_same_metrics(lenet, lenet_report):
+    numbers = iter(range(108))
+    twice = part(lenet_report, [n for n in range(54) for _ in "ab"], lambda one: one._replace(id=next(numbers)))
+    joined, rows = join(twice, lenet), kernels(lenet)
+    assert [each[rows].tolist() for each in joined.launches] == [[*range(0, 108, 2)], [*range(1, 108, 2)]]
 
 
 @pytest.mark.parametrize("change", [lambda one: one, without_ranges], ids=["with ranges", "without"])
