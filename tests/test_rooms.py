@@ -35,8 +35,8 @@ ALLOWED = {
     "prof/limits": "ground pyprof/table prof/ops prof/kernels prof/work",
     "prof/timing": "pyprof/command pyprof/table prof/ops prof/kernels prof/work prof/limits",
     "prof/advice": "ground pyprof/command pyprof/table prof/kernels prof/work prof/limits prof/timing",
-    "prof/summary": "ground pyprof/command pyprof/table parse/attribute prof/ops prof/kernels prof/work prof/counters "
-    "prof/limits prof/timing prof/advice",
+    "prof/summary": "ground pyprof/command pyprof/table parse/attribute prof/ops prof/kernels prof/work prof/limits "
+    "prof/timing prof/advice",
     "prof/table": "ground pyprof/command pyprof/table parse/formats prof/work prof/counters prof/limits prof/timing "
     "prof/advice",
     # the outputs, and the commands at the top of prof/

@@ -157,7 +157,8 @@ def _value(report: Report, source: str) -> Floats:
     kind, colon, pattern = source.partition(":")
     if colon and kind in OVER:
         return OVER[kind](report, pattern)
-    return np.add.reduce([_product(report, term) for term in source.split(" + ")])
+    found: Floats = np.add.reduce([_product(report, term) for term in source.split(" + ")])
+    return found
 
 
 def _product(report: Report, term: str) -> Floats:
@@ -192,7 +193,8 @@ def _matching(report: Report, pattern: str) -> list[Floats]:
 
 
 def _largest(report: Report, pattern: str) -> Floats:
-    return np.fmax.reduce([*_matching(report, pattern), unknown(report)])
+    found: Floats = np.fmax.reduce([*_matching(report, pattern), unknown(report)])
+    return found
 
 
 def _total(report: Report, pattern: str) -> Floats:

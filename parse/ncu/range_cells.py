@@ -42,8 +42,10 @@ def ranges(pushed: str, started: str = "") -> tuple[Range, ...]:
 def _cell(cell: str, nested: bool) -> list[Range]:
     cell = cell.strip()
     mark = '""' if re.search(r'(?:^|\s)""[^":]*:', cell) else '"'
-    found = list(EACH[mark].finditer(cell)) or [OLD.fullmatch(re.sub(r"^\d+[:\s]\s*", "", cell))]
-    return [_range(match["domain"], match["rest"], nested) for match in found if match]
+    found = list(EACH[mark].finditer(cell))
+    if not found and (old := OLD.fullmatch(re.sub(r"^\d+[:\s]\s*", "", cell))):
+        found = [old]
+    return [_range(match["domain"], match["rest"], nested) for match in found]
 
 
 def _range(domain: str, rest: str, nested: bool) -> Range:

@@ -88,6 +88,8 @@ class Layout:
 
 def _two_cells(text: str) -> list[str]:
     """The cells of pushed and of started ranges, which stand side by side."""
+    if text.endswith(BETWEEN):  # no ranges were started, the usual case
+        return [text[: -len(BETWEEN)], ""]
     found = list(SECOND_CELL.finditer(text))
     if not found:
         before, _, after = text.rpartition(BETWEEN)

@@ -188,11 +188,13 @@ def _with_unit(name: str) -> tuple[str, str]:
     return (match[1], match[2]) if match else (name, "")
 
 
+@lru_cache(maxsize=1 << 14)
 def _whole(text: str) -> int | None:
     digits = re.sub(r"[\s.,']", "", text)
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 19 else None
 
 
+@lru_cache(maxsize=1 << 14)
 def _size(text: str) -> Size | None:
     """Three sizes: "(384, 1, 1)", "384x1x1".
 

@@ -45,6 +45,7 @@ def base_unit(unit: str) -> tuple[float, str]:
 
 SPACES = str.maketrans("", "", " \u00a0\u202f\u2009'’")  # between thousands in French, Swiss and other locales
 MISSING = frozenset(("", "n/a", "nan", "-nan", "inf", "-inf", "+inf", "none", "(!)nan", "(!)n/a"))
+PLAIN = re.compile(r"-?\d+(?:\.\d+)?", re.ASCII)
 SHAPE = re.compile(r"[+-]?\d[\d.,]*(?:[eE][+-]?\d+)?")
 GROUPED = {mark: re.compile(rf"[+-]?\d{{1,3}}(?:{re.escape(mark)}\d{{2,3}})*{re.escape(mark)}\d{{3}}(?!\d).*")
            for mark in ".,"}  # fmt: skip
@@ -82,6 +83,8 @@ def number(text: str, decimal: str = ".") -> float | None:
     >>> number("1,234.5"), number("1.234,5", ","), number("1 234,5", ","), number("n/a"), number("95,06")
     (1234.5, 1234.5, 1234.5, nan, None)
     """
+    if decimal == "." and PLAIN.fullmatch(text):  # most cells
+        return float(text)
     text = _bare(text)
     other = "," if decimal == "." else "."
     if other in text:

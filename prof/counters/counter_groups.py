@@ -26,7 +26,7 @@ def counter_aggregates(
     time = np.where(values["sil"] == NULL, 0, values["sil"]).astype(np.float64)
 
     def total(amounts: Floats) -> Floats:
-        return np.bincount(group_of_row, amounts, groups)
+        return np.bincount(group_of_row, amounts, groups).astype(np.float64)
 
     def mean(column: Floats) -> Floats:
         known = np.isfinite(column)

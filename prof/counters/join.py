@@ -5,13 +5,14 @@ replays; the capture has them as they ran. The report may have a part of the run
 ncu measured one, and both several processes. A kernel that was measured in one step is the same in the others.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from pyprof.parse.ncu.report import Report
+from pyprof.parse.ncu.report import Launch, Report
 from pyprof.prof.counters.kernel_keys import Class, Compared, bare_names, compare, names_of_rows
 from pyprof.prof.counters.sequence_alignment import KEY, ORDER, align
 from pyprof.table.columns import NULL, Bools, Coded, Ints, Table
@@ -68,8 +69,10 @@ def join(report: Report, table: Table) -> Join:
         if group is None:
             continue
         taken.add(group)
-        for part in _passes(compared, launches, groups[group]):
+        firsts, passes = _rows_of_passes(report, launches)
+        for part in _passes(compared, firsts, _one_run(table, rows, groups[group])):
             _join_part(compared, part, rows, groups[group], table, found, certain, used)
+        _add_passes(firsts, passes, found, used)
     matched = found[0] >= 0
     certainty = Coded.of(np.where(matched, np.where(certain, KEY, ORDER), "").tolist())
     reason, unmatched = _why(report, table, rows, matched, used)
@@ -123,11 +126,62 @@ def _held(compared: Compared, wanted: Counter[Class], place: Ints) -> int:
     return sum(min(count, len(places[each])) for each, count in wanted.items())
 
 
+# Metrics that tell of the launch or the device, not of what was counted in a pass.
+ABOUT = re.compile(r"(?:launch|device|profiler|numa|nvlink|c2clink|gpu__time|gpc__cycles_elapsed).*")
+
+
+def _rows_of_passes(report: Report, launches: Ints) -> tuple[Ints, list[list[int]]]:
+    """The first of all launches that are rows of one, each with what one pass counted; and the others of each.
+
+    They follow one another, are alike, and no counter is known of two of them.
+    """
+    counters = [~np.isnan(values) for name, values in report.metrics.items() if not ABOUT.match(name)]
+    known = np.array(counters, bool).reshape(len(counters), len(report))
+    firsts: list[int] = []
+    others: list[list[int]] = []
+    for launch in launches.tolist():
+        mine = known[:, launch]
+        if firsts and _same(report.launches[firsts[-1]], report.launches[launch]) and mine.any():
+            sofar = known[:, [firsts[-1], *others[-1]]].any(axis=1)
+            if sofar.any() and not (sofar & mine).any():
+                others[-1].append(launch)
+                continue
+        firsts.append(launch)
+        others.append([])
+    return np.array(firsts, np.int64), others
+
+
+def _same(one: Launch, other: Launch) -> bool:
+    return one[1:] == other[1:]  # all but their numbers
+
+
+def _add_passes(firsts: Ints, passes: list[list[int]], found: list[Ints], used: Bools) -> None:
+    """Give the rows of each first launch its other passes, too."""
+    others = dict(zip(firsts.tolist(), passes, strict=True))
+    if not any(passes):
+        return
+    for number in range(max(map(len, passes))):
+        column = np.full(len(found[0]), -1, np.int64)
+        for row in np.flatnonzero(found[0] >= 0).tolist():
+            more = others.get(int(found[0][row]), [])
+            if number < len(more):
+                column[row] = more[number]
+        used[column[column >= 0]] = True
+        found.append(column)
+
+
+def _one_run(table: Table, rows: Ints, group: Ints) -> Ints:
+    """The kernels of one step, the one with most; of all the group if it has no steps."""
+    step = table.ints("step")[rows[group]]
+    numbers, counts = np.unique(step[step != NULL], return_counts=True)
+    return group[step == numbers[np.argmax(counts)]] if len(numbers) > 1 else group
+
+
 def _passes(compared: Compared, launches: Ints, group: Ints) -> Iterator[Ints]:
     """The launches, or the parts of them that each are the whole run: a report with a row of each kernel per pass.
 
-    That is so if the report has all its kernels t times as often as the capture has: each t times in a row, or the
-    whole sequence t times.
+    That is so if the report has all its kernels t times as often as a run has (``group``): each t times in a row, or
+    the whole sequence t times.
     """
     known = launches[compared.level[launches] >= 0]
     keys = compared.classes(known)
@@ -158,8 +212,8 @@ def _join_part(
     group: Ints,
     table: Table,
     found: list[Ints],
-    certain: np.ndarray,
-    used: np.ndarray,
+    certain: Bools,
+    used: Bools,
 ) -> None:
     """Match launches with each step of the group, or with all of it, and add what is found."""
     for place in _steps(compared, launches, rows, group, table):
@@ -195,14 +249,14 @@ def _steps(compared: Compared, launches: Ints, rows: Ints, group: Ints, table: T
 def _repetitions(compared: Compared, launches: Ints, group: Ints) -> list[Ints]:
     """The group's parts that each are the whole sequence of the launches; none if it is not such a repetition."""
     size = len(launches)
-    if not size or len(group) <= size or (compared.level[launches] < 0).any():
+    if not size or len(group) < 2 * size or (compared.level[launches] < 0).any():
         return []
     classes = compared.classes(launches)
     places = compared.places(classes, group)
     place = np.unique(np.concatenate(list(places.values())))
     times = len(place) // size
-    if times < 2 or len(place) % size:
-        return []
+    if len(place) < len(group) or len(place) % size:
+        return []  # of a part of the kernels it is not known what repeats: steps or layers
     wanted = [(compared.rows[level], number) for level, number in classes] * times
     same = all(rows[group[at]] == number for (rows, number), at in zip(wanted, place.tolist(), strict=True))
     return np.split(group[place], times) if same else []

@@ -7,7 +7,6 @@ from typing import Annotated
 import numpy as np
 
 from pyprof.command.json_schema import doc, nan_doc
-from pyprof.prof.counters.measured import EXECUTED
 from pyprof.prof.limits.occupancy import by_device, floats
 from pyprof.prof.limits.roofline import Roofline
 from pyprof.prof.summary.wording import amount, brief_time, counted, operation_name
@@ -53,7 +52,7 @@ def measured_work(table: Table, annotation: Annotation, limits: Roofline) -> Mea
     if counters is None:
         return None
     duration, matched = table.ints("kDuration"), counters.matched
-    dram, executed = counters.values["dram"], counters.values[EXECUTED]
+    dram, executed = counters.values["dram"], counters.values["exec_flops"]
     nbytes, flop = floats(annotation.bytes), floats(annotation.flops)
     both_bytes, both_flops = np.isfinite(dram) & np.isfinite(nbytes), np.isfinite(executed) & np.isfinite(flop)
     return Measured(

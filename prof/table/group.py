@@ -87,7 +87,11 @@ def unknown_counters(groups: int) -> dict[str, Data]:
 
     from pyprof.table.columns import NULL, Coded
 
-    empty = {"int": np.full(groups, NULL, np.int64), "float": np.full(groups, np.nan), "text": Coded.empty(groups)}
+    empty: dict[Kind, Data] = {
+        "int": np.full(groups, NULL, np.int64),
+        "float": np.full(groups, np.nan),
+        "text": Coded.empty(groups),
+    }
     return {column.name: empty[column.kind] for column in MEASURED}
 
 

@@ -77,7 +77,9 @@ class TableDocument(Record, kw_only=True):
     selected: Annotated[SelectedRows, doc("the rows that --where chose, before --group and --top")]
     uncounted: Annotated[list[UncountedOp], doc("ops whose FLOPs no model counts, the longest first")]
     bytes_uncounted: Annotated[list[UncountedOp], doc("ops whose bytes no model counts, the longest first")]
-    assumptions: Annotated[list[str], doc("the peaks that the limits rest on, in sentences")]
+    assumptions: Annotated[
+        list[str], doc("the peaks that the limits rest on, and what of the reports was joined, in sentences")
+    ]
 
 
 class Kernels(TableDocument, kw_only=True):
