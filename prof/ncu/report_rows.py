@@ -62,6 +62,7 @@ def kernels(report: Report, peaks: Peaks | None = None, layers: Layers | None = 
     by_peak = 100 * quantity(report, "dram_bytes") / (1e-9 * time_ns * bandwidth)
     dram_pct = np.where(np.isnan(by_peak), quantity(report, "dram_pct"), by_peak)
     origin_layers = [origin.layer for origin in origins]
+    short = {name: short_name(name) for name in {launch.name for launch in report.launches}}
     return Kernels(
         gpus=devices,
         ids=[launch.id for launch in report.launches],
@@ -70,7 +71,7 @@ def kernels(report: Report, peaks: Peaks | None = None, layers: Layers | None = 
         ranged=any(origin.ops or origin.layer for origin in origins),
         counts=np.array(counts(layers, origin_layers, phases), np.int64),
         kinds=[_kind(launch.name, origin.aten) for launch, origin in zip(report.launches, origins, strict=True)],
-        names=[short_name(launch.name) for launch in report.launches],
+        names=[short[launch.name] for launch in report.launches],
         ops=[origin.op for origin in origins],
         layers=origin_layers,
         time_ns=time_ns,
