@@ -32,6 +32,7 @@ class Kernels:
     """The measured kernels in the order of the report; numbers are of one run of each and NaN where unknown."""
 
     gpus: Sequence[Gpu]
+    processes: int
     ids: Sequence[int]  # ncu's
     passes: Sequence[str]
     phases: Sequence[str]
@@ -65,6 +66,7 @@ def kernels(report: Report, peaks: Peaks | None = None, layers: Layers | None = 
     short = {name: short_name(name) for name in {launch.name for launch in report.launches}}
     return Kernels(
         gpus=devices,
+        processes=len({launch.process_id for launch in report.launches}),
         ids=[launch.id for launch in report.launches],
         passes=[origin.passed for origin in origins],
         phases=phases,

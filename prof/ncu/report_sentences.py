@@ -109,7 +109,8 @@ def gib(nbytes: float) -> str:
 
 def notes(found: Kernels, failed: int, layers: Layers | None) -> list[str]:
     """How the report's numbers came about, in sentences."""
-    return [*_clocks(found), *_sources(found), *_ranges(found), *_multiplied(found, layers), *_failed(failed)]
+    said = [*_clocks(found), *_sources(found), *_ranges(found), *_multiplied(found, layers), *_failed(failed)]
+    return [*said, *_processes(found)]
 
 
 def _clocks(found: Kernels) -> Iterator[str]:
@@ -161,3 +162,8 @@ def _multiplied(found: Kernels, layers: Layers | None) -> Iterator[str]:
 def _failed(failed: int) -> Iterator[str]:
     if failed:
         yield f"{counted(failed, 'kernel')} without a time, whose measurement failed: left out of times and rates"
+
+
+def _processes(found: Kernels) -> Iterator[str]:
+    if found.processes > 1:
+        yield f"the kernels are of {found.processes} processes, and so are all sums"

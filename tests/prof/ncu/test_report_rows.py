@@ -123,6 +123,12 @@ def test_what_names_cannot_tell_is_said() -> None:
     assert any("3 kernels without a time" in note for note in notes(nothing, 3, None))
 
 
+def test_sums_of_several_processes_are_said_to_be_so() -> None:
+    two = (TWO[0], TWO[1]._replace(process_id=8))
+    assert "the kernels are of 2 processes, and so are all sums" in notes(kernels(measured(two, **NUMBERS)), 0, None)
+    assert not any("processes" in note for note in notes(kernels(measured(TWO, **NUMBERS)), 0, None))
+
+
 def test_gib_has_three_figures() -> None:
     assert [gib(2**30 * value) for value in (0.5, 12.345, 150)] == ["0.50 GiB", "12.35 GiB", "150 GiB"]
     assert [gib(value) for value in (96 * 2**20, 2**20, 512, 1)] == ["96.00 MiB", "1.00 MiB", "0.50 KiB", "0.00 KiB"]
