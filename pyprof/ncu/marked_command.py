@@ -50,7 +50,8 @@ def _split(words: Sequence[str]) -> tuple[list[str], str, list[str]]:
     >>> _split("-uX dev -mtrain -v".split()), _split(["-u", "train.py", "-m"])
     ((['-uX', 'dev'], 'm', ['train', '-v']), (['-u'], '', ['train.py', '-m']))
     """
-    options, rest = [], list(words)
+    options: list[str] = []
+    rest = list(words)
     while rest and rest[0].startswith("-") and rest[0] != "-":
         word = rest.pop(0)
         letter, at = _last_option(word)
