@@ -16,9 +16,9 @@ from tests.parse.ncu.ncu_table import LAUNCH, PUSHED, STARTED, launch, line, raw
 from tests.paths import GOLDEN
 
 TIME, READ = ("gpu__time_duration.sum", "ns"), ("dram__bytes_read.sum", "byte")
-LENET = GOLDEN / "h200_lenet_ncu.raw.csv.gz"
-LENET_DETAILS = GOLDEN / "h200_lenet_subset_ncu.details.csv.gz"
-GPT2 = GOLDEN / "h200_gpt2_block_ncu.base.csv.gz"
+LENET = GOLDEN / "ncu" / "h200_lenet.raw.csv.gz"
+LENET_DETAILS = GOLDEN / "ncu" / "h200_lenet_subset.details.csv.gz"
+GPT2 = GOLDEN / "ncu" / "h200_gpt2_block.base.csv.gz"
 
 
 def values(path: Path, metric: str) -> list[float]:

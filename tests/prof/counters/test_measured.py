@@ -24,9 +24,9 @@ from pyprof.table.columns import NULL, Coded, Table
 from pyprof.table.schema import COLUMN as KEYS
 from tests.paths import GOLDEN
 
-CAPTURE, REPORT = str(GOLDEN / "h200_gpt2_block_ncu.sqlite.gz"), str(GOLDEN / "h200_gpt2_block_ncu.base.csv.gz")
-PART = str(GOLDEN / "h200_gpt2_block_subset_ncu.raw.csv.gz")
-LENET, LENET_REPORT = str(GOLDEN / "h200_lenet_ncu.sqlite.gz"), str(GOLDEN / "h200_lenet_ncu.raw.csv.gz")
+CAPTURE, REPORT = str(GOLDEN / "ncu" / "h200_gpt2_block.sqlite.gz"), str(GOLDEN / "ncu" / "h200_gpt2_block.base.csv.gz")
+PART = str(GOLDEN / "ncu" / "h200_gpt2_block_subset.raw.csv.gz")
+LENET, LENET_REPORT = str(GOLDEN / "ncu" / "h200_lenet.sqlite.gz"), str(GOLDEN / "ncu" / "h200_lenet.raw.csv.gz")
 
 
 def printed(capsys: pytest.CaptureFixture[str], *options: str) -> tuple[str, str]:
@@ -229,7 +229,7 @@ def test_a_row_explains_its_counters(capsys):
 
 
 def test_a_details_page_gives_what_it_has(capsys):
-    part = str(GOLDEN / "h200_lenet_subset_ncu.details.csv.gz")
+    part = str(GOLDEN / "ncu" / "h200_lenet_subset.details.csv.gz")
     found = rows(capsys, "dram,inst,dram_pct,regs,matched", "--ncu", part, "--where", "matched != ''", LENET)
     assert len(found) == 12
     assert all(row["dram"] and row["inst"] and row["regs"] for row in found)
