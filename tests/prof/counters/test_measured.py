@@ -189,6 +189,21 @@ def test_conditions_on_ratios(capsys):
     assert rows(capsys, "idx", "--ncu", REPORT, "--where", "bytes_ratio == None and kind == 'kernel'", CAPTURE)
 
 
+def test_without_c_a_report_adds_its_columns(capsys, tmp_path):
+    out, _ = printed(capsys, "-q", "--csv", "--ncu", REPORT, CAPTURE)
+    assert {"Idx", "Sil(ns)", "DRAMRd", "L2Wr", "Stalls", "BytesRatio", "FLOPsRatio", "Matched"} <= {
+        *next(csv.reader([out.splitlines()[0]]))
+    }
+    out, _ = printed(capsys, "-q", "-w", "120", "--ncu", REPORT, CAPTURE)
+    assert out.split("\n")[0].split()[-4:] == ["sil", "dram", "bytes_ratio", "flops_ratio"]
+    assert max(map(len, out.splitlines())) <= 120
+    file = tmp_path / "net.jsonl"
+    assert cli.main(["-q", "--ncu", REPORT, CAPTURE, "-o", str(file)]) == 0
+    assert "l2_rd" in json.loads(file.read_text().splitlines()[0])
+    out, _ = printed(capsys, "-q", "--csv", CAPTURE)
+    assert "DRAMRd" not in out
+
+
 def test_without_a_report_the_columns_are_unknown(capsys):
     (row, *_) = rows(capsys, "dram_rd,bytes_ratio,stalls,matched,unmatched", CAPTURE)
     assert set(row.values()) <= {None, ""}
