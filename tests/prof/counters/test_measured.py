@@ -22,6 +22,7 @@ from pyprof.prof.summary.measured_work import measured_sentences
 from pyprof.prof.work.annotate import Annotation
 from pyprof.table.columns import NULL, Coded, Table
 from pyprof.table.schema import COLUMN as KEYS
+from tests.answered import strict, valid
 from tests.paths import GOLDEN
 
 CAPTURE, REPORT = str(GOLDEN / "ncu" / "h200_gpt2_block.sqlite.gz"), str(GOLDEN / "ncu" / "h200_gpt2_block.base.csv.gz")
@@ -305,3 +306,23 @@ def test_the_page_has_measured_amounts_only_with_a_report(tmp_path):
     assert not {"dram", "exec_flops"} & model(page(tmp_path)).keys()
     (tmp_path / "report.html").unlink()
     assert {"dram", "exec_flops"} <= model(page(tmp_path, "--ncu", REPORT)).keys()
+
+
+@pytest.mark.parametrize(
+    "options", [("-c", "all"), ("--group", "op,dir"), ("--group", "op", "-c", "op,dram,stalls"), ("--summary",),
+                ("--explain", "7"), ()],
+)  # fmt: skip
+@pytest.mark.parametrize("report", [REPORT, PART, None])
+def test_json_follows_its_schema(options, report, capsys):
+    out, _ = printed(capsys, "-q", "--json", *options, *(("--ncu", report) if report else ()), CAPTURE)
+    valid(strict(out.encode()))
+
+
+def test_a_loaded_profile_has_the_counters(capsys):
+    import pyprof
+
+    every = rows(capsys, "dram,bytes", "--ncu", REPORT, "--where", "dram != None and bytes > 0", CAPTURE)
+    p = pyprof.load(CAPTURE, ncu=REPORT)
+    assert len(p.where("bytes_ratio > 1.2")) == sum(row["dram"] > 1.2 * row["bytes"] for row in every) > 5
+    assert "Nsight Compute measured 107 of 107 kernels" in str(p.summary())
+    assert not p.where("kind == 'memset' and dram != None")
