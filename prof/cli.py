@@ -35,7 +35,7 @@ def build_parser() -> Parser:
 
 def _add_query(parser: argparse.ArgumentParser) -> None:
     rows = parser.add_argument_group("rows and columns")
-    columns = f"the columns to print, in this order, or all (without: {DEFAULT})"
+    columns = f"the columns to print, in this order, or all (without: {DEFAULT}; with --ncu counters, too)"
     rows.add_argument("-c", metavar="COLUMNS", dest="columns", type=parsed(_names), help=columns)
     where = (
         "only rows of which this is true: \"op == 'linear' and dir == 'bprop'\", \"kernel like '*gemm*'\", "

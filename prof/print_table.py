@@ -14,7 +14,7 @@ from pyprof.files import open_output
 from pyprof.prof.load import LoadedFile, load_annotated
 from pyprof.prof.table import write_plain, written_forms
 from pyprof.prof.table.cells import Cells
-from pyprof.prof.table.columns import DEFAULT
+from pyprof.prof.table.columns import DEFAULT, MEASURED, MEASURED_BRIEF
 from pyprof.prof.table.query import make_query, run_query
 from pyprof.prof.table.totals import totals
 from pyprof.prof.table.where import absent_texts
@@ -28,7 +28,7 @@ TEXT = ".txt"  # this, like no suffix, leaves it as it is without -o
 
 def print_table(args: argparse.Namespace) -> Done:
     """Write the rows. The lines for standard error describe the table and which of its rows were selected."""
-    default, group, sort = DEFAULT.split(","), args.group or (), args.sort or ()
+    default, group, sort = _default(args), args.group or (), args.sort or ()
     query = make_query(args.columns, default, args.where, group, sort, args.top, args.layer_depth, bool(args.ncu))
     write = _writer(args)
     loaded, annotation, peaks = load_annotated(args)
@@ -52,6 +52,13 @@ def print_table(args: argparse.Namespace) -> Done:
         ns = int(loaded.table.ints("kDuration")[rows].sum())
         lines.append(f"--where chose {len(rows)} rows, {ns / 1e6:.3f} ms, {share(ns, whole.total_ns)} of the time")
     return Done([*lines, *notes])
+
+
+def _default(args: argparse.Namespace) -> list[str]:
+    """The columns without -c: PyProf's, and with --ncu those of the counters."""
+    is_text = args.width is not None or not (args.csv or args.json or args.jsonl or _suffix(args.output))
+    counters = (MEASURED_BRIEF if is_text else MEASURED) if args.ncu else ""
+    return ",".join(filter(None, (DEFAULT, counters))).split(",")
 
 
 def counter_notes(annotation: Annotation, table: Table) -> list[str]:

@@ -292,4 +292,10 @@ def meant_column(name: str, known: Mapping[str, Column]) -> str:
     return f": did you mean {' or '.join(map(repr, found))}?" if found else f"; there are: {', '.join(known)}"
 
 
+# Beside them with --ncu: in text for reading, and in CSV, JSON and Parquet.
+MEASURED_BRIEF = "dram,bytes_ratio,flops_ratio"
+MEASURED = (
+    "dram_rd,dram_wr,dram,l2_rd,l2_wr,inst,exec_flops,tensor_pct,dram_pct,occ_achieved,regs,stalls,bytes_ratio,"
+    "flops_ratio,matched,unmatched"
+)
 DEFAULT = "idx,dir,sub,mod,op,kernel,params,sil"  # PyProf's default

@@ -18,7 +18,7 @@ from pyprof.parse.ncu.report import Launch, Report
 from pyprof.parse.ncu.stalls import stall_shares, top_stalls
 from tests.paths import GOLDEN
 
-LENET, GPT2 = GOLDEN / "h200_lenet_ncu.raw.csv.gz", GOLDEN / "h200_gpt2_block_ncu.base.csv.gz"
+LENET, GPT2 = GOLDEN / "ncu" / "h200_lenet.raw.csv.gz", GOLDEN / "ncu" / "h200_gpt2_block.base.csv.gz"
 NAN = float("nan")
 
 

@@ -16,9 +16,9 @@ from tests.parse.ncu.ncu_table import LAUNCH, PUSHED, STARTED, launch, line, raw
 from tests.paths import GOLDEN
 
 TIME, READ = ("gpu__time_duration.sum", "ns"), ("dram__bytes_read.sum", "byte")
-LENET = GOLDEN / "h200_lenet_ncu.raw.csv.gz"
-LENET_DETAILS = GOLDEN / "h200_lenet_subset_ncu.details.csv.gz"
-GPT2 = GOLDEN / "h200_gpt2_block_ncu.base.csv.gz"
+LENET = GOLDEN / "ncu" / "h200_lenet.raw.csv.gz"
+LENET_DETAILS = GOLDEN / "ncu" / "h200_lenet_subset.details.csv.gz"
+GPT2 = GOLDEN / "ncu" / "h200_gpt2_block.base.csv.gz"
 
 
 def values(path: Path, metric: str) -> list[float]:
@@ -287,3 +287,67 @@ def test_four_products_on_an_h200(data):
     assert report.metric("dram__bytes_read.sum").tolist() == [81332480, 289548288, 224152064, 67121152]
     assert report.metric("gpu__time_duration.sum").tolist() == [176896, 2678368, 345792, 30976]
     assert {one.device_name for one in report.launches} == {"NVIDIA H200"}
+
+
+# ----- tables that people have changed -----
+
+
+def test_a_table_that_a_data_frame_wrote(tmp_path):
+    """Quotation marks only where they are needed, a float for what was missing, no row of units."""
+    text = (
+        "ID,Process ID,Kernel Name,Block Size,Grid Size,gpu__time_duration.sum\n"
+        '0,7,gemm,"(128, 1, 1)","(4, 1, 1)",5.0\n'
+        '1,7,"void add<float, 2>(int)","(64, 1, 1)","(9, 1, 1)",\n'
+    )
+    report = read(write(tmp_path, text))
+    assert [(one.id, one.name, one.grid, one.block) for one in report.launches] == [
+        (0, "gemm", (4, 1, 1), (128, 1, 1)),
+        (1, "void add<float, 2>(int)", (9, 1, 1), (64, 1, 1)),
+    ]
+    np.testing.assert_array_equal(report.metric("gpu__time_duration.sum"), [5, np.nan])
+
+
+@pytest.mark.parametrize("between", [";", "\t"])
+def test_a_table_that_a_spreadsheet_wrote(between, tmp_path):
+    rows = [
+        ["ID", "Process ID", "Kernel Name", "Grid Size", "gpu__time_duration.sum", "dram__bytes_read.sum"],
+        ["", "", "", "", "ms", "Mbyte"],
+        ["0", "7", "gemm", "(4, 1, 1)", "1,5", "1.234,5"],
+    ]
+    report = read(write(tmp_path, "\n".join(between.join(row) for row in rows)))
+    assert report.metric("gpu__time_duration.sum").tolist() == [1.5e6]
+    assert report.metric("dram__bytes_read.sum").tolist() == [1234.5e6]
+    assert report.launches[0].grid == (4, 1, 1)
+
+
+@pytest.mark.parametrize("header", ["gpu__time_duration.sum [us]", "gpu__time_duration.sum (us)"])
+def test_units_in_the_header(header, tmp_path):
+    text = f'"ID","Process ID","Kernel Name","{header}"\n"0","7","gemm","1.5"\n'
+    assert values(write(tmp_path, text), "gpu__time_duration.sum") == [1500]
+
+
+def test_a_raw_page_of_the_oldest_versions(tmp_path):
+    """nv-nsight-cu-cli 2019: a row for each metric, no grid, block or device, which are metrics of the launch."""
+    names = ["ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Context", "Stream", "Section Name",
+             "Metric Name", "Metric Unit", "Metric Value"]  # fmt: skip
+    rows = [("gpu__time_duration.sum", "usecond", "2.50"), ("launch__grid_dim_x", "", "4"),
+            ("launch__grid_dim_y", "", "1"), ("launch__grid_dim_z", "", "1"),
+            ("device__attribute_display_name", "", "Tesla V100-SXM2-16GB"),
+            ("device__attribute_compute_capability_major", "", "7"),
+            ("device__attribute_compute_capability_minor", "", "0")]  # fmt: skip
+    lines = [line(names), *(line(["0", "7", "a.out", "127.0.0.1", "gemm", "1", "7", "", *row]) for row in rows)]
+    (launch_,) = read(write(tmp_path, "\n".join(lines))).launches
+    assert (launch_.grid, launch_.device_name, launch_.cc) == ((4, 1, 1), "Tesla V100-SXM2-16GB", "7.0")
+
+
+def test_labels_with_their_metric(tmp_path):
+    """--print-metric-name label-name"""
+    names = [*LAUNCH, "Section Name", "Metric Name", "Metric Unit", "Metric Value"]
+    row = line([*launch(0), "GPU Speed Of Light Throughput", "Duration (gpu__time_duration.sum)", "us", "1.50"])
+    assert values(write(tmp_path, f"{line(names)}\n{row}\n"), "gpu__time_duration.sum") == [1500]
+
+
+def test_instances_of_a_metric(tmp_path):
+    """--print-metric-instances values: the total, then each instance."""
+    table = raw([("sm__cycles_active.avg", "cycle")], [[*launch(0), "1,024.50 (0: 1,000; 1: 1,049)"]])
+    assert values(write(tmp_path, table), "sm__cycles_active.avg") == [1024.5]

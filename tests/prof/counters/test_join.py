@@ -24,22 +24,22 @@ def table_of(name: str) -> Table:
 
 @pytest.fixture(scope="module")
 def lenet() -> Table:
-    return table_of("h200_lenet_ncu.sqlite.gz")
+    return table_of("ncu/h200_lenet.sqlite.gz")
 
 
 @pytest.fixture(scope="module")
 def lenet_report() -> Report:
-    return read(GOLDEN / "h200_lenet_ncu.raw.csv.gz")
+    return read(GOLDEN / "ncu" / "h200_lenet.raw.csv.gz")
 
 
 @pytest.fixture(scope="module")
 def gpt2() -> Table:
-    return table_of("h200_gpt2_block_ncu.sqlite.gz")
+    return table_of("ncu/h200_gpt2_block.sqlite.gz")
 
 
 @pytest.fixture(scope="module")
 def gpt2_report() -> Report:
-    return read(GOLDEN / "h200_gpt2_block_ncu.base.csv.gz")
+    return read(GOLDEN / "ncu" / "h200_gpt2_block.base.csv.gz")
 
 
 def part(report: Report, rows: Iterable[int], change: Callable[[Launch], Launch] = lambda one: one) -> Report:
@@ -98,7 +98,7 @@ def test_memsets_have_no_launch_and_no_reason(lenet, lenet_report):
     assert joined.reason.take(others).texts() == [""] * 5
 
 
-@pytest.mark.parametrize("name", ["h200_lenet_init.sqlite.gz", "h200_lenet_ncu.sqlite.gz"])
+@pytest.mark.parametrize("name", ["h200_lenet_init.sqlite.gz", "ncu/h200_lenet.sqlite.gz"])
 def test_a_capture_of_another_day(name, lenet_report):
     """The same program on another H200: the same 54 kernels."""
     table = table_of(name)
@@ -178,8 +178,8 @@ def test_a_filter_of_names_with_a_skip(pattern, skip, gpt2, gpt2_report):
 def test_the_real_parts_of_both_runs(lenet, gpt2):
     """-k regex:'gemm|nvjet|cudnn|elementwise' --launch-skip 3 --launch-count 12; a name is the function's own."""
     for table, file in (
-        (lenet, "h200_lenet_subset_ncu.details.csv.gz"),
-        (gpt2, "h200_gpt2_block_subset_ncu.raw.csv.gz"),
+        (lenet, "ncu/h200_lenet_subset.details.csv.gz"),
+        (gpt2, "ncu/h200_gpt2_block_subset.raw.csv.gz"),
     ):
         names = table.coded("kLongName").take(kernels(table)).texts()
         wanted = [n for n, name in enumerate(names) if re.search("gemm|nvjet|cudnn|elementwise", spelled(name)[0])]

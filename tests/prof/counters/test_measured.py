@@ -22,11 +22,12 @@ from pyprof.prof.summary.measured_work import measured_sentences
 from pyprof.prof.work.annotate import Annotation
 from pyprof.table.columns import NULL, Coded, Table
 from pyprof.table.schema import COLUMN as KEYS
+from tests.answered import strict, valid
 from tests.paths import GOLDEN
 
-CAPTURE, REPORT = str(GOLDEN / "h200_gpt2_block_ncu.sqlite.gz"), str(GOLDEN / "h200_gpt2_block_ncu.base.csv.gz")
-PART = str(GOLDEN / "h200_gpt2_block_subset_ncu.raw.csv.gz")
-LENET, LENET_REPORT = str(GOLDEN / "h200_lenet_ncu.sqlite.gz"), str(GOLDEN / "h200_lenet_ncu.raw.csv.gz")
+CAPTURE, REPORT = str(GOLDEN / "ncu" / "h200_gpt2_block.sqlite.gz"), str(GOLDEN / "ncu" / "h200_gpt2_block.base.csv.gz")
+PART = str(GOLDEN / "ncu" / "h200_gpt2_block_subset.raw.csv.gz")
+LENET, LENET_REPORT = str(GOLDEN / "ncu" / "h200_lenet.sqlite.gz"), str(GOLDEN / "ncu" / "h200_lenet.raw.csv.gz")
 
 
 def printed(capsys: pytest.CaptureFixture[str], *options: str) -> tuple[str, str]:
@@ -189,6 +190,21 @@ def test_conditions_on_ratios(capsys):
     assert rows(capsys, "idx", "--ncu", REPORT, "--where", "bytes_ratio == None and kind == 'kernel'", CAPTURE)
 
 
+def test_without_c_a_report_adds_its_columns(capsys, tmp_path):
+    out, _ = printed(capsys, "-q", "--csv", "--ncu", REPORT, CAPTURE)
+    assert {"Idx", "Sil(ns)", "DRAMRd", "L2Wr", "Stalls", "BytesRatio", "FLOPsRatio", "Matched"} <= {
+        *next(csv.reader([out.splitlines()[0]]))
+    }
+    out, _ = printed(capsys, "-q", "-w", "120", "--ncu", REPORT, CAPTURE)
+    assert out.split("\n")[0].split()[-4:] == ["sil", "dram", "bytes_ratio", "flops_ratio"]
+    assert max(map(len, out.splitlines())) <= 120
+    file = tmp_path / "net.jsonl"
+    assert cli.main(["-q", "--ncu", REPORT, CAPTURE, "-o", str(file)]) == 0
+    assert "l2_rd" in json.loads(file.read_text().splitlines()[0])
+    out, _ = printed(capsys, "-q", "--csv", CAPTURE)
+    assert "DRAMRd" not in out
+
+
 def test_without_a_report_the_columns_are_unknown(capsys):
     (row, *_) = rows(capsys, "dram_rd,bytes_ratio,stalls,matched,unmatched", CAPTURE)
     assert set(row.values()) <= {None, ""}
@@ -229,7 +245,7 @@ def test_a_row_explains_its_counters(capsys):
 
 
 def test_a_details_page_gives_what_it_has(capsys):
-    part = str(GOLDEN / "h200_lenet_subset_ncu.details.csv.gz")
+    part = str(GOLDEN / "ncu" / "h200_lenet_subset.details.csv.gz")
     found = rows(capsys, "dram,inst,dram_pct,regs,matched", "--ncu", part, "--where", "matched != ''", LENET)
     assert len(found) == 12
     assert all(row["dram"] and row["inst"] and row["regs"] for row in found)
@@ -290,3 +306,23 @@ def test_the_page_has_measured_amounts_only_with_a_report(tmp_path):
     assert not {"dram", "exec_flops"} & model(page(tmp_path)).keys()
     (tmp_path / "report.html").unlink()
     assert {"dram", "exec_flops"} <= model(page(tmp_path, "--ncu", REPORT)).keys()
+
+
+@pytest.mark.parametrize(
+    "options", [("-c", "all"), ("--group", "op,dir"), ("--group", "op", "-c", "op,dram,stalls"), ("--summary",),
+                ("--explain", "7"), ()],
+)  # fmt: skip
+@pytest.mark.parametrize("report", [REPORT, PART, None])
+def test_json_follows_its_schema(options, report, capsys):
+    out, _ = printed(capsys, "-q", "--json", *options, *(("--ncu", report) if report else ()), CAPTURE)
+    valid(strict(out.encode()))
+
+
+def test_a_loaded_profile_has_the_counters(capsys):
+    import pyprof
+
+    every = rows(capsys, "dram,bytes", "--ncu", REPORT, "--where", "dram != None and bytes > 0", CAPTURE)
+    p = pyprof.load(CAPTURE, ncu=REPORT)
+    assert len(p.where("bytes_ratio > 1.2")) == sum(row["dram"] > 1.2 * row["bytes"] for row in every) > 5
+    assert "Nsight Compute measured 107 of 107 kernels" in str(p.summary())
+    assert not p.where("kind == 'memset' and dram != None")

@@ -6,7 +6,7 @@ from pyprof.prof.report import cli
 from tests.paths import GOLDEN
 from tests.prof.report.test_browser import READY
 
-CAPTURE, REPORT = str(GOLDEN / "h200_gpt2_block_ncu.sqlite.gz"), str(GOLDEN / "h200_gpt2_block_ncu.base.csv.gz")
+CAPTURE, REPORT = str(GOLDEN / "ncu" / "h200_gpt2_block.sqlite.gz"), str(GOLDEN / "ncu" / "h200_gpt2_block.base.csv.gz")
 
 
 def test_the_roofline_draws_measured_points_with_a_legend(chromium, tmp_path):
