@@ -14,9 +14,9 @@ from pyprof.prof.ncu.report_text import DECIMAL, SECONDS, SORT_BY, Column, lines
 from tests.answered import answer
 from tests.paths import GOLDEN
 
-GPT2 = str(GOLDEN / "h200_gpt2_block_ncu.base.csv.gz")
-LENET = str(GOLDEN / "h200_lenet_ncu.raw.csv.gz")
-DETAILS = str(GOLDEN / "h200_lenet_subset_ncu.details.csv.gz")
+GPT2 = str(GOLDEN / "ncu/h200_gpt2_block.base.csv.gz")
+LENET = str(GOLDEN / "ncu/h200_lenet.raw.csv.gz")
+DETAILS = str(GOLDEN / "ncu/h200_lenet_subset.details.csv.gz")
 
 
 def run(capfdbinary: pytest.CaptureFixture[bytes], *words: str) -> tuple[int, str, str]:

@@ -136,7 +136,7 @@ def test_gib_has_three_figures() -> None:
 
 def test_the_real_report_s_sums_are_those_of_its_cells(root: Path) -> None:
     """The table has one column per metric behind the ranges; here it is split at its commas, counted from the end."""
-    file = root / "tests" / "golden" / "h200_gpt2_block_ncu.base.csv.gz"
+    file = root / "tests" / "golden" / "ncu/h200_gpt2_block.base.csv.gz"
     with gzip.open(file, "rt", encoding="utf-8") as table:
         head, _, *rows = [line.strip('"\n').split('","') for line in table if line.startswith('"')]
 
@@ -172,8 +172,8 @@ def test_what_pyprof_ncu_measures_is_all_that_the_report_needs(root: Path) -> No
     The same program was measured with `ncu --set full`, in 38 passes: the counts are the same, DRAM's nearly.
     """
     golden = root / "tests" / "golden"
-    ours = kernels(read(golden / "h200_gpt2_block_pyprof_ncu.csv.gz"))
-    full = kernels(read(golden / "h200_gpt2_block_ncu.base.csv.gz"))
+    ours = kernels(read(golden / "ncu/h200_gpt2_block_pyprof.csv.gz"))
+    full = kernels(read(golden / "ncu/h200_gpt2_block.base.csv.gz"))
     for column in (ours.time_ns, ours.tensor_pct, ours.dram_pct, *ours.amounts.values()):
         assert np.isfinite(column).all()
     assert (ours.names, ours.phases, ours.ops, ours.layers) == (full.names, full.phases, full.ops, full.layers)
