@@ -5,15 +5,14 @@ replays; the capture has them as they ran. The report may have a part of the run
 ncu measured one, and both several processes. A kernel that was measured in one step is the same in the others.
 """
 
-import re
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from pyprof.parse.ncu.report import Launch, Report
+from pyprof.parse.ncu.report import Report
 from pyprof.prof.counters.kernel_keys import Class, Compared, bare_names, compare, names_of_rows
+from pyprof.prof.counters.passes import rows_of_passes, whole_runs
 from pyprof.prof.counters.sequence_alignment import KEY, ORDER, align
 from pyprof.table.columns import NULL, Bools, Coded, Ints, Table
 
@@ -57,26 +56,53 @@ class Join:
 def join(report: Report, table: Table) -> Join:
     """Find the launch of each kernel of the table. Rows that are no kernels have none, nor a reason."""
     rows = _in_launch_order(table)
-    sorted_launches = _by_process(report)
     compared = compare(report.launches, table, rows)
-    found: list[Ints] = [np.full(len(table), -1, np.int64)]
-    certain = np.zeros(len(table), bool)
-    used = np.zeros(len(report), bool)
+    matches = _Matches(len(table), len(report))
     groups = _groups_of_rows(table, rows)
     taken: set[int] = set()
-    for launches in sorted_launches:
+    for launches in _by_process(report):
         group = _group_for(compared, launches, rows, groups, report, table, taken)
         if group is None:
             continue
         taken.add(group)
-        firsts, passes = _rows_of_passes(report, launches)
-        for part in _passes(compared, firsts, _one_run(table, rows, groups[group])):
-            _join_part(compared, part, rows, groups[group], table, found, certain, used)
-        _add_passes(firsts, passes, found, used)
-    matched = found[0] >= 0
-    certainty = Coded.of(np.where(matched, np.where(certain, KEY, ORDER), "").tolist())
-    reason, unmatched = _why(report, table, rows, matched, used)
-    return Join(report, tuple(found), certainty, reason, unmatched)
+        firsts, others = rows_of_passes(report, launches)
+        for part in whole_runs(compared, firsts, _one_run(table, rows, groups[group])):
+            _join_part(compared, part, rows, groups[group], table, matches)
+        matches.add_passes(dict(zip(firsts.tolist(), others, strict=True)))
+    matched = matches.launches[0] >= 0
+    certainty = Coded.of(np.where(matched, np.where(matches.certain, KEY, ORDER), "").tolist())
+    reason, unmatched = _why(report, table, rows, matched, matches.used)
+    return Join(report, tuple(matches.launches), certainty, reason, unmatched)
+
+
+class _Matches:
+    """What has been matched: ``Join.launches`` in the making."""
+
+    def __init__(self, rows: int, launches: int) -> None:
+        self.launches: list[Ints] = [np.full(rows, -1, np.int64)]
+        self.certain = np.zeros(rows, bool)  # of the first match of each row
+        self.used = np.zeros(launches, bool)
+
+    def add(self, rows: Ints, launches: Ints, certain: Bools) -> None:
+        """Give rows a launch, or, where they have one, another."""
+        self.used[launches] = True
+        free = next((column for column in self.launches if (column[rows] < 0).all()), None)
+        if free is None:
+            free = np.full(len(self.certain), -1, np.int64)
+            self.launches.append(free)
+        free[rows] = launches
+        if free is self.launches[0]:
+            self.certain[rows] = certain
+
+    def add_passes(self, others: dict[int, list[int]]) -> None:
+        """Give the rows of each launch its other passes, too. ``others``: launch -> the rows of its further passes."""
+        for number in range(max(map(len, others.values()), default=0)):
+            column = np.full(len(self.certain), -1, np.int64)
+            for row in np.flatnonzero(self.launches[0] >= 0).tolist():
+                more = others.get(int(self.launches[0][row]), [])
+                column[row] = more[number] if number < len(more) else -1
+            self.used[column[column >= 0]] = True
+            self.launches.append(column)
 
 
 def _in_launch_order(table: Table) -> Ints:
@@ -107,8 +133,10 @@ def _groups_of_rows(table: Table, rows: Ints) -> list[Ints]:
 def _group_for(
     compared: Compared, launches: Ints, rows: Ints, groups: list[Ints], report: Report, table: Table, taken: set[int]
 ) -> int | None:
-    """The process and device of the capture that has most of the launches: of those of the same device number, if any,
-    and rather one that no other launches are."""
+    """The process and device of the capture that has most of the launches; of the same device number, if there is one.
+
+    Of equal ones it is the first that no other launches have taken.
+    """
     device = report.launches[int(launches[0])].device
     same = [n for n, group in enumerate(groups) if table.ints("device")[rows[group[0]]] == device]
     wanted = Counter(compared.classes(launches))
@@ -126,50 +154,6 @@ def _held(compared: Compared, wanted: Counter[Class], place: Ints) -> int:
     return sum(min(count, len(places[each])) for each, count in wanted.items())
 
 
-# Metrics that tell of the launch or the device, not of what was counted in a pass.
-ABOUT = re.compile(r"(?:launch|device|profiler|numa|nvlink|c2clink|gpu__time|gpc__cycles_elapsed).*")
-
-
-def _rows_of_passes(report: Report, launches: Ints) -> tuple[Ints, list[list[int]]]:
-    """The first of all launches that are rows of one, each with what one pass counted; and the others of each.
-
-    They follow one another, are alike, and no counter is known of two of them.
-    """
-    counters = [~np.isnan(values) for name, values in report.metrics.items() if not ABOUT.match(name)]
-    known = np.array(counters, bool).reshape(len(counters), len(report))
-    firsts: list[int] = []
-    others: list[list[int]] = []
-    for launch in launches.tolist():
-        mine = known[:, launch]
-        if firsts and _same(report.launches[firsts[-1]], report.launches[launch]) and mine.any():
-            sofar = known[:, [firsts[-1], *others[-1]]].any(axis=1)
-            if sofar.any() and not (sofar & mine).any():
-                others[-1].append(launch)
-                continue
-        firsts.append(launch)
-        others.append([])
-    return np.array(firsts, np.int64), others
-
-
-def _same(one: Launch, other: Launch) -> bool:
-    return one[1:] == other[1:]  # all but their numbers
-
-
-def _add_passes(firsts: Ints, passes: list[list[int]], found: list[Ints], used: Bools) -> None:
-    """Give the rows of each first launch its other passes, too."""
-    others = dict(zip(firsts.tolist(), passes, strict=True))
-    if not any(passes):
-        return
-    for number in range(max(map(len, passes))):
-        column = np.full(len(found[0]), -1, np.int64)
-        for row in np.flatnonzero(found[0] >= 0).tolist():
-            more = others.get(int(found[0][row]), [])
-            if number < len(more):
-                column[row] = more[number]
-        used[column[column >= 0]] = True
-        found.append(column)
-
-
 def _one_run(table: Table, rows: Ints, group: Ints) -> Ints:
     """The kernels of one step, the one with most; of all the group if it has no steps."""
     step = table.ints("step")[rows[group]]
@@ -177,57 +161,12 @@ def _one_run(table: Table, rows: Ints, group: Ints) -> Ints:
     return group[step == numbers[np.argmax(counts)]] if len(numbers) > 1 else group
 
 
-def _passes(compared: Compared, launches: Ints, group: Ints) -> Iterator[Ints]:
-    """The launches, or the parts of them that each are the whole run: a report with a row of each kernel per pass.
-
-    That is so if the report has all its kernels t times as often as a run has (``group``): each t times in a row, or
-    the whole sequence t times.
-    """
-    known = launches[compared.level[launches] >= 0]
-    keys = compared.classes(known)
-    count = Counter(keys)
-    places = compared.places(count, group)
-    times = {n / max(len(places[each]), 1) for each, n in count.items()}
-    repeats = times.pop() if len(times) == 1 else 1
-    if repeats < 2 or repeats != int(repeats):
-        yield launches
-        return
-    t, seen = int(repeats), Counter[Class]()
-    nth = []
-    for key in keys:
-        nth.append(seen[key])
-        seen[key] += 1
-    in_a_row = all(keys[i : i + t] == [keys[i]] * t for i in range(0, len(keys), t))
-    each = (
-        np.array(nth) % t if in_a_row else np.array([n // (count[key] // t) for n, key in zip(nth, keys, strict=True)])
-    )
-    for number in range(t):
-        yield known[each == number]
-
-
-def _join_part(
-    compared: Compared,
-    launches: Ints,
-    rows: Ints,
-    group: Ints,
-    table: Table,
-    found: list[Ints],
-    certain: Bools,
-    used: Bools,
-) -> None:
-    """Match launches with each step of the group, or with all of it, and add what is found."""
+def _join_part(compared: Compared, launches: Ints, rows: Ints, group: Ints, table: Table, matches: _Matches) -> None:
+    """Match launches with each step of the group, or with all of it."""
     for place in _steps(compared, launches, rows, group, table):
         aligned = align(compared, launches, place)
         ok = np.flatnonzero(aligned.row >= 0)
-        at, launch = rows[place[aligned.row[ok]]], launches[ok]
-        used[launch] = True
-        free = next((each for each in found if (each[at] < 0).all()), None)
-        if free is None:
-            free = np.full(len(table), -1, np.int64)
-            found.append(free)
-        free[at] = launch
-        if free is found[0]:
-            certain[at] = aligned.certain[ok]
+        matches.add(rows[place[aligned.row[ok]]], launches[ok], aligned.certain[ok])
 
 
 def _steps(compared: Compared, launches: Ints, rows: Ints, group: Ints, table: Table) -> list[Ints]:
