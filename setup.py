@@ -29,6 +29,7 @@ BASE = [
     "pandas>=2.2",  # the DataFrames of `pyprof.load` and `pyprof.count`; imported where one is asked for
 ]
 PLOT = ["matplotlib>=3.8", "adjustText>=1.3"]  # `pyprof plot`, `pyprof peaks --plot` and the figures of `pyprof.load`
+NCU = ["ncu-report>=2026.3"]  # NVIDIA's reader of .ncu-rep, under its own licence; `ncu --csv` is read without it
 CLUSTER = ["dask[distributed]>=2024.5"]
 DEV = [
     "coverage[toml]>=7.5",
@@ -80,6 +81,7 @@ setup(
         "plot": PLOT,
         "notebook": PLOT,
         "cluster": CLUSTER,
+        "ncu": NCU,
         "dev": [*PLOT, *DEV],
         "all": [*PLOT, *CLUSTER, *DEV],
     },

@@ -77,9 +77,12 @@ class Captured:
         return self._columns[name]
 
 
-def read_capture(files: Sequence[str | Path], peaks: str | Path | Peaks | None = None) -> Captured:
+def read_capture(
+    files: Sequence[str | Path], peaks: str | Path | Peaks | None = None, ncu: Sequence[str | Path] = ()
+) -> Captured:
     """The files as one annotated table: a single capture, or the captures of a job's ranks.
 
+    ``ncu``: reports of Nsight Compute, whose counters are joined to the kernels.
     Raises InputError if a file is not a capture, and MissingPackage if a dependency is not installed.
     """
     with packages():
@@ -91,11 +94,16 @@ def read_capture(files: Sequence[str | Path], peaks: str | Path | Peaks | None =
         if not len(table):
             raise InputError(read[0].name, "expected kernels, found none")
         several = len(read) > 1
+        annotation = annotate(table)
+        if ncu:
+            from pyprof.prof.counters.measured import read_counters
+
+            annotation = replace(annotation, counters=read_counters([*map(Path, ncu)], table))
         return Captured(
             inputs=tuple((each.name, each.profiler) for each in read),
             warnings=tuple(f"{each.name}: {text}" if several else text for each in read for text in each.warnings),
             table=table,
-            annotation=annotate(table),
+            annotation=annotation,
             peaks=load_peaks(peaks) if isinstance(peaks, (str, Path)) else peaks,
         )
 

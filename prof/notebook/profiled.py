@@ -36,18 +36,21 @@ if TYPE_CHECKING:
     from pyprof.prof.plot.style import Picture
 
 
-def load(*files: str | Path, peaks: str | Path | Peaks | None = None) -> Profile:
+def load(
+    *files: str | Path, peaks: str | Path | Peaks | None = None, ncu: str | Path | Sequence[str | Path] = ()
+) -> Profile:
     """Read a capture: a profiler's file or a kernel table, as ``pyprof prof`` reads them; gzipped or not.
 
         p = pyprof.load("net.sqlite")                           # or net.json.gz, net.dict, net.parquet, net.nsys-rep
         p = pyprof.load("rank0.json.gz", "rank1.json.gz")       # the ranks of a job in one profile
         p = pyprof.load("net.sqlite", peaks="peaks.json")       # with the limits that pyprof peaks measured
+        p = pyprof.load("net.sqlite", ncu="report.csv")         # with the counters of Nsight Compute, as --ncu
 
     Raises InputError where a file is none of these, and MissingPackage where a dependency is not installed.
     """
     if not files:
         raise PyprofError("load(): expected a file, found none")
-    return Profile(read_capture(files, peaks))
+    return Profile(read_capture(files, peaks, [ncu] if isinstance(ncu, (str, Path)) else ncu))
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import Roofline, roofline
 from pyprof.prof.summary import work_numbers as work
 from pyprof.prof.summary.components import Part, Series, StepPart, components, parts_of, series
+from pyprof.prof.summary.measured_work import Measured, measured_work
 from pyprof.prof.timing.collectives import Collective, collectives
 from pyprof.prof.timing.gpus import device_rows, ends
 from pyprof.prof.timing.loading import Leading, without_loading
@@ -78,6 +79,7 @@ class Summary:
     bytes_counted_ns: Annotated[int, doc("time of the rows whose bytes are counted")]
     bytes_uncounted: Annotated[tuple[Part, ...], doc("ops whose FLOPs are counted, and not their bytes")]
     autotuning: Annotated[work.Autotuning, doc("trials of cuDNN's algorithms")]
+    measured: Annotated[Measured | None, doc("what Nsight Compute measured, with --ncu")]
 
     @property
     def worker(self) -> str:
@@ -166,6 +168,7 @@ def _summary(table: Table, annotation: Annotation, limits: Roofline, **left_out:
         bytes_counted_ns=int(duration[bytes_counted].sum()),
         bytes_uncounted=work.uncounted_ops(table, np.flatnonzero(has_op & counted & ~bytes_counted)),
         autotuning=work.autotuning_numbers(table, annotation),
+        measured=measured_work(table, annotation, limits),
     )
 
 

@@ -269,6 +269,7 @@ def test_the_options_are_these():
         "--output",
         "--force",
         "--title",
+        "--ncu",
         "--peaks",
         "--models",
         "--json",
