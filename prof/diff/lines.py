@@ -98,6 +98,8 @@ class Side:
     nbytes: Floats
     counted: float  # share of the time whose FLOPs are known
     counted_rows: float  # share of the rows whose FLOPs are known
+    bytes_counted: float  # the same two shares for bytes
+    bytes_counted_rows: float
     attributed: float  # share of the time that has an op
     sm_mhz: float  # mean SM clock of the GPUs while they worked in these steps; NaN where --nvml did not read it
     table: Table
@@ -146,7 +148,9 @@ def make_side(loaded: LoadedFile, wanted: Wanted | None = None) -> Side:
         flop=steps.sums(alone, 1, flops)[0],
         nbytes=steps.sums(alone, 1, nbytes)[0],
         counted=float(duration[inside & (annotation.flops != NULL)].sum()) / taken,
-        counted_rows=float((annotation.flops[inside] != NULL).mean()) if inside.any() else 0.0,
+        counted_rows=_known_share(annotation.flops[inside]),
+        bytes_counted=float(duration[inside & (annotation.bytes != NULL)].sum()) / taken,
+        bytes_counted_rows=_known_share(annotation.bytes[inside]),
         attributed=time.attributed_ns / taken,
         sm_mhz=_sm_mhz(table.take(np.flatnonzero(inside))),
         table=table,
@@ -159,6 +163,10 @@ def _sm_mhz(table: Table) -> float:
     known = [gpu for gpu in clocks(table) if not math.isnan(gpu.sm_mhz) and gpu.work_ns]
     work_ns = sum(gpu.work_ns for gpu in known)
     return sum(gpu.sm_mhz * gpu.work_ns for gpu in known) / work_ns if work_ns else math.nan
+
+
+def _known_share(amounts: Ints) -> float:
+    return float((amounts != NULL).mean()) if len(amounts) else 0.0
 
 
 def _with_phases(table: Table) -> Table:
