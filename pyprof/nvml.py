@@ -120,27 +120,33 @@ class Gpu:
         instant = _field(lib, handle, getattr(lib, "NVML_FI_DEV_POWER_INSTANT", None))
         if instant is not None and given(lib, instant):
             sensors["power_mw"], self.power = instant, INSTANT
-        self._sensors = {name: call if given(lib, call) is not None else None for name, call in sensors.items()}
+        self._sensors: dict[str, Callable[[], int] | None] = {
+            name: call if given(lib, call) is not None else None for name, call in sensors.items()
+        }
         self.sm_limit_mhz: int | None = given(lib, lambda: lib.nvmlDeviceGetMaxClockInfo(handle, lib.NVML_CLOCK_SM))
         self.memory_limit_mhz: int | None = given(
             lib, lambda: lib.nvmlDeviceGetMaxClockInfo(handle, lib.NVML_CLOCK_MEM)
         )
         self.power_limit_mw: int | None = given(lib, lambda: lib.nvmlDeviceGetEnforcedPowerLimit(handle))
 
-    def read(self) -> Reading:
-        return Reading(*map(self._value, Reading._fields))
+    def read(self, energy: bool = True) -> Reading:
+        """``energy``: whether to read the counter, too, which takes 2.5 ms on an H200; the rest takes 14 µs."""
+        return Reading(*(self._value(name) if energy or name != "energy_mj" else None for name in Reading._fields))
 
     def _value(self, name: str) -> int | None:
         call = self._sensors[name]
-        return None if call is None else given(self._lib, call)
+        if call is None:
+            return None
+        found: int | None = given(self._lib, call)
+        return found
 
 
 def _reasons(lib: Any, handle: Any) -> Callable[[], int]:
     """nvmlDeviceGetCurrentClocksEventReasons, which drivers before R535 call ...ThrottleReasons."""
-    call = getattr(lib, "nvmlDeviceGetCurrentClocksEventReasons", None)
-    if call is None or given(lib, lambda: call(handle)) is None:
-        call = lib.nvmlDeviceGetCurrentClocksThrottleReasons
-    return lambda: int(call(handle))
+    older: Callable[[Any], int] = lib.nvmlDeviceGetCurrentClocksThrottleReasons
+    newer: Callable[[Any], int] = getattr(lib, "nvmlDeviceGetCurrentClocksEventReasons", older)
+    call = older if given(lib, lambda: newer(handle)) is None else newer
+    return lambda: call(handle)
 
 
 def _field(lib: Any, handle: Any, number: int | None) -> Callable[[], int] | None:

@@ -14,7 +14,8 @@ DATA = os.environ.get("PYPROF_DATA", "")
 SECONDS, KIB = 20, 1 << 20  # processor time, and 1 GiB
 COMMANDS = (
     "parse FILE -o OUT.dict", "parse FILE -o OUT.pyprof", "parse FILE --summary", "parse FILE --json", "prof FILE",
-    "prof FILE --summary", "prof FILE --advise", "prof FILE --csv", "prof FILE --json", "prof FILE --explain 1", "stats FILE",
+    "prof FILE --summary", "prof FILE --advise", "prof FILE --csv", "prof FILE --json", "prof FILE --explain 1",
+    "stats FILE",
     "report FILE -o OUT.html", "perfetto FILE -o OUT.pftrace", "plot timeline FILE -o OUT.png", "diff FILE FILE",
 )  # fmt: skip
 MEASURED = (

@@ -13,7 +13,7 @@ MOST = 25  # modules per room; prof/ops has one file per family of ops and is ex
 # stand, and the commands and public names. Each room may import the rooms in its row, and itself, and nothing else.
 # Rooms come after all that they import, so that no import runs in a circle.
 GROUND = frozenset(
-    "_version clock_sampler dtypes errors files gc_pause marker memory_record nvml quantities text".split()
+    "_version clock_reader clock_sampler dtypes errors files gc_pause marker memory_record nvml quantities text".split()
 )
 ALLOWED = {
     "ground": "",
@@ -25,6 +25,7 @@ ALLOWED = {
     "parse/formats": "ground pyprof/table parse/attribute",
     "parse/nsys": "ground pyprof/table parse/attribute parse/formats",
     "parse/kineto": "ground pyprof/table parse/attribute parse/formats",
+    "parse/ncu": "ground",
     "parse": "ground pyprof/command pyprof/table parse/attribute parse/formats parse/nsys parse/kineto",
     "parse/stats": "ground pyprof/command pyprof/table parse parse/attribute parse/formats parse/nsys parse/kineto",
     # prof/: the algorithm's work, then the hardware, then the time, then what is said of them
@@ -33,14 +34,17 @@ ALLOWED = {
     "prof/work/helpers": "ground prof/ops prof/kernels",
     "prof/work": "ground pyprof/table prof/ops prof/kernels prof/work/helpers",
     "prof/memory": "pyprof/command pyprof/table ground prof/work",
+    "prof/counters": "ground pyprof/table parse/formats parse/ncu",
     "prof/limits": "ground pyprof/table prof/ops prof/kernels prof/work",
-    "prof/timing": "ground pyprof/command pyprof/table prof/ops prof/kernels prof/work prof/limits",
+    "prof/timing": "ground pyprof/command pyprof/table prof/ops prof/work prof/limits",
     "prof/advice": "ground pyprof/command pyprof/table prof/kernels prof/work prof/limits prof/timing",
     "prof/summary": "ground pyprof/command pyprof/table parse/attribute prof/memory prof/ops prof/kernels prof/work "
     "prof/limits prof/timing prof/advice",
-    "prof/table": "ground pyprof/command pyprof/table parse/formats prof/work prof/limits prof/timing prof/advice",
+    "prof/table": "ground pyprof/command pyprof/table parse/formats prof/work prof/counters prof/limits prof/timing "
+    "prof/advice",
     # the outputs, and the commands at the top of prof/
     "prof": "ground pyprof/command pyprof/table parse prof/memory prof/ops prof/kernels prof/work/helpers prof/work "
+    "prof/counters "
     "prof/limits prof/timing prof/advice prof/summary prof/table",
     "prof/plot": "ground pyprof/command pyprof/table prof prof/kernels prof/work prof/limits prof/timing prof/table",
     "prof/perfetto": "ground pyprof/command pyprof/table parse/attribute parse/stats prof prof/memory prof/work "
@@ -49,8 +53,11 @@ ALLOWED = {
     "prof/table",
     "prof/report": "ground pyprof/command pyprof/table parse/attribute prof prof/memory prof/kernels prof/work "
     "prof/limits prof/timing prof/advice prof/summary prof/table",
+    "prof/ncu": "ground pyprof/command pyprof/table parse/attribute parse/formats parse/ncu prof/ops prof/work "
+    "prof/limits prof/summary",
     "prof/notebook": "ground pyprof/command pyprof/table prof prof/work prof/limits prof/timing prof/advice "
     "prof/summary prof/table prof/plot prof/report",
+    "pyprof/ncu": "ground pyprof/command pyprof/capture prof/ncu",
     "pyprof/benchmark": "ground pyprof/command prof/limits prof/plot",
     "pyprof/counting": "ground pyprof/capture prof/ops",
     "pyprof": "ground pyprof/command prof prof/diff",

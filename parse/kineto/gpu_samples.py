@@ -11,8 +11,7 @@ import numpy as np
 
 from pyprof.parse.kineto.event_types import Trace
 from pyprof.parse.kineto.events import Clock
-from pyprof.table.columns import NULL
-from pyprof.table.gpu_samples import SERIES, GpuSamples, checked, ordered, series
+from pyprof.table.gpu_samples import SERIES, GpuSamples, checked, known, ordered, series
 
 RECORD_VERSION = 1  # of what pyprof/clock_sampler.py records
 
@@ -66,14 +65,15 @@ def _samples(gpu: _Gpu, record: _Record, rank: int, begin_unix_ns: int) -> GpuSa
     """The samples of one GPU. ``begin_unix_ns``: when the capture began. Raises ValueError if they do not fit."""
     first = checked(gpu.begin_unix_ns - begin_unix_ns)
     times = ordered([checked(at) for at in gpu.time_us])
-    limits = (gpu.sm_limit_mhz, gpu.memory_limit_mhz, gpu.power_limit_mw)
     return GpuSamples(
-        rank,
-        checked(record.pid),
-        checked(gpu.device),
-        gpu.power,
-        checked(record.period_ns),
-        *(NULL if limit is None else checked(limit) for limit in limits),
-        np.asarray(first + 1000 * times),
-        *(series(getattr(gpu, name), len(times)) for name in SERIES),
+        rank=rank,
+        pid=checked(record.pid),
+        device=checked(gpu.device),
+        power=gpu.power,
+        period_ns=checked(record.period_ns),
+        sm_limit_mhz=known(gpu.sm_limit_mhz),
+        memory_limit_mhz=known(gpu.memory_limit_mhz),
+        power_limit_mw=known(gpu.power_limit_mw),
+        time_ns=np.asarray(first + 1000 * times),
+        **{name: series(getattr(gpu, name), len(times)) for name in SERIES},
     )

@@ -148,6 +148,19 @@ TERMS = (
     ),
     Term("frees", (), "By how much the peak of the step would fall."),
     Term("repeats", (), "The GPU time, in each step, of the kernels that would run again."),
+    Term(
+        "DRAM traffic",
+        (),
+        "The bytes that a kernel read from the GPU's memory and wrote to it, as Nsight Compute's counters saw them. It "
+        "exceeds the algorithm's bytes where data is read again, and is below them where a cache has it.",
+    ),
+    Term(
+        "measured by Nsight Compute",
+        ("Nsight Compute measured",),
+        "The counters of another run of the same program, in which each kernel ran alone and several times. Its "
+        "kernels are matched with the capture's by name, grid, block and op, and where several are alike, by their "
+        "order.",
+    ),
     Term("own time", (), "Of a line of code: of the operations whose innermost line of the stack it is."),
     Term("time with callees", (), "Of a line of code: of the operations in whose stack it is, at any depth."),
 )

@@ -11,6 +11,7 @@ from pyprof.quantities import ms, share
 
 MOST = 3  # reasons and GPUs that a sentence names
 FEW = 5  # readings of work below which a mean says little
+FEW_UPDATES = 20  # of NVML's values below which an energy is an estimate, within some percent
 TELLING = 0.01  # share of the work; a fall that is shorter is not mentioned
 NO_COUNTER = "this GPU has no energy counter"
 
@@ -71,12 +72,16 @@ def power_sentences(summary: Summary) -> Iterator[str]:
     per_step = sum(gpu.joule_per_step for gpu in energies)
     by_power = sum(gpu.integrated_j / gpu.steps for gpu in energies)
     together = "of the GPUs together " if len(energies) > 1 else ""
-    mean = f"mean of {counted(steps, 'step')}"
+    mean = f"mean of {counted(steps, 'step')}, idle time included"
+    updates = min(gpu.updates for gpu in energies)
+    about = ""
+    if updates < FEW_UPDATES:
+        about, mean = "about ", f"{mean}; an estimate, for NVML's values changed {updates} times meanwhile"
     if any(math.isnan(gpu.energy_j) for gpu in energies):
-        yield f"A step takes {joule(per_step)} {together}by integrated power ({NO_COUNTER}; {mean})."
+        yield f"A step takes {about}{joule(per_step)} {together}by integrated power ({NO_COUNTER}; {mean})."
         return
     beside = "" if math.isnan(by_power) else f", {joule(by_power)} by integrated power"
-    yield f"A step takes {joule(per_step)} {together}by NVML's energy counter{beside} ({mean}, idle time included)."
+    yield f"A step takes {about}{joule(per_step)} {together}by NVML's energy counter{beside} ({mean})."
 
 
 def _known(summary: Summary) -> list[Clocks]:

@@ -20,8 +20,8 @@ def memory_sentences(devices: Sequence[DeviceMemory]) -> Iterator[str]:
         return
     if main.level == "driver":
         yield (
-            f"{_named(main)} memory from cudaMalloc and the like reaches {amount(main.peak_bytes, 'B')}. With PyTorch it "
-            "is what the caching allocator reserves; the capture does not have the blocks in use."
+            f"{_named(main)} memory from cudaMalloc and the like reaches {amount(main.peak_bytes, 'B')}. With PyTorch "
+            "it is what the caching allocator reserves; the capture does not have the blocks in use."
         )
         return
     alike = [each for each in devices if (each.kind, each.level) == (main.kind, main.level)]

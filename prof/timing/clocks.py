@@ -71,6 +71,7 @@ class Clocks:
     energy_ns: Annotated[int, doc("the time that the energies are of: that of the steps, or else of all operations")]
     energy_j: Annotated[float, nan_doc("by NVML's energy counter", "J")]
     integrated_j: Annotated[float, nan_doc("by integrated power", "J")]
+    updates: Annotated[int, doc("how often NVML's counter, or else its power reading, changed in that time")]
     steps: Annotated[int, doc("steps in that time; 0 where the capture marks none")]
 
     @property
@@ -82,7 +83,9 @@ class Clocks:
 
 def clocks(table: Table, steps: Sequence[Step] = ()) -> tuple[Clocks, ...]:
     """One record per GPU that has readings during its operations. ``steps``: those whose energy is asked for."""
-    found = []
+    found: list[Clocks] = []
+    if not table.samples:
+        return ()
     rows = dict(device_rows(table, ~table.coded("kind").among("cpu")))
     for gpu in table.samples:
         of_gpu = rows.get((gpu.rank, gpu.pid, gpu.device))
@@ -121,6 +124,7 @@ def _clocks(gpu: GpuSamples, work: Spans, steps: Sequence[Step]) -> Clocks:
         energy_ns=max(int((window[1] - window[0]).sum()), 0),
         energy_j=counted_joule(gpu, window),
         integrated_j=integrated_joule(gpu, window),
+        updates=_updates(gpu, window),
         steps=count,
     )
 
@@ -192,7 +196,7 @@ def _extreme(values: Ints, worked: Bools, pick: Callable[[list[int]], int]) -> f
 def _fallen(gpu: GpuSamples) -> Bools:
     """The readings with an SM clock below the GPU's limit; without a known limit, below the highest one read."""
     limit = gpu.sm_limit_mhz if gpu.sm_limit_mhz != NULL else int(gpu.sm_mhz.max())
-    return (gpu.sm_mhz != NULL) & (gpu.sm_mhz < FELL * limit)
+    return np.asarray((gpu.sm_mhz != NULL) & (gpu.sm_mhz < FELL * limit), bool)
 
 
 def _falls(gpu: GpuSamples, fallen: Bools, worked: Bools, begin: Ints, end: Ints) -> tuple[Fall, ...]:
@@ -249,6 +253,14 @@ def integrated_joule(gpu: GpuSamples, window: Spans) -> float:
         return grew
 
     return float((until(window[1]) - until(window[0])).sum() / 1e12)
+
+
+def _updates(gpu: GpuSamples, window: Spans) -> int:
+    """How often the counter changed, or power where there is no counter: the energies are as fine as that."""
+    values = gpu.energy_mj if bool((gpu.energy_mj != NULL).any()) else gpu.power_mw
+    told = values != NULL
+    inside = _covered(window, gpu.time_ns[told][:-1], gpu.time_ns[told][1:]) > 0 if len(window[0]) else False
+    return int(((np.diff(values[told]) != 0) & inside).sum())
 
 
 def _covers(time: Ints, window: Spans) -> bool:

@@ -329,8 +329,9 @@ class TraceFile(Collector):
     def warnings(self) -> list[str]:
         told = [*super().warnings(), *([self._note] if self._note else [])]
         if self._sampler is not None:
-            told += self._sampler.warnings()
-            if self._best is not None and self._best.clocks is None and not self._sampler.problems:
+            why_not = self._sampler.warnings()
+            told += why_not
+            if self._best is not None and self._best.clocks is None and not why_not:
                 told.append("--nvml: the program used no GPU of NVIDIA's, so nothing was read")
         if self._made_way:
             told.append(

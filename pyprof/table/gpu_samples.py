@@ -80,15 +80,22 @@ def from_json(text: bytes) -> tuple[GpuSamples, ...]:
 def _samples(gpu: _Text) -> GpuSamples:
     count = len(gpu.time_ns)
     return GpuSamples(
-        *(NULL if number is None else checked(number) for number in (gpu.rank, gpu.pid, gpu.device)),
-        gpu.power,
-        *(
-            NULL if number is None else checked(number)
-            for number in (gpu.period_ns, gpu.sm_limit_mhz, gpu.memory_limit_mhz, gpu.power_limit_mw)
-        ),
-        ordered([checked(at) for at in gpu.time_ns]),
-        *(series(getattr(gpu, name), count) for name in SERIES),
+        rank=known(gpu.rank),
+        pid=known(gpu.pid),
+        device=known(gpu.device),
+        power=gpu.power,
+        period_ns=checked(gpu.period_ns),
+        sm_limit_mhz=known(gpu.sm_limit_mhz),
+        memory_limit_mhz=known(gpu.memory_limit_mhz),
+        power_limit_mw=known(gpu.power_limit_mw),
+        time_ns=ordered([checked(at) for at in gpu.time_ns]),
+        **{name: series(getattr(gpu, name), count) for name in SERIES},
     )
+
+
+def known(number: int | None) -> int:
+    """The number, or NULL. Raises ValueError as ``checked``."""
+    return NULL if number is None else checked(number)
 
 
 def checked(number: int) -> int:
