@@ -38,6 +38,7 @@ DEV = [
     "mypy==1.20.2",
     "pandas-stubs>=2.2",
     "pytest>=8.3,<10",
+    "pytest-xdist>=3.6,<4",
     "pyyaml>=6",  # the example workflow is read by its test
     "ruff==0.16.10",
     "transformers>=4.50",  # small GPT-2, Llama, BERT, T5 and Whisper run with and without pyprof

@@ -13,7 +13,7 @@ from pyprof.prof.advice import Advice, Run, advise, row_rules
 from pyprof.prof.advice.rank import findings
 from pyprof.prof.limits.peaks_file import Peaks, load_peaks
 from pyprof.prof.limits.roofline import Roofline, roofline
-from pyprof.prof.table.cells import Data
+from pyprof.prof.table.cells import Data, ints
 from pyprof.prof.table.columns import COLUMN
 from pyprof.prof.table.limit_columns import limit_cells
 from pyprof.prof.table.where import parse_where, rows_where
@@ -177,6 +177,4 @@ class CapturedRows:
         return {name: self._column(name) for name in names}
 
     def _ints(self, name: str) -> Ints:
-        data = self._column(name)
-        assert not isinstance(data, Coded)
-        return data.astype(np.int64)
+        return ints(self._column(name))

@@ -208,7 +208,9 @@ def _share(row: _Row) -> list[Line]:
         "aux": f"aux: {_aux(row, helper)} beside {main} main {'kernel' if main == 1 else 'kernels'}; it gets no FLOPs",
     }.get(row.role, "none: no op")
     amounts = int(row.annotation.flops[row.number]), int(row.annotation.bytes[row.number])
-    return [("role", role), ("this row", _flop_and_bytes(*amounts))]
+    recorded = row.text("kind") in ("memcpy", "memset") and row.table.ints("bytes")[row.number] != NULL
+    source = ": by the profiler's record of the copy, at the GPU's end" if recorded else ""
+    return [("role", role), ("this row", _flop_and_bytes(*amounts) + source)]
 
 
 def _aux(row: _Row, helper: Helper | None) -> str:

@@ -33,7 +33,7 @@ ALLOWED = {
     "prof/work": "ground pyprof/table prof/ops prof/kernels prof/work/helpers",
     "prof/counters": "ground pyprof/table parse/formats parse/ncu",
     "prof/limits": "ground pyprof/table prof/ops prof/kernels prof/work",
-    "prof/timing": "pyprof/command pyprof/table prof/ops prof/kernels prof/work prof/limits",
+    "prof/timing": "pyprof/command pyprof/table prof/ops prof/work prof/limits",
     "prof/advice": "ground pyprof/command pyprof/table prof/kernels prof/work prof/limits prof/timing",
     "prof/summary": "ground pyprof/command pyprof/table parse/attribute prof/ops prof/kernels prof/work prof/limits "
     "prof/timing prof/advice",
@@ -49,8 +49,11 @@ ALLOWED = {
     "prof/table",
     "prof/report": "ground pyprof/command pyprof/table parse/attribute prof prof/kernels prof/work prof/limits "
     "prof/timing prof/advice prof/summary prof/table",
+    "prof/ncu": "ground pyprof/command pyprof/table parse/attribute parse/formats parse/ncu prof/ops prof/work "
+    "prof/limits prof/summary",
     "prof/notebook": "ground pyprof/command pyprof/table prof prof/work prof/limits prof/timing prof/advice "
     "prof/summary prof/table prof/plot prof/report",
+    "pyprof/ncu": "ground pyprof/command pyprof/capture prof/ncu",
     "pyprof/benchmark": "ground pyprof/command prof/limits prof/plot",
     "pyprof/counting": "ground pyprof/capture prof/ops",
     "pyprof": "ground pyprof/command prof prof/diff",

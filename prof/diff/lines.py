@@ -96,6 +96,8 @@ class Side:
     nbytes: Floats
     counted: float  # share of the time whose FLOPs are known
     counted_rows: float  # share of the rows whose FLOPs are known
+    bytes_counted: float  # the same two shares for bytes
+    bytes_counted_rows: float
     attributed: float  # share of the time that has an op
     table: Table
     kind: Coded
@@ -143,11 +145,17 @@ def make_side(loaded: LoadedFile, wanted: Wanted | None = None) -> Side:
         flop=steps.sums(alone, 1, flops)[0],
         nbytes=steps.sums(alone, 1, nbytes)[0],
         counted=float(duration[inside & (annotation.flops != NULL)].sum()) / taken,
-        counted_rows=float((annotation.flops[inside] != NULL).mean()) if inside.any() else 0.0,
+        counted_rows=_known_share(annotation.flops[inside]),
+        bytes_counted=float(duration[inside & (annotation.bytes != NULL)].sum()) / taken,
+        bytes_counted_rows=_known_share(annotation.bytes[inside]),
         attributed=time.attributed_ns / taken,
         table=table,
         kind=what,
     )
+
+
+def _known_share(amounts: Ints) -> float:
+    return float((amounts != NULL).mean()) if len(amounts) else 0.0
 
 
 def _with_phases(table: Table) -> Table:

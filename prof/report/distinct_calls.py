@@ -14,7 +14,12 @@ from pyprof.table.schema import list_texts
 # Texts of a call: key in the model -> the table's column.
 TEXTS = {"name": "kShortName", "long": "kLongName"}
 TEXTS |= {key: key for key in "aten phase dir kind sizes dtypes args reason grid block api".split()}
-LISTS = {"op": ("op", "."), "layer": ("layer", "\x1f"), "trace": ("trace", "\n")}  # column and separator of its items
+LISTS = {  # key in the model -> the table's column, and the separator of its items
+    "op": ("op", "."),
+    "layer": ("layer", "\x1f"),
+    "trace": ("trace", "\n"),
+    "functions": ("functions", "\n"),
+}
 
 
 def call_columns(table: Table, annotation: Annotation, limits: Roofline) -> tuple[dict[str, Any], Ints]:

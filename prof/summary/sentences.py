@@ -28,6 +28,7 @@ MAKERS = (
     work.kind_sentences,
     work.matrix_sentences,
     work.attention_sentences,
+    work.autotuning_sentences,
     work.rate_sentences,
     work.usage_sentences,
     work.limit_sentences,

@@ -99,7 +99,7 @@ def run_query(
     """The printed cells, the numbers of the rows selected by --where, and the peaks that the limits use."""
     import numpy as np
 
-    from pyprof.prof.table.cells import Cells, ints
+    from pyprof.prof.table.cells import Cells
     from pyprof.prof.table.limit_columns import with_limits
 
     reads, notes = with_limits(query.reads(), table, annotation, peaks)
@@ -115,8 +115,7 @@ def run_query(
     size = len(rows)
     if query.group:
         counters = annotation.counters.take(rows) if annotation.counters is not None else None
-        amounts = {name: ints(data[name]) for name in NEEDED}
-        keys, sums = group_rows([data[key.name] for key in query.group], amounts, counters)
+        keys, sums = group_rows([data[key.name] for key in query.group], data, counters)
         unknown = unknown_counters(len(sums["count"]))
         data = {**unknown, **sums, **{key.name: values for key, values in zip(query.group, keys, strict=True)}}
         size = len(sums["count"])

@@ -46,7 +46,7 @@ def annotate(table: Table) -> Annotation:
     role, precision, tensor_cores = kernels(table, calls)
     main = role.among(MAIN)
     flops, nbytes = shares(table, calls, main)
-    fill_copies(table, main, flops, nbytes)
+    fill_copies(table, flops, nbytes)
     fill_helpers(table, calls, role.among(AUX), flops, nbytes)
     fill_multi_tensor(table, calls.names, flops, nbytes)
     fill_repeats(table, calls.names, flops, nbytes)

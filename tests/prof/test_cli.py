@@ -333,7 +333,7 @@ def test_headers_of_text_are_the_names_that_the_options_take_whole(netdict, capf
         header = run(capfdbinary, *argv, "-q", "-c", "all", netdict)[1].splitlines()[0]
         assert header.split() == names
     groups = run(capfdbinary, "-q", "--group", "op,dir", netdict)[1].splitlines()[0]
-    assert groups.split() == "op dir count time share flops bytes tflops gbps uncounted".split()
+    assert groups.split() == "op dir count time share flops bytes tflops gbps uncounted bytes_uncounted".split()
 
 
 def test_on_a_terminal_rows_are_aligned_without_an_option(netdict, capfdbinary, monkeypatch):
@@ -348,12 +348,13 @@ def test_on_a_terminal_rows_are_aligned_without_an_option(netdict, capfdbinary, 
     group = run(capfdbinary, "--group", "op", netdict)
     assert max(map(len, group[1].splitlines())) <= 70
     assert group[1].splitlines()[0].split() == "op count time share flops bytes tflops gbps uncounted".split()
+    assert "left out for lack of width: bytes_uncounted" in group[2]
     monkeypatch.setattr(
         "shutil.get_terminal_size", lambda: os.terminal_size((28, 25))
     )  # 6 + 5 + 4 + 5 and blanks are 23
     _, out, err = run(capfdbinary, "--group", "op", netdict)
     assert out.splitlines()[0].split() == ["op", "count", "time", "share"]
-    assert "left out for lack of width: flops,bytes,tflops,gbps,uncounted (-c names columns)" in err
+    assert "left out for lack of width: flops,bytes,tflops,gbps,uncounted,bytes_uncounted (-c names columns)" in err
     assert run(capfdbinary, "-w", "0", "-q", "-c", "kernel,sil", netdict)[1].splitlines()[0] == "kernel sil"  # for awk
 
 

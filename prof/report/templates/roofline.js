@@ -16,7 +16,7 @@ const roofline = (() => {
       if (!mask[row]) continue;
       const c = call[row], flops = numbers.flops[c], bytes = numbers.bytes[c];
       total += dur[row];
-      if (!(flops > 0 && bytes > 0 && dur[row] > 0)) { without += dur[row]; continue; }
+      if (!(flops > 0 && bytes > 0 && model.working(row) > 0)) { without += dur[row]; continue; }
       const key = dirs ? `${keys[c]}\x1f${dirs[c]}` : keys[c];
       let dot = found.get(key);
       if (!dot) found.set(key, (dot = { key: keys[c], dir: dirs?.[c] ?? "", flops: 0, bytes: 0, ns: 0, count: 0, measured: { flops: 0, bytes: 0, ns: 0, count: 0 }, classes: new Map(), works: new Map(), units: new Map(), sol: 0 }));
