@@ -48,8 +48,8 @@ ALLOWED = {
     "prof/timing prof/advice prof/summary prof/table",
     "prof/notebook": "ground pyprof/command pyprof/table prof prof/work prof/limits prof/timing prof/advice "
     "prof/summary prof/table prof/plot prof/report",
-    "pyprof/benchmark": "ground pyprof/command prof/limits prof/plot",
     "pyprof/counting": "ground pyprof/capture prof/ops",
+    "pyprof/benchmark": "ground pyprof/command pyprof/counting prof/ops prof/kernels prof/limits prof/plot",
     "pyprof": "ground pyprof/command prof prof/diff",
 }
 # `pyprof run --report` writes the page of what it has just collected. Only these modules of capture/ reach so far.

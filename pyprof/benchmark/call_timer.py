@@ -1,0 +1,234 @@
+"""How long one call takes by itself, in short bursts: from replays of a CUDA graph, from CUDA events, or on a CPU.
+
+The calls of a list take turns; each works on inputs of its own (``rotation``).
+
+* On a GPU, many calls are recorded into one CUDA graph, so that the host's launches do not limit small kernels. Some
+  calls cannot be recorded because they wait for the GPU or do work that depends on values there. These run one after
+  the other between two events, and the time of a launch is part of their time.
+* Between two kernels of a graph, the GPU is idle for about a microsecond. This gap is measured with kernels that do
+  nothing: it is their time per node of a graph, without their own duration as CUPTI shows it. It is subtracted once
+  per kernel, so what remains are the kernels' durations as a profiler shows them.
+* On a CPU, torch.utils.benchmark.Timer measures.
+"""
+
+import itertools
+import statistics
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+
+from pyprof.benchmark.timer import SHORTEST_CALL_S, Effort
+
+Call = Callable[[], object]
+GRAPH, EVENTS, CPU = "cuda graph", "cuda events", "cpu timer"
+GRAPH_S = 1e-3  # a graph lasts about this long, so that the start of a replay does not count
+MOST_CALLS = 4096  # in a graph
+EMPTY_NODES = 1000  # of the graph that measures the gap
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """The time of one call. The spread is that between trials: its quartiles."""
+
+    seconds: float  # the median
+    low_s: float
+    high_s: float
+    trials: int
+    method: str  # GRAPH, EVENTS or CPU
+    calls: int  # in a trial
+    kernels: int | None = None  # of one call
+    gap_s: float | None = None  # subtracted per kernel; None: nothing was subtracted
+    host_s: float | None = None  # of the host, to launch one call; only measured without a graph
+    why: str = ""  # why there is no graph
+    clock_mhz: int | None = None  # of the multiprocessors, while they worked
+
+    @property
+    def launches(self) -> bool:
+        """Whether the host's launches, and not the GPU, probably decide the time."""
+        return self.host_s is not None and self.host_s > 0.9 * self.seconds
+
+
+def time_calls(prepare: Callable[[], Sequence[Call]], device: torch.device, effort: Effort) -> Timing:
+    """Time calls of the same work, which take turns. An exception of a call passes through.
+
+    ``prepare`` makes the calls. On a GPU it runs on the stream that they will run on, as autograd requires.
+    """
+    if device.type != "cuda":
+        return _on_cpu(prepare(), effort)
+    with torch.cuda.device(device):
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            calls = prepare()
+            for _ in range(3):
+                calls[0]()  # compiles, allocates and chooses algorithms
+            torch.cuda.synchronize()
+            why = _why_no_graph(calls[0])
+            if not why:
+                try:
+                    return _by_graph(calls, stream, effort)
+                except RuntimeError as error:
+                    torch.cuda.synchronize()
+                    why = _first_line(error)
+            return _by_events(calls, effort, why)
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)[:160]
+
+
+def _spread(trials: Sequence[float]) -> tuple[float, float, float]:
+    """The median and the quartiles."""
+    low, middle, high = statistics.quantiles(trials, n=4, method="inclusive") if len(trials) > 1 else trials * 3
+    return middle, low, high
+
+
+# On a CPU
+
+
+def _on_cpu(calls: Sequence[Call], effort: Effort) -> Timing:
+    from torch.utils.benchmark import Timer
+
+    turns = itertools.cycle(calls)
+    run = Timer("next(turns)()", globals={"turns": turns}, num_threads=torch.get_num_threads())
+    took = run.blocked_autorange(min_run_time=effort.trials * effort.trial_s)
+    return Timing(*_spread(took.times), len(took.times), CPU, took.number_per_run)
+
+
+# On a GPU
+
+
+def _why_no_graph(call: Call) -> str:
+    """Why a call cannot be recorded: it makes the host wait for the GPU. Empty if it does not."""
+    before = torch.cuda.get_sync_debug_mode()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        call()
+    except RuntimeError as error:
+        if "synchroniz" not in str(error):
+            raise
+        return "the call waits for the GPU"
+    finally:
+        torch.cuda.set_sync_debug_mode(before)
+    return ""
+
+
+def _by_graph(calls: Sequence[Call], stream: torch.cuda.Stream, effort: Effort) -> Timing:
+    once = min(_between_events(calls[0], 1) for _ in range(3))
+    rounds = max(1, int(min(GRAPH_S / max(once, SHORTEST_CALL_S), MOST_CALLS) / len(calls)))
+    graph = recorded(calls, rounds, stream)
+    number = rounds * len(calls)
+    kernels, _ = kernels_of(graph.replay)
+    trials, clock = _bursts(graph.replay, effort)
+    gap = node_gap(torch.cuda.current_device()) if kernels is not None else None
+    per_call = None if kernels is None else round(kernels / number)
+    unseen = 0.0 if gap is None or per_call is None else gap * per_call
+    middle, low, high = (max(seconds / number - unseen, 0.0) for seconds in _spread(trials))
+    return Timing(middle, low, high, len(trials), GRAPH, number, per_call, gap, clock_mhz=clock)
+
+
+def recorded(calls: Sequence[Call], rounds: int, stream: torch.cuda.Stream) -> torch.cuda.CUDAGraph:
+    """A graph in which the calls take turns. Each call's results stay in memory until its next turn.
+
+    So results do not overwrite each other in the cache, either.
+    """
+    graph = torch.cuda.CUDAGraph()
+    results: deque[object] = deque(maxlen=len(calls))
+    with torch.cuda.graph(graph, stream=stream):
+        for _ in range(rounds):
+            results.extend(call() for call in calls)
+    return graph
+
+
+def _bursts(run: Call, effort: Effort) -> tuple[list[float], int | None]:
+    """Seconds per run in short bursts with pauses between them, and the clock during the last one."""
+    once = min(_between_events(run, 1) for _ in range(2))
+    times = max(1, round(effort.burst_s / max(once, SHORTEST_CALL_S)))
+    trials = []
+    for _ in range(effort.bursts):
+        time.sleep(effort.pause_s)
+        run()  # lets the GPU leave its idle clock
+        trials.append(_between_events(run, times) / times)
+    run()
+    return trials, clock_mhz()
+
+
+def _by_events(calls: Sequence[Call], effort: Effort, why: str) -> Timing:
+    def run() -> None:
+        for call in calls:
+            call()
+
+    once = _between_events(run, 1)
+    times = max(1, round(effort.burst_s / max(once, SHORTEST_CALL_S)))
+    trials: list[float] = []
+    hosts: list[float] = []
+    for _ in range(effort.bursts):
+        trials.append(_between_events(run, times, hosts) / times / len(calls))
+    middle, low, high = _spread(trials)
+    host = statistics.median(hosts) / times / len(calls)
+    return Timing(middle, low, high, len(trials), EVENTS, times * len(calls), host_s=host, why=why,
+                  clock_mhz=clock_mhz())  # fmt: skip
+
+
+def _between_events(run: Call, times: int, hosts: list[float] | None = None) -> float:
+    """The seconds that ``times`` runs take on the GPU. ``hosts`` receives the host's seconds to launch them."""
+    new_event: Any = torch.cuda.Event
+    begin, end = new_event(enable_timing=True), new_event(enable_timing=True)
+    torch.cuda.synchronize()
+    began = time.perf_counter()
+    begin.record()
+    for _ in range(times):
+        run()
+    end.record()
+    if hosts is not None:
+        hosts.append(time.perf_counter() - began)
+    end.synchronize()
+    return float(begin.elapsed_time(end)) * 1e-3
+
+
+# What the GPU reports
+
+
+def clock_mhz() -> int | None:
+    """The multiprocessors' clock now, as NVML reports it; None without NVML's Python module."""
+    try:
+        return int(torch.cuda.clock_rate())
+    except (ImportError, RuntimeError, AttributeError):
+        return None
+
+
+def kernels_of(run: Call) -> tuple[int | None, list[tuple[str, float]]]:
+    """The number of kernels of one run, and the name and seconds of each, as torch.profiler shows them.
+
+    None if it shows none, for example because another profiler is at work.
+    """
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CUDA]) as profiled:
+        run()
+        torch.cuda.synchronize()
+    found = [
+        (str(event.name), float(event.device_time_total) * 1e-6)
+        for event in profiled.events() or ()
+        if event.device_type == torch.autograd.DeviceType.CUDA
+    ]
+    return (len(found) or None), found
+
+
+@cache
+def node_gap(device: int) -> float | None:
+    """Seconds between two kernels of a CUDA graph; None if the profiler does not show the kernels' durations."""
+    stream = torch.cuda.Stream(device)
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        empty = recorded([lambda: torch.cuda._sleep(0)], EMPTY_NODES, stream)
+        _, shown = kernels_of(empty.replay)
+        empty.replay()
+        node = min(_between_events(empty.replay, 3) / 3 for _ in range(7)) / EMPTY_NODES
+    durations = [seconds for _, seconds in shown]
+    return max(node - statistics.median(durations), 0.0) if durations else None
