@@ -115,15 +115,28 @@ def device_in(tensors: list[torch.Tensor]) -> torch.device:
     return next((t.device for t in tensors if t.device.type == "cuda"), torch.device("cpu"))
 
 
+def measured_times(
+    subject: Subject, backward: bool, nbytes: int, device: torch.device, effort: Effort
+) -> tuple[Timing, Timing]:
+    """The times of a call or of its backward: on inputs that are not in the cache, and on those that are.
+
+    ``nbytes``: of its inputs and results.
+    """
+    direction = BACKWARD if backward else FORWARD
+    copies = copies_needed(nbytes, cache_bytes(device), free_bytes(device))
+    cold = _timed(subject, direction, copies, device, effort)
+    return cold, cold if copies == 1 else _timed(subject, direction, 1, device, effort)
+
+
 def _timed(subject: Subject, direction: str, copies: int, device: torch.device, effort: Effort) -> Timing:
     def prepare() -> list[Call]:
         subjects = [subject.copy() for _ in range(copies)]
-        return list(subjects) if direction == FORWARD else [_backward(each) for each in subjects]
+        return list(subjects) if direction == FORWARD else [backward_of(each) for each in subjects]
 
     return time_calls(prepare, device, effort)
 
 
-def _backward(subject: Subject) -> Call:
+def backward_of(subject: Subject) -> Call:
     """A call that computes the gradients of the subject's results, which have been computed before."""
     results = [t for t in tensors_of(subject()) if t.requires_grad]
     leaves = leaves_of(results)

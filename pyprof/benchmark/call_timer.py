@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from pyprof.benchmark.timer import SHORTEST_CALL_S, Effort
+from pyprof.benchmark.timer import CPU_TRIAL_S, SHORTEST_CALL_S, Effort
 
 Call = Callable[[], object]
 GRAPH, EVENTS, CPU = "cuda graph", "cuda events", "cpu timer"
@@ -38,6 +38,7 @@ class Timing:
     seconds: float  # the median
     low_s: float
     high_s: float
+    best_s: float  # the shortest trial
     trials: int
     method: str  # GRAPH, EVENTS or CPU
     calls: int  # in a trial
@@ -82,10 +83,15 @@ def _first_line(error: Exception) -> str:
     return next(iter(str(error).strip().splitlines()), type(error).__name__)[:160]
 
 
-def _spread(trials: Sequence[float]) -> tuple[float, float, float]:
-    """The median and the quartiles."""
-    low, middle, high = statistics.quantiles(trials, n=4, method="inclusive") if len(trials) > 1 else trials * 3
-    return middle, low, high
+def _spread(trials: Sequence[float]) -> tuple[float, float, float, float]:
+    """The median, the quartiles and the least.
+
+    >>> _spread([1.0, 2.0, 3.0, 4.0, 9.0])
+    (3.0, 2.0, 4.0, 1.0)
+    """
+    several = trials if len(trials) > 1 else [*trials, *trials]
+    low, middle, high = statistics.quantiles(several, n=4, method="inclusive")
+    return middle, low, high, min(trials)
 
 
 # On a CPU
@@ -96,8 +102,14 @@ def _on_cpu(calls: Sequence[Call], effort: Effort) -> Timing:
 
     turns = itertools.cycle(calls)
     run = Timer("next(turns)()", globals={"turns": turns}, num_threads=torch.get_num_threads())
-    took = run.blocked_autorange(min_run_time=effort.trials * effort.trial_s)
-    return Timing(*_spread(took.times), len(took.times), CPU, took.number_per_run)
+    number, once = 1, run.timeit(1).median
+    while once * number < CPU_TRIAL_S:
+        number *= 2
+        once = run.timeit(number).median
+    trials: list[float] = []
+    while sum(trials) * number < effort.trials * effort.trial_s or len(trials) < effort.trials:
+        trials.append(run.timeit(number).median)
+    return Timing(*_spread(trials), len(trials), CPU, number)
 
 
 # On a GPU
@@ -128,8 +140,8 @@ def _by_graph(calls: Sequence[Call], stream: torch.cuda.Stream, effort: Effort) 
     gap = node_gap(torch.cuda.current_device()) if kernels is not None else None
     per_call = None if kernels is None else round(kernels / number)
     unseen = 0.0 if gap is None or per_call is None else gap * per_call
-    middle, low, high = (max(seconds / number - unseen, 0.0) for seconds in _spread(trials))
-    return Timing(middle, low, high, len(trials), GRAPH, number, per_call, gap, clock_mhz=clock)
+    middle, low, high, best = (max(seconds / number - unseen, 0.0) for seconds in _spread(trials))
+    return Timing(middle, low, high, best, len(trials), GRAPH, number, per_call, gap, clock_mhz=clock)
 
 
 def recorded(calls: Sequence[Call], rounds: int, stream: torch.cuda.Stream) -> torch.cuda.CUDAGraph:
@@ -169,10 +181,8 @@ def _by_events(calls: Sequence[Call], effort: Effort, why: str) -> Timing:
     hosts: list[float] = []
     for _ in range(effort.bursts):
         trials.append(_between_events(run, times, hosts) / times / len(calls))
-    middle, low, high = _spread(trials)
-    host = statistics.median(hosts) / times / len(calls)
-    return Timing(middle, low, high, len(trials), EVENTS, times * len(calls), host_s=host, why=why,
-                  clock_mhz=clock_mhz())  # fmt: skip
+    host, number = statistics.median(hosts) / times / len(calls), times * len(calls)
+    return Timing(*_spread(trials), len(trials), EVENTS, number, host_s=host, why=why, clock_mhz=clock_mhz())
 
 
 def _between_events(run: Call, times: int, hosts: list[float] | None = None) -> float:
