@@ -30,6 +30,7 @@ class Contents:
 
 
 NORMAL = Contents()
+_WHOLE = frozenset({torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64})
 
 
 class NewInputs:
@@ -74,5 +75,7 @@ def _numbers(count: int, dtype: torch.dtype, device: torch.device, contents: Con
         return torch.randint(contents.below, (count,), device=device).to(dtype)
     if contents.is_seed:
         return torch.zeros(count, dtype=dtype, device=device)
+    if dtype in _WHOLE:
+        return torch.randint(1, 128, (count,), device=device).to(dtype)  # not 0, since an op may divide by it
     numbers = random_numbers(count, dtype, device)
     return numbers.abs().clamp(0, 1) if contents.is_probability else numbers
