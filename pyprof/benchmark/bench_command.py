@@ -123,9 +123,7 @@ def _bench(args: argparse.Namespace) -> Done:
     if args.plot:
         _plot(args, found)
     if args.json:
-        document = Measurements(
-            device=found[0][1].device, statement=args.statement, setup=setup, measurements=records
-        )
+        document = Measurements(device=found[0][1].device, statement=args.statement, setup=setup, measurements=records)
         write_answer("bench", document)
         return Done()
     if args.csv != "-":

@@ -14,6 +14,7 @@ The calls of a list take turns; each works on inputs of its own (``rotation``).
 import itertools
 import statistics
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -118,15 +119,17 @@ def _on_cpu(calls: Sequence[Call], effort: Effort) -> Timing:
 def _why_no_graph(call: Call) -> str:
     """Why a call cannot be recorded: it makes the host wait for the GPU. Empty if it does not."""
     before = torch.cuda.get_sync_debug_mode()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        call()
-    except RuntimeError as error:
-        if "synchroniz" not in str(error):
-            raise
-        return "the call waits for the GPU"
-    finally:
-        torch.cuda.set_sync_debug_mode(before)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Synchronization debug mode is a prototype")
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            call()
+        except RuntimeError as error:
+            if "synchroniz" not in str(error):
+                raise
+            return "the call waits for the GPU"
+        finally:
+            torch.cuda.set_sync_debug_mode(before)
     return ""
 
 
@@ -219,9 +222,11 @@ def kernels_of(run: Call) -> tuple[int | None, list[tuple[str, float]]]:
     """
     from torch.profiler import ProfilerActivity, profile
 
-    with profile(activities=[ProfilerActivity.CUDA]) as profiled:
-        run()
-        torch.cuda.synchronize()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*Profiler clears events")
+        with profile(activities=[ProfilerActivity.CUDA]) as profiled:
+            run()
+            torch.cuda.synchronize()
     found = [
         (str(event.name), float(event.device_time_total) * 1e-6)
         for event in profiled.events() or ()

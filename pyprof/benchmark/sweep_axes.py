@@ -1,11 +1,11 @@
 """The options of a sweep: a name and the values that it takes in turn.
 
-    M=1:4096:*2              1, 2, 4, ... 4096: the end is included
-    M=64:1024:+64            64, 128, ... 1024
-    M=1,17,4096              these
-    dtype=bf16,fp32          one of the names in DTYPES
-    layout=row,column        how ``rand`` strides a tensor
-    align=16,2               by how many bytes ``rand`` aligns it
+M=1:4096:*2              1, 2, 4, ... 4096: the end is included
+M=64:1024:+64            64, 128, ... 1024
+M=1,17,4096              these
+dtype=bf16,fp32          one of the names in DTYPES
+layout=row,column        how ``rand`` strides a tensor
+align=16,2               by how many bytes ``rand`` aligns it
 """
 
 import itertools

@@ -36,7 +36,8 @@ def curves(found: Found, variable: str) -> tuple[list[Curve], list[Curve]]:
                 if rate and point[variable] > 0:
                     of_name.setdefault(name, []).append((float(point[variable]), rate))
     return tuple(
-        [Curve(name, tuple(points), None) for name, points in list(of_name.items())[:MOST]] for of_name in (flop, nbytes)
+        [Curve(name, tuple(points), None) for name, points in list(of_name.items())[:MOST]]
+        for of_name in (flop, nbytes)
     )  # type: ignore[return-value]  # a tuple of two
 
 
@@ -44,9 +45,7 @@ def draw(found: Found, title: str, look: Look) -> Picture:
     from pyprof.prof.plot.style import amount, legend, log_ticks, picture, titled
 
     variable = sweep_variable(found)
-    panels = [
-        (drawn, unit) for drawn, unit in zip(curves(found, variable), ("FLOP/s", "B/s"), strict=True) if drawn
-    ]
+    panels = [(drawn, unit) for drawn, unit in zip(curves(found, variable), ("FLOP/s", "B/s"), strict=True) if drawn]
     if not panels:
         raise UsageError("--plot needs FLOPs or bytes, and none are known of this statement")
     with picture(look, 0.44 * look.width) as figure:

@@ -12,8 +12,8 @@ from pyprof.marker import Marker
 from pyprof.prof.ops.evaluation import find, function_of
 from pyprof.prof.ops.marker_arguments import call_arguments
 from pyprof.prof.ops.model import UNKNOWN, Tensor
-from pyprof.replay.new_inputs import NORMAL, Contents, NewInputs, NotRecreated
-from pyprof.replay.valid_values import api_bounds, is_index, is_probability
+from pyprof.replay.new_inputs import Contents, NewInputs, NotRecreated
+from pyprof.replay.valid_values import api_bounds, is_index, is_positive, is_probability
 
 NAMESPACES: Mapping[str, Any] = {
     "torch": torch,
@@ -70,11 +70,11 @@ def _value(
             raise NotRecreated(f"{name or 'an argument'} is a {recorded.get('layout') or recorded.get('class')} tensor")
         if below is None and argument.dtype in INTEGERS and is_index(name):
             raise NotRecreated(f"what the indices {name} point at is not known")
-        return inputs.tensor(argument, Contents(below=below, is_probability=is_probability(op, place)))
+        return inputs.tensor(argument, Contents(below, is_probability(op, place), is_positive(name)))
     if "len" in recorded or recorded.get("cut"):
         raise NotRecreated(f"{name or 'an argument'} was too long for the capture")
     if "items" in recorded:
-        return [_listed(item, inputs) for item in argument]
+        return [_listed(item, Contents(is_positive=is_positive(name)), inputs) for item in argument]
     if kind == "device":
         return inputs.device
     if kind in ("dtype", "layout", "memory_format") and isinstance(argument, str):
@@ -84,9 +84,9 @@ def _value(
     return tuple(argument) if isinstance(argument, list) else argument
 
 
-def _listed(item: Any, inputs: NewInputs) -> Any:
+def _listed(item: Any, contents: Contents, inputs: NewInputs) -> Any:
     if isinstance(item, Tensor):
-        return inputs.tensor(item, NORMAL)
+        return inputs.tensor(item, contents)
     if item is UNKNOWN:
         raise NotRecreated("an item of a list is not recorded")
     return item

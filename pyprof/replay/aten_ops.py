@@ -11,7 +11,7 @@ from pyprof.marker import Marker
 from pyprof.prof.ops.evaluation import find
 from pyprof.prof.ops.model import UNKNOWN, Tensor
 from pyprof.replay.new_inputs import NORMAL, Contents, NewInputs, NotRecreated
-from pyprof.replay.valid_values import index_bounds, is_index, is_probability, is_seed, list_bounds
+from pyprof.replay.valid_values import index_bounds, is_index, is_positive, is_probability, is_seed, list_bounds
 
 _NUMBERS = frozenset({"int64", "float64", "bool", "complex128"})  # the dtypes of tensors that wrap a Python number
 _NUMERIC = (bool, int, float)
@@ -68,17 +68,18 @@ def aten_arguments(
             made.append(inputs.tensor(value, contents[position]))
         elif isinstance(value, tuple) and any(isinstance(item, Tensor) for item in value):
             bounds = list_bounds(name, values) if position == 1 else {}
-            made.append([_item(item, bounds.get(place), inputs) for place, item in enumerate(value)])
+            usual = Contents(is_positive=is_positive(argument.name))
+            made.append([_item(item, bounds.get(place), usual, inputs) for place, item in enumerate(value)])
         else:
             made.append(_plain(argument, value, markers, inputs.device))
     return made
 
 
-def _item(item: Any, below: int | None, inputs: NewInputs) -> Any:
+def _item(item: Any, below: int | None, usual: Contents, inputs: NewInputs) -> Any:
     if not isinstance(item, Tensor):
         return None
     is_indices = below is not None and item.dtype in ("int64", "int32")
-    return inputs.tensor(item, Contents(below=below) if is_indices else NORMAL)
+    return inputs.tensor(item, Contents(below=below) if is_indices else usual)
 
 
 def _contents(name: str, schema: Sequence[Any], values: Sequence[Any]) -> list[Contents]:
@@ -97,7 +98,7 @@ def _contents(name: str, schema: Sequence[Any], values: Sequence[Any]) -> list[C
             raise NotRecreated(f"what the indices {argument.name} point at is not known")
         else:
             is_number = not value.shape and value.dtype in _NUMBERS and has_dimensions and argument.name == "other"
-            found.append(Contents(is_probability=is_probability(name, position), on_host=is_number))
+            found.append(Contents(None, is_probability(name, position), is_positive(argument.name), on_host=is_number))
     return found
 
 

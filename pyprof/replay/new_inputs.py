@@ -11,7 +11,13 @@ from pyprof.prof.ops.model import Tensor
 from pyprof.replay.random_tensors import random_numbers, span, strides_of
 
 # For tensors of which only the elements' size is known: kernels that move bytes, such as cat's, treat all types alike.
-OPAQUE = {"opaque1": "uint8", "opaque2": "bfloat16", "opaque4": "float32", "opaque8": "float64", "opaque16": "complex128"}
+OPAQUE = {
+    "opaque1": "uint8",
+    "opaque2": "bfloat16",
+    "opaque4": "float32",
+    "opaque8": "float64",
+    "opaque16": "complex128",
+}
 MOST_DIMENSIONS = 25  # of a tensor that CUDA kernels work on
 
 
@@ -25,6 +31,7 @@ class Contents:
 
     below: int | None = None  # indices from 0 up to this, exclusive
     is_probability: bool = False
+    is_positive: bool = False
     is_seed: bool = False
     on_host: bool = False  # a number that the program passed, which the dispatcher shows as a tensor
 
@@ -78,4 +85,6 @@ def _numbers(count: int, dtype: torch.dtype, device: torch.device, contents: Con
     if dtype in _WHOLE:
         return torch.randint(1, 128, (count,), device=device).to(dtype)  # not 0, since an op may divide by it
     numbers = random_numbers(count, dtype, device)
-    return numbers.abs().clamp(0, 1) if contents.is_probability else numbers
+    if contents.is_probability:
+        return numbers.abs().clamp(0, 1)
+    return numbers.abs() if contents.is_positive else numbers

@@ -25,6 +25,8 @@ _PROBABILITIES = {
     "multinomial": (0,),
 }
 _IS_INDEX = re.compile(r"ind(ex|ices)|offset|target|cu_?seq|cum_seq|lengths|batch_sizes|positions|segment")
+# Second moments and step counts of optimizers, variances of norms
+_IS_POSITIVE = re.compile(r"exp_avg_sq|state_step|state_sum|sum_sq|(^|_)var(iance)?$|rstd|invstd|inv_var")
 _IS_SEED = re.compile(r"philox|seed|rng_state")
 
 
@@ -83,6 +85,11 @@ def is_index(name: str) -> bool:
 def is_seed(name: str) -> bool:
     """Whether a tensor with this name is the state of a random generator: small numbers do."""
     return _IS_SEED.search(name) is not None
+
+
+def is_positive(name: str) -> bool:
+    """Whether a tensor with this name is never negative: its root is taken, and roots of negative numbers are slow."""
+    return _IS_POSITIVE.search(name) is not None
 
 
 def _below(position: int, bound: Any) -> dict[int, int]:

@@ -3,6 +3,7 @@
     nsys profile -t cuda -s none --cpuctxsw=none --capture-range=cudaProfilerApi --capture-range-end=stop \
         --export=sqlite -f true -o /tmp/plain python3 tests/device/bench_accuracy.py plain
     python3 tests/device/bench_accuracy.py bench /tmp/plain.sqlite --out bench.json
+    python3 tests/device/bench_accuracy.py nodes --out nodes.json
     python3 tests/device/bench_accuracy.py peaks --out peaks.json
     python3 tests/device/bench_accuracy.py step --out step.json.gz
 
@@ -16,6 +17,7 @@ import json
 import sqlite3
 import statistics
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ import torch
 import torch.nn.functional as F
 
 from pyprof.benchmark.bench import Subject, measure
-from pyprof.benchmark.call_timer import Timing, node_gap
+from pyprof.benchmark.call_timer import Timing, _between_events, node_gap, recorded
 from pyprof.benchmark.device_facts import cache_bytes, free_bytes
 from pyprof.benchmark.rotation import copies_needed, storage_bytes
 from pyprof.benchmark.sweeps import PRODUCTS, Sweeps
@@ -52,15 +54,15 @@ def cases(device: str) -> dict[str, Subject]:
 
 
 def plain(device: str) -> None:
-    """Run every case, between a start and a stop of nsys."""
-    chosen = cases(device)
-    sets = {name: _copies(subject, device) for name, subject in chosen.items()}
+    """Run every case, between a start and a stop of nsys. Before each, a kernel that only waits marks its beginning."""
+    sets = {name: _copies(subject, device) for name, subject in cases(device).items()}
     for subjects in sets.values():
         for subject in subjects[:2]:
             subject()
     torch.cuda.synchronize()
     torch.cuda.cudart().cudaProfilerStart()
     for subjects in sets.values():
+        torch.cuda._sleep(1000)
         for i in range(TIMES):
             subjects[i % len(subjects)]()
         torch.cuda.synchronize()
@@ -73,27 +75,77 @@ def _copies(subject: Subject, device: str) -> list[Subject]:
     return [subject.copy() for _ in range(copies_needed(nbytes, cache_bytes(where), free_bytes(where)))]
 
 
+def seen_by_nsys(sqlite: Path) -> list[list[float]]:
+    """The seconds of each call of each case: what lies between two marking kernels, divided into equal calls."""
+    query = (
+        'select k."end" - k.start, s.value from CUPTI_ACTIVITY_KIND_KERNEL k join StringIds s on s.id = k.shortName '
+        "order by k.start"
+    )
+    with closing(sqlite3.connect(sqlite)) as base:
+        rows = base.execute(query).fetchall()
+    found: list[list[float]] = []
+    for ns, name in rows:
+        if name == "spin_kernel":
+            found.append([])
+        else:
+            found[-1].append(ns * 1e-9)
+    return [[sum(group) for group in zip(*[iter(case)] * (len(case) // TIMES), strict=True)] for case in found]
+
+
 def bench(device: str, sqlite: Path) -> dict[str, Any]:
     """Both figures of each case, in µs; what nsys saw is assigned in launch order."""
-    with closing(sqlite3.connect(sqlite)) as base:
-        rows = base.execute('select "end" - start from CUPTI_ACTIVITY_KIND_KERNEL order by start').fetchall()
-    durations = iter(ns for (ns,) in rows)
-    found: dict[str, Any] = {"gap_us": round((node_gap(0) or 0.0) * 1e6, 4)}
-    for name, subject in cases(device).items():
+    found: dict[str, Any] = {"gap_us": (node_gap(0) or 0.0) * 1e6}
+    for (name, subject), seen in zip(cases(device).items(), seen_by_nsys(sqlite), strict=True):
         measured = measure(subject, name, backward=False, warm=True, effort=FULL)
-        kernels = measured.forward.timing.kernels or 1
-        seen = [sum(next(durations) for _ in range(kernels)) for _ in range(TIMES)]
         found[name] = {
-            "kernels": kernels,
-            "nsys_us": statistics.median(seen) / 1e3,
-            "nsys_low_high": [value / 1e3 for value in statistics.quantiles(seen, n=4)[::2]],
+            "nsys_us": round(statistics.median(seen) * 1e6, 4),
+            "nsys_low_high": [round(value * 1e6, 4) for value in statistics.quantiles(seen, n=4)[::2]],
+            "kernels": measured.forward.timing.kernels,
             **_timing(measured.forward.timing),
             "warm_us": (measured.forward.warm.seconds if measured.forward.warm else 0) * 1e6,
             "copies": measured.copies,
             "cold": measured.cold,
             "share": measured.share,
         }
-    found["left over"] = len(list(durations))
+    return found
+
+
+def nodes(device: str) -> dict[str, Any]:
+    """What a node of a graph takes, and what CUPTI shows of it: the duration, and the pause before the next kernel."""
+    from torch.profiler import ProfilerActivity, profile
+
+    x = {k: torch.randn(1 << k, device=device).to(BF16) for k in (10, 16, 20, 22)}
+    calls: dict[str, Any] = {f"relu 2^{k}": lambda t=t: torch.relu(t) for k, t in x.items()}
+    calls["empty"] = lambda: torch.cuda._sleep(0)
+    found: dict[str, Any] = {}
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for name, call in calls.items():
+            call()
+            graph = recorded([call], 1000, stream)
+            graph.replay()
+            period = min(_between_events(graph.replay, 3) / 3 for _ in range(7)) / 1000
+
+            def eagerly(call: Any = call) -> None:
+                for _ in range(1000):
+                    call()
+
+            found[name] = {"period_us": period * 1e6}
+            for way, run in (("graph", graph.replay), ("eager", eagerly)):
+                with profile(activities=[ProfilerActivity.CUDA]) as profiled:
+                    run()
+                    torch.cuda.synchronize()
+                spans = sorted(
+                    (event.time_range.start, event.time_range.end)
+                    for event in profiled.events()
+                    if event.device_type == torch.autograd.DeviceType.CUDA
+                )
+                found[name][way] = {
+                    "kernels": len(spans),
+                    "duration_us": statistics.median(end - start for start, end in spans),
+                    "pause_us": statistics.median(b[0] - a[1] for a, b in pairwise(spans)),
+                }
+            found[name]["again_us"] = min(_between_events(graph.replay, 3) / 3 for _ in range(7)) * 1e3
     return found
 
 
@@ -147,7 +199,7 @@ def step(device: str, out: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=("plain", "bench", "peaks", "step"))
+    parser.add_argument("part", choices=("plain", "bench", "nodes", "peaks", "step"))
     parser.add_argument("sqlite", nargs="?", type=Path)
     parser.add_argument("--out", default="")
     parser.add_argument("--device", default="cuda")
@@ -157,7 +209,8 @@ def main() -> None:
     elif args.part == "step":
         step(args.device, args.out)
     else:
-        found = bench(args.device, args.sqlite) if args.part == "bench" else peaks(args.device)
+        parts = {"bench": lambda: bench(args.device, args.sqlite), "nodes": lambda: nodes(args.device)}
+        found = parts.get(args.part, lambda: peaks(args.device))()
         Path(args.out).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 

@@ -35,7 +35,9 @@ def step():
         a = F.scaled_dot_product_attention(q, q, q, is_causal=True).transpose(1, 2).reshape(24, 16)
         loss = F.cross_entropy(lin(a), target) + F.max_pool2d(F.relu(conv(images)), 2).mean()
         loss = loss + torch.cat([x, x], -1).softmax(-1).sum(dtype=torch.float64).float()
-        loss = loss + x.gather(1, ids[:, :3, None].clamp(max=5).expand(4, 3, 16)).sum() + (x[ids[0, :2] % 4] ** 2).mean()
+        loss = (
+            loss + x.gather(1, ids[:, :3, None].clamp(max=5).expand(4, 3, 16)).sum() + (x[ids[0, :2] % 4] ** 2).mean()
+        )
         loss = loss + torch.where(x > 0, x, x * 0.5).masked_fill(x > 1, 0.0).cumsum(1).mean()
         loss.backward()
         optimizer.step()
