@@ -25,11 +25,12 @@ import torch
 import torch.nn.functional as F
 
 from pyprof.benchmark.bench import Subject, measure
-from pyprof.benchmark.call_timer import Timing, _between_events, node_gap, recorded
+from pyprof.benchmark.bench_result import Bench
+from pyprof.benchmark.call_timer import Timing, _between_events, _bursts, node_gap, recorded
 from pyprof.benchmark.device_facts import cache_bytes, free_bytes
 from pyprof.benchmark.rotation import copies_needed, storage_bytes
 from pyprof.benchmark.sweeps import PRODUCTS, Sweeps
-from pyprof.benchmark.timer import FULL
+from pyprof.benchmark.timer import FULL, Effort
 
 TIMES = 300  # calls of each case under nsys
 BF16, FP32 = torch.bfloat16, torch.float32
@@ -110,6 +111,38 @@ def bench(device: str, sqlite: Path) -> dict[str, Any]:
     return found
 
 
+def spaced(device: str, sqlite: Path) -> dict[str, Any]:
+    """Nodes of a graph with waiting kernels between them: what remains without the waiting kernels' own time."""
+    found: dict[str, Any] = {}
+    stream = torch.cuda.Stream()
+    effort = Effort(bursts=9, pause_s=0.01)
+    with torch.cuda.stream(stream):
+        empty = {c: recorded([lambda c=c: torch.cuda._sleep(c)], 1000, stream) for c in (0, 2000, 6000)}
+        alone = {c: statistics.median(_bursts(graph.replay, effort)[0]) * 1e3 for c, graph in empty.items()}
+        found["waiting_us"] = alone
+        for (name, subject), seen in zip(cases(device).items(), seen_by_nsys(sqlite), strict=True):
+            subjects = _copies(subject, device)
+            subjects[0]()
+            number = max(len(subjects), min(600, int(3e-4 / statistics.median(seen))))
+            rounds = max(1, number // len(subjects))
+            row = {"nsys_us": statistics.median(seen) * 1e6}
+            for cycles in (None, 0, 2000, 6000):
+                calls = subjects if cycles is None else [_after_waiting(each, cycles) for each in subjects]
+                graph = recorded(calls, rounds, stream)
+                period = statistics.median(_bursts(graph.replay, effort)[0]) * 1e6 / (rounds * len(subjects))
+                row[f"after {cycles}"] = period - (0 if cycles is None else alone[cycles])
+            found[name] = row
+    return found
+
+
+def _after_waiting(call: Any, cycles: int) -> Any:
+    def run() -> Any:
+        torch.cuda._sleep(cycles)
+        return call()
+
+    return run
+
+
 def nodes(device: str) -> dict[str, Any]:
     """What a node of a graph takes, and what CUPTI shows of it: the duration, and the pause before the next kernel."""
     from torch.profiler import ProfilerActivity, profile
@@ -165,9 +198,8 @@ def peaks(device: str) -> dict[str, Any]:
     for dtype, of in ((BF16, "bf16"), (FP32, "fp32")):
         x = torch.randn(count, device=device).to(dtype)
         # as in Sweeps: on a CPU, the memory of a new result is first of all mapped page by page
-        own = measure(Subject(torch.clamp_min, (x, 0), {"out": torch.empty_like(x)}), "relu", False, False, FULL)
-        best = (own.forward.nbytes or 0) / own.forward.timing.best_s
-        found[f"relu {of}"] = {"peaks": relu[of]["relu"], "bench": own.byte_per_s, "best": best}
+        own = measure(Subject(torch.clamp_min, (x, 0), {"out": torch.empty_like(x)}), "relu", False, True, FULL)
+        found[f"relu {of}"] = {"peaks": relu[of]["relu"], **_rates(own, own.forward.nbytes or 0)}
     before = torch.get_float32_matmul_precision()
     for product in PRODUCTS:
         if product.name not in ("bf16", "fp32"):
@@ -176,11 +208,17 @@ def peaks(device: str) -> dict[str, Any]:
         curve = sweeps._product(product).curve
         size, rate = max(curve, key=lambda point: point[1])
         a, b = (torch.randn(size, size, device=device).to(getattr(torch, product.dtype)) for _ in range(2))
-        own = measure(Subject(torch.mm, (a, b)), "mm", False, False, FULL)
-        best = (own.forward.flop or 0) / own.forward.timing.best_s
-        found[f"mm {product.name} {size}"] = {"peaks": rate, "bench": own.flop_per_s, "best": best}
+        own = measure(Subject(torch.mm, (a, b)), "mm", False, True, FULL)
+        found[f"mm {product.name} {size}"] = {"peaks": rate, **_rates(own, own.forward.flop or 0)}
     torch.set_float32_matmul_precision(before)
     return found
+
+
+def _rates(own: Bench, work: float) -> dict[str, float]:
+    """``pyprof peaks`` always has the same inputs, and on a CPU takes the best trial."""
+    timing, warm = own.forward.timing, own.forward.warm or own.forward.timing
+    times = {"cold": timing.seconds, "cold best": timing.best_s, "warm": warm.seconds, "warm best": warm.best_s}
+    return {**{name: work / seconds for name, seconds in times.items()}, "copies": own.copies}
 
 
 def step(device: str, out: str) -> None:
@@ -199,7 +237,7 @@ def step(device: str, out: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=("plain", "bench", "nodes", "peaks", "step"))
+    parser.add_argument("part", choices=("plain", "bench", "spaced", "nodes", "peaks", "step"))
     parser.add_argument("sqlite", nargs="?", type=Path)
     parser.add_argument("--out", default="")
     parser.add_argument("--device", default="cuda")
@@ -209,7 +247,7 @@ def main() -> None:
     elif args.part == "step":
         step(args.device, args.out)
     else:
-        parts = {"bench": lambda: bench(args.device, args.sqlite), "nodes": lambda: nodes(args.device)}
+        parts = {"spaced": lambda: spaced(args.device, args.sqlite), "bench": lambda: bench(args.device, args.sqlite), "nodes": lambda: nodes(args.device)}
         found = parts.get(args.part, lambda: peaks(args.device))()
         Path(args.out).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
