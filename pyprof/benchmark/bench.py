@@ -25,7 +25,7 @@ from pyprof.benchmark.hardware_limit import device_of, limit, precision_of, work
 from pyprof.benchmark.rotation import copied, copies_needed, is_cold, storage_bytes, tensors_of
 from pyprof.benchmark.timer import FULL, QUICK, Effort
 from pyprof.counting.count import count, leaves_of
-from pyprof.counting.counts import BACKWARD, FORWARD, Counts
+from pyprof.counting.counts import BACKWARD, FORWARD
 from pyprof.errors import PyprofError
 from pyprof.prof.limits.peaks_file import Peaks
 

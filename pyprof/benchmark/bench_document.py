@@ -36,8 +36,7 @@ class Measurement(Record):
     why: Annotated[str, doc("why there is no CUDA graph; empty on a CPU")]
     trials: Annotated[int, doc("of which this is the median")]
     calls: Annotated[int, doc("per graph, or per trial without a graph")]
-    kernels: Annotated[int | None, doc("of one call; null if unknown")]
-    gap_s: Annotated[float | None, doc("pause between two kernels, subtracted once per kernel", "s")]
+    empty_node_s: Annotated[float | None, doc("of a kernel that does nothing, in a graph; null without one", "s")]
     host_s: Annotated[float | None, doc("of the host, to launch one call; null with a graph", "s")]
     clock_mhz: Annotated[int | None, doc("of the multiprocessors during the calls", "MHz")]
     copies: Annotated[int, doc("of the inputs, which take turns")]
@@ -109,7 +108,7 @@ def _measurement(point: dict[str, Any], bench: Bench, direction: str, measured: 
         best_s=timing.best_s, warm_s=measured.warm.seconds if measured.warm else None, flop=measured.flop,
         bytes=measured.nbytes, flop_per_s=measured.flop_per_s, byte_per_s=measured.byte_per_s,
         limit_s=measured.limit_s, share=measured.share, bound=measured.bound, method=timing.method, why=timing.why,
-        trials=timing.trials, calls=timing.calls, kernels=timing.kernels, gap_s=timing.gap_s, host_s=timing.host_s,
+        trials=timing.trials, calls=timing.calls, empty_node_s=timing.empty_node_s, host_s=timing.host_s,
         clock_mhz=timing.clock_mhz, copies=bench.copies, copy_bytes=bench.nbytes, cold=bench.cold,
         uncounted=list(bench.uncounted),
     )  # fmt: skip

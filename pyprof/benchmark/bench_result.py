@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from pyprof.benchmark.call_timer import CPU, EVENTS, Timing
 
+SMALL = 10  # times that of an empty node: for longer calls, that one does not matter
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (0.0, "ns"))
 
 
@@ -89,9 +90,8 @@ class Bench:
             said.append(f"No CUDA graph: {timing.why}. A launch takes the host {time_text(timing.host_s or 0.0)}.")
         if timing.launches:
             said.append("The host's launches limit this time; the GPU may be faster.")
-        if timing.gap_s is not None and timing.kernels:
-            gaps = f"{timing.kernels} gap{'s' * (timing.kernels > 1)} of {time_text(timing.gap_s)}"
-            said.append(f"Without the GPU's pauses between kernels: {gaps} per call.")
+        if timing.empty_node_s is not None and timing.seconds < SMALL * timing.empty_node_s:
+            said.append(f"A kernel that does nothing takes {time_text(timing.empty_node_s)} in a graph.")
         if timing.clock_mhz is not None:
             said.append(f"The multiprocessors ran at {timing.clock_mhz:,} MHz.")
         if self.uncounted:
@@ -130,7 +130,7 @@ def _times(timing: Timing) -> str:
 def time_text(seconds: float) -> str:
     """
     >>> time_text(1.2345e-6), time_text(0.25), time_text(3), time_text(0)
-    ('1.234 µs', '250 ms', '3 s', '0 ns')
+    ('1.235 µs', '250 ms', '3 s', '0 ns')
     """
     scale, unit = next((scale, unit) for scale, unit in UNITS if seconds >= scale)
     return f"{seconds / (scale or 1e-9):.4g} {unit}"

@@ -5,9 +5,11 @@ The calls of a list take turns; each works on inputs of its own (``rotation``).
 * On a GPU, many calls are recorded into one CUDA graph, so that the host's launches do not limit small kernels. Some
   calls cannot be recorded because they wait for the GPU or do work that depends on values there. These run one after
   the other between two events, and the time of a launch is part of their time.
-* Between two kernels of a graph, the GPU is idle for about a microsecond. This gap is measured with kernels that do
-  nothing: it is their time per node of a graph, without their own duration as CUPTI shows it. It is subtracted once
-  per kernel, so what remains are the kernels' durations as a profiler shows them.
+* Nothing is subtracted from the time of a graph's node. A kernel that does nothing takes 0.52 µs there on an H200, and
+  nsys shows 0.64 µs for it: the durations that profilers show have as much of a launch in them. This floor is measured
+  and reported (``empty_node_s``).
+* torch.profiler must not have run before in the process: CUPTI then stays attached, and each node takes 0.3 to 0.5 µs
+  more. So what needs it (``kernels_of``) comes after all measurements.
 * On a CPU, torch.utils.benchmark.Timer measures.
 """
 
@@ -29,7 +31,7 @@ Call = Callable[[], object]
 GRAPH, EVENTS, CPU = "cuda graph", "cuda events", "cpu timer"
 GRAPH_S = 1e-3  # a graph lasts about this long, so that the start of a replay does not count
 MOST_CALLS = 4096  # in a graph
-EMPTY_NODES = 1000  # of the graph that measures the gap
+EMPTY_NODES = 1000  # of the graph that measures the floor
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +45,7 @@ class Timing:
     trials: int
     method: str  # GRAPH, EVENTS or CPU
     calls: int  # in a trial
-    kernels: int | None = None  # of one call
-    gap_s: float | None = None  # subtracted per kernel; None: nothing was subtracted
+    empty_node_s: float | None = None  # of a graph's node with a kernel that does nothing: less cannot be seen
     host_s: float | None = None  # of the host, to launch one call; only measured without a graph
     why: str = ""  # why there is no graph
     clock_mhz: int | None = None  # of the multiprocessors, while they worked
@@ -138,13 +139,9 @@ def _by_graph(calls: Sequence[Call], stream: torch.cuda.Stream, effort: Effort) 
     rounds = max(1, int(min(GRAPH_S / max(once, SHORTEST_CALL_S), MOST_CALLS) / len(calls)))
     graph = recorded(calls, rounds, stream)
     number = rounds * len(calls)
-    kernels, _ = kernels_of(graph.replay)
     trials, clock = _bursts(graph.replay, effort)
-    gap = node_gap(torch.cuda.current_device()) if kernels is not None else None
-    per_call = None if kernels is None else round(kernels / number)
-    unseen = 0.0 if gap is None or per_call is None else gap * per_call
-    middle, low, high, best = (max(seconds / number - unseen, 0.0) for seconds in _spread(trials))
-    return Timing(middle, low, high, best, len(trials), GRAPH, number, per_call, gap, clock_mhz=clock)
+    spread = (seconds / number for seconds in _spread(trials))
+    return Timing(*spread, len(trials), GRAPH, number, empty_node_s(torch.cuda.current_device()), clock_mhz=clock)
 
 
 def recorded(calls: Sequence[Call], rounds: int, stream: torch.cuda.Stream) -> torch.cuda.CUDAGraph:
@@ -180,10 +177,8 @@ def _by_events(calls: Sequence[Call], effort: Effort, why: str) -> Timing:
 
     once = _between_events(run, 1)
     times = max(1, round(effort.burst_s / max(once, SHORTEST_CALL_S)))
-    trials: list[float] = []
     hosts: list[float] = []
-    for _ in range(effort.bursts):
-        trials.append(_between_events(run, times, hosts) / times / len(calls))
+    trials = [_between_events(run, times, hosts) / times / len(calls) for _ in range(effort.bursts)]
     host, number = statistics.median(hosts) / times / len(calls), times * len(calls)
     return Timing(*_spread(trials), len(trials), EVENTS, number, host_s=host, why=why, clock_mhz=clock_mhz())
 
@@ -215,10 +210,21 @@ def clock_mhz() -> int | None:
         return None
 
 
-def kernels_of(run: Call) -> tuple[int | None, list[tuple[str, float]]]:
-    """The number of kernels of one run, and the name and seconds of each, as torch.profiler shows them.
+@cache
+def empty_node_s(device: int) -> float:
+    """The seconds of a node of a graph whose kernels do nothing."""
+    stream = torch.cuda.Stream(device)
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        empty = recorded([lambda: torch.cuda._sleep(0)], EMPTY_NODES, stream)
+        empty.replay()
+        return min(_between_events(empty.replay, 3) / 3 for _ in range(7)) / EMPTY_NODES
 
-    None if it shows none, for example because another profiler is at work.
+
+def kernels_of(run: Call) -> tuple[str, ...]:
+    """The names of the kernels that a run launches, without duplicates, as torch.profiler shows them.
+
+    Nothing can be measured in the process afterwards; see above.
     """
     from torch.profiler import ProfilerActivity, profile
 
@@ -227,23 +233,6 @@ def kernels_of(run: Call) -> tuple[int | None, list[tuple[str, float]]]:
         with profile(activities=[ProfilerActivity.CUDA]) as profiled:
             run()
             torch.cuda.synchronize()
-    found = [
-        (str(event.name), float(event.device_time_total) * 1e-6)
-        for event in profiled.events() or ()
-        if event.device_type == torch.autograd.DeviceType.CUDA
-    ]
-    return (len(found) or None), found
-
-
-@cache
-def node_gap(device: int) -> float | None:
-    """Seconds between two kernels of a CUDA graph; None if the profiler does not show the kernels' durations."""
-    stream = torch.cuda.Stream(device)
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        empty = recorded([lambda: torch.cuda._sleep(0)], EMPTY_NODES, stream)
-        _, shown = kernels_of(empty.replay)
-        empty.replay()
-        node = min(_between_events(empty.replay, 3) / 3 for _ in range(7)) / EMPTY_NODES
-    durations = [seconds for _, seconds in shown]
-    return max(node - statistics.median(durations), 0.0) if durations else None
+        events = profiled.events() or ()
+    on_gpu = torch.autograd.DeviceType.CUDA
+    return tuple(dict.fromkeys(str(event.name) for event in events if event.device_type == on_gpu))

@@ -66,8 +66,8 @@ def print_replays(rows: Sequence[ReplayedCall], document: Replays) -> None:
 def _sum(name: str, totals: Totals) -> str:
     share = f" ({100 * totals.alone_s / totals.capture_s - 100:+.1f}%)" if totals.capture_s else ""
     return (
-        f"{totals.calls} distinct {name} took {time_text(totals.capture_s)} in the capture, {time_text(totals.alone_s)} "
-        f"alone{share}, {time_text(totals.warm_s)} with inputs in the cache."
+        f"{totals.calls} distinct {name} took {time_text(totals.capture_s)} in the capture, "
+        f"{time_text(totals.alone_s)} alone{share}, {time_text(totals.warm_s)} with inputs in the cache."
     )
 
 

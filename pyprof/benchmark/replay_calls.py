@@ -1,7 +1,7 @@
 """The heaviest calls of a capture, timed alone on this machine, beside their time in the capture."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from pyprof.prof.table.where import parse_where, rows_where
 from pyprof.replay.new_inputs import NotRecreated
 from pyprof.replay.random_tensors import strides_of
 from pyprof.replay.recorded_calls import RecordedCall, recorded_calls
-from pyprof.replay.recreate import first_line, recreate
+from pyprof.replay.recreate import recreate, refusals
 
 Say = Callable[[str], None]
 LONGEST = 160  # characters of the arguments
@@ -84,27 +84,33 @@ def replay(calls: Sequence[RecordedCall], device: torch.device, effort: Effort, 
     for call in calls:
         say(call.op)
         try:
-            found.append(_replayed(call, device, effort))
+            found.append(_timed(call, device, effort))
         except NotRecreated as error:
             found.append(ReplayedCall(call, why=str(error)))
+    if device.type == "cuda":  # after all measurements, which the profiler would slow down
+        say("kernels")
+        found = [replace(row, kernels=_launched(row.call, device)) if row.timing else row for row in found]
     return found
 
 
-def _replayed(call: RecordedCall, device: torch.device, effort: Effort) -> ReplayedCall:
+def _timed(call: RecordedCall, device: torch.device, effort: Effort) -> ReplayedCall:
     made = recreate(call, device, free_bytes(device) // 4)
     subject = Subject(made.function, made.args, made.kwargs)
+    with refusals():
+        return ReplayedCall(call, *measured_times(subject, made.backward, made.nbytes, device, effort))
+
+
+def _launched(call: RecordedCall, device: torch.device) -> tuple[str, ...]:
+    """The names of the kernels of one call, without duplicates; none if the call fails now."""
     try:
-        timing, warm = measured_times(subject, made.backward, made.nbytes, device, effort)
-        kernels = _launched(subject, made.backward) if device.type == "cuda" else ()
-    except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as error:
-        raise NotRecreated(first_line(error)) from error
-    return ReplayedCall(call, timing, warm, kernels)
-
-
-def _launched(subject: Subject, backward: bool) -> tuple[str, ...]:
-    """The names of the kernels of one call, without duplicates."""
-    run = backward_of(subject.copy()) if backward else subject.copy()
-    return tuple(dict.fromkeys(name for name, _ in kernels_of(run)[1]))
+        made = recreate(call, device, free_bytes(device) // 4)
+        subject = Subject(made.function, made.args, made.kwargs)
+        with refusals():
+            run = backward_of(subject) if made.backward else subject
+            run()  # a first call may choose among several algorithms
+            return kernels_of(run)
+    except NotRecreated:
+        return ()
 
 
 def arguments_text(call: RecordedCall) -> str:

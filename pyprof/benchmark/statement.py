@@ -60,7 +60,7 @@ class Statement:
     def _function(self, names: tuple[str, ...], space: dict[str, Any]) -> Callable[..., Any]:
         """The statement as a function of the tensors and modules that it names."""
         if self.is_expression:
-            # a function's arguments are read faster than names of a dictionary: on a CPU, small calls take a microsecond
+            # A function reads its arguments faster than names of a dictionary, and small calls take a microsecond.
             source = f"lambda {', '.join(names)}: (\n{self.text}\n)"
             return eval(compile(source, FILE, "eval"), space)  # type: ignore[no-any-return]  # noqa: S307  (the same)
         return lambda **arguments: exec(self.code, {**space, **arguments})  # noqa: S102  (the same)

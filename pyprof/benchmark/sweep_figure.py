@@ -1,4 +1,4 @@
-"""A sweep as a figure: FLOP/s and bytes/s by the first variable that is a number, one curve per combination of the rest."""
+"""A sweep as a figure: FLOP/s and bytes/s by the first variable that is a number, one curve per rest of the point."""
 
 from __future__ import annotations
 

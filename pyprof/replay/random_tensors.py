@@ -6,7 +6,7 @@ import torch
 
 from pyprof.errors import PyprofError
 
-# Bytes. Kernels choose wider loads for addresses that are multiples of 16; torch's own memory begins at multiples of 512.
+# Bytes. Kernels choose wider loads at multiples of 16; the memory of torch's GPU allocator begins at multiples of 512.
 ALIGNMENT = 256
 
 
@@ -35,7 +35,7 @@ def random_tensor(
 
 
 def random_numbers(count: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """A one-dimensional tensor of normal numbers; of random integers from -128 (unsigned: 0) to 127; of random bools."""
+    """A one-dimensional tensor of normal numbers, of integers from -128 (unsigned: 0) to 127, or of bools."""
     if dtype.is_floating_point or dtype.is_complex:
         wide = dtype if dtype.itemsize >= 4 or dtype.is_complex else torch.float32
         return torch.randn(count, dtype=wide, device=device).to(dtype)

@@ -7,6 +7,7 @@ torch's own namespaces. Inputs and results must fit into the given memory, and t
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,18 +41,18 @@ def recreate(call: RecordedCall, device: torch.device, most_bytes: int) -> Recre
         raise NotRecreated(call.why)
     if call.flop is not None and call.flop > MOST_FLOP[device.type]:
         raise NotRecreated(f"it takes {call.flop:.3g} FLOPs")
+    with refusals():
+        return _api(call, device, most_bytes) if call.is_api else _aten(call, device, most_bytes)
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Turn an error with which torch refuses a call into NotRecreated, with its first line as the reason."""
     try:
-        made = _api(call, device, most_bytes) if call.is_api else _aten(call, device, most_bytes)
-    except NotRecreated:
-        raise
+        yield
     except (RuntimeError, TypeError, ValueError, IndexError, OverflowError, NotImplementedError) as error:
-        raise NotRecreated(first_line(error)) from error
-    return made
-
-
-def first_line(error: BaseException) -> str:
-    """An error of torch as a reason."""
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)[:160]
+        first_line = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise NotRecreated(first_line[:160]) from error
 
 
 def _aten(call: RecordedCall, device: torch.device, most_bytes: int) -> Recreated:
@@ -113,7 +114,7 @@ def _made(
 def _result_bytes(function: Callable[..., Any], on: Maker, most_bytes: int) -> int:
     """The bytes of the results, from torch's meta device, which computes only shapes.
 
-    Where an op cannot run there, its numbers must be small enough that its result cannot be much larger than its inputs.
+    Where an op cannot run there, its numbers must be so small that its result cannot be much larger than its inputs.
     """
     args, kwargs = on(NewInputs(META, most_bytes))
     try:

@@ -3,7 +3,6 @@
     nsys profile -t cuda -s none --cpuctxsw=none --capture-range=cudaProfilerApi --capture-range-end=stop \
         --export=sqlite -f true -o /tmp/plain python3 tests/device/bench_accuracy.py plain
     python3 tests/device/bench_accuracy.py bench /tmp/plain.sqlite --out bench.json
-    python3 tests/device/bench_accuracy.py nodes --out nodes.json
     python3 tests/device/bench_accuracy.py peaks --out peaks.json
     python3 tests/device/bench_accuracy.py step --out step.json.gz
 
@@ -16,8 +15,8 @@ import argparse
 import json
 import sqlite3
 import statistics
+from collections import deque
 from contextlib import closing
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +25,11 @@ import torch.nn.functional as F
 
 from pyprof.benchmark.bench import Subject, measure
 from pyprof.benchmark.bench_result import Bench
-from pyprof.benchmark.call_timer import Timing, _between_events, _bursts, node_gap, recorded
+from pyprof.benchmark.call_timer import Timing, empty_node_s
 from pyprof.benchmark.device_facts import cache_bytes, free_bytes
 from pyprof.benchmark.rotation import copies_needed, storage_bytes
 from pyprof.benchmark.sweeps import PRODUCTS, Sweeps
-from pyprof.benchmark.timer import FULL, Effort
+from pyprof.benchmark.timer import FULL
 
 TIMES = 300  # calls of each case under nsys
 BF16, FP32 = torch.bfloat16, torch.float32
@@ -42,12 +41,11 @@ def cases(device: str) -> dict[str, Subject]:
     def tensor(*shape: int, dtype: torch.dtype = BF16) -> torch.Tensor:
         return torch.randn(*shape, device=device).to(dtype)
 
-    found = {f"relu bf16 2^{k}": Subject(torch.relu, (tensor(1 << k),)) for k in (10, 16, 18, 20, 21, 22, 23, 24, 26)}
-    found |= {f"relu fp32 2^{k}": Subject(torch.relu, (tensor(1 << k, dtype=FP32),)) for k in (16, 20, 22)}
-    for m, n, k in ((64, 768, 768), (256, 1024, 1024), (1024, 1024, 1024), (4096, 3072, 768)):
-        for name, dtype in (("bf16", BF16), ("fp32", FP32)):
-            a, b = tensor(m, k, dtype=dtype), tensor(n, k, dtype=dtype)
-            found[f"linear {name} {m}x{n}x{k}"] = Subject(F.linear, (a, b))
+    found = {f"relu bf16 2^{k}": Subject(torch.relu, (tensor(1 << k),)) for k in (10, 16, 18, 20, 22, 23)}
+    found |= {f"relu fp32 2^{k}": Subject(torch.relu, (tensor(1 << k, dtype=FP32),)) for k in (16, 20)}
+    for m, n, k in ((64, 768, 768), (256, 1024, 1024), (1024, 1024, 1024)):
+        found[f"linear bf16 {m}x{n}x{k}"] = Subject(F.linear, (tensor(m, k), tensor(n, k)))
+    found["linear fp32 64x768x768"] = Subject(F.linear, (tensor(64, 768, dtype=FP32), tensor(768, 768, dtype=FP32)))
     found["layer_norm bf16 4096x768"] = Subject(F.layer_norm, (tensor(4096, 768), (768,)))
     found["softmax bf16 1024x1024"] = Subject(torch.softmax, (tensor(1024, 1024), -1))
     found["sum fp32 2^20"] = Subject(torch.sum, (tensor(1 << 20, dtype=FP32),))
@@ -58,14 +56,13 @@ def plain(device: str) -> None:
     """Run every case, between a start and a stop of nsys. Before each, a kernel that only waits marks its beginning."""
     sets = {name: _copies(subject, device) for name, subject in cases(device).items()}
     for subjects in sets.values():
-        for subject in subjects[:2]:
-            subject()
+        [subject() for subject in subjects]  # compiles, and reserves memory for all results
     torch.cuda.synchronize()
     torch.cuda.cudart().cudaProfilerStart()
     for subjects in sets.values():
         torch.cuda._sleep(1000)
-        for i in range(TIMES):
-            subjects[i % len(subjects)]()
+        results: deque[object] = deque(maxlen=len(subjects))  # which do not overwrite each other, as in pyprof bench
+        results.extend(subjects[i % len(subjects)]() for i in range(TIMES))
         torch.cuda.synchronize()
     torch.cuda.cudart().cudaProfilerStop()
 
@@ -78,12 +75,15 @@ def _copies(subject: Subject, device: str) -> list[Subject]:
 
 def seen_by_nsys(sqlite: Path) -> list[list[float]]:
     """The seconds of each call of each case: what lies between two marking kernels, divided into equal calls."""
-    query = (
-        'select k."end" - k.start, s.value from CUPTI_ACTIVITY_KIND_KERNEL k join StringIds s on s.id = k.shortName '
-        "order by k.start"
+    kernels = (
+        'select k.start, k."end" - k.start, s.value from CUPTI_ACTIVITY_KIND_KERNEL k '
+        "join StringIds s on s.id = k.shortName"
     )
+    fills = "select start, \"end\" - start, 'memset' from CUPTI_ACTIVITY_KIND_MEMSET"
     with closing(sqlite3.connect(sqlite)) as base:
-        rows = base.execute(query).fetchall()
+        has_fills = base.execute("select 1 from sqlite_master where name = 'CUPTI_ACTIVITY_KIND_MEMSET'").fetchone()
+        rows = base.execute(f"{kernels} union all {fills} order by 1" if has_fills else f"{kernels} order by 1")
+        rows = [row[1:] for row in rows]
     found: list[list[float]] = []
     for ns, name in rows:
         if name == "spin_kernel":
@@ -95,90 +95,18 @@ def seen_by_nsys(sqlite: Path) -> list[list[float]]:
 
 def bench(device: str, sqlite: Path) -> dict[str, Any]:
     """Both figures of each case, in µs; what nsys saw is assigned in launch order."""
-    found: dict[str, Any] = {"gap_us": (node_gap(0) or 0.0) * 1e6}
+    found: dict[str, Any] = {"empty_us": empty_node_s(0) * 1e6}
     for (name, subject), seen in zip(cases(device).items(), seen_by_nsys(sqlite), strict=True):
         measured = measure(subject, name, backward=False, warm=True, effort=FULL)
         found[name] = {
             "nsys_us": round(statistics.median(seen) * 1e6, 4),
             "nsys_low_high": [round(value * 1e6, 4) for value in statistics.quantiles(seen, n=4)[::2]],
-            "kernels": measured.forward.timing.kernels,
             **_timing(measured.forward.timing),
             "warm_us": (measured.forward.warm.seconds if measured.forward.warm else 0) * 1e6,
             "copies": measured.copies,
             "cold": measured.cold,
             "share": measured.share,
         }
-    return found
-
-
-def spaced(device: str, sqlite: Path) -> dict[str, Any]:
-    """Nodes of a graph with waiting kernels between them: what remains without the waiting kernels' own time."""
-    found: dict[str, Any] = {}
-    stream = torch.cuda.Stream()
-    effort = Effort(bursts=9, pause_s=0.01)
-    with torch.cuda.stream(stream):
-        empty = {c: recorded([lambda c=c: torch.cuda._sleep(c)], 1000, stream) for c in (0, 2000, 6000)}
-        alone = {c: statistics.median(_bursts(graph.replay, effort)[0]) * 1e3 for c, graph in empty.items()}
-        found["waiting_us"] = alone
-        for (name, subject), seen in zip(cases(device).items(), seen_by_nsys(sqlite), strict=True):
-            subjects = _copies(subject, device)
-            subjects[0]()
-            number = max(len(subjects), min(600, int(3e-4 / statistics.median(seen))))
-            rounds = max(1, number // len(subjects))
-            row = {"nsys_us": statistics.median(seen) * 1e6}
-            for cycles in (None, 0, 2000, 6000):
-                calls = subjects if cycles is None else [_after_waiting(each, cycles) for each in subjects]
-                graph = recorded(calls, rounds, stream)
-                period = statistics.median(_bursts(graph.replay, effort)[0]) * 1e6 / (rounds * len(subjects))
-                row[f"after {cycles}"] = period - (0 if cycles is None else alone[cycles])
-            found[name] = row
-    return found
-
-
-def _after_waiting(call: Any, cycles: int) -> Any:
-    def run() -> Any:
-        torch.cuda._sleep(cycles)
-        return call()
-
-    return run
-
-
-def nodes(device: str) -> dict[str, Any]:
-    """What a node of a graph takes, and what CUPTI shows of it: the duration, and the pause before the next kernel."""
-    from torch.profiler import ProfilerActivity, profile
-
-    x = {k: torch.randn(1 << k, device=device).to(BF16) for k in (10, 16, 20, 22)}
-    calls: dict[str, Any] = {f"relu 2^{k}": lambda t=t: torch.relu(t) for k, t in x.items()}
-    calls["empty"] = lambda: torch.cuda._sleep(0)
-    found: dict[str, Any] = {}
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        for name, call in calls.items():
-            call()
-            graph = recorded([call], 1000, stream)
-            graph.replay()
-            period = min(_between_events(graph.replay, 3) / 3 for _ in range(7)) / 1000
-
-            def eagerly(call: Any = call) -> None:
-                for _ in range(1000):
-                    call()
-
-            found[name] = {"period_us": period * 1e6}
-            for way, run in (("graph", graph.replay), ("eager", eagerly)):
-                with profile(activities=[ProfilerActivity.CUDA]) as profiled:
-                    run()
-                    torch.cuda.synchronize()
-                spans = sorted(
-                    (event.time_range.start, event.time_range.end)
-                    for event in profiled.events()
-                    if event.device_type == torch.autograd.DeviceType.CUDA
-                )
-                found[name][way] = {
-                    "kernels": len(spans),
-                    "duration_us": statistics.median(end - start for start, end in spans),
-                    "pause_us": statistics.median(b[0] - a[1] for a, b in pairwise(spans)),
-                }
-            found[name]["again_us"] = min(_between_events(graph.replay, 3) / 3 for _ in range(7)) * 1e3
     return found
 
 
@@ -223,8 +151,9 @@ def _rates(own: Bench, work: float) -> dict[str, float]:
 
 def step(device: str, out: str) -> None:
     """Capture a step of GPT-2, after others that warm up."""
-    import pyprof
     from gpt2 import Config, training
+
+    import pyprof
 
     run = training(device, Config(vocabulary=50304), 4)
     pyprof.init()
@@ -237,7 +166,7 @@ def step(device: str, out: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=("plain", "bench", "spaced", "nodes", "peaks", "step"))
+    parser.add_argument("part", choices=("plain", "bench", "peaks", "step"))
     parser.add_argument("sqlite", nargs="?", type=Path)
     parser.add_argument("--out", default="")
     parser.add_argument("--device", default="cuda")
@@ -247,8 +176,7 @@ def main() -> None:
     elif args.part == "step":
         step(args.device, args.out)
     else:
-        parts = {"spaced": lambda: spaced(args.device, args.sqlite), "bench": lambda: bench(args.device, args.sqlite), "nodes": lambda: nodes(args.device)}
-        found = parts.get(args.part, lambda: peaks(args.device))()
+        found = bench(args.device, args.sqlite) if args.part == "bench" else peaks(args.device)
         Path(args.out).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 

@@ -60,10 +60,9 @@ def capture(tmp_path_factory):
 
 
 def events(file):
-    """The first event of each op in a trace, and of each op with its own arguments."""
-    opened = gzip.open(file) if file.suffix == ".gz" else file.open("rb")
-    with opened as text:
-        trace = json.load(text)["traceEvents"]
+    """The ops of a trace, with what the profiler recorded of them."""
+    data = file.read_bytes()
+    trace = json.loads(gzip.decompress(data) if file.suffix == ".gz" else data)["traceEvents"]
     return [event for event in trace if event.get("cat") == "cpu_op"]
 
 
