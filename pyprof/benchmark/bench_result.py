@@ -91,7 +91,7 @@ class Bench:
         if timing.launches:
             said.append("The host's launches limit this time; the GPU may be faster.")
         if timing.empty_node_s is not None and timing.seconds < SMALL * timing.empty_node_s:
-            said.append(f"A kernel that does nothing takes {time_text(timing.empty_node_s)} in a graph.")
+            said.append(f"{time_text(timing.empty_node_s)} were subtracted: what a graph takes for an empty kernel.")
         if timing.clock_mhz is not None:
             said.append(f"The multiprocessors ran at {timing.clock_mhz:,} MHz.")
         if self.uncounted:

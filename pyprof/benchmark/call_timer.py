@@ -5,10 +5,9 @@ The calls of a list take turns; each works on inputs of its own (``rotation``).
 * On a GPU, many calls are recorded into one CUDA graph, so that the host's launches do not limit small kernels. Some
   calls cannot be recorded because they wait for the GPU or do work that depends on values there. These run one after
   the other between two events, and the time of a launch is part of their time.
-* Nothing is subtracted from the time of a graph's node. A kernel that does nothing takes 0.52 µs there on an H200, and
-  nsys shows 0.64 µs for it: the durations that profilers show have as much of a launch in them. This floor is measured
-  and reported (``empty_node_s``).
-* torch.profiler must not have run before in the process: CUPTI then stays attached, and each node takes 0.3 to 0.5 µs
+* From the time of a call in a graph, the time of a node whose kernel does nothing is subtracted once
+  (``empty_node_s``; 0.52 µs on an H200). docs/explanation/performance.md compares the rest with nsys.
+* torch.profiler should not have run before in the process: CUPTI then stays attached, and an empty node takes 0.28 µs
   more. So what needs it (``kernels_of``) comes after all measurements.
 * On a CPU, torch.utils.benchmark.Timer measures.
 """
@@ -45,7 +44,7 @@ class Timing:
     trials: int
     method: str  # GRAPH, EVENTS or CPU
     calls: int  # in a trial
-    empty_node_s: float | None = None  # of a graph's node with a kernel that does nothing: less cannot be seen
+    empty_node_s: float | None = None  # of a graph's node whose kernel does nothing; has been subtracted
     host_s: float | None = None  # of the host, to launch one call; only measured without a graph
     why: str = ""  # why there is no graph
     clock_mhz: int | None = None  # of the multiprocessors, while they worked
@@ -140,8 +139,9 @@ def _by_graph(calls: Sequence[Call], stream: torch.cuda.Stream, effort: Effort) 
     graph = recorded(calls, rounds, stream)
     number = rounds * len(calls)
     trials, clock = _bursts(graph.replay, effort)
-    spread = (seconds / number for seconds in _spread(trials))
-    return Timing(*spread, len(trials), GRAPH, number, empty_node_s(torch.cuda.current_device()), clock_mhz=clock)
+    empty = empty_node_s(torch.cuda.current_device())
+    spread = (max(seconds / number - empty, 0.0) for seconds in _spread(trials))
+    return Timing(*spread, len(trials), GRAPH, number, empty, clock_mhz=clock)
 
 
 def recorded(calls: Sequence[Call], rounds: int, stream: torch.cuda.Stream) -> torch.cuda.CUDAGraph:

@@ -35,12 +35,8 @@ class RecordedCall:
     kernels: tuple[str, ...]  # the names of its kernels, without duplicates
     flop: int | None  # of one call, if known
     is_product: bool  # whether it is a matrix product, by its family
+    is_api: bool = False  # whether it is the user's call, and not an op that the dispatcher recorded
     why: str = ""  # why it cannot be called again, if the capture alone tells
-
-    @property
-    def is_api(self) -> bool:
-        """Whether it is the user's call and not an aten op."""
-        return not self.op.startswith("aten::")
 
 
 def recorded_calls(table: Table, rows: Ints | None = None) -> list[RecordedCall]:
@@ -70,31 +66,31 @@ class _Describer:
         self.markers: dict[str, tuple[Marker, ...]] = {"": ()}
 
     def key(self, row: int) -> tuple[Any, ...]:
-        """What is equal for all calls of one kind: (op, direction, arguments, reason)."""
+        """What is equal for all calls of one kind: (op, direction, arguments, whether it is the user's call, reason)."""
         aten, direction = self.text["aten"][row], self.text["dir"][row]
         if aten and self.text["dtypes"][row]:
-            return aten, direction, repr(self._arguments(row)), ""
+            return aten, direction, repr(self._arguments(row)), False, ""
         marker = next(iter(self._markers(row)[-1:]), None)
         if marker is not None and marker.op:
-            return f"{marker.mod}.{marker.op}", direction, repr((marker.args, marker.autocast)), ""
+            return f"{marker.mod}.{marker.op}", direction, repr((marker.args, marker.autocast)), True, ""
         why = "the capture records no dtypes of its arguments" if aten else "no op is known"
-        return aten or self.name[row], direction, self.text["sizes"][row], why
+        return aten or self.name[row], direction, self.text["sizes"][row], False, why
 
     def call(self, key: tuple[Any, ...], rows: list[int], owner: Ints, first: dict[int, int]) -> RecordedCall:
-        op, direction, _, why = key
+        op, direction, _, is_api, why = key
         own = [first[number] for number in dict.fromkeys(owner[rows].tolist())]
         counted = self.numbered.of(own[0])
-        is_api = not op.startswith("aten::")
         return RecordedCall(
             op,
             direction,
             () if is_api else self._arguments(own[0]),
             self._markers(own[0]),
-            self._api_calls(own) if is_api and not why else len(own),
+            self._api_calls(own) if is_api else len(own),
             int(self.ns[rows].sum()),
             tuple(dict.fromkeys(self.name[row] for row in rows)),
             counted.flop,
             counted.family in MATRIX or (is_api and FAMILY.get(find(op.rpartition(".")[2]) or "") in MATRIX),
+            is_api,
             why,
         )
 

@@ -30,7 +30,7 @@ def call(op, *arguments, direction="fprop", markers=(), flop=None):
 def marked(mod, op, *args, autocast=None, direction="fprop"):
     text = {"v": 1, "mod": mod, "op": op, "args": list(args)} | ({"autocast": autocast} if autocast else {})
     marker = parse_marker(json.dumps(text, separators=(",", ":")))
-    return RecordedCall(f"{mod}.{op}", direction, (), (marker,), 1, 1000, ("k",), None, False)
+    return RecordedCall(f"{mod}.{op}", direction, (), (marker,), 1, 1000, ("k",), None, False, is_api=True)
 
 
 def t(*shape, dtype="float32", strides=None):
