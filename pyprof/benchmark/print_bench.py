@@ -11,6 +11,7 @@ from pyprof.benchmark.replay_calls import ReplayedCall, arguments_text
 from pyprof.text import printable
 
 WIDTH = 160  # of a table that is no terminal's
+GAP = 2  # characters between columns
 SHORT = {"fprop": "fwd", "bprop": "bwd", "": ""}
 
 
@@ -47,15 +48,24 @@ def _measured(measured: Measured, warm: bool) -> Iterator[str]:
 def print_replays(rows: Sequence[ReplayedCall], document: Replays) -> None:
     """Print one line per call, and the totals."""
     from rich.table import Table
+    from rich.text import Text
 
+    console, names = _console(), ("op", "", "calls", "capture", "alone", "warm", "ratio", "kernels", "arguments")
+    cells = [[printable(cell) for cell in _replayed(row)] for row in rows]
     table = Table(box=None, pad_edge=False)
-    for column in ("op", "", "calls", "capture", "alone", "warm", "ratio", "kernels", "arguments"):
-        is_text = column in ("op", "", "kernels", "arguments")
-        table.add_column(column, justify="left" if is_text else "right", no_wrap=column != "arguments")
-    for row in rows:
-        table.add_row(*(printable(cell) for cell in _replayed(row)))
-    console = _console()
+    left = console.width
+    for name, *column in zip(names, *cells, strict=True):
+        width = max(map(len, (name, *column)))
+        is_text = name in ("op", "", "kernels", "arguments")
+        most = max(left, 12) if name == "arguments" else None  # what the other columns leave
+        table.add_column(name, justify="left" if is_text else "right", no_wrap=True, max_width=most)
+        left -= width + GAP
+    for line in cells:
+        table.add_row(*map(Text, line))  # not strings, in which rich reads [...] as markup
     console.print(table)
+    for row in rows:
+        if row.why:
+            console.print(printable(f"{row.call.op}: not made again: {row.why}"), markup=False)
     shown = f"{100 * document.shown_s / document.total_s:.3g}%" if document.total_s else "0%"
     console.print(f"These are {shown} of {time_text(document.total_s)} in the capture.", markup=False)
     for name, totals in (("calls", document.all), ("matrix products", document.products)):
@@ -80,7 +90,7 @@ def _replayed(row: ReplayedCall) -> Iterator[str]:
     yield time_text(row.warm.seconds) if row.warm else "–"
     yield f"{row.ratio:.2f}" if row.ratio is not None else "–"
     yield {True: "same", False: "others", None: ""}[row.same_kernels]
-    yield f"not made again: {row.why}" if row.why else arguments_text(row.call)
+    yield arguments_text(row.call)
 
 
 def _console() -> Any:

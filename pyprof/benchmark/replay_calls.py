@@ -10,6 +10,7 @@ import torch
 from pyprof.benchmark.bench import Subject, backward_of, measured_times
 from pyprof.benchmark.call_timer import Timing, kernels_of
 from pyprof.benchmark.device_facts import free_bytes
+from pyprof.benchmark.sweep_axes import DTYPES
 from pyprof.benchmark.timer import Effort
 from pyprof.errors import PyprofError
 from pyprof.prof.captured import Captured, read_capture
@@ -23,6 +24,7 @@ from pyprof.replay.recorded_calls import RecordedCall, recorded_calls
 from pyprof.replay.recreate import recreate, refusals
 
 Say = Callable[[str], None]
+SHORT = {dtype: name for name, dtype in DTYPES.items()}
 LONGEST = 160  # characters of the arguments
 
 
@@ -114,7 +116,7 @@ def _launched(call: RecordedCall, device: torch.device) -> tuple[str, ...]:
 
 
 def arguments_text(call: RecordedCall) -> str:
-    """The arguments in short: ``bf16[4096,768], bf16[768,3072 strides 1,768], 1, 1``."""
+    """The arguments in short: ``bf16[4096,768], bf16[768,3072 strides 1,768], 1, 1``. Strides if not contiguous."""
     values = call_arguments(call.markers[-1]) if call.is_api and call.markers else call.arguments
     text = ", ".join(_short(value) for value in values if value is not None)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
@@ -124,7 +126,7 @@ def _short(value: Any) -> str:
     if isinstance(value, Tensor):
         sizes = ",".join(map(str, value.shape))
         dense = value.strides in (None, strides_of(value.shape, "row"))
-        return f"{value.dtype}[{sizes}{'' if dense else ' strides ' + ','.join(map(str, value.strides or ()))}]"
+        return f"{SHORT.get(value.dtype, value.dtype)}[{sizes}{'' if dense else ' strides ' + ','.join(map(str, value.strides or ()))}]"
     if isinstance(value, tuple) and value and isinstance(value[0], Tensor):
         return f"{len(value)} tensors"
     return str(value)[:40]
