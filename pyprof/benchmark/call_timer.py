@@ -140,8 +140,8 @@ def _by_graph(calls: Sequence[Call], stream: torch.cuda.Stream, effort: Effort) 
     number = rounds * len(calls)
     trials, clock = _bursts(graph.replay, effort)
     empty = empty_node_s(torch.cuda.current_device())
-    spread = (max(seconds / number - empty, 0.0) for seconds in _spread(trials))
-    return Timing(*spread, len(trials), GRAPH, number, empty, clock_mhz=clock)
+    middle, low, high, best = (max(seconds / number - empty, 0.0) for seconds in _spread(trials))
+    return Timing(middle, low, high, best, len(trials), GRAPH, number, empty, clock_mhz=clock)
 
 
 def recorded(calls: Sequence[Call], rounds: int, stream: torch.cuda.Stream) -> torch.cuda.CUDAGraph:

@@ -126,7 +126,8 @@ def _short(value: Any) -> str:
     if isinstance(value, Tensor):
         sizes = ",".join(map(str, value.shape))
         dense = value.strides in (None, strides_of(value.shape, "row"))
-        return f"{SHORT.get(value.dtype, value.dtype)}[{sizes}{'' if dense else ' strides ' + ','.join(map(str, value.strides or ()))}]"
+        strides = "" if dense else f" strides {','.join(map(str, value.strides or ()))}"
+        return f"{SHORT.get(value.dtype, value.dtype)}[{sizes}{strides}]"
     if isinstance(value, tuple) and value and isinstance(value[0], Tensor):
         return f"{len(value)} tensors"
     return str(value)[:40]

@@ -36,7 +36,9 @@ def _overridable() -> dict[Any, frozenset[str]]:
 def api_function(marker: Marker) -> Callable[..., Any]:
     """torch's function. Raises NotRecreated if it is not one that takes tensors and that pyprof has a model of."""
     owner = NAMESPACES.get(marker.mod)
-    listed = marker.op in _overridable().get(owner, ()) or (owner is torch and hasattr(torch.ops.aten, marker.op))
+    listed = marker.op in _overridable().get(owner, ()) or (
+        marker.mod == "torch" and hasattr(torch.ops.aten, marker.op)
+    )
     known = owner is not None and listed and find(function_of(marker.op))
     function = getattr(owner, marker.op, None) if known else None
     if not callable(function):

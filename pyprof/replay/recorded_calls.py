@@ -66,7 +66,7 @@ class _Describer:
         self.markers: dict[str, tuple[Marker, ...]] = {"": ()}
 
     def key(self, row: int) -> tuple[Any, ...]:
-        """What is equal for all calls of one kind: (op, direction, arguments, whether it is the user's call, reason)."""
+        """What is equal for all calls of one kind: (op, direction, arguments, is it the user's call, reason)."""
         aten, direction = self.text["aten"][row], self.text["dir"][row]
         if aten and self.text["dtypes"][row]:
             return aten, direction, repr(self._arguments(row)), False, ""

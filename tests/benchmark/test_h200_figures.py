@@ -1,4 +1,4 @@
-"""What ``pyprof bench`` measured on an H200 (tests/device/bench_accuracy.py), against nsys, ``pyprof peaks``, a capture.
+"""What ``pyprof bench`` measured on an H200 (tests/device/bench_accuracy.py), beside nsys, ``pyprof peaks``, a capture.
 
 ``node_us`` is the time of a call in a graph. What pyprof shows is this without an empty node's time.
 """
