@@ -9,7 +9,7 @@ import torch
 
 from pyprof.marker import Marker
 from pyprof.prof.ops.evaluation import find
-from pyprof.prof.ops.model import UNKNOWN, Tensor
+from pyprof.prof.ops.model import FAMILY, UNKNOWN, Tensor
 from pyprof.replay.new_inputs import NORMAL, Contents, NewInputs, NotRecreated
 from pyprof.replay.valid_values import index_bounds, is_index, is_positive, is_probability, is_seed, list_bounds
 
@@ -25,13 +25,24 @@ def aten_overload(op: str, arguments: Sequence[Any]) -> Any:
     name = op.removeprefix("aten::").partition(".")[0]
     packet = getattr(torch.ops.aten, name, None) if find(op) and name.isidentifier() else None
     if not isinstance(packet, torch._ops.OpOverloadPacket):
-        raise NotRecreated(f"{op[:60]} is no op of torch that pyprof has a model of")
+        raise NotRecreated(_no_op(op))
     overloads = [getattr(packet, each) for each in packet.overloads()]
     for undefined in (False, True):  # some ops of C++ take undefined tensors where their schema has a tensor
         fitting = [each for each in overloads if _fits(each._schema.arguments, arguments, undefined)]
         if fitting:
             return min(fitting, key=lambda each: len(each._schema.arguments))
     raise NotRecreated(f"no overload of {op[:60]} in this torch takes the recorded arguments")
+
+
+def _no_op(op: str) -> str:
+    """Why an op cannot be called by its name."""
+    if FAMILY.get(find(op) or "") == "collective" or op.startswith(("nccl:", "record_param_comms")):
+        return "a collective: it needs the other ranks"
+    if op.startswith("triton_"):
+        return "a kernel that torch.compile generated"
+    if not op.startswith("aten::"):
+        return f"{op[:60]} is no op of torch's own"
+    return f"{op[:60]} is no op of this torch that pyprof has a model of"
 
 
 def _fits(schema: Sequence[Any], arguments: Sequence[Any], undefined: bool) -> bool:

@@ -9,8 +9,9 @@ with zeros. Calling it again runs these, too. So their time belongs to it.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,9 @@ from pyprof.prof.ops.evaluation import find
 from pyprof.prof.ops.model import FAMILY, MATRIX
 from pyprof.prof.work.calls import Calls, op_calls
 from pyprof.table.columns import Ints, Table
+
+NEAR = 64  # rows before and after an inner op's in which its outer op is looked for
+NO_FORM = "the capture has no dtypes and strides (torch.profiler with record_shapes=True has, or call pyprof.init())"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +68,17 @@ class _Describer:
         self.text = {key: table.coded(key).texts() for key in texts}
         self.name = numbered.names.texts()
         self.markers: dict[str, tuple[Marker, ...]] = {"": ()}
+        self.forms: dict[int, str] = {}
 
     def key(self, row: int) -> tuple[Any, ...]:
         """What is equal for all calls of one kind: (op, direction, arguments, is it the user's call, reason)."""
         aten, direction = self.text["aten"][row], self.text["dir"][row]
         if aten and self.text["dtypes"][row]:
-            return aten, direction, repr(self._arguments(row)), False, ""
+            return aten, direction, self._form(row), False, ""
         marker = next(iter(self._markers(row)[-1:]), None)
         if marker is not None and marker.op:
             return f"{marker.mod}.{marker.op}", direction, repr((marker.args, marker.autocast)), True, ""
-        why = "the capture records no dtypes of its arguments" if aten else "no op is known"
+        why = NO_FORM if aten else ": ".join(filter(None, ("no op is known", self.text["reason"][row])))
         return aten or self.name[row], direction, self.text["sizes"][row], False, why
 
     def call(self, key: tuple[Any, ...], rows: list[int], owner: Ints, first: dict[int, int]) -> RecordedCall:
@@ -106,6 +111,13 @@ class _Describer:
         count = len(json.loads(sizes)) if sizes else 0
         return self.numbered.of(row).arguments[:count]
 
+    def _form(self, row: int) -> str:
+        """The arguments as a text, made once per distinct signature."""
+        signature = int(self.numbered.signature[row])
+        if signature not in self.forms:
+            self.forms[signature] = repr(self._arguments(row))
+        return self.forms[signature]
+
     def _markers(self, row: int) -> tuple[Marker, ...]:
         text = self.text["marker"][row]
         if text not in self.markers:
@@ -120,22 +132,26 @@ def _owners(table: Table, number: Ints) -> Ints:
     An outer op that launches kernels itself stands, as the innermost op, in a row that was launched directly before or
     after the inner op's, on the same thread.
     """
-    texts = table.coded("nodes").texts()
-    nodes = [tuple(json.loads(text)) if text else () for text in texts]
+    lists = {text: tuple(json.loads(text)) for text in table.coded("nodes").values}
+    nodes = [lists.get(text, ()) for text in table.coded("nodes").texts()]
     launching = set(nodes)
-    order = np.lexsort((table.ints("start"), table.ints("apiStart"), table.ints("tid"), table.ints("pid"))).tolist()
-    thread = list(zip(table.ints("pid").tolist(), table.ints("tid").tolist(), strict=True))
+    outers = {around: _outer(around, launching) for around in launching}
+    pid, tid = table.ints("pid"), table.ints("tid")
+    order = np.lexsort((table.ints("start"), table.ints("apiStart"), tid, pid)).tolist()
+    thread = list(zip(pid.tolist(), tid.tolist(), strict=True))
     owner = number.copy()
     for place, row in enumerate(order):
-        outer = _outer(nodes[row], launching)
-        if not outer:
-            continue
-        for side in (order[place + 1 :], order[:place][::-1]):
-            found = _launched_by(outer, nodes, (other for other in side if thread[other] == thread[row]))
-            if found is not None:
-                owner[row] = number[found]
-                break
+        outer = outers[nodes[row]]
+        if outer:
+            after, before = order[place + 1 : place + NEAR], order[max(place - NEAR, 0) : place][::-1]
+            found = (_launched_by(outer, nodes, _same(thread, row, side)) for side in (after, before))
+            owner[row] = next((number[other] for other in found if other is not None), number[row])
     return owner
+
+
+def _same(thread: Sequence[tuple[int, int]], row: int, others: Iterable[int]) -> Iterator[int]:
+    """The rows up to the first one of another thread."""
+    return takewhile(lambda other: thread[other] == thread[row], others)
 
 
 def _outer(nodes: tuple[str, ...], launching: set[tuple[str, ...]]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ torch's own namespaces. Inputs and results must fit into the given memory, and t
 """
 
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -49,7 +50,9 @@ def recreate(call: RecordedCall, device: torch.device, most_bytes: int) -> Recre
 def refusals() -> Iterator[None]:
     """Turn an error with which torch refuses a call into NotRecreated, with its first line as the reason."""
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of torch, about the form of a call that the program made
+            yield
     except (RuntimeError, TypeError, ValueError, IndexError, OverflowError, NotImplementedError) as error:
         first_line = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise NotRecreated(first_line[:160]) from error

@@ -174,8 +174,8 @@ def test_a_replayed_capture(capture, capfdbinary):
         "it needs 4.19e+06 GiB of memory"
     )
     assert [(row["op"], row["why"]) for row in others] == [
-        ("evil::[red]system", "evil::[red]system is no op of torch that pyprof has a model of"),
-        ("aten::unheard_of", "aten::unheard_of is no op of torch that pyprof has a model of"),
+        ("evil::[red]system", "evil::[red]system is no op of torch's own"),
+        ("aten::unheard_of", "aten::unheard_of is no op of this torch that pyprof has a model of"),
     ]
     assert found["products"]["calls"] == found["all"]["calls"] == 1
     assert found["all"]["capture_s"] == pytest.approx(80e-6)

@@ -91,10 +91,16 @@ def test_a_text_is_taken_from_the_user_s_call_or_unknown():
 
 
 REFUSED = [
-    (call("aten::from_file", "/etc/passwd", False, 10), "aten::from_file is no op of torch that pyprof has a model of"),
-    (call("aten::__import__", 1), "is no op of torch"),
+    (
+        call("aten::from_file", "/etc/passwd", False, 10),
+        "aten::from_file is no op of this torch that pyprof has a model of",
+    ),
+    (call("aten::__import__", 1), "is no op of this torch"),
     (call("aten::mm.__class__", t(4, 5), t(5, 6)), ""),  # an overload's name is not looked at: this is mm
     (call("aten::_local_scalar_dense.x", "ls"), "no overload|is no op"),
+    (call("mylib::fused", t(4)), "mylib::fused is no op of torch's own"),
+    (call("nccl:all_reduce", t(4)), "a collective: it needs the other ranks"),
+    (call("triton_poi_fused_add_0", t(4)), "a kernel that torch.compile generated"),
     (call("aten::mm", t(4, 5)), "no overload of aten::mm in this torch takes the recorded arguments"),
     (call("aten::relu", t(1 << 40)), "it needs 4.1e\\+03 GiB of memory, and 1 GiB are available"),
     (call("aten::relu", t(1 << 62, 1 << 62, 1 << 62)), "it needs 1e\\+09 GiB of memory"),
