@@ -94,7 +94,8 @@ def measure(
     precision = precision_of((*tensors_of(first.inputs), *outputs), work_of(counts, FORWARD).has_convolutions)
     del outputs, first
     counts.result = None
-    copies = copies_needed(nbytes, cache, free_bytes(device)) if storage_bytes(subject.inputs) else 1
+    kept = counts.forward.write if backward else 0.0  # a forward pass keeps no more for its backward than it writes
+    copies = copies_needed(nbytes, cache, free_bytes(device), kept) if storage_bytes(subject.inputs) else 1
     found: dict[str, Measured] = {}
     for direction in (FORWARD, *([BACKWARD] if backward else [])):
         timed = {n: _timed(subject, direction, n, device, effort) for n in {copies, 1 if warm else copies}}

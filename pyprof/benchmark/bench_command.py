@@ -124,11 +124,17 @@ def _bench(args: argparse.Namespace) -> Done:
         _plot(args, found)
     if args.json:
         document = Measurements(device=found[0][1].device, statement=args.statement, setup=setup, measurements=records)
-        write_answer("bench", document)
+        write_answer("bench", document, warnings=_cautions(found))
         return Done()
     if args.csv != "-":
         _print(args, found)
-    return Done([f"wrote {file}" for file in (args.csv, args.plot) if file and file != "-"])
+    said = _cautions(found) if args.sweep or args.csv == "-" else []  # otherwise they stand below the result
+    return Done([*said, *(f"wrote {file}" for file in (args.csv, args.plot) if file and file != "-")])
+
+
+def _cautions(found: Sequence[tuple[Mapping[str, Any], Bench]]) -> list[str]:
+    """What a reader of the figures should know, each once: calls without a graph, ops without a model."""
+    return list(dict.fromkeys(caution for _, bench in found for caution in bench.cautions()))
 
 
 def _measured(args: argparse.Namespace, device: Any) -> list[tuple[Mapping[str, Any], Bench]]:

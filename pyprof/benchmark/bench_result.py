@@ -86,17 +86,24 @@ class Bench:
         """How it was measured, in sentences."""
         timing = self.forward.timing
         said = [f"Median of {timing.trials} trials by {_METHODS[timing.method]}, with quartiles. {self._inputs()}"]
-        if timing.why:
-            said.append(f"No CUDA graph: {timing.why}. A launch takes the host {time_text(timing.host_s or 0.0)}.")
-        if timing.launches:
-            said.append("The host's launches limit this time; the GPU may be faster.")
+        if timing.host_s is not None:
+            said.append(f"A launch takes the host {time_text(timing.host_s)}.")
         if timing.empty_node_s is not None and timing.seconds < SMALL * timing.empty_node_s:
             said.append(f"{time_text(timing.empty_node_s)} were subtracted: what a graph takes for an empty kernel.")
         if timing.clock_mhz is not None:
             said.append(f"The multiprocessors ran at {timing.clock_mhz:,} MHz.")
+        return [*said, *self.cautions()]
+
+    def cautions(self) -> list[str]:
+        """What limits the figures, in sentences; none if nothing does."""
+        said = [
+            f"No CUDA graph: {measured.timing.why}." for measured in self.directions().values() if measured.timing.why
+        ]
+        if any(measured.timing.launches for measured in self.directions().values()):
+            said.append("The host's launches limit the time; the GPU may be faster.")
         if self.uncounted:
             said.append(f"FLOPs and bytes are unknown for {', '.join(self.uncounted)}.")
-        return said
+        return list(dict.fromkeys(said))
 
     def _inputs(self) -> str:
         if self.copies == 1 and not self.cold:

@@ -19,16 +19,21 @@ BEYOND = 3
 MOST_COPIES = 2048  # each is a node of a CUDA graph, which takes some microseconds to record
 
 
-def copies_needed(nbytes: int, cache_bytes: int, free_bytes: int) -> int:
-    """How many sets of ``nbytes`` (inputs and results of a call) exceed the cache and fit into half of the memory.
+def copies_needed(nbytes: int, cache_bytes: int, free_bytes: int, kept_bytes: float = 0.0) -> int:
+    """How many sets of ``nbytes`` (inputs and results of a call) exceed the cache and fit into half of the free memory.
+
+    ``kept_bytes``: what else each set keeps in memory, such as what a forward pass saves for its backward.
 
     >>> copies_needed(30, 100, 10_000), copies_needed(400, 100, 10_000), copies_needed(30, 100, 200)
     (10, 1, 3)
+    >>> copies_needed(30, 100, 10_000, 970.0)
+    5
     """
     if nbytes <= 0:
         return 1
     wanted = math.ceil(BEYOND * cache_bytes / nbytes)
-    return max(1, min(wanted, free_bytes // 2 // nbytes, MOST_COPIES))
+    whole = nbytes + (int(kept_bytes) if math.isfinite(kept_bytes) else 0)
+    return max(1, min(wanted, free_bytes // 2 // whole, MOST_COPIES))
 
 
 def is_cold(copies: int, nbytes: int, cache_bytes: int) -> bool:

@@ -168,8 +168,9 @@ def test_a_call_that_waits_is_told():
     forward = Measured(timing(5e-5, EVENTS, host_s=4.8e-5, why="the call waits for the GPU"), None, None, None, None)
     found = Bench("nonzero", "NVIDIA H200", forward, None, **NOTHING, uncounted=("nonzero",))
     assert found.notes()[1:] == [
-        "No CUDA graph: the call waits for the GPU. A launch takes the host 48 µs.",
-        "The host's launches limit this time; the GPU may be faster.",
+        "A launch takes the host 48 µs.",
+        "No CUDA graph: the call waits for the GPU.",
+        "The host's launches limit the time; the GPU may be faster.",
         "FLOPs and bytes are unknown for nonzero.",
     ]
     assert found.forward.timing.launches and not timing(5e-5, EVENTS, host_s=4e-5).launches

@@ -28,6 +28,11 @@ def test_the_number_of_copies(nbytes, cache, free, copies):
     assert copies_needed(nbytes, cache, free) == copies
 
 
+def test_what_a_forward_pass_keeps_for_its_backward_takes_memory_too():
+    assert copies_needed(2 * MIB, H200_CACHE, 400 * MIB, 8.0 * MIB) == 20  # 200 / (2 + 8)
+    assert copies_needed(2 * MIB, H200_CACHE, 400 * MIB, float("nan")) == 90  # unknown, as if there were none
+
+
 def test_cold_means_three_times_the_cache():
     assert is_cold(90, 2 * MIB, H200_CACHE)
     assert not is_cold(89, 2 * MIB, H200_CACHE)
