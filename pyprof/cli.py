@@ -29,6 +29,7 @@ COMMANDS = (
     Command("plot", "pyprof.prof.plot.cli", "a figure of a capture as PNG, SVG or PDF: roofline, layers, timeline"),
     Command("diff", "pyprof.prof.diff.cli", "two captures: what got faster or slower, and why; a gate for CI"),
     Command("peaks", "pyprof.benchmark.peaks", "measure what this machine's GPU (or CPU) really reaches"),
+    Command("bench", "pyprof.benchmark.bench_command", "time one call, or the heaviest calls of a capture, alone"),
     Command("schema", "pyprof.command.schemas", "the JSON Schemas of what --json prints"),
     Command("demo", "pyprof.demo", "run, parse, prof and report on one training step of LeNet"),
 )

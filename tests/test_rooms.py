@@ -58,8 +58,10 @@ ALLOWED = {
     "prof/notebook": "ground pyprof/command pyprof/table prof prof/work prof/limits prof/timing prof/advice "
     "prof/summary prof/table prof/plot prof/report",
     "pyprof/ncu": "ground pyprof/command pyprof/capture prof/ncu",
-    "pyprof/benchmark": "ground pyprof/command prof/limits prof/plot",
     "pyprof/counting": "ground pyprof/capture prof/ops",
+    "pyprof/replay": "ground pyprof/table prof/ops prof/work",
+    "pyprof/benchmark": "ground pyprof/command pyprof/counting pyprof/replay prof prof/ops prof/kernels prof/limits "
+    "prof/plot prof/table",
     "pyprof": "ground pyprof/command prof prof/diff",
 }
 # `pyprof run --report` writes the page of what it has just collected. Only these modules of capture/ reach so far.

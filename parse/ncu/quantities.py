@@ -108,6 +108,8 @@ QUANTITIES = (
              ("gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
               "dram__throughput.avg.pct_of_peak_sustained_elapsed",
               "dram__bytes.sum.pct_of_peak_sustained_elapsed",
+              "dram__bytes_read.sum.pct_of_peak_sustained_elapsed + "
+              "dram__bytes_write.sum.pct_of_peak_sustained_elapsed",
               "dram__cycles_active.avg.pct_of_peak_sustained_elapsed")),
     Quantity("sm_pct", "%", "of the peak of the SM's busiest part",
              ("sm__throughput.avg.pct_of_peak_sustained_elapsed",)),

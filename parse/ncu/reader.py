@@ -10,6 +10,13 @@ from pyprof.parse.ncu.table_rows import fill
 
 WANTED = "expected a table of Nsight Compute (ncu --csv --page raw) or an .ncu-rep"
 REPORT_MARK = b"NVR\0"
+# First bytes of files that may be mistaken for reports. A program may print text that begins like the last two.
+CAPTURES = {
+    b"SQLite format 3": "an SQLite database",
+    b"PAR1": "a Parquet file",
+    b"{": "JSON or a net.dict",
+    b"[": "JSON",
+}
 
 
 def read(file: Path) -> Report:
@@ -23,14 +30,27 @@ def read(file: Path) -> Report:
             from pyprof.parse.ncu import binary_report
 
             return binary_report.read(file, source)
-        if source.peek(1)[:1] in (b"", b"\0") or b"\0" in source.peek(512)[:512]:
-            raise InputError(file, f"{WANTED}, found {'a binary file' if source.peek(1) else 'an empty file'}")
+        head = source.peek(512)[:512]
+        if not head or b"\0" in head or head.startswith(tuple(CAPTURES)[:2]):
+            raise InputError(file, f"{WANTED}, found {_other(head, file)}")
         report, noise = Builder(str(file)), Noise()
         fill(records(source, str(file), noise), report)
     report.noise = noise.lines
     if not report.launches:
-        raise InputError(file, f"{WANTED}, found {_instead(noise)}")
+        raise InputError(file, f"{WANTED}, found {_other(head, file) or _instead(noise)}")
     return report.done()
+
+
+def _other(head: bytes, file: Path) -> str:
+    """What a file without kernels is by its first bytes; empty if they do not say."""
+    if not head:
+        return "an empty file"
+    found = next((words for mark, words in CAPTURES.items() if head.lstrip().startswith(mark)), "")
+    if found:
+        return (
+            f"{found}, as captures and kernel tables are: --ncu joins a report to it (prof.py --ncu FILE {file.name})"
+        )
+    return "a binary file" if b"\0" in head else ""
 
 
 def _instead(noise: Noise) -> str:

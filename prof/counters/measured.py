@@ -186,10 +186,12 @@ def notes(counters: Counters, table: Table) -> list[str]:
     said = (
         f"{np.count_nonzero(matched):,} of {np.count_nonzero(kernels):,} kernels matched{f' ({hows})' if hows else ''}"
     )
-    lines = [f"ncu: {files}: {said}, {of_time} of the time"]
+    nothing = "" if matched.any() else " (is the report one of this program?)"
+    lines = [f"ncu: {files}: {said}, {of_time} of the time{nothing}"]
     for each in counters.reports:
         if each.failed:
-            lines.append(f"ncu: {each.file}: {each.failed:,} launches have no values: their replay failed")
+            launches = f"{each.failed:,} {'launch has' if each.failed == 1 else 'launches have'}"
+            lines.append(f"ncu: {each.file}: {launches} no values, because the replay failed")
         for in_report, where in ((True, f"only in {each.file}"), (False, "only in the capture")):
             some = [one for one in each.unmatched if one.in_report == in_report]
             lines += [f"ncu: {where}: {one.count:,} × {one.name}: {one.reason}" for one in some[:NAMED]]

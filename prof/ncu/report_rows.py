@@ -23,6 +23,7 @@ from pyprof.prof.ops.evaluation import find
 from pyprof.prof.ops.model import FAMILY
 from pyprof.prof.work.kinds import KIND_OF_FAMILY, OTHER, PRODUCTS, kind_of_kernel
 from pyprof.table.columns import Bools, Floats, Ints
+from pyprof.table.kernel_names import shown_name
 
 AMOUNTS = ("dram_read_bytes", "dram_write_bytes", "l2_read_bytes", "l2_write_bytes", "instructions")
 
@@ -63,7 +64,7 @@ def kernels(report: Report, peaks: Peaks | None = None, layers: Layers | None = 
     by_peak = 100 * quantity(report, "dram_bytes") / (1e-9 * time_ns * bandwidth)
     dram_pct = np.where(np.isnan(by_peak), quantity(report, "dram_pct"), by_peak)
     origin_layers = [origin.layer for origin in origins]
-    short = {name: short_name(name) for name in {launch.name for launch in report.launches}}
+    short = {name: shown_name(short_name(name), name) for name in {launch.name for launch in report.launches}}
     return Kernels(
         gpus=devices,
         processes=len({launch.process_id for launch in report.launches}),

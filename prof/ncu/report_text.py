@@ -12,6 +12,7 @@ import numpy as np
 from pyprof.command.terminal_text import WIDEST, cut_to, safe, shown_width
 from pyprof.prof.ncu.report_rows import Kernels, Sums
 from pyprof.table.columns import Floats
+from pyprof.table.kernel_names import narrow_name
 
 NARROWEST = 16  # characters of a kernel's name
 Prefixes = Sequence[tuple[float, str]]
@@ -57,7 +58,7 @@ def kernel_table(found: Kernels, rows: Sequence[int], width: int) -> Iterator[st
         *_amounts({key: numbers(values) for key, values in found.amounts.items()}, DECIMAL),
         *_percents("tensor", "%", numbers(found.tensor_pct)),
         Column("", "kind", texts(found.kinds), right=False, bends=True),
-        Column("", "kernel", texts(found.names), 1, right=False, bends=True),
+        Column("", "kernel", texts([narrow_name(name) for name in found.names]), 1, right=False, bends=True),
         Column("", "op", texts(found.ops), 3, right=False, bends=True) if any(found.ops) else None,
         Column("", "layer", texts(found.layers), 4, right=False, bends=True) if any(found.layers) else None,
     ]

@@ -53,6 +53,8 @@ ANSWERS = (
     Answer("perfetto", 1, "perfetto", "pyprof.prof.perfetto.json_document", "TraceWritten"),
     Answer("plot", 1, "plot", "pyprof.prof.plot.json_document", "Plot"),
     Answer("peaks", 1, "peaks", "pyprof.benchmark.peaks_content", "Peaks"),
+    Answer("bench", 1, "bench", "pyprof.benchmark.bench_document", "Measurements"),
+    Answer("replay", 1, "bench", "pyprof.benchmark.bench_document", "Replays"),
     Answer("demo", 1, "demo", "pyprof.demo", "DemoFiles"),
     Answer("diff", 1, "diff", "pyprof.prof.diff.json_document", "Difference"),
     Answer("schemas", 1, "schema", "pyprof.command.schemas", "Schemas"),

@@ -128,7 +128,7 @@ def test_csv_quotes_every_field_and_parses_back(netdict, capfdbinary):
         "Block": "", "FLOPs": "48", "Bytes": "104",  # 2*2*3*4; (6 + 12 + 8) * 4
     }  # fmt: skip
     assert (first["Role"], first["Aten"], first["Family"], first["Kind"]) == ("main", "aten::mm", "gemm", "kernel")
-    assert second["Kernel"] == NASTY
+    assert second["Kernel"] == NASTY.replace("\x1b", "?")  # a CSV may be shown on a terminal
     assert (second["FLOPs"], second["Bytes"], second["Sub"], second["Grid"]) == ("", "", "", "")  # unknown is not zero
     assert (second["Module"], second["Op"], second["Layer"], second["Reason"]) == ("na", "na", "-", "no API row")
     assert out.startswith('"Idx","SeqId",')

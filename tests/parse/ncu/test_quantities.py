@@ -58,6 +58,8 @@ BF16 = "sm__ops_path_tensor_src_bf16_dst_fp32"
                                "dram__cycles_elapsed.avg.per_second": 2e9}, 2_560_000),
         ("l2_read_bytes", {"lts__t_sectors_op_read.sum": 2, "lts__t_sectors_srcunit_tex_op_read.sum": 1}, 64),
         ("l2_read_bytes", {"lts__t_sectors_srcunit_tex_op_read.sum": 1}, 32),
+        ("dram_pct", {"dram__bytes_read.sum.pct_of_peak_sustained_elapsed": 30,
+                      "dram__bytes_write.sum.pct_of_peak_sustained_elapsed": 12}, 42),
         ("tensor_pct", {"sm__inst_executed_pipe_tensor_op_hmma.avg.pct_of_peak_sustained_active": 3,
                         "sm__inst_executed_pipe_tensor_op_imma.avg.pct_of_peak_sustained_active": 7}, 7),
         ("tensor_pct", {"sm__pipe_tensor_subpipe_hmma_cycles_active.avg.pct_of_peak_sustained_active": 40}, 40),

@@ -84,6 +84,12 @@ def test_log_lines_and_the_programs_output_are_left_out(tmp_path):
     assert report.noise == 7
 
 
+@pytest.mark.parametrize("first", ["[rank0] step 1", "{'loss': 0.5}"])
+def test_what_the_program_prints_first_may_look_like_json(first, tmp_path):
+    report = read(write(tmp_path, raw([TIME], [[*launch(0), "5"]], before=f"{first}\n")))
+    assert (len(report), report.noise) == (1, 1)
+
+
 def test_rows_of_one_launch_are_united(tmp_path):
     """A report with a table per pass: each has other metrics of the same kernels."""
     one = raw([TIME, READ], [[*launch(0), "5", "n/a"], [*launch(1), "7", ""]])
@@ -246,7 +252,10 @@ def test_every_cut_inside_a_row_is_refused_or_leaves_whole_rows(tmp_path):
 def test_what_is_not_from_ncu(tmp_path):
     assert "found an empty file" in refused(write(tmp_path, ""))
     assert "found no kernels in it" in refused(write(tmp_path, "a,b\n1,2\n"))
-    assert "found a binary file" in refused(write(tmp_path, "SQLite format 3\0"))
+    assert "found a binary file" in refused(write(tmp_path, "abc\0"))
+    for capture in ("SQLite format 3\0", '{"kShortName": "a"}', "{'kShortName': 'a'}", '[{"ph": "X"}]', "PAR1"):
+        path = write(tmp_path, capture, "net.dict")
+        assert "--ncu joins a report to it (prof.py --ncu FILE net.dict)" in refused(path)
     assert "found a table without kernels" in refused(write(tmp_path, raw([TIME], [])))
     error = "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters"
     assert "ncu's error: ERR_NVGPUCTRPERM" in refused(write(tmp_path, f"==PROF== Connected\n{error}\n"))

@@ -253,7 +253,7 @@ def test_a_details_page_gives_what_it_has(capsys):
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [(b"hello\n", "found no kernels in it"), (b"", "found an empty file"), (b"SQLite format 3\0", "a binary file")],
+    [(b"hello\n", "found no kernels in it"), (b"", "found an empty file"), (b"abc\0", "a binary file")],
 )
 def test_what_is_no_report_is_one_line(content, words, tmp_path, capsys):
     path = tmp_path / "report.csv"
