@@ -203,7 +203,7 @@ def test_options_are_these() -> None:
         "--capture-range",
         "--dispatch",
         "--memory",
-            "--nvml",
+        "--nvml",
         "--json",
         "--version",
         "-m",
