@@ -24,19 +24,7 @@ def memory_table(capture: Capture, tree: RangeTree) -> MemoryTable:
     """The memory table of a capture that has memory events: one row per event, in order of time; none is dropped."""
     assert capture.memory is not None
     events = in_order(capture.memory)
-    launches = replace(
-        capture,
-        rows=len(events),
-        columns={},
-        launch_thread=events.thread,
-        launch_time=events.time,
-        launch_range=None,
-        reason=[],
-        reason_code=None,
-        origin_thread=None,
-        origin_time=None,
-        is_host=False,
-    )
+    launches = _as_launches(capture, events)
     rows = attribute(launches, tree)
     pairs = np.append(np.array(capture.threads or [(NULL, NULL)], np.int64), [(NULL, NULL)], axis=0)
     pid = pairs[events.thread, 0] if events.pid is None else events.pid
@@ -62,6 +50,23 @@ def memory_table(capture: Capture, tree: RangeTree) -> MemoryTable:
         if given is not None:
             columns[key] = given
     return with_storages(MemoryTable(len(events), columns), capture.storages)
+
+
+def _as_launches(capture: Capture, events: MemoryEvents) -> Capture:
+    """The capture with the events in place of its rows, so that they are attributed as launches are."""
+    return replace(
+        capture,
+        rows=len(events),
+        columns={},
+        launch_thread=events.thread,
+        launch_time=events.time,
+        launch_range=None,
+        reason=[],
+        reason_code=None,
+        origin_thread=None,
+        origin_time=None,
+        is_host=False,
+    )
 
 
 def in_order(events: MemoryEvents) -> MemoryEvents:
