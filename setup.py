@@ -31,6 +31,7 @@ BASE = [
 PLOT = ["matplotlib>=3.8", "adjustText>=1.3"]  # `pyprof plot`, `pyprof peaks --plot` and the figures of `pyprof.load`
 NCU = ["ncu-report>=2026.3"]  # NVIDIA's reader of .ncu-rep, under its own licence; `ncu --csv` is read without it
 CLUSTER = ["dask[distributed]>=2024.5"]
+NVML = ["nvidia-ml-py>=12.535"]  # `pyprof run --nvml`: clocks, power and energy
 DEV = [
     "coverage[toml]>=7.5",
     "hypothesis>=6.100",
@@ -81,9 +82,10 @@ setup(
         "plot": PLOT,
         "notebook": PLOT,
         "cluster": CLUSTER,
+        "nvml": NVML,
         "ncu": NCU,
         "dev": [*PLOT, *DEV],
-        "all": [*PLOT, *CLUSTER, *DEV],
+        "all": [*PLOT, *CLUSTER, *NVML, *DEV],
     },
     entry_points={
         "console_scripts": [

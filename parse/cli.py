@@ -125,7 +125,7 @@ def _run(args: argparse.Namespace) -> Done:
     if args.json or args.summary:
         _print_summary(args, notes, [Contents.of(table) for table in tables])
         return Done()
-    return Done(_closing_lines(notes, whole))
+    return Done([*warned(_not_written(whole, args.output)), *_closing_lines(notes, whole)])
 
 
 def _brief(args: argparse.Namespace) -> Done:
@@ -187,6 +187,13 @@ def _write(table: Table, output: str | None, force: bool) -> None:
     is_csv = output is not None and output.removesuffix(".gz").endswith(".csv")
     with open_output(output, force=force) as out:
         (write_csv if is_csv else write_netdict)(table, out)
+
+
+def _not_written(table: Table, output: str | None) -> list[str]:
+    """What the file that was written has no place for."""
+    if not table.samples or (output or "").endswith((".parquet", ".pyprof")):
+        return []
+    return ["the clocks and power of --nvml are left out: net.dict and CSV have no place for them (-o net.parquet has)"]
 
 
 def _print_summary(args: argparse.Namespace, notes: list[CaptureNotes], contents: list[Contents]) -> None:

@@ -33,7 +33,11 @@ def apart(tables: Sequence[Table]) -> list[Table]:
         if rank is not None:
             columns["rank"] = np.full(len(table), rank, np.int64)
         room += int(op_id.max(initial=-1)) + 1
-        moved_apart.append(Table(len(table), columns))
+        samples = [
+            replace(gpu, pid=pids.get(gpu.pid, gpu.pid), rank=gpu.rank if rank is None else rank)
+            for gpu in table.samples
+        ]
+        moved_apart.append(Table(len(table), columns, samples))
     return moved_apart
 
 

@@ -12,7 +12,9 @@ MOST = 25  # modules per room; prof/ops has one file per family of ops and is ex
 # Every module stands in the room that its folder names. The top of pyprof/ has two: the ground, on which all others
 # stand, and the commands and public names. Each room may import the rooms in its row, and itself, and nothing else.
 # Rooms come after all that they import, so that no import runs in a circle.
-GROUND = frozenset("_version dtypes errors files gc_pause marker quantities text".split())
+GROUND = frozenset(
+    "_version clock_reader clock_sampler dtypes errors files gc_pause marker nvml quantities text".split()
+)
 ALLOWED = {
     "ground": "",
     "pyprof/command": "ground",
@@ -33,7 +35,7 @@ ALLOWED = {
     "prof/work": "ground pyprof/table prof/ops prof/kernels prof/work/helpers",
     "prof/counters": "ground pyprof/table parse/formats parse/ncu",
     "prof/limits": "ground pyprof/table prof/ops prof/kernels prof/work",
-    "prof/timing": "pyprof/command pyprof/table prof/ops prof/work prof/limits",
+    "prof/timing": "ground pyprof/command pyprof/table prof/ops prof/work prof/limits",
     "prof/advice": "ground pyprof/command pyprof/table prof/kernels prof/work prof/limits prof/timing",
     "prof/summary": "ground pyprof/command pyprof/table parse/attribute prof/ops prof/kernels prof/work prof/limits "
     "prof/timing prof/advice",

@@ -8,6 +8,7 @@ import numpy as np
 
 from pyprof.parse.attribute.scope import Scope
 from pyprof.table.columns import NULL, Data, Ints
+from pyprof.table.gpu_samples import GpuSamples
 
 OPEN = 1 << 62  # the end of a range that was never closed, later than all times; readers then subtract the origin
 
@@ -60,6 +61,7 @@ class Capture:
     spans: Ranges = field(default_factory=Ranges.empty)
     outs: dict[int, str] = field(default_factory=dict)  # range -> JSON list of its outputs' shapes, inferred
     warnings: list[str] = field(default_factory=list)
+    samples: list[GpuSamples] = field(default_factory=list)  # clocks and power of the GPUs, where they were read
     is_host: bool = False  # whether the rows are CPU ops; launch_range is then each op's own range
 
     def pids(self) -> Ints:

@@ -39,13 +39,13 @@ def correlate(capture: Capture, brief: bool = False) -> Table:
     columns["step"], columns["markStart"], columns["markEnd"], columns["emptySteps"] = steps(capture, tree)
     columns["stepStart"], columns["stepEnd"] = step_times(columns)
     if brief:
-        return name_wrappers(Table(capture.rows, columns))
+        return name_wrappers(Table(capture.rows, columns, capture.samples))
     call, op = rows.contexts.enclosing("call", rows.inner), rows.contexts.enclosing("op", rows.inner)
     columns["opId"] = _from_zero(value_at(tree.source, call, -1))
     columns["outs"] = outputs(capture, tree, op, rows.node, rows.forward)
     columns["grads"] = gradients(capture, tree, op)
     columns.update(sequence(tree, rows.inner, rows.node, rows.recomputed, columns))
-    return name_wrappers(Table(capture.rows, columns))
+    return name_wrappers(Table(capture.rows, columns, capture.samples))
 
 
 def _from_zero(given: Ints) -> Ints:

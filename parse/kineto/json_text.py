@@ -87,7 +87,7 @@ def _decode(text: bytes, bare: bool) -> Trace | None:
         whole = Decoder(_Whole).decode(text)
     except (DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    return Trace(list(whole.traceEvents), whole.deviceProperties, whole.distributedInfo)
+    return Trace(list(whole.traceEvents)).with_header(whole)
 
 
 def _exact(text: bytes, bare: bool) -> list[Event]:

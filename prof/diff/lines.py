@@ -5,6 +5,7 @@ each step and their kernels.
 """
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from pyprof.prof.diff.compared_steps import Steps, Wanted, find_steps
 from pyprof.prof.limits.roofline import dtype_of_rows
 from pyprof.prof.load import LoadedFile
+from pyprof.prof.timing.clocks import clocks
 from pyprof.prof.timing.loading import Leading, without_loading
 from pyprof.prof.work.annotate import Annotation, annotate
 from pyprof.prof.work.kinds import kinds
@@ -99,6 +101,7 @@ class Side:
     bytes_counted: float  # the same two shares for bytes
     bytes_counted_rows: float
     attributed: float  # share of the time that has an op
+    sm_mhz: float  # mean SM clock of the GPUs while they worked in these steps; NaN where --nvml did not read it
     table: Table
     kind: Coded
 
@@ -149,9 +152,17 @@ def make_side(loaded: LoadedFile, wanted: Wanted | None = None) -> Side:
         bytes_counted=float(duration[inside & (annotation.bytes != NULL)].sum()) / taken,
         bytes_counted_rows=_known_share(annotation.bytes[inside]),
         attributed=time.attributed_ns / taken,
+        sm_mhz=_sm_mhz(table.take(np.flatnonzero(inside))),
         table=table,
         kind=what,
     )
+
+
+def _sm_mhz(table: Table) -> float:
+    """The mean SM clock of the GPUs, weighted by their time of work; NaN if unknown."""
+    known = [gpu for gpu in clocks(table) if not math.isnan(gpu.sm_mhz) and gpu.work_ns]
+    work_ns = sum(gpu.work_ns for gpu in known)
+    return sum(gpu.sm_mhz * gpu.work_ns for gpu in known) / work_ns if work_ns else math.nan
 
 
 def _known_share(amounts: Ints) -> float:

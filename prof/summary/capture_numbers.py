@@ -18,6 +18,7 @@ from pyprof.prof.limits.roofline import Roofline, roofline
 from pyprof.prof.summary import work_numbers as work
 from pyprof.prof.summary.components import Part, Series, StepPart, components, parts_of, series
 from pyprof.prof.summary.measured_work import Measured, measured_work
+from pyprof.prof.timing.clocks import Clocks, clocks
 from pyprof.prof.timing.collectives import Collective, collectives
 from pyprof.prof.timing.gpus import device_rows, ends
 from pyprof.prof.timing.loading import Leading, without_loading
@@ -78,6 +79,8 @@ class Summary:
     notes: Annotated[tuple[str, ...], doc("where the peaks come from")]
     bytes_counted_ns: Annotated[int, doc("time of the rows whose bytes are counted")]
     bytes_uncounted: Annotated[tuple[Part, ...], doc("ops whose FLOPs are counted, and not their bytes")]
+    clocks: Annotated[tuple[Clocks, ...], doc("clocks, power and energy of each GPU, where --nvml read them")]
+    clock_peaks: Annotated[tuple[work.ClockPeak, ...], doc("what the clocks allow, of the peaks that MFU refers to")]
     autotuning: Annotated[work.Autotuning, doc("trials of cuDNN's algorithms")]
     measured: Annotated[Measured | None, doc("what Nsight Compute measured, with --ncu")]
 
@@ -126,8 +129,11 @@ def summarise(
     table, annotation, copies = without_loading(table, annotation)
     if limits is None or len(table) < all_rows:
         limits = roofline(table, annotation, peaks)
+    parts = _steps(table, steps, launched)
+    counting = [steps[number] for number in steps if str(number) in {part.name for part in parts}]
+    found = clocks(table, counting)
     left_out = {"kinds_of_rows": kinds_of_rows, "copies": copies, "warm_up": warm}
-    return _summary(table, annotation, limits, steps=_steps(table, steps, launched), **left_out)
+    return _summary(table, annotation, limits, steps=parts, clocks=found, **left_out)
 
 
 def _summary(table: Table, annotation: Annotation, limits: Roofline, **left_out: Any) -> Summary:
@@ -136,12 +142,14 @@ def _summary(table: Table, annotation: Annotation, limits: Roofline, **left_out:
     has_op, attributed = attributed_rows(table.coded("op")), AttributedTime.of(table)
     counted, bytes_counted = annotation.flops != NULL, annotation.bytes != NULL
     communication, late = row_kinds.among(NCCL), stragglers(table, annotation)
+    devices = tuple(usage(table, annotation, limits))
     return Summary(
         **left_out,
         **asdict(attributed),
+        clock_peaks=tuple(work.clock_peaks(left_out["clocks"], devices, limits)),
         launches_alone=bool(launched_alone(table.coded("reason")).any()),
         reasons=parts_of(table.coded("reason"), duration, np.flatnonzero(~has_op), empty=UNKNOWN),
-        devices=tuple(usage(table, annotation, limits)),
+        devices=devices,
         span_ns=int(time.own_ns.sum()) + int(time.idle_ns.sum()),
         busy_ns=int(time.own_ns.sum()),
         idle_ns=int(time.idle_ns.sum()),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from pyprof.command.json_schema import doc
+from pyprof.prof.summary import clock_sentences as clock
 from pyprof.prof.summary import time_sentences as time
 from pyprof.prof.summary import work_sentences as work
 from pyprof.prof.summary.capture_numbers import Summary
@@ -33,6 +34,10 @@ MAKERS = (
     work.usage_sentences,
     work.limit_sentences,
     work.counter_sentences,
+    clock.clock_sentences,
+    clock.fall_sentences,
+    clock.peak_sentences,
+    clock.power_sentences,
     time.communication_sentences,
     time.layer_sentences,
     work.graph_sentences,

@@ -80,6 +80,11 @@ def _add_collection(parser: argparse.ArgumentParser) -> None:
         help="cudaProfilerApi: collect nothing before pyprof.start() (default: %(default)s)",
     )
     parser.add_argument(
+        "--nvml",
+        action="store_true",
+        help="read the GPUs' clocks, power, temperature and energy meanwhile, into the trace (needs nvidia-ml-py)",
+    )
+    parser.add_argument(
         "--dispatch", action="store_true", help="mark each aten op too, with the types its kernels get (13 us an op)"
     )
 
@@ -96,11 +101,17 @@ def _run(options: argparse.Namespace) -> Done:
     script = Script(options.script, tuple(options.args), options.module)
     window = Window(options.warmup, options.steps, options.capture_range == "cudaProfilerApi")
     trace = output_file(options.output)
+    if options.nvml and trace is None:
+        raise UsageError(
+            "argument --nvml: the tool that is attached (nsys, nvprof or ncu) collects this run; add -o net.json.gz to "
+            "collect it with PyTorch's profiler, or let the tool sample (nsys profile --gpu-metrics-devices=all)"
+        )
     page = _page(options, trace)
     if page is not None:
         check_output(page, options.force)  # checked now, before the script runs
     with _script_output_on_standard_error() if options.json else nullcontext():
-        ran = run(script, trace, window, force=options.force, trace=TRACES[options.trace], dispatch=options.dispatch)
+        marks = TRACES[options.trace]
+        ran = run(script, trace, window, force=options.force, trace=marks, dispatch=options.dispatch, nvml=options.nvml)
     if ran.forked:
         end_forked_child(ran.code)
     return _finish(options, ran, trace if ran.written else None, page)

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pyprof.table.schema import COLUMN, KERNELS, Kind
+
+if TYPE_CHECKING:
+    from pyprof.table.gpu_samples import GpuSamples
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -233,13 +236,17 @@ def _numbered(key: Ints, room: int) -> tuple[Ints, Ints]:
 
 
 class Table:
-    """The kernel table. It has every column of ``KERNELS``; columns that a reader did not provide are blank."""
+    """The kernel table. It has every column of ``KERNELS``; columns that a reader did not provide are blank.
 
-    def __init__(self, rows: int, columns: Mapping[str, Data]) -> None:
+    ``samples``: the clocks and power of its GPUs over time, where the capture has them.
+    """
+
+    def __init__(self, rows: int, columns: Mapping[str, Data], samples: Sequence[GpuSamples] = ()) -> None:
         unknown = columns.keys() - COLUMN.keys()
         wrong = {key: len(data) for key, data in columns.items() if len(data) != rows}
         assert not unknown and not wrong, (unknown, rows, wrong)
         self.rows = rows
+        self.samples = tuple(samples)
         self.columns = {c.key: columns[c.key] if c.key in columns else blank(c.kind, rows) for c in KERNELS}
 
     def __len__(self) -> int:
@@ -262,12 +269,12 @@ class Table:
 
     def with_column(self, key: str, data: Data) -> Table:
         """The same table with another column."""
-        return Table(self.rows, {**self.columns, key: data})
+        return Table(self.rows, {**self.columns, key: data}, self.samples)
 
     def take(self, rows: Any) -> Table:
         """The rows that an index array, a mask or a slice selects, in its order."""
         columns = {key: c[rows] if isinstance(c, np.ndarray) else c.take(rows) for key, c in self.columns.items()}
-        return Table(len(np.arange(self.rows)[rows]), columns)
+        return Table(len(np.arange(self.rows)[rows]), columns, self.samples)
 
     @classmethod
     def concat(cls, tables: Sequence[Table]) -> Table:
@@ -280,4 +287,5 @@ class Table:
                 columns[column.key] = Ragged.concat([table.ragged(column.key) for table in tables])
             else:
                 columns[column.key] = Coded.concat([table.coded(column.key) for table in tables])
-        return cls(sum(len(table) for table in tables), columns)
+        samples = [gpu for table in tables for gpu in table.samples]
+        return cls(sum(len(table) for table in tables), columns, samples)

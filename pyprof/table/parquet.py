@@ -1,7 +1,8 @@
 """The kernel table as Parquet: texts as dictionaries, unknown as null, a million rows in row groups.
 
 Column names are net.dict's keys; each carries its meaning and unit as field metadata. Lists, dicts and grids are JSON
-text, as in ``pyprof.table.columns``. pyarrow takes 0.1 s to import and is loaded when a function here is called.
+text, as in ``pyprof.table.columns``. The clocks of the GPUs are in the file's metadata. pyarrow takes 0.1 s to import
+and is loaded when a function here is called.
 """
 
 from pathlib import Path
@@ -15,11 +16,13 @@ from pyprof.files import FREE, MOST_TIMES, Name, is_standard, open_output
 from pyprof.table import arrow
 from pyprof.table.columns import NULL, Coded, Data, Ragged, Table
 from pyprof.table.gather import gatherer, literal
+from pyprof.table.gpu_samples import GpuSamples, from_json, to_json
 from pyprof.table.schema import COLUMN, KERNELS, REQUIRED, Column
 
 MAGIC = b"PAR1"
 SCHEMA_VERSION = 1  # raised when a column changes its meaning, not when a column is added
 VERSION_KEY = b"pyprof.schema_version"
+SAMPLES_KEY = b"pyprof.gpu_samples"
 ROW_GROUP = 1 << 17
 DICTIONARY_PAGE = 16 << 20  # bytes; a row group with more distinct texts repeats them in every row
 # A capture of 121,400 rows has 2 values for each byte of its file.
@@ -36,7 +39,10 @@ def write_parquet(table: Table, output: Name, force: bool = False) -> None:
         pa.field(c.key, _arrow_type(pa, c.kind), metadata={"unit": c.unit, "meaning": c.meaning, "kind": c.kind})
         for c in KERNELS
     ]
-    schema = pa.schema(fields, {VERSION_KEY: str(SCHEMA_VERSION), b"pyprof.version": __version__})
+    facts = {VERSION_KEY: str(SCHEMA_VERSION).encode(), b"pyprof.version": __version__.encode()}
+    if table.samples:
+        facts[SAMPLES_KEY] = to_json(table.samples)
+    schema = pa.schema(fields, facts)
     texts = {c.key: arrow.texts(table.coded(c.key).values) for c in KERNELS if _is_text(c)}
     form: dict[str, Any] = {"compression": "zstd", "dictionary_pagesize_limit": DICTIONARY_PAGE, "version": "2.6"}
     with open_output(output, force) as out, pq.ParquetWriter(out, schema, **form) as writer:
@@ -62,7 +68,17 @@ def read_parquet(path: Path) -> Table:
         raise InputError(path, f"expected a Parquet file, found a broken one ({why}); {ADVICE}") from None
     names = arrow_table.column_names
     columns = {name: _column(pa, path, COLUMN[name], arrow_table.column(name)) for name in names}
-    return Table(arrow_table.num_rows, columns)
+    return Table(arrow_table.num_rows, columns, _samples(arrow_table.schema.metadata, path))
+
+
+def _samples(metadata: Any, path: Path) -> tuple[GpuSamples, ...]:
+    """The clocks of the GPUs, from a file's metadata."""
+    text = (metadata or {}).get(SAMPLES_KEY)
+    try:
+        return () if text is None else from_json(text)
+    except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors, too
+        wanted = f"metadata {SAMPLES_KEY.decode()}: expected the readings of GPUs"
+        raise SchemaError(path, f"{wanted}, found another text ({error}); {ADVICE}") from None
 
 
 def _column(pa: Any, path: Path, column: Column, found: Any) -> Data:

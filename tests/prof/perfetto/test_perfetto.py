@@ -26,6 +26,7 @@ from pyprof.prof.perfetto.write_json import write_json
 from pyprof.prof.perfetto.write_proto import varint, varints, write_proto
 from pyprof.prof.work.annotate import annotate
 from pyprof.table.columns import NULL, Coded, Ragged, Table
+from pyprof.table.gpu_samples import GpuSamples
 from pyprof.table.netdict import write_netdict
 from tests.prof.advice.advice_rows import mm, table
 from tests.prof.perfetto.trace_processor import ask, missing
@@ -61,6 +62,29 @@ def write(folder: Path, name: str, made: Table) -> Path:
     with open(file, "wb") as out:
         FORMS[name](collect("net", made, annotate(made)), out)
     return file
+
+
+# Clocks
+
+
+def test_what_nvml_read_is_a_counter_of_its_gpu(tmp_path):
+    """Of the GPU whose readings they are, with W and MHz; a reading that is unknown has no point."""
+    made = small()
+    known = [int(made.ints(key)[0]) for key in ("rank", "pid", "device")]
+    time, none = np.array([5000, 9000, 12000]), np.full(3, NULL)
+    clock, power = np.array([1980, NULL, 1410]), np.array([100_000, 350_500, 700_000])
+    own = GpuSamples(*known, "instant", 1, 1980, NULL, NULL, time, clock, none, power, none, none, none)
+    other = GpuSamples(*known[:2], 5, "", 1, NULL, NULL, NULL, time, *[time] * 6)
+    made = Table(len(made), made.columns, [own, other])
+    trace = collect("net", made, annotate(made))
+    counters = {trace.tracks[counter.track].name: counter for counter in trace.counters}
+    assert {"SM clock", "power"} <= counters.keys() and not {"memory clock", "temperature"} & counters.keys()
+    assert (counters["SM clock"].time.tolist(), counters["SM clock"].value.tolist()) == ([5000, 12000], [1980, 1410])
+    assert counters["power"].value.tolist() == [100, 350.5, 700]
+    assert trace.tracks[counters["power"].track].unit == "W"
+    written = json.loads(write(tmp_path, "net.json", made).read_text())["traceEvents"]
+    values = [event["args"]["value"] for event in written if event.get("name", "").startswith("power")]
+    assert values == [100.0, 350.5, 700.0]
 
 
 # Parts
