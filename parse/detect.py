@@ -22,8 +22,12 @@ if TYPE_CHECKING:
 SUFFIXES = (".nsys-rep", ".qdrep")
 # Text that ncu prints before its CSV and in the CSV's header.
 NCU_TEXT = (b'"ID","Process ID"', b"==PROF==", b"==WARNING==", b"==ERROR==")
+NCU_USE = (
+    "which has metrics and no timeline (record one with nsys or torch.profiler, parse that, and join this to it: "
+    "pyprof prof --ncu FILE net.dict)"
+)
 BINARY = {
-    b"NVR\0": "an Nsight Compute report, which has metrics and no timeline (record one with nsys or torch.profiler)",
+    b"NVR\0": f"an Nsight Compute report, {NCU_USE}",
     b"\0\x05\x16\x07": "what macOS keeps beside a file, under a name that begins with ._ (give the file itself)",
     b"PK\x03\x04": "a zip archive (unpack it)",
     b"\x1f\x8b": "a gzip file within a gzip file (unpack it once)",
@@ -179,7 +183,7 @@ def _describe(file: Path, head: bytes) -> str:
     if _is_table(head):
         return "a kernel table, parsed already: give it to prof.py"
     if any(head.startswith(mark) for mark in NCU_TEXT):
-        return "a table of Nsight Compute, which has metrics and no timeline (record one with nsys or torch.profiler)"
+        return f"a table of Nsight Compute, {NCU_USE}"
     known = next((words for mark, words in BINARY.items() if head.startswith(mark)), None)
     if known:
         return known

@@ -13,7 +13,7 @@ from pyprof.prof.advice import Advice, Run, advise, row_rules
 from pyprof.prof.advice.rank import findings
 from pyprof.prof.limits.peaks_file import Peaks, load_peaks
 from pyprof.prof.limits.roofline import Roofline, roofline
-from pyprof.prof.table.cells import Data
+from pyprof.prof.table.cells import Data, ints
 from pyprof.prof.table.columns import COLUMN
 from pyprof.prof.table.limit_columns import limit_cells
 from pyprof.prof.table.where import parse_where, rows_where
@@ -77,9 +77,12 @@ class Captured:
         return self._columns[name]
 
 
-def read_capture(files: Sequence[str | Path], peaks: str | Path | Peaks | None = None) -> Captured:
+def read_capture(
+    files: Sequence[str | Path], peaks: str | Path | Peaks | None = None, ncu: Sequence[str | Path] = ()
+) -> Captured:
     """The files as one annotated table: a single capture, or the captures of a job's ranks.
 
+    ``ncu``: reports of Nsight Compute, whose counters are joined to the kernels.
     Raises InputError if a file is not a capture, and MissingPackage if a dependency is not installed.
     """
     with packages():
@@ -91,11 +94,16 @@ def read_capture(files: Sequence[str | Path], peaks: str | Path | Peaks | None =
         if not len(table):
             raise InputError(read[0].name, "expected kernels, found none")
         several = len(read) > 1
+        annotation = annotate(table)
+        if ncu:
+            from pyprof.prof.counters.measured import read_counters
+
+            annotation = replace(annotation, counters=read_counters([*map(Path, ncu)], table))
         return Captured(
             inputs=tuple((each.name, each.profiler) for each in read),
             warnings=tuple(f"{each.name}: {text}" if several else text for each in read for text in each.warnings),
             table=table,
-            annotation=annotate(table),
+            annotation=annotation,
             peaks=load_peaks(peaks) if isinstance(peaks, (str, Path)) else peaks,
         )
 
@@ -169,6 +177,4 @@ class CapturedRows:
         return {name: self._column(name) for name in names}
 
     def _ints(self, name: str) -> Ints:
-        data = self._column(name)
-        assert not isinstance(data, Coded)
-        return data.astype(np.int64)
+        return ints(self._column(name))

@@ -9,6 +9,7 @@ Every command that annotates a table (prof.py, pyprof report, ...) begins with::
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -89,6 +90,15 @@ def add_models(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--models", metavar="FILE.py", action="append", default=[], help=models)
 
 
+def add_counters(parser: argparse._ActionsContainer) -> None:
+    """The option for reports of Nsight Compute, which ``load_annotated`` joins to the table."""
+    ncu = (
+        "a report of Nsight Compute of the same program (ncu --csv --page raw, or .ncu-rep), whose counters become "
+        "columns: dram_rd, bytes_ratio, ...; may be repeated"
+    )
+    parser.add_argument("--ncu", metavar="FILE", action="append", default=[], help=ncu)
+
+
 def load_model_files(args: argparse.Namespace) -> None:
     """Register the op models of the option ``models``, before anything is counted."""
     if args.models:
@@ -110,4 +120,10 @@ def load_annotated(args: argparse.Namespace) -> tuple[LoadedFile, Annotation, Pe
     peaks = load_peaks(args.peaks) if args.peaks else None
     with progress(2, not args.quiet) as say:
         loaded = load_table(args.file, say)
-        return loaded, annotate(loaded.table), peaks
+        annotation = annotate(loaded.table)
+        if getattr(args, "ncu", None):
+            from pyprof.prof.counters.measured import read_counters
+
+            say(f"reading {', '.join(args.ncu)}")
+            annotation = replace(annotation, counters=read_counters([*map(Path, args.ncu)], loaded.table))
+        return loaded, annotation, peaks

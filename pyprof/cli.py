@@ -17,6 +17,7 @@ class Command(NamedTuple):
 
 COMMANDS = (
     Command("run", "pyprof.capture.run", "run a script under the embedded collector (torch.profiler)"),
+    Command("ncu", "pyprof.ncu.cli", "measure the hardware's counters of a program's kernels by Nsight Compute"),
     Command("parse", "pyprof.parse.cli", "profiler file to kernel table: the command parse.py"),
     Command("prof", "pyprof.prof.cli", "kernel table to FLOPs, bytes and limits: the command prof.py"),
     Command("stats", "pyprof.parse.stats.cli", "the tables of nsys stats, of any profiler's file"),

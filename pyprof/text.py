@@ -1,6 +1,10 @@
 """Make arbitrary texts from files safe for UTF-8, a terminal and a spreadsheet."""
 
 import codecs
+import re
+
+# Control characters but tab, line feed and carriage return, and marks that turn the direction of a text
+_DRIVING = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def clean(text: str) -> str:
@@ -14,13 +18,15 @@ def printable(text: str) -> str:
 
 
 def inert(text: str) -> str:
-    """The text as a CSV field that no spreadsheet takes for a formula, since names in a trace are arbitrary.
+    """The text as a CSV field that drives no terminal and no spreadsheet, since names in a trace are arbitrary.
 
-    A text that begins like a formula gets an apostrophe before it. Numbers and a lone `-` do not change.
+    A text that begins like a formula gets an apostrophe before it. Numbers and a lone `-` do not change. Control
+    characters become "?", except those of white space.
 
-    >>> inert("=cmd|' /C calc'!A0"), inert("-1.5"), inert("-"), inert("gemm")
-    ("'=cmd|' /C calc'!A0", '-1.5', '-', 'gemm')
+    >>> inert("=cmd|' /C calc'!A0"), inert("-1.5"), inert("-"), inert("gemm"), inert("\\x1b[2J")
+    ("'=cmd|' /C calc'!A0", '-1.5', '-', 'gemm', '?[2J')
     """
+    text = text if text.isprintable() else _DRIVING.sub("?", text)
     if text[:1] not in ("=", "+", "-", "@", "\t", "\r") or text == "-":
         return text
     try:

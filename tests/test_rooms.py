@@ -23,6 +23,7 @@ ALLOWED = {
     "parse/formats": "ground pyprof/table parse/attribute",
     "parse/nsys": "ground pyprof/table parse/attribute parse/formats",
     "parse/kineto": "ground pyprof/table parse/attribute parse/formats",
+    "parse/ncu": "ground",
     "parse": "ground pyprof/command pyprof/table parse/attribute parse/formats parse/nsys parse/kineto",
     "parse/stats": "ground pyprof/command pyprof/table parse parse/attribute parse/formats parse/nsys parse/kineto",
     # prof/: the algorithm's work, then the hardware, then the time, then what is said of them
@@ -30,15 +31,17 @@ ALLOWED = {
     "prof/kernels": "ground prof/ops",
     "prof/work/helpers": "ground prof/ops prof/kernels",
     "prof/work": "ground pyprof/table prof/ops prof/kernels prof/work/helpers",
+    "prof/counters": "ground pyprof/table parse/formats parse/ncu",
     "prof/limits": "ground pyprof/table prof/ops prof/kernels prof/work",
-    "prof/timing": "pyprof/command pyprof/table prof/ops prof/kernels prof/work prof/limits",
+    "prof/timing": "pyprof/command pyprof/table prof/ops prof/work prof/limits",
     "prof/advice": "ground pyprof/command pyprof/table prof/kernels prof/work prof/limits prof/timing",
     "prof/summary": "ground pyprof/command pyprof/table parse/attribute prof/ops prof/kernels prof/work prof/limits "
     "prof/timing prof/advice",
-    "prof/table": "ground pyprof/command pyprof/table parse/formats prof/work prof/limits prof/timing prof/advice",
+    "prof/table": "ground pyprof/command pyprof/table parse/formats prof/work prof/counters prof/limits prof/timing "
+    "prof/advice",
     # the outputs, and the commands at the top of prof/
-    "prof": "ground pyprof/command pyprof/table parse prof/ops prof/kernels prof/work/helpers prof/work prof/limits "
-    "prof/timing prof/advice prof/summary prof/table",
+    "prof": "ground pyprof/command pyprof/table parse prof/ops prof/kernels prof/work/helpers prof/work prof/counters "
+    "prof/limits prof/timing prof/advice prof/summary prof/table",
     "prof/plot": "ground pyprof/command pyprof/table prof prof/kernels prof/work prof/limits prof/timing prof/table",
     "prof/perfetto": "ground pyprof/command pyprof/table parse/attribute parse/stats prof prof/work prof/limits "
     "prof/timing prof/table",
@@ -46,8 +49,11 @@ ALLOWED = {
     "prof/table",
     "prof/report": "ground pyprof/command pyprof/table parse/attribute prof prof/kernels prof/work prof/limits "
     "prof/timing prof/advice prof/summary prof/table",
+    "prof/ncu": "ground pyprof/command pyprof/table parse/attribute parse/formats parse/ncu prof/ops prof/work "
+    "prof/limits prof/summary",
     "prof/notebook": "ground pyprof/command pyprof/table prof prof/work prof/limits prof/timing prof/advice "
     "prof/summary prof/table prof/plot prof/report",
+    "pyprof/ncu": "ground pyprof/command pyprof/capture prof/ncu",
     "pyprof/counting": "ground pyprof/capture prof/ops",
     "pyprof/replay": "ground pyprof/table prof/ops prof/work",
     "pyprof/benchmark": "ground pyprof/command pyprof/counting pyprof/replay prof prof/ops prof/kernels prof/limits "

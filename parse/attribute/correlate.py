@@ -36,7 +36,7 @@ def correlate(capture: Capture, brief: bool = False) -> Table:
     rows = attribute(capture, tree)
     columns: dict[str, Data] = {**capture.columns, **rows.columns}
     columns["comm"] = _first_known(capture.columns.get("comm"), columns["comm"])
-    columns["step"], columns["markStart"], columns["markEnd"] = steps(capture, tree)
+    columns["step"], columns["markStart"], columns["markEnd"], columns["emptySteps"] = steps(capture, tree)
     columns["stepStart"], columns["stepEnd"] = step_times(columns)
     if brief:
         return name_wrappers(Table(capture.rows, columns))

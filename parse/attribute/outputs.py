@@ -3,15 +3,18 @@
 * An NVTX range names the ops that produced its inputs, so an output's shape is found at its consumer (``Capture.outs``,
   see ``dataflow``).
 * A backward node receives the gradient of its forward op's output, which has the same shape. This is used if an op's
-  own arguments do not suffice: for ops of C++ Functions (``cpp_functions``), and for cat, stack and index, whose list
-  of tensors may be cut or missing. (A Kineto trace has no lists of more than 30 tensors, a trace of 2022 has no
-  lists at all, and no trace has lists of indices, since an index may be None.)
+  own arguments do not suffice: for ops of C++ Functions (``cpp_functions``), for cat, stack and index, whose list of
+  tensors may be cut or missing (a Kineto trace has no lists of more than 30 tensors, a trace of 2022 has no lists at
+  all, and no trace has lists of indices, since an index may be None), and, in Kineto traces before PyTorch 2.1, which
+  have no "Concrete Inputs", for ops whose strides or dimensions decide the size of the output.
 * The backward of split and unbind joins the gradients of the pieces, so its result has the shape of the split tensor.
+* The gradient of a convolution's input or weight (PyTorch 1.x) has the shape of that input of the forward op.
 * The output of the last op in a Python Function is the Function's output.
 """
 
 import json
 import re
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +27,11 @@ from pyprof.table.columns import Coded, Ints, distinct, value_at
 
 _CUT = re.compile(r"[\[,]\[\]")  # in an op's dtypes: an empty list of tensors
 _INDEX = frozenset({"aten::index", "aten::_unsafe_index"})  # their indices are a list of tensors or None
+# ops whose output's size depends on arguments that are not tensors: strides, paddings, dimensions to reduce
+_SIZED_BY_VALUES = re.compile(r"conv|pool|::(?:sum|nansum|mean|nanmean|prod|var|std|norm|amax|amin|logsumexp)$")
+# PyTorch 1.x's gradients of a convolution -> the position of the forward op's argument that has their shape
+_GRADIENT_OF = {"_convolution_backward_input": 0, "_convolution_backward_weight": 1}
+MOST_AROUND = 6  # ops around one that make the same output: conv2d > convolution > _convolution > cudnn_convolution
 _NODE = re.compile(r"Backward\d*$")
 _SPLITS = "split split_with_sizes unsafe_split unsafe_split_with_sizes unbind chunk"
 SPLITS = frozenset(f"aten::{name}" for name in _SPLITS.split())
@@ -38,7 +46,7 @@ def outputs(capture: Capture, tree: RangeTree, op: Ints, node: Ints, forward: In
         return Coded.empty(capture.rows)
     returned = _of_cpp_functions(tree, node, forward)
     shapes = {
-        **_of_lists(tree, op, forward),
+        **_where_sizes_lack(tree, op, forward),
         **{int(tree.place[given]): text for given, text in capture.outs.items()},
         **returned,
     }
@@ -49,7 +57,7 @@ def outputs(capture: Capture, tree: RangeTree, op: Ints, node: Ints, forward: In
     code_of_range[list(shapes)] = texts.codes
     op = op.copy()
     codes = code_of_range[op]
-    for _ in range(6):  # conv2d > convolution > _convolution > cudnn_convolution
+    for _ in range(MOST_AROUND):
         unknown = np.flatnonzero((codes < 0) & (op >= 0))
         if not len(unknown):
             break
@@ -93,36 +101,75 @@ def _of_cpp_functions(tree: RangeTree, node: Ints, forward: Ints) -> dict[int, s
     return {op: text for op, text in shapes.items() if text}
 
 
-def _of_lists(tree: RangeTree, op: Ints, forward: Ints) -> dict[int, str]:
-    """Op -> its outputs' shapes, for the rows' ops whose tensor lists are missing or cut. ``op``: -1 for none."""
-    cut = tree.scopes_where(Kind.OP, _lacks_a_list)[value_at(tree.scope, op, -1)]
+def _where_sizes_lack(tree: RangeTree, op: Ints, forward: Ints) -> dict[int, str]:
+    """Op -> its outputs' shapes, for the rows' ops whose own arguments do not give them. ``op``: -1 for none."""
+    cut = tree.scopes_where(Kind.OP, _lacks_sizes)[value_at(tree.scope, op, -1)]
     pairs, _ = distinct(op[cut], forward[cut])
     if not pairs:
         return {}
     nodes = _nodes(tree, [place for place, _ in pairs])
     found = {}
     for place, ahead in pairs:
-        text = _of_split(tree, ahead) if ahead >= 0 else _of_gradient(tree, place, nodes)
+        if ahead >= 0:
+            text = _in_backward(tree, place, ahead)
+        else:
+            text = next(filter(None, (_of_gradient(tree, op, nodes) for op in _same_output(tree, place))), "")
         if text:
             found[place] = text
     return found
 
 
-def _lacks_a_list(scope: Scope) -> bool:
-    return bool(_CUT.search(scope.dtypes)) or (scope.name in _INDEX and bool(scope.dtypes))
+def _same_output(tree: RangeTree, op: int) -> Iterator[int]:
+    """An op and the ops around it that make the same output: cudnn_convolution, _convolution, convolution, conv2d."""
+    yield op
+    for _ in range(MOST_AROUND):
+        outer = int(tree.parent[op])
+        if outer < 0 or not _is_made_by(tree.scopes[tree.scope[outer]], tree.scopes[tree.scope[op]], libraries=False):
+            return
+        yield outer
+        op = outer
 
 
-def _of_split(tree: RangeTree, ahead: int) -> str:
-    """The shape of the tensor that a split's backward joins from its pieces."""
-    scope = tree.scopes[tree.scope[ahead]]
-    sizes = json.loads(scope.sizes) if scope.name in SPLITS and scope.sizes else []
-    return json.dumps(sizes[:1]) if sizes and sizes[0] and not isinstance(sizes[0][0], list) else ""
+def _lacks_sizes(scope: Scope) -> bool:
+    if not scope.dtypes:  # NVTX ranges: outputs come from the data flow
+        return False
+    lacks_values = not scope.args and bool(_SIZED_BY_VALUES.search(scope.name))
+    return lacks_values or bool(_CUT.search(scope.dtypes)) or scope.name in _INDEX
+
+
+def _in_backward(tree: RangeTree, op: int, ahead: int) -> str:
+    """The shape of a backward op's output that one of its forward op's inputs has, too.
+
+    It is the tensor that a split's backward joins from its pieces, the input or weight of a convolution, or the input
+    that was broadcast and whose gradient is summed.
+    """
+    scope, name = tree.scopes[tree.scope[ahead]], tree.name(op)
+    shapes = [shape for shape in json.loads(scope.sizes or "[]") if shape and not isinstance(shape[0], list)]
+    if scope.name in SPLITS:
+        return json.dumps(shapes[:1]) if shapes else ""
+    gradient = next((n for suffix, n in _GRADIENT_OF.items() if name.endswith(suffix)), None)
+    if gradient is not None:
+        return json.dumps([shapes[gradient]]) if gradient < len(shapes) else ""
+    if name == "aten::sum":
+        summed: list[int] = next(iter(json.loads(tree.scopes[tree.scope[op]].sizes or "[]")), [])
+        broadcast = {tuple(shape) for shape in shapes if shape != summed and _broadcasts(shape, summed)}
+        return json.dumps([list(*broadcast)]) if len(broadcast) == 1 else ""
+    return ""
+
+
+def _broadcasts(shape: list[int], to: list[int]) -> bool:
+    """Whether a tensor of this shape is broadcast to a larger shape: its last dimensions fit."""
+    return len(shape) <= len(to) and all(a in (1, b) for a, b in zip(reversed(shape), reversed(to), strict=False))
 
 
 def _nodes(tree: RangeTree, ops: list[int]) -> dict[tuple[int, int], list[int]]:
-    """(process, sequence number) -> backward nodes with sizes, in order, for the ops' numbers and adjacent numbers."""
+    """(process, sequence number) -> backward nodes with sizes, in order, for the ops' numbers and those around them."""
     around = np.array(ops, np.int64)
-    wanted = np.unique(np.concatenate([tree.seq[around], tree.seq[tree.parent[around][tree.parent[around] >= 0]]]))
+    numbers: list[Ints] = []
+    while len(around) and len(numbers) <= MOST_AROUND:
+        numbers.append(tree.seq[around])
+        around = np.unique(tree.parent[around][tree.parent[around] >= 0])
+    wanted = np.unique(np.concatenate(numbers))
     sized = tree.scopes_where(Kind.NODE, lambda scope: bool(scope.sizes))[tree.scope]
     places = np.flatnonzero(sized & np.isin(tree.seq, wanted[wanted > 0]))
     found: dict[tuple[int, int], list[int]] = {}

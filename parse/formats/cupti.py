@@ -1,6 +1,6 @@
 """Code shared by the readers of nsys and nvprof databases, both of which come from CUPTI's activity records."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +16,7 @@ LAUNCH = named(
     "grid_x=gridX, grid_y=gridY, grid_z=gridZ, block_x=blockX, block_y=blockY, block_z=blockZ,"
     " registers=registersPerThread, staticSmem=staticSharedMemory, dynamicSmem=dynamicSharedMemory"
 )
-COPY = named("bytes, copy_kind=copyKind")
+COPY = named("bytes, copy_kind=copyKind, from_memory=srcKind, to_memory=dstKind")
 REQUIRED = ("start_ns", "end_ns", "corr")
 BY_START = ("start_ns", "corr")
 # Columns that the kernel table has under the same name and in the same unit.
@@ -29,6 +29,10 @@ _COPIES = (
     " Unified Device-to-Device"
 )
 COPIES = dict(enumerate(_COPIES.split(", "), 1))
+
+
+# The kinds of memory that a copy reads and writes: CUpti_ActivityMemoryKind, whose 0 is unknown.
+MEMORY = dict(enumerate("Pageable, Pinned, Device, Array, Managed, Device Static, Managed Static".split(", "), 1))
 
 
 def gpu_operations(
@@ -65,9 +69,13 @@ def _wrong_types(db: Database, sources: Sequence[Source], counts: Sequence[int],
     if not found:
         return []
     rows = np.unique(np.concatenate([rows for _, rows in found]))
-    columns = ", ".join(dict.fromkeys(column for column, _ in found))
-    what = f"{len(rows):,} GPU operations, which take {int(took[rows].sum()):,} ns,"
-    return [f"{what} have values that are not whole numbers, which are unknown ({columns})"]
+    return [wrong_operations(len(rows), int(took[rows].sum()), [column for column, _ in found])]
+
+
+def wrong_operations(rows: int, took: int, columns: Iterable[str]) -> str:
+    """The warning about ``rows`` GPU operations of ``took`` ns with values of wrong types in these columns."""
+    what = f"{rows:,} GPU operations, which take {took:,} ns,"
+    return f"{what} have values that are not whole numbers, which are unknown ({', '.join(dict.fromkeys(columns))})"
 
 
 def table_columns(data: Mapping[str, Ints], kinds: Sequence[str]) -> dict[str, Data]:
@@ -132,17 +140,29 @@ def name_operations(names: Sequence[Coded], data: Mapping[str, Ints], kinds: Seq
                 column.codes[rows[detail == value]] = len(column.values) - 1
 
 
+def name_memory(names: Coded, data: Mapping[str, Ints], memory: Mapping[int, str]) -> None:
+    """Add to copies' names the memory that they read and write: `[CUDA memcpy Host-to-Device] (Pageable -> Device)`.
+
+    ``memory``: the kinds of memory. Names stay as they are where one of the two kinds is not among them.
+    """
+    pairs, number = distinct(data["from_memory"], data["to_memory"], names.codes)
+    for place, (source, target, code) in enumerate(pairs):
+        if source in memory and target in memory and code >= 0:
+            names.values.append(f"{names.values[code]} ({memory[source]} -> {memory[target]})")
+            names.codes[number == place] = len(names.values) - 1
+
+
 def sizes(data: Mapping[str, Ints], name: str) -> Coded:
     """The grid or block of each launch, from its three columns."""
     return triples(*(data[f"{name}_{axis}"] for axis in "xyz"))
 
 
 def triples(x: Ints, y: Ints, z: Ints) -> Coded:
-    """A grid or block column as texts `[x, y, z]`, made once per distinct size; empty for rows without a size."""
+    """A grid or block column as texts `[x, y, z]`, made once per distinct size; empty where a number is unknown."""
     distinct_sizes, codes = distinct(x, y, z)
-    values = ["" if size[0] == NULL else f"[{size[0]}, {size[1]}, {size[2]}]" for size in distinct_sizes]
+    values = ["" if NULL in size else f"[{size[0]}, {size[1]}, {size[2]}]" for size in distinct_sizes]
     coded = Coded(codes.astype(np.int32), values)
-    coded.codes[x == NULL] = -1
+    coded.codes[(x == NULL) | (y == NULL) | (z == NULL)] = -1
     return coded
 
 

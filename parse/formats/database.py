@@ -20,6 +20,7 @@ import numpy as np
 from pyprof.errors import InputError, SchemaError
 from pyprof.files import GZIP, inflated
 from pyprof.parse.formats.guarded_connection import Guard
+from pyprof.parse.formats.whole_numbers import WHOLE, without_others
 from pyprof.table.columns import NULL, Ints
 
 HEADER = b"SQLite format 3\0"
@@ -36,6 +37,7 @@ class Source:
     required: tuple[str, ...] = ()  # pyprof's names of the columns without which the table cannot be used
     order: tuple[str, ...] = ()  # pyprof's names of the columns that sort the rows; empty: the table's own order
     only: tuple[str, tuple[int, ...]] | None = None  # an optional column; only rows with these values are read
+    numbers: tuple[str, ...] = ()  # pyprof's names of the columns of whole numbers, for tables with others, too
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -64,7 +66,7 @@ class Database:
         self.file = file
         self.connection = connection
         self._guard = guard
-        self.wrong: dict[str, dict[str, Ints]] = {}  # table -> column -> the rows whose value is not an integer
+        self.wrong: dict[str, dict[str, Ints]] = {}  # table -> column -> the rows whose value is not a whole number
         # A virtual table has no page; it runs code of a module on whatever the file contains. No profiler makes one.
         found = self.rows(
             "SELECT name, type, sql FROM sqlite_master WHERE type = 'view' OR (type = 'table' AND rootpage > 0)"
@@ -109,27 +111,49 @@ class Database:
         return dict(zip(wanted, columns, strict=True))
 
     def records(self, source: Source, *names: str) -> list[tuple[Any, ...]]:
-        """The rows as Python values of any type, None for an absent column; none without table or required columns."""
+        """The rows as Python values, None for an absent column; none without table or required columns.
+
+        The columns in ``source.numbers`` have whole numbers or None; all others have values of any type.
+        """
         if not self.has_all(source):
             return []
-        listed = ", ".join(self.expressions(source, names).values())
+        wanted = names or source.names
+        listed = ", ".join(self.expressions(source, wanted).values())
         order = ", ".join(self.expressions(source, source.order).values()) if source.order else self.key(source.table)
-        return self.rows(f'SELECT {listed} FROM "{source.table}" e ORDER BY {order or "NULL"}')  # noqa: S608 (our own text)
+        rows = self.rows(f'SELECT {listed} FROM "{source.table}" e ORDER BY {order or "NULL"}')  # noqa: S608 (our own text)
+        for place, name in enumerate(wanted):
+            if name in source.numbers:
+                rows, odd = without_others(rows, place)
+                self.note(source.table, source.column(name), odd)
+        return rows
 
     def has_all(self, source: Source) -> bool:
         """Whether the table exists and has all required columns."""
         return self.has(source.table) and all(self.has(source.table, source.column(name)) for name in source.required)
 
     def expressions(self, source: Source, names: Sequence[str] = ()) -> dict[str, str]:
-        """The SQL expressions of the columns of a row ``e``, all or only ``names``; NULL for a missing column."""
+        """The SQL expressions of the columns of a row ``e``, all or only ``names``; NULL for a missing column.
+
+        Where ``wrong`` has rows of a column, only its whole numbers are not NULL.
+        """
         columns = {name: source.column(name) for name in names or source.names}
-        return {name: f'e."{column}"' if self.has(source.table, column) else "NULL" for name, column in columns.items()}
+        return {name: self._expression(source.table, column) for name, column in columns.items()}
+
+    def _expression(self, table: str, column: str) -> str:
+        value = f'e."{column}"' if self.has(table, column) else "NULL"
+        return WHOLE.format(value) if column in self.wrong.get(table, {}) else value
 
     def _counted(self, source: Source) -> str:
-        """The SQL condition of the rows of a source that count."""
+        """The SQL condition of the rows of a source that count. Notes the rows of which this is unknown."""
         name, values = source.only or ("", ())
         column = source.column(name) if name else ""
-        return f'"{column}" IN ({", ".join(map(str, values))})' if name and self.has(source.table, column) else "1"
+        if not name or not self.has(source.table, column):
+            return "1"
+        condition = f'"{column}" IN ({", ".join(map(str, values))})'
+        unknown = f"CASE WHEN {condition} THEN 0 ELSE typeof(\"{column}\") <> 'integer' END"
+        query = f'SELECT count(*) FROM "{source.table}" WHERE {unknown}'  # noqa: S608 (our own text)
+        self.note(source.table, column, -1 - np.arange(self.rows(query)[0][0]))  # rows that are not read: no numbers
+        return condition
 
     def ints(self, table: str, *columns: str, where: str = "1") -> list[Ints]:
         """Integer columns as arrays, in the table's own order: sorting arrays is faster than sorting in SQL."""
@@ -150,22 +174,32 @@ class Database:
         return [np.concatenate(parts) for parts in zip(*chunks, strict=True)] if chunks else [_NONE for _ in columns]
 
     def _mixed_ints(self, table: str, columns: Sequence[str], where: str) -> list[Ints]:
-        """Columns with values that are not integers, which become ``NULL`` and are noted in ``wrong``."""
-        whole = 'CASE WHEN CAST("{0}" AS INTEGER) = "{0}" THEN CAST("{0}" AS INTEGER) END'
-        pairs = (f'coalesce({whole}, {NULL}), "{{0}}" IS NOT NULL AND {whole} IS NULL'.format(c) for c in columns)
+        """Columns with values that are not whole numbers, which become ``NULL`` and are noted in ``wrong``."""
+        pairs = (f"coalesce({WHOLE}, {NULL}), {{0}} IS NOT NULL AND {WHOLE} IS NULL".format(f'"{c}"') for c in columns)
         query = f'SELECT {", ".join(pairs)} FROM "{table}" WHERE {where}'  # noqa: S608 (our own text)
         found = self.query_ints(query, 2 * len(columns))
-        odd = {column: np.flatnonzero(is_odd) for column, is_odd in zip(columns, found[1::2], strict=True)}
-        self.wrong[table] = {**self.wrong.get(table, {}), **{column: rows for column, rows in odd.items() if len(rows)}}
+        for column, is_odd in zip(columns, found[1::2], strict=True):
+            self.note(table, column, np.flatnonzero(is_odd))
         return found[::2]
 
-    def wrong_types(self, but: Sequence[str] = ()) -> list[str]:
-        """Warnings about values of a wrong type that were read, in all tables except ``but``."""
+    def note_wrong(self, source: Source) -> None:
+        """Note in ``wrong``, which then has the table, the rows whose ``source.numbers`` have other values."""
+        self.wrong.setdefault(source.table, {})
+        columns = [column for column in map(source.column, source.numbers) if self.has(source.table, column)]
+        self._mixed_ints(source.table, columns, "1")
+
+    def note(self, table: str, column: str, rows: Ints) -> None:
+        """Note in ``wrong`` the rows of a column with values of a wrong type, if there are any."""
+        if len(rows):
+            self.wrong.setdefault(table, {})[column] = rows
+
+    def wrong_types(self, but: Sequence[str] = (), only: Sequence[str] = ()) -> list[str]:
+        """Warnings about values of a wrong type that were read, in all tables except ``but``, or ``only`` in some."""
         words = "rows of {} have values that are not whole numbers, which are unknown ({})"
         return [
             f"{len(np.unique(np.concatenate([*columns.values()]))):,} {words.format(table, ', '.join(columns))}"
             for table, columns in self.wrong.items()
-            if columns and table not in but
+            if columns and table not in but and (not only or table in only)
         ]
 
     def key(self, table: str) -> str:
@@ -246,15 +280,18 @@ class Database:
         key, text = source.column("id"), source.column("text")
         query = f'SELECT "{key}", CAST("{text}" AS TEXT) FROM "{source.table}" ORDER BY "{key}"'  # noqa: S608
         numbers = None if wanted is None else set(np.unique(wanted).tolist())
-        return {id_: value or "" for id_, value in self.execute(query) if numbers is None or id_ in numbers}
+        rows = self.rows(query)
+        odd = [number for number, (id_, _) in enumerate(rows) if type(id_) is not int and id_ is not None]
+        self.note(source.table, key, np.array(odd, np.int64))
+        return {id_: value or "" for id_, value in rows if numbers is None or id_ in numbers}
 
 
-def _integers(text: bytes | str, count: int) -> Ints:
+def _integers(text: bytes | str | None, count: int) -> Ints:
     """Parse numbers separated by commas. Raises ValueError if their number is not ``count``."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", DeprecationWarning)  # numpy warns thus about anything that is not a number
         try:
-            numbers: Ints = np.fromstring(text, np.int64, sep=",")
+            numbers: Ints = np.fromstring(text or "", np.int64, sep=",")  # no text: no value is known
         except DeprecationWarning:
             numbers = _NONE
     if len(numbers) != count:

@@ -20,7 +20,7 @@ SECONDS, SECONDS_PER_BYTE = 10.0, 4e-6
 BYTES_PER_ROW = 6
 # Texts: a name may be stored once and read with every row that has it.
 TEXT_BYTES, TEXT_BYTES_PER_BYTE = 64 << 20, 64
-LONGEST_TEXT = 128 << 20  # bytes of one value, where Python has Connection.setlimit (3.11)
+LONGEST_TEXT = 64 << 20  # bytes of one value, where Python has Connection.setlimit (3.11)
 MOST_VIEWS, MOST_PARTS = 1_000, 10_000  # views in a file, and SELECTs in a view once the views in it are put in place
 # Functions that make large values from small ones. No view of rocprofv3 needs them.
 GROWING = frozenset("zeroblob randomblob printf format hex replace load_extension".split())

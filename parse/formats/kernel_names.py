@@ -10,8 +10,20 @@ _LENGTH = re.compile(r"\d{1,4}")  # the length of a name in a mangled name
 _CLONE = re.compile(r"(?: \[clone [^\]]*\])+$|\.kd$")
 
 
+LONGEST = 1 << 16  # characters; names of kernels with many templates reach 20,000
+
+
+def kept(name: str, longest: int = LONGEST) -> str:
+    """The name, without its middle if it is far longer than the name of any kernel."""
+    if len(name) <= longest:
+        return name
+    half = longest // 2
+    return f"{name[:half]}..({len(name) - longest:,} characters are left out)..{name[-half:]}"
+
+
 def demangle(name: str) -> str:
-    """``_ZN2at3addEv`` -> ``at::add()``. A name that is not validly mangled is returned unchanged."""
+    """``_ZN2at3addEv`` -> ``at::add()``. A name that is not validly mangled is returned as it is (see ``kept``)."""
+    name = kept(name)
     if not name.startswith(("_Z", "__Z")):
         return name
     import cxxfilt
@@ -30,6 +42,7 @@ def short_name(long: str) -> str:
     >>> short_name("nvjet_sm90_tst_128x256_64x4_2x1_v_bz_coopA_TNN")
     'nvjet_sm90_tst_128x256_64x4_2x1_v_bz_coopA_TNN'
     """
+    long = kept(long)
     name = _CLONE.sub("", demangle(long))
     if name.startswith("_Z"):
         return _mangled(name) or long

@@ -37,7 +37,8 @@ RUNTIME, DRIVER = (Source(f"{PREFIX}{api}", _CALL) for api in ("RUNTIME", "DRIVE
 
 # Beginnings and ends of ranges; `object` is the thread (64 bits), `name` an id of STRINGS.
 _MARKER = named("flags, time_ns=timestamp, id, object_kind=objectKind, object=objectId, name, row=_id_")
-MARKERS = Source(f"{PREFIX}MARKER", _MARKER, order=("time_ns", "row"))
+_MARKER_NUMBERS = ("flags", "time_ns", "id", "object_kind", "name")
+MARKERS = Source(f"{PREFIX}MARKER", _MARKER, order=("time_ns", "row"), numbers=_MARKER_NUMBERS)
 
 # GPUs; the columns of facts have the key names of ``gpu_info``.
 _DEVICE = named(
@@ -45,7 +46,7 @@ _DEVICE = named(
     " computeMajor=computeCapabilityMajor, computeMinor=computeCapabilityMinor, totalMemory=globalMemorySize,"
     " l2CacheSize, threadsPerWarp=numThreadsPerWarp"
 )
-DEVICES = Source(f"{PREFIX}DEVICE", _DEVICE, required=("id", "name"), order=("id",))
+DEVICES = Source(f"{PREFIX}DEVICE", _DEVICE, required=("id", "name"), order=("id",), numbers=("id", "name"))
 DEVICE_UNITS = {"clockRate": 1000, "memoryBandwidth": 1000}  # CUpti_ActivityDevice: kHz, kB/s
 
 KINDS = ("kernel", "memcpy", "memset")
@@ -85,7 +86,7 @@ def _capture(db: Database) -> Capture:
     columns = _columns(db, data)
     columns["start"] = data["start_ns"] - origin
     columns["pid"] = value_at(calls.pid, call, pids[0])
-    warnings += db.wrong_types(but=[source.table for source in (*KERNELS, MEMCPY, MEMSET)])
+    warnings += other_warnings(db)
     fields = capture_fields(columns, call, calls, markers, origin)
     return Capture(file=str(db.file), profiler="nvprof", warnings=warnings, **fields)
 
@@ -94,6 +95,11 @@ def read_operations(db: Database) -> tuple[dict[str, Ints], list[str]]:
     """All GPU operations in order of start, and warnings. Raises SchemaError if a table lacks a column."""
     kernels = next((source for source in KERNELS if db.has(source.table)), KERNELS[0])
     return cupti.gpu_operations(db, (kernels, MEMCPY, MEMSET), earliest=1)
+
+
+def other_warnings(db: Database) -> list[str]:
+    """Warnings about values of wrong types, in all tables that were read except those of GPU operations."""
+    return db.wrong_types(but=[source.table for source in (*KERNELS, MEMCPY, MEMSET)])
 
 
 def operation_names(db: Database, data: dict[str, Ints]) -> tuple[Coded, Coded, Coded]:
@@ -106,7 +112,9 @@ def operation_names(db: Database, data: dict[str, Ints]) -> tuple[Coded, Coded, 
 
 def _columns(db: Database, data: dict[str, Ints]) -> dict[str, Data]:
     columns = cupti.table_columns(data, KINDS)
-    columns["kLongName"], columns["kShortName"], _ = operation_names(db, data)
+    long, columns["kShortName"], _ = operation_names(db, data)
+    cupti.name_memory(long, data, cupti.MEMORY)
+    columns["kLongName"] = long
     strings, infos = db.texts(STRINGS), database_infos(db, DEVICES, DEVICE_UNITS)
     names = {id_: strings.get(name, "") for id_, name in db.records(DEVICES, "id", "name")}
     device = data["device"].tolist()
@@ -133,29 +141,43 @@ def find_calls(calls: cupti.Calls, corr: Ints) -> Ints:
 
 
 def read_markers(db: Database) -> list[TextRange]:
-    """Ranges of threads in order of start. The end of a range that was never closed is ``OPEN``."""
+    """Ranges of threads in order of start. The end of a range that was never closed is ``OPEN``.
+
+    A beginning or end of which the time, the kind, the range or the thread is unknown makes no range. Then the ranges
+    without an end are left out, too, since theirs may be the end that is unknown.
+    """
     strings = db.texts(STRINGS)
     opened: dict[int, int] = {}
     begun: list[tuple[int, object, str]] = []
     ends: list[int] = []
     columns = ("flags", "time_ns", "id", "object_kind", "object", "name")
-    for flags, time, id_, kind, owner, name in db.records(MARKERS, *columns):
-        if type(time) is not int or not 1 <= time <= LATEST_NS:
+    rows = db.records(MARKERS, *columns)
+    for flags, time, id_, kind, owner, name in rows:
+        if time is None or not 1 <= time <= LATEST_NS:
             continue
         if flags == END and id_ in opened:
             ends[opened.pop(id_)] = time
-        elif flags == BEGIN and kind == THREAD:
+        elif flags == BEGIN and kind == THREAD and id_ is not None:
             opened[id_] = len(begun)
             begun.append((time, owner, strings.get(name, "")))
             ends.append(OPEN)
-    owners = {owner: _thread(owner) for _, owner, _ in begun}
-    return [TextRange(*owners[owner], time, end, text) for (time, owner, text), end in zip(begun, ends, strict=True)]
+    owners = {owner: _thread(owner) for _, _, _, _, owner, _ in rows}
+    strangers = [row for row, (_, _, _, kind, owner, _) in enumerate(rows) if kind == THREAD and owners[owner] is None]
+    db.note(MARKERS.table, MARKERS.column("object"), np.array(strangers, np.int64))
+    is_end_lost = any(None in row[:3] for row in rows)
+    return [
+        TextRange(*thread, time, end, text)
+        for (time, owner, text), end in zip(begun, ends, strict=True)
+        if (thread := owners[owner]) is not None and not (is_end_lost and end == OPEN)
+    ]
 
 
-def _thread(owner: object) -> tuple[int, int]:
-    """(process, thread) of a marker's object: 32 bits each, little-endian, as SQLite text or blob."""
+def _thread(owner: object) -> tuple[int, int] | None:
+    """(process, thread) of a marker's object: 32 bits each, little-endian, text or blob; None if it is not."""
     data = owner.encode("latin-1", "replace") if isinstance(owner, str) else owner
-    pid, tid = struct.unpack("<II", (data if isinstance(data, bytes) else b"")[:8].ljust(8, b"\0"))
+    if not isinstance(data, bytes) or not data:
+        return None
+    pid, tid = struct.unpack("<II", data[:8].ljust(8, b"\0"))
     return pid, tid
 
 

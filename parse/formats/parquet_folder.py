@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 SUFFIX = ".parquet"
 ROWS = 65_536  # copied at a time
+_STORED = (int, float, str, bytes, type(None))  # the types of values that SQLite has
 BYTES = frozenset({"binaryData"})  # bytes, though nsys 2025.3 gives the column the type of texts
 
 
@@ -41,7 +42,9 @@ def opened(file: Path, sources: Sequence[Source]) -> Iterator[Database]:
             if (part := file / f"{table}{SUFFIX}").is_file():
                 _copy(part, table, list(dict.fromkeys(columns)), connection)
         pages, page = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
-        yield Database(file, connection, Guard(pages * page))
+        guard = Guard(pages * page)
+        connection.text_factory = guard.text
+        yield Database(file, connection, guard)
     except sqlite3.Error as error:  # a value of a type that no database has
         raise InputError(file, f"expected the tables of an nsys export, found an error: {error}") from None
     finally:
@@ -82,7 +85,7 @@ def _values(name: str, column: "pa.Array") -> list[Any]:
         values: list[Any] = column.to_pylist()
     except UnicodeDecodeError:  # programs may pass any bytes as NVTX text
         return [None if text is None else text.decode("utf-8", "replace") for text in _bytes(column)]
-    return values
+    return [value if isinstance(value, _STORED) else str(value) for value in values]  # any other is of a wrong type
 
 
 def _bytes(column: "pa.Array") -> list[bytes | None]:

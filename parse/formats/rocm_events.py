@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pyprof.parse.attribute.capture import Capture
-from pyprof.parse.formats.cupti import Calls, triples
+from pyprof.parse.formats.cupti import Calls, triples, wrong_operations
 from pyprof.parse.formats.gpu_info import info_text
 from pyprof.parse.formats.kernel_names import demangle, short_name
-from pyprof.parse.formats.possible_times import settle, times_warning
+from pyprof.parse.formats.possible_times import LATEST_NS, settle, times_warning
 from pyprof.parse.formats.text_ranges import TextRange, capture_fields
-from pyprof.table.columns import NULL, Coded
+from pyprof.parse.formats.whole_numbers import LEFT_OUT
+from pyprof.table.columns import NULL, Coded, Ints
 
 EXPERIMENTAL = "AMD's own formats are read experimentally: compare with a torch.profiler trace, which is read fully"
 ROCPROFV3 = "rocprofv3"
@@ -38,21 +39,22 @@ class Gpu(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """A GPU operation. The fields have the file's values, which are not checked."""
+    """A GPU operation. None and ``NULL`` are unknown."""
 
     kind: str
     name: str
-    start: int  # ns
-    end: int
-    pid: int
+    start: int | None  # ns
+    end: int | None
+    pid: int | None
     device: int | None
-    stream: int
-    grid: Sequence[int] = (NULL, NULL, NULL)  # in blocks
-    block: Sequence[int] = (NULL, NULL, NULL)
+    stream: int | None
+    grid: Sequence[int | None] = (NULL, NULL, NULL)  # in blocks
+    block: Sequence[int | None] = (NULL, NULL, NULL)
     bytes: int | None = NULL
     call: int = NULL  # index of the call that launched it
     gpu: str = ""
     info: str = ""
+    wrong: tuple[str, ...] = ()  # the file's names of the fields that have values of a wrong type
 
     def numbers(self) -> list[int]:
         """All numbers."""
@@ -66,15 +68,17 @@ class Events(NamedTuple):
     operations: list[Operation]
     calls: list[TextRange]
     markers: list[TextRange]
+    warnings: list[str]  # about values of wrong types, except those of operations
 
 
-def in_blocks(grid: Sequence[int], block: Sequence[int]) -> list[int]:
+def in_blocks(grid: Sequence[int | None], block: Sequence[int | None]) -> list[int | None]:
     """The grid in blocks, from a grid in work-items.
 
     >>> in_blocks((1000, 2, 1), (256, 1, 1))
     [4, 2, 1]
     """
-    return [-(-items // max(size, 1)) for items, size in zip(grid, block, strict=True)]
+    sizes = zip(grid, block, strict=True)
+    return [None if items is None or size is None else -(-items // max(size, 1)) for items, size in sizes]
 
 
 def kernel_name(symbol: str, display: str) -> str:
@@ -125,7 +129,7 @@ def gpu_of(agent: Mapping[str, Any]) -> Gpu | None:
 
 
 def capture_of(file: Path, events: Events) -> Capture:
-    """The capture of a run's events. Raises TypeError, ValueError or OverflowError if a value is not a number."""
+    """The capture of a run's events, all of whose numbers are of 64 bits. A marker without a time is left out."""
     numbers = np.array([operation.numbers() for operation in events.operations], np.int64)
     starts, ends, wrong = settle(numbers[:, 0], numbers[:, 1], earliest=1)
     order = np.argsort(starts, kind="stable")
@@ -134,9 +138,9 @@ def capture_of(file: Path, events: Events) -> Capture:
     operations = [events.operations[i] for i in order.tolist()]
     long = Coded.of(operation.name for operation in operations)
     calls = np.array([[_number(value) for value in call[:4]] for call in events.calls], np.int64).reshape(-1, 4)
-    markers = [marker for marker in events.markers if all(type(value) is int for value in marker[:4])]
+    markers = [marker for marker in events.markers if not {None, NULL}.intersection(marker[:4])]
     begun = [int(start[0]), *calls[:, 2].tolist(), *(marker.start for marker in markers)]
-    origin = min(time for time in begun if time > 0)
+    origin = min((time for time in begun if 0 < time < LATEST_NS), default=0)
     names = Coded.of(call.text for call in events.calls)
     api = Calls(calls[:, 2], calls[:, 3], calls[:, 0], calls[:, 1], names, np.arange(len(calls)))
     columns = {
@@ -155,8 +159,17 @@ def capture_of(file: Path, events: Events) -> Capture:
         "gpuInfo": Coded.of(operation.info for operation in operations),
     }
     fields = capture_fields(columns, np.where(launched == NULL, -1, launched), api, markers, origin)
-    warnings = [EXPERIMENTAL, *times_warning(wrong)]
+    warnings = [EXPERIMENTAL, *times_warning(wrong), *_wrong_types(events, ends - starts), *events.warnings]
+    if len(markers) < len(events.markers):
+        warnings.append(LEFT_OUT.format(len(events.markers) - len(markers)))
     return Capture(file=str(file), profiler=events.profiler, warnings=warnings, **fields)
+
+
+def _wrong_types(events: Events, took: Ints) -> list[str]:
+    """A warning about the operations with values of wrong types. ``took``: ns of each operation."""
+    rows = [row for row, operation in enumerate(events.operations) if operation.wrong]
+    columns = [column for row in rows for column in events.operations[row].wrong]
+    return [wrong_operations(len(rows), int(took[rows].sum()), columns)] if rows else []
 
 
 def _number(value: int | None) -> int:

@@ -6,11 +6,13 @@ copy and the call that launched it have the same internal correlation id, and so
 Only the parts that are used are decoded.
 """
 
+import json
+import math
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from pyprof.errors import InputError, SchemaError
 from pyprof.parse.attribute.capture import Capture
@@ -27,53 +29,60 @@ from pyprof.parse.formats.rocm_events import (
     in_blocks,
     kernel_name,
 )
+from pyprof.parse.formats.salvage import Salvage
 from pyprof.parse.formats.text_ranges import TextRange
 from pyprof.table.columns import NULL
 from pyprof.text import as_utf8
 
 KEY = "rocprofiler-sdk-tool"
+MOST_DIGITS = 40  # more are no number of 64 bits, and take Python long to read
+Number = Annotated[int, Meta(ge=NULL + 1, le=(1 << 63) - 1)] | None  # None: unknown
 
 
 class _Handle(Struct, gc=False):
-    handle: int = 0
+    handle: Number = 0
 
 
 class _Correlation(Struct, gc=False):
-    internal: int = 0
+    internal: Number = 0
 
 
 class _Extent(Struct, gc=False):
-    x: int = 1
-    y: int = 1
-    z: int = 1
+    x: Number = 1
+    y: Number = 1
+    z: Number = 1
 
 
 class _Record(Struct, kw_only=True, gc=False):
-    start_timestamp: int  # ns
-    end_timestamp: int
-    kind: int = 0
-    operation: int = 0
-    thread_id: int = 0
+    start_timestamp: Number  # ns
+    end_timestamp: Number
+    kind: Number = 0
+    operation: Number = 0
+    thread_id: Number = 0
     correlation_id: _Correlation = field(default_factory=_Correlation)
 
 
 class _DispatchInfo(Struct, kw_only=True, gc=False):
     agent_id: _Handle
-    kernel_id: int
+    kernel_id: Number
     workgroup_size: _Extent = field(default_factory=_Extent)
     grid_size: _Extent = field(default_factory=_Extent)
 
 
-class _Dispatch(_Record, kw_only=True, gc=False):
+class _Operation(_Record, kw_only=True):
+    wrong: tuple[str, ...] = field(default=(), name="(wrong)")  # keys of values of wrong types; no key of the file
+
+
+class _Dispatch(_Operation, kw_only=True):
     dispatch_info: _DispatchInfo
     stream_id: _Handle = field(default_factory=_Handle)
 
 
-class _Copy(_Record, kw_only=True, gc=False):
+class _Copy(_Operation, kw_only=True):
     dst_agent_id: _Handle = field(default_factory=_Handle)
     src_agent_id: _Handle = field(default_factory=_Handle)
     stream_id: _Handle = field(default_factory=_Handle)
-    bytes: int | None = None
+    bytes: Number = None
 
 
 class _Records(Struct):
@@ -91,7 +100,7 @@ class _Kind(Struct):
 
 
 class _Text(Struct):
-    key: int
+    key: Number
     value: str
 
 
@@ -101,13 +110,13 @@ class _Strings(Struct):
 
 
 class _Symbol(Struct):
-    kernel_id: int
+    kernel_id: Number
     kernel_name: str = ""
     formatted_kernel_name: str = ""
 
 
 class _Metadata(Struct):
-    pid: int = NULL
+    pid: Number = None
 
 
 class _Process(Struct):
@@ -129,35 +138,43 @@ def read(file: Path) -> Capture:
     """
     with unpacked(file) as plain:
         text = as_utf8(plain.read_bytes())
+    salvage = Salvage()
     try:
-        document = msgspec.json.decode(text, type=_Document)
+        document = _decoded(text, salvage)
     except msgspec.ValidationError as error:
         raise SchemaError(file, f"expected rocprofv3's JSON of ROCm 6.2 to 7, found another form: {error}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         found = f"expected rocprofv3's whole JSON, found broken text: {error} (rocprofv3 writes it when the run ends)"
         raise InputError(file, found) from None
-    events = Events(ROCPROFV3, [], [], [])
+    events = Events(ROCPROFV3, [], [], [], salvage.warnings)
     for process in document.processes:
         _add(events, process)
     if not events.operations:
         found = "rocprofv3's JSON without any GPU activity (record with --kernel-trace, or --sys-trace)"
         raise InputError(file, f"expected kernels, found {found}")
+    return capture_of(file, events)
+
+
+def _decoded(text: bytes, salvage: Salvage) -> _Document:
+    """The document; values of wrong types are unknown. Raises msgspec.ValidationError if it has another form."""
     try:
-        return capture_of(file, events)
-    except (ValueError, OverflowError) as error:  # a number beyond 64 bits
-        raise SchemaError(file, f"expected times, sizes and ids of 64 bits, found another number ({error})") from None
+        return msgspec.json.decode(text, type=_Document)
+    except msgspec.ValidationError:
+        values = json.loads(text, parse_int=lambda digits: int(digits) if len(digits) < MOST_DIGITS else math.inf)
+        document: _Document = salvage.record(values, _Document, (KEY,))
+        return document
 
 
 def _add(events: Events, process: _Process) -> None:
     """Append a process's events."""
     pid, records, kinds = process.metadata.pid, process.buffer_records, process.strings.buffer_records
-    called = sorted([*records.hip_api, *records.hsa_api, *records.rccl_api], key=lambda call: call.start_timestamp)
-    launches: dict[int, int] = {}
-    for call in called:
+    launches: dict[int | None, int] = {}
+    for call in sorted([*records.hip_api, *records.hsa_api, *records.rccl_api], key=_start):
         launches.setdefault(call.correlation_id.internal, len(events.calls))
         events.calls.append(_range(pid, call, _operation(kinds, call)))
     texts = {text.key: text.value for text in process.strings.marker_api}
-    for marker in sorted(records.marker_api, key=lambda marker: marker.start_timestamp):
+    launches.pop(None, None), texts.pop(None, None)
+    for marker in sorted(records.marker_api, key=_start):
         if (name := _operation(kinds, marker)) not in NO_RANGES:
             events.markers.append(_range(pid, marker, texts.get(marker.correlation_id.internal, name)))
     gpus = {handle: gpu for handle, gpu in map(_agent, process.agents) if gpu is not None}
@@ -167,12 +184,13 @@ def _add(events: Events, process: _Process) -> None:
         name, times = copy_name(_operation(kinds, copy)), (copy.start_timestamp, copy.end_timestamp)
         launch = launches.get(copy.correlation_id.internal, NULL)
         operation = Operation("memcpy", name, *times, pid, gpu.device, copy.stream_id.handle, bytes=copy.bytes)
-        events.operations.append(operation._replace(call=launch, gpu=gpu.name, info=gpu.info))
+        events.operations.append(operation._replace(call=launch, gpu=gpu.name, info=gpu.info, wrong=copy.wrong))
 
 
-def _kernels(process: _Process, gpus: dict[object, Gpu], launches: dict[int, int]) -> list[Operation]:
+def _kernels(process: _Process, gpus: dict[object, Gpu], launches: dict[int | None, int]) -> list[Operation]:
     symbols = process.kernel_symbols
     names = {symbol.kernel_id: kernel_name(symbol.kernel_name, symbol.formatted_kernel_name) for symbol in symbols}
+    names.pop(None, None)
     operations = []
     for kernel in process.buffer_records.kernel_dispatch:
         info = kernel.dispatch_info
@@ -191,22 +209,30 @@ def _kernels(process: _Process, gpus: dict[object, Gpu], launches: dict[int, int
             call=launches.get(kernel.correlation_id.internal, NULL),
             gpu=gpu.name,
             info=gpu.info,
+            wrong=kernel.wrong,
         )
         operations.append(operation)
     return operations
 
 
 def _agent(record: dict[str, Any]) -> tuple[object, Gpu | None]:
-    """An agent's handle, and its GPU."""
+    """An agent's handle, and its GPU; no GPU for an agent without a handle."""
     id_ = record.get("id")
-    return id_.get("handle") if isinstance(id_, dict) else None, gpu_of(record)
+    handle = id_.get("handle") if isinstance(id_, dict) else None
+    return (handle, gpu_of(record)) if type(handle) is int else (None, None)
 
 
 def _operation(kinds: list[_Kind], record: _Record) -> str:
     """The name of a record's operation: hipLaunchKernel, MEMORY_COPY_HOST_TO_DEVICE, roctxThreadRangeA."""
-    operations = kinds[record.kind].operations if 0 <= record.kind < len(kinds) else []
-    return operations[record.operation] if 0 <= record.operation < len(operations) else ""
+    kind, operation = record.kind, record.operation
+    operations = kinds[kind].operations if kind is not None and 0 <= kind < len(kinds) else []
+    return operations[operation] if operation is not None and 0 <= operation < len(operations) else ""
 
 
-def _range(pid: int, record: _Record, text: str) -> TextRange:
+def _start(record: _Record) -> int:
+    """The time by which records are sorted; an unknown one comes first."""
+    return NULL if record.start_timestamp is None else record.start_timestamp
+
+
+def _range(pid: int | None, record: _Record, text: str) -> TextRange:
     return TextRange(pid, record.thread_id, record.start_timestamp, record.end_timestamp, text)

@@ -15,12 +15,12 @@ Threads = dict[tuple[int, int], int]  # (process, thread) -> its number
 
 
 class TextRange(NamedTuple):
-    """A range or a call of a thread."""
+    """A range or a call of a thread; readers of some formats leave out ranges without numbers."""
 
-    pid: int
-    tid: int
-    start: int  # ns
-    end: int
+    pid: Any  # int; None if unknown
+    tid: Any
+    start: Any  # ns
+    end: Any
     text: str
 
 

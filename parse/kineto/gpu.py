@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pyprof.parse.attribute.reasons import BEFORE_CAPTURE, NO_CALL, NO_CALLS, NO_CORRELATION
 from pyprof.parse.formats.cupti import Calls, following_syncs
 from pyprof.parse.formats.gpu_info import kineto_info
-from pyprof.parse.formats.kernel_names import demangle, short_name
+from pyprof.parse.formats.kernel_names import demangle, kept, short_name
 from pyprof.parse.kineto.collectives import message
 from pyprof.parse.kineto.event_types import Args, Event, Number, Trace
 from pyprof.parse.kineto.events import Clock, Events, Threads, args, durations, integer, integers
@@ -202,7 +202,7 @@ def _columns(gpu: list[Event], details: list[Args], trace: Trace) -> dict[str, D
     device = np.where(device == NULL, integers([event.pid for event in gpu]), device)
     return {
         "kind": Coded.of(kinds),
-        "kShortName": Coded(long.codes, [short.get(name, name) for name in long.values]),
+        "kShortName": Coded(long.codes, [short.get(name, kept(name)) for name in long.values]),
         "kLongName": Coded(long.codes, [demangle(name) for name in long.values]),
         "kDuration": np.maximum(durations(gpu), 0),
         "device": device,

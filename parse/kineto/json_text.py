@@ -13,10 +13,12 @@ from msgspec.json import Decoder
 
 from pyprof.errors import InputError
 from pyprof.files import GZIP, inflated
+from pyprof.parse.formats.kernel_names import kept
 from pyprof.parse.kineto.event_types import WANTED, Event, ExactEvent, FloatEvent, Header, Trace
 from pyprof.parse.kineto.mend import piecewise
 from pyprof.text import as_utf8
 
+LONGEST = 1 << 20  # characters of a name; pyprof's markers, which have a call's arguments, are far shorter
 EXACT_US = 2.0**43  # 101 days: up to here a float of µs is exact to the nanosecond; Kineto's base is 3 months
 
 
@@ -46,6 +48,9 @@ def load(file: Path) -> Trace:
         trace = piecewise(file, text)
     if any(event.ts >= EXACT_US and event.ts % 1 for event in trace.events):
         trace.events = _exact(text, bare=first == b"[") or trace.events
+    for event in trace.events:
+        if len(event.name) > LONGEST:
+            event.name = kept(event.name, LONGEST)
     if not trace.events:
         raise InputError(file, f"{WANTED}, found one without events: the profiler recorded nothing or never stopped")
     trace.warnings = warnings + trace.warnings

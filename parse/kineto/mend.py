@@ -20,6 +20,7 @@ from pyprof.parse.kineto.wrong_fields import salvaged
 Decoded = TypeVar("Decoded")
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[\s*')
 _KEYS = rb'"(?:ph|cat|name|pid|tid|ts|dur|id|args|bp|s|cname)"\s*:'
+_STRING_OR_BRACKET = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[][{}]')
 _NEXT = re.compile(rb"\}\s*,\s*(?=\{\s*" + _KEYS + rb")")
 
 
@@ -85,13 +86,26 @@ def _pieces(text: bytes, start: int) -> Iterator[tuple[bytes, bool]]:
 def _end_of(piece: bytes) -> tuple[bytes, bytes | None]:
     """The last event and the text after it; None if the file ends within the event or directly after it."""
     for candidate in (piece.decode("utf-8", "replace"), _mend(piece).decode()):
-        try:
-            _, end = json.JSONDecoder(strict=False).raw_decode(candidate)
-        except (ValueError, RecursionError):
+        try:  # numbers are not read here: Python refuses those of more than 4,300 digits
+            _, end = json.JSONDecoder(strict=False, parse_int=len, parse_float=len).raw_decode(candidate)
+        except RecursionError:
+            end = _end_of_brackets(candidate)
+        except ValueError:
             continue
         tail = candidate[end:].lstrip(", \t\r\n").rstrip()  # some writers put a comma after the last event
         return candidate[:end].encode(), tail.encode() if tail.startswith("]") else None
     return piece, None
+
+
+def _end_of_brackets(text: str) -> int:
+    """Where the first object of a text ends, however deep it is; the text's end if it does not."""
+    depth = 0
+    for token in _STRING_OR_BRACKET.finditer(text):
+        depth += token[0] in "[{"
+        depth -= token[0] in "]}"
+        if not depth:
+            return token.end()
+    return len(text)
 
 
 def _header(before: bytes, after: bytes) -> Header:

@@ -18,7 +18,7 @@ from pyprof.parse.kineto.python_frames import frame_scope
 from pyprof.table.columns import NULL, Bools, Ints, lookup, value_at
 
 NO_TENSOR = frozenset(("", "Scalar", "ScalarList", "GenericList", "nullptr (uninitialized)"))
-COMMUNICATION = ("nccl:", "gloo:", "mpi:", "ucc:")  # torch.distributed's annotations: "nccl:all_reduce"
+COMMUNICATION = ("nccl:", "gloo:", "mpi:", "ucc:", "xccl:")  # torch.distributed's annotations: "nccl:all_reduce"
 
 
 @dataclass(slots=True)

@@ -31,9 +31,7 @@ def read(file: Path) -> Capture:
         events = sort(trace.events)
         if not events.known:
             raise InputError(file, f"{WANTED}, found {_instead(events)}")
-        if events.impossible:
-            trace.warnings.append(f"{events.impossible:,} events with impossible times are left out")
-        trace.warnings += _unread(events)
+        trace.warnings += changed(events)
         return _capture(file, trace, events)
 
 
@@ -72,9 +70,11 @@ def _instead(events: Events) -> str:
     return "a trace of another tool: no event has a category"
 
 
-def _unread(events: Events) -> list[str]:
+def changed(events: Events) -> list[str]:
     """Warnings about events that the table lacks or whose values were changed."""
-    warnings = times_warning(sum(event.dur < 0 for event in events.gpu) + events.untimed)
+    lost = f"{events.impossible:,} events with impossible times are left out"
+    warnings = [lost] if events.impossible else []
+    warnings += times_warning(sum(event.dur < 0 for event in events.gpu) + events.untimed)
     if events.unplaced:
         took = sum(max(round(1000 * event.dur), 0) for event in events.unplaced)
         what = f"{len(events.unplaced):,} GPU operations, which took {took:,} ns"

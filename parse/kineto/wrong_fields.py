@@ -23,7 +23,8 @@ _decoder = cache(Decoder)
 def salvaged(piece: bytes, wrong: list[tuple[Event, str]]) -> Event | None:
     """The event of a JSON object some of whose values have wrong types; their keys are added to ``wrong``.
 
-    A time that is unknown is nan. None if the text is not an object, or does not say what kind of event it is.
+    A time that is unknown is nan. An event whose category is unknown is a GPU operation if its args are those of one
+    (see ``_gpu_category``). None if the text is not an object, or does not say what kind of event it is.
     """
     try:
         values = _OBJECT.decode(piece)
@@ -31,16 +32,33 @@ def salvaged(piece: bytes, wrong: list[tuple[Event, str]]) -> Event | None:
         return None
     keys: list[str] = []
     event = _filled(FloatEvent(), {key: value for key, value in values.items() if key != "args"}, keys)
-    if "cat" in keys or "cat" not in values or ("ph" in keys and "dur" not in values):
+    if "cat" not in values or ("ph" in keys and "dur" not in values):
         return None
     try:
         event.args = _filled(Args(), _OBJECT.decode(values["args"]), keys) if "args" in values else None
     except (DecodeError, RecursionError):
         keys.append("args")
+    event.cat = _gpu_category(event) if "cat" in keys else event.cat
+    if "cat" in keys and not event.cat:
+        return None
     event.ph = "X" if "ph" in keys else event.ph  # only complete events have a duration
     event.ts, event.dur = (math.nan if key in keys else getattr(event, key) for key in ("ts", "dur"))
     wrong += [(event, key) for key in keys]
     return event
+
+
+def _gpu_category(event: Event) -> str:
+    """The category of a GPU operation without one; empty if the event may be something else.
+
+    libkineto writes a grid or block for kernels only, and bytes on a stream for copies and memsets, whose names tell
+    them apart (`Memcpy HtoD (Pageable -> Device)`, `Memset (Device)`).
+    """
+    if event.args is None:
+        return ""
+    if bytes(event.args.grid) or bytes(event.args.block):
+        return "kernel"
+    is_memory = event.args.stream != NULL and event.args.bytes != NULL
+    return f"gpu_{event.name[:6].lower()}" if is_memory and event.name.startswith(("Memcpy", "Memset")) else ""
 
 
 def _filled(target: Decoded, values: Mapping[str, Raw], wrong: list[str]) -> Decoded:

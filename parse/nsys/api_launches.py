@@ -43,7 +43,7 @@ def launching_threads(db: Database) -> list[int]:
         if db.has(source.table, source.column("thread")):
             thread = source.column("thread")
             query = f'SELECT DISTINCT "{thread}" FROM "{source.table}" WHERE "{thread}" IS NOT NULL'  # noqa: S608 (our own text)
-            threads += [tid for (tid,) in db.rows(query)]
+            threads += [tid for (tid,) in db.rows(query) if type(tid) is int]
     return threads
 
 

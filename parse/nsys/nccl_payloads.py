@@ -57,7 +57,7 @@ def payloads(db: Database) -> list[Payload]:
     json_text = f"coalesce({e['json']}, {registered})"
     rows = db.rows(
         f'SELECT {sql.thread}, {sql.start}, {sql.domain}, {json_text}, {raw} FROM "{NVTX.table}" e{join}'  # noqa: S608 (our own text)
-        f" WHERE {json_text} LIKE ? OR {json_text} LIKE ? OR {raw} IS NOT NULL ORDER BY e.rowid",
+        f" WHERE {json_text} LIKE ? OR {json_text} LIKE ? OR {raw} IS NOT NULL ORDER BY {sql.order}",
         f'%"{SIZE}"%',
         f'%"{RANKS}"%',
     )

@@ -56,16 +56,26 @@ def read_ranges(
     if not db.has(NVTX.table):
         return Nvtx(Ranges.empty(), Ranges.empty(), [], numbers, {})
     db.check(NVTX)
-    ranges = _Reader(numbers, one_by_one=around is not None or count_ranges(db) < FEW)
     try:
-        conditions = [] if around is None else [nvtx_sql.around(db, around)]
-        conditions += [] if launching is None else [nvtx_sql.of_launches(db, launching)]
-        ranges.read(db, " AND ".join(conditions) or "1")
-    except (TypeError, ValueError, OverflowError, AttributeError) as error:  # columns may contain values of any type
-        found = f"expected numbers and texts in NVTX_EVENTS, found another value ({error}); export it again"
-        raise SchemaError(db.file, found) from None
+        ranges = _read(db, around, numbers, launching)
+    except ValueError:  # columns may contain values of any type
+        db.note_wrong(NVTX)
+        try:
+            ranges = _read(db, around, numbers, launching)
+        except ValueError as error:
+            found = f"expected numbers and texts in NVTX_EVENTS, found another value ({error}); export it again"
+            raise SchemaError(db.file, found) from None
     push_pop, start_end = ranges.columns(ranges.push_pop), ranges.columns(ranges.start_end)
     return Nvtx(push_pop, start_end, ranges.scopes(db), ranges.tids, ranges.flow.outs)
+
+
+def _read(db: Database, around: Ints | None, tids: dict[int, int], launching: Sequence[int] | None) -> _Reader:
+    """As ``read_ranges``. Raises ValueError if a value is of a wrong type and not noted in ``db.wrong``."""
+    ranges = _Reader(tids, one_by_one=around is not None or count_ranges(db) < FEW)
+    conditions = [] if around is None else [nvtx_sql.around(db, around)]
+    conditions += [] if launching is None else [nvtx_sql.of_launches(db, launching)]
+    ranges.read(db, " AND ".join(conditions) or "1")
+    return ranges
 
 
 def distinct_scopes(db: Database) -> Iterator[Scope]:
@@ -93,10 +103,11 @@ class _Reader:
         """Read the ranges that meet an SQL condition."""
         sql = RangeSql(db)
         end, length = f"coalesce({sql.end}, {NULL})", f"length(CAST({sql.text} AS BLOB))"
-        numbers = (sql.thread, sql.start, end, f"{sql.domain} * 2 + ({sql.is_start_end})", length)
+        numbers = (sql.thread, sql.start, end, sql.domain_and_style, length)
+        condition = f"CASE WHEN {sql.is_whole} THEN {condition} ELSE {sql.is_odd} END"
         factory, db.connection.text_factory = db.connection.text_factory, bytes
         try:
-            chunks = db.chunks(numbers, NVTX.table, sql.join, f"{sql.is_whole} AND ({condition})", sql.text)
+            chunks = db.chunks(numbers, NVTX.table, sql.join, condition, sql.text)
             for columns, texts in chunks:
                 assert isinstance(texts, bytes)
                 self._add(columns, texts)

@@ -9,11 +9,13 @@ import numpy as np
 from pyprof.parse.attribute.capture import OPEN
 from pyprof.parse.attribute.scope import ENGINE, STEP_TEXTS
 from pyprof.parse.formats.database import Database
+from pyprof.parse.formats.whole_numbers import LEFT_OUT
 from pyprof.parse.nsys.tables import NVTX, STRINGS, process_sql
 from pyprof.table.columns import Ints
 
 PUSH_POP, START_END = (59, 70), (60, 71)  # NVTX_EVENTS.eventType; 70 and 71 are the same from NVTXT
 DOMAIN_NAME = 75  # the event that creates and names a domain
+MOST_DOMAIN = 1 << 61  # its double still fits 64 bits
 PROBES = 64  # rows checked to find out whether many of the ranges are on threads that launch nothing
 
 
@@ -24,13 +26,29 @@ class RangeSql:
         e = db.expressions(NVTX)
         registered, self.join = registered_text(db, e["text_id"])
         self.rows = f'"{NVTX.table}" e{self.join}'  # the table as ``e``, joined with the registered texts
+        key = db.key(NVTX.table)
+        self.order = f"e.{key}" if key else "NULL"  # a view, or a table without row numbers: its own order
         self.start, self.end, self.thread = e["start_ns"], e["end_ns"], e["thread"]
         self.domain = f"coalesce({e['domain']}, 0)"  # 0: the default domain
         self.text = f"coalesce({e['text']}, {registered})"
-        self.is_start_end = f"{e['event_type']} IN {START_END}"
-        self.is_range = f"{e['event_type']} IN {(*PUSH_POP, *START_END)}"
-        known = f"{self.text} IS NOT NULL AND {self.start} IS NOT NULL AND {self.thread} IS NOT NULL"
-        self.is_whole = f"{self.is_range} AND {known}"
+        is_checked = NVTX.table in db.wrong  # a first attempt at reading the table has found values of wrong types
+        is_possible = f"{self.domain} BETWEEN {-MOST_DOMAIN} AND {MOST_DOMAIN}"
+        if is_checked:
+            self.domain = f"CASE WHEN {is_possible} THEN {self.domain} ELSE 0 END"
+        event, text_id = e["event_type"], e["text_id"]
+        self.is_range = f"{event} IN {(*PUSH_POP, *START_END)}"
+        self.is_timed = f"{self.is_range} AND {self.start} IS NOT NULL AND {self.thread} IS NOT NULL"
+        if is_checked and self.end != "NULL":  # an end of a wrong type is not that of a range that was never closed
+            self.is_timed += f' AND (e."{NVTX.column("end_ns")}" IS NULL OR {self.end} IS NOT NULL)'
+        self.is_whole = f"{self.is_timed} AND {self.text} IS NOT NULL"
+        # 2 * domain, + 1 for start/end ranges; NULL if the type of the event or of the domain is wrong.
+        is_start_end = " ".join(f"WHEN {type_} THEN {type_ in START_END:d}" for type_ in (*PUSH_POP, *START_END))
+        shifted = f"{self.domain} * 2 + CASE {event} {is_start_end} END"
+        self.domain_and_style = shifted if is_checked else f"CASE WHEN {is_possible} THEN {shifted} END"
+        # Whether a row is no whole range because of a wrong type; rarely evaluated
+        is_named = f"{self.text} IS NOT NULL OR typeof({text_id}) IN ('integer', 'null')"
+        self.is_odd = f"CASE WHEN {self.is_range} THEN NOT ({is_named}) ELSE typeof({event}) <> 'integer' END"
+        self.is_odd = "0" if is_checked else self.is_odd
 
 
 def registered_text(db: Database, number: str) -> tuple[str, str]:
@@ -39,6 +57,25 @@ def registered_text(db: Database, number: str) -> tuple[str, str]:
         return "NULL", ""
     id_, text = (f's."{STRINGS.column(name)}"' for name in ("id", "text"))
     return text, f' LEFT JOIN "{STRINGS.table}" s ON {id_} = {number}'
+
+
+def check_types(db: Database) -> None:
+    """Note the rows with values of wrong types (``Database.wrong``), as ``nvtx_ranges.read_ranges`` does."""
+    e = db.expressions(NVTX)
+    odd = " OR ".join(f"typeof({e[name]}) NOT IN ('integer', 'null')" for name in NVTX.numbers)
+    if db.rows(f'SELECT 1 FROM "{NVTX.table}" e WHERE {odd} LIMIT 1'):  # noqa: S608 (our own text)
+        db.note_wrong(NVTX)
+
+
+def left_out(db: Database) -> list[str]:
+    """The warning about rows with values of wrong types, and how many ranges are left out because of them."""
+    found = db.wrong_types(only=[NVTX.table])
+    if not found:
+        return []
+    sql = RangeSql(db)
+    query = f"SELECT count(*) FROM {sql.rows} WHERE {sql.is_range} AND NOT ({sql.is_timed})"  # noqa: S608 (our own text)
+    lost = int(db.rows(query)[0][0])
+    return [f"{found[0]}; {LEFT_OUT.format(lost)}" if lost else found[0]]
 
 
 def count_ranges(db: Database) -> int:
@@ -58,7 +95,8 @@ def domain_names(db: Database) -> dict[tuple[int, int], str]:
     domain, event = (db.expressions(NVTX)[name] for name in ("domain", "event_type"))
     found = db.rows(
         f"SELECT {sql.thread} >> 24, {domain}, coalesce({sql.text}, '') FROM {sql.rows}"  # noqa: S608 (our own text)
-        f" WHERE {event} = ? AND typeof({sql.thread}) = 'integer' AND typeof({domain}) = 'integer' ORDER BY e.rowid",
+        f" WHERE {event} = ? AND typeof({sql.thread}) = 'integer' AND typeof({domain}) = 'integer'"
+        f" ORDER BY {sql.order}",
         DOMAIN_NAME,  # which a sliced file may have lost
     )
     return {(process, domain): str(name) for process, domain, name in found}
@@ -95,7 +133,7 @@ def of_launches(db: Database, launching: Sequence[int]) -> str:
     db.connection.execute(
         f"INSERT OR IGNORE INTO pyprof_launching SELECT DISTINCT {sql.thread} FROM {sql.rows}"  # noqa: S608 (our own text)
         f" WHERE {idle} AND {sql.is_range} AND (instr({text}, ', seq = ') OR ({text} NOT GLOB 'aten::*' AND ({node}))"
-        f" OR (instr({text}, ', op_id = ') AND {text} GLOB '*([1-9]*'))"
+        f" OR (instr({text}, ', op_id = ') AND {text} GLOB '*([1-9]*')) AND typeof({sql.thread}) = 'integer'"
     )
     return f"(NOT ({idle}) OR {_marks(text)})"
 

@@ -4,11 +4,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyprof.parse.formats.cupti import gpu_operations, name_operations, table_columns
+from pyprof.parse.formats.cupti import MEMORY, gpu_operations, name_memory, name_operations, table_columns
 from pyprof.parse.formats.database import Database
 from pyprof.parse.formats.gpu_info import database_infos
-from pyprof.parse.formats.kernel_names import demangle, short_name
-from pyprof.parse.nsys.tables import API, CUDA_DEVICES, GPUS, GRAPH, KERNEL, MEMCPY, MEMSET, STRINGS, process_of
+from pyprof.parse.formats.kernel_names import demangle, kept, short_name
+from pyprof.parse.nsys.tables import (
+    API,
+    CUDA_DEVICES,
+    GPUS,
+    GRAPH,
+    KERNEL,
+    MEMCPY,
+    MEMORY_KINDS,
+    MEMSET,
+    STRINGS,
+    process_of,
+)
 from pyprof.table.columns import NULL, Coded, Data, Ints, distinct
 
 SOURCES, KINDS = (KERNEL, MEMCPY, MEMSET, GRAPH), ("kernel", "memcpy", "memset", "graph")
@@ -33,9 +44,16 @@ def read_operations(db: Database) -> Operations:
     data, warnings = gpu_operations(db, SOURCES)
     short, long = _kernel_names(db, data)
     name_operations([short, long], data, KINDS)
+    name_memory(long, data, _memory_kinds(db))
     operations = _operations(db, data, warnings)
     operations.columns.update({"kShortName": short, "kLongName": long})
     return operations
+
+
+def _memory_kinds(db: Database) -> dict[int, str]:
+    """The kinds of memory by number. nsys counts them from 0; "Unknown" is none."""
+    labels = {number: label for number, label in db.records(MEMORY_KINDS) if label in MEMORY.values()}
+    return labels or {number - 1: label for number, label in MEMORY.items()}
 
 
 def outline_operations(db: Database) -> Operations:
@@ -51,11 +69,12 @@ def _operations(db: Database, data: dict[str, Ints], warnings: list[str]) -> Ope
 
 
 def process_numbers(global_pid: Ints, db: Database) -> Ints:
-    """The process number of each globalPid; if all are missing, that of the only process that called the API."""
-    if np.any(global_pid != NULL):  # exports cut by hand lack globalPid
-        return np.where(global_pid == NULL, NULL, process_of(global_pid))
-    pids = np.unique(process_of(db.read(API, "thread")["thread"]))
-    return np.full(len(global_pid), pids[0] if len(pids) == 1 else NULL, np.int64)
+    """The process number of each globalPid; where it is missing, that of the only process that called the API."""
+    if np.all(global_pid != NULL):
+        return process_of(global_pid)
+    threads = db.read(API, "thread")["thread"]  # exports cut by hand lack globalPid
+    pids = np.unique(process_of(threads[threads != NULL]))
+    return np.where(global_pid == NULL, pids[0] if len(pids) == 1 else NULL, process_of(global_pid))
 
 
 def _kernel_names(db: Database, data: dict[str, Ints]) -> tuple[Coded, Coded]:
@@ -63,7 +82,7 @@ def _kernel_names(db: Database, data: dict[str, Ints]) -> tuple[Coded, Coded]:
     ids = [data[key] for key in ("short_name", "long_name", "mangled_name")]
     strings = db.texts(STRINGS, np.concatenate(ids))
     used, codes = distinct(*ids)
-    names = [tuple(strings.get(id_, "") for id_ in row) for row in used]
+    names = [tuple(kept(strings.get(id_, "")) for id_ in row) for row in used]
     longs = [long or demangle(mangled) or short for short, long, mangled in names]
     shorts = [short or short_name(long) for (short, _, _), long in zip(names, longs, strict=True)]
     return Coded(codes.astype(np.int32), shorts), Coded(codes.astype(np.int32), longs)

@@ -21,6 +21,7 @@ from pyprof.parse.nsys import tables
 from pyprof.parse.nsys.api_launches import Launches, launches, launching_threads, read_calls
 from pyprof.parse.nsys.nccl_payloads import Payload, memberships, missing_sizes, payloads, with_messages
 from pyprof.parse.nsys.nvtx_ranges import Nvtx, read_ranges
+from pyprof.parse.nsys.nvtx_sql import left_out
 from pyprof.parse.nsys.operations import KINDS, SOURCES, Operations, read_operations
 from pyprof.table.columns import NULL, Ints, distinct
 
@@ -132,15 +133,20 @@ def _ranks_of_nccl(messages: list[Payload]) -> dict[int, int]:
     return _agreed((process << 24, rank) for process, _, size, rank in joined if size == largest[process] < MOST_RANKS)
 
 
+def other_types(db: Database) -> list[str]:
+    """Warnings about values of wrong types, in all tables that were read except those of GPU operations."""
+    return [*db.wrong_types(but=[source.table for source in (*SOURCES, tables.NVTX)]), *left_out(db)]
+
+
 def _warnings(db: Database, operations: Operations, messages: list[Payload]) -> list[str]:
     """Warnings about data that the capture lacks, and nsys's own warnings."""
-    warnings = [*operations.warnings, *db.wrong_types(but=[source.table for source in SOURCES])]
+    messages_of_nsys = db.records(tables.DIAGNOSTICS, "severity", "text")
+    warnings = [*operations.warnings, *other_types(db)]
     if not operations.rows:
         warnings.append("no GPU activity in the capture: nothing was launched, or nsys ran without -t cuda")
     if np.any(operations.kind == KINDS.index("graph")):
         advice = "profile with --cuda-graph-trace=node to see their kernels"
         warnings.append(f"CUDA graphs are opaque in this capture: {advice}")
-    messages_of_nsys = db.records(tables.DIAGNOSTICS, "severity", "text")
-    severe = (text for severity, text in messages_of_nsys if isinstance(severity, int) and severity >= SEVERE)
+    severe = (text for severity, text in messages_of_nsys if severity is not None and severity >= SEVERE)
     warnings += [f"nsys: {text}" for text in list(dict.fromkeys(severe))[:MOST_MESSAGES]]
     return warnings + missing_sizes(db, messages)

@@ -18,6 +18,8 @@ _OPERATION = (*OPERATION, *named("process=globalPid, graphNode=graphNodeId"))
 _NAMES = named("short_name=shortName, long_name=demangledName, mangled_name=mangledName")
 KERNEL = Source("CUPTI_ACTIVITY_KIND_KERNEL", (*_OPERATION, *LAUNCH, *_NAMES), REQUIRED, BY_START)
 MEMCPY = Source("CUPTI_ACTIVITY_KIND_MEMCPY", (*_OPERATION, *COPY), REQUIRED, BY_START)
+# The kinds of memory that the numbers in a copy mean. Exports before 2022 lack the table, and have the same numbers.
+MEMORY_KINDS = Source("ENUM_CUDA_MEM_KIND", named("id, label"), required=("id", "label"), order=("id",))
 MEMSET = Source("CUPTI_ACTIVITY_KIND_MEMSET", (*_OPERATION, *named("bytes")), REQUIRED, BY_START)
 GRAPH = Source("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", (*_OPERATION, *named("graph=graphId")), REQUIRED, BY_START)
 
@@ -35,21 +37,34 @@ GRAPH_NODES = Source("CUDA_GRAPH_NODE_EVENTS", _NODE)
 # if it was registered with NVTX, in STRINGS.
 _NVTX = named("event_type=eventType, thread=globalTid, end_thread=endGlobalTid, domain=domainId, text, text_id=textId")
 _PAYLOAD = named("json=jsonText, json_id=jsonTextId, payload=binaryData")
-NVTX = Source("NVTX_EVENTS", (*TIMES, *_NVTX, *_PAYLOAD), required=("start_ns", "end_ns", "thread", "event_type"))
+_RANGE = ("start_ns", "end_ns", "thread", "event_type")
+_RANGE_NUMBERS = (*_RANGE, "end_thread", "domain", "text_id")
+NVTX = Source("NVTX_EVENTS", (*TIMES, *_NVTX, *_PAYLOAD), required=_RANGE, numbers=_RANGE_NUMBERS)
 _ENTRY = named("domain=domainId, schema=schemaId, index=idx, type, name, offset")
-PAYLOAD_ENTRIES = Source("NVTX_PAYLOAD_SCHEMA_ENTRIES", _ENTRY, required=tuple(name for name, _ in _ENTRY))
-_SCHEMA = named("domain=domainId, schema=schemaId")
-PAYLOAD_ENUMS = Source("NVTX_PAYLOAD_ENUMS", (*_SCHEMA, *named("bytes=size")), required=("bytes",))
-PAYLOAD_ENUM_VALUES = Source("NVTX_PAYLOAD_ENUM_ENTRIES", (*_SCHEMA, *named("name, value")), required=("value",))
+_ENTRY_NUMBERS = ("domain", "schema", "index", "type", "offset")
+PAYLOAD_ENTRIES = Source(
+    "NVTX_PAYLOAD_SCHEMA_ENTRIES", _ENTRY, required=tuple(name for name, _ in _ENTRY), numbers=_ENTRY_NUMBERS
+)
+_SCHEMA, _IDS = named("domain=domainId, schema=schemaId"), ("domain", "schema")
+PAYLOAD_ENUMS = Source("NVTX_PAYLOAD_ENUMS", (*_SCHEMA, *named("bytes=size")), ("bytes",), numbers=(*_IDS, "bytes"))
+PAYLOAD_ENUM_VALUES = Source(
+    "NVTX_PAYLOAD_ENUM_ENTRIES", (*_SCHEMA, *named("name, value")), ("value",), numbers=(*_IDS, "value")
+)
 
 # The machine, its processes and the export itself. Facts of a GPU have the names of ``gpu_info``.
 _GPU = (*named("id, device=cuDevice, name"), *((fact, fact) for fact in FACTS))
-GPUS = Source("TARGET_INFO_GPU", _GPU, required=("name",), order=("device",))
-CUDA_DEVICES = Source("TARGET_INFO_CUDA_DEVICE", named("pid, device=cudaId, gpu=gpuId"), ("gpu",), ("pid", "device"))
-MPI_RANKS = Source("MPI_RANKS", named("process=globalPid, rank"), required=("process", "rank"))
-THREAD_NAMES = Source("ThreadNames", named("thread=globalTid, name=nameId"), required=("thread", "name"))
+GPUS = Source("TARGET_INFO_GPU", _GPU, required=("name",), order=("device",), numbers=("id", "device", "computeMajor"))
+_DEVICE = named("pid, device=cudaId, gpu=gpuId")
+CUDA_DEVICES = Source(
+    "TARGET_INFO_CUDA_DEVICE", _DEVICE, required=("gpu",), order=("pid", "device"), numbers=("pid", "device", "gpu")
+)
+_RANK, _NAMED = ("process", "rank"), ("thread", "name")
+MPI_RANKS = Source("MPI_RANKS", named("process=globalPid, rank"), required=_RANK, numbers=_RANK)
+THREAD_NAMES = Source("ThreadNames", named("thread=globalTid, name=nameId"), required=_NAMED, numbers=_NAMED)
 PROPERTIES = Source("META_DATA_EXPORT", named("name, value"), required=("value",))
-DIAGNOSTICS = Source("DIAGNOSTIC_EVENT", named("time=timestamp, severity, text"), ("severity",), order=("time",))
+DIAGNOSTICS = Source(
+    "DIAGNOSTIC_EVENT", named("time=timestamp, severity, text"), ("severity",), order=("time",), numbers=("severity",)
+)
 
 EVERY = tuple(value for value in tuple(globals().values()) if isinstance(value, Source))
 CAPTURE = tuple(source for source in EVERY if source is not OS_CALLS)  # what the kernel table is made of

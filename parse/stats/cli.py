@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyprof.command.argument_types import parsed
 from pyprof.command.envelope import write_answer
-from pyprof.command.frame import Done, run_command
+from pyprof.command.frame import Done, run_command, warned
 from pyprof.command.parser import Parser, add_common, add_json
 
 if TYPE_CHECKING:
@@ -56,15 +56,18 @@ def _run(args: argparse.Namespace) -> Done:
     check_output(args.output, args.force)  # before minutes of work
     with recording(Path(args.file)) as events:
         tables = [(report, report.rows(events)) for report in args.report]
+        warnings = events.warnings
     missing = dict.fromkeys(report.report.missing for report, rows in tables if not rows)
     skipped = [f"{args.file} does not contain {data}." for data in missing]
     if args.json:
         answer = tables_of(tables)
-        write_answer("stats", answer, input=[args.file], warnings=skipped, output=args.output, force=args.force)
+        write_answer(
+            "stats", answer, input=[args.file], warnings=[*warnings, *skipped], output=args.output, force=args.force
+        )
     else:
         with open_output(args.output, args.force) as out:
             out.write(layout.FORMATS[args.format](tables).encode("utf-8", "replace"))
-    return Done([f"skipped: {line}" for line in skipped])
+    return Done([*warned(warnings), *(f"skipped: {line}" for line in skipped)])
 
 
 def _reports(text: str) -> list[Wanted]:

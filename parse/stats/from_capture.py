@@ -30,6 +30,10 @@ class CaptureRecording(Recording):
     def __init__(self, capture: Capture) -> None:
         self._capture = capture
 
+    @property
+    def warnings(self) -> list[str]:
+        return self._capture.warnings
+
     @cached_property
     def gpu(self) -> Gpu:
         return gpu_rows(self._capture.columns, self._capture.rows)

@@ -8,8 +8,9 @@ from pyprof.parse.attribute.capture import OPEN
 from pyprof.parse.formats import cupti, nvprof
 from pyprof.parse.formats.cupti import gpu_operations, name_operations, texts_of
 from pyprof.parse.formats.database import Database
+from pyprof.parse.nsys import reader as nsys
 from pyprof.parse.nsys.api_launches import read_calls
-from pyprof.parse.nsys.nvtx_sql import START_END, RangeSql, domain_names, last_time
+from pyprof.parse.nsys.nvtx_sql import START_END, RangeSql, check_types, domain_names, last_time
 from pyprof.parse.nsys.operations import KINDS, SOURCES, process_numbers
 from pyprof.parse.nsys.tables import API, NVTX, OS_CALLS, STRINGS, process_of, thread_of
 from pyprof.parse.stats.recording import Calls, Gpu, Recording, Spans
@@ -23,10 +24,15 @@ class NsysRecording(Recording):
 
     def __init__(self, db: Database) -> None:
         self.db = db
+        self._of_gpu: list[str] = []  # warnings
+
+    @property
+    def warnings(self) -> list[str]:
+        return [*self._of_gpu, *nsys.other_types(self.db)]
 
     @cached_property
     def api(self) -> Calls:
-        return Calls(*self._api[:5])
+        return Calls(*self._api[:5]).timed()
 
     @cached_property
     def _api(self) -> cupti.Calls:
@@ -37,7 +43,8 @@ class NsysRecording(Recording):
     def os(self) -> Calls:
         data = self.db.read(OS_CALLS)
         names = texts_of(data["name"], self.db.texts(STRINGS, data["name"]))
-        return Calls(data["start_ns"], data["end_ns"], process_of(data["thread"]), thread_of(data["thread"]), names)
+        calls = Calls(data["start_ns"], data["end_ns"], process_of(data["thread"]), thread_of(data["thread"]), names)
+        return calls.timed()
 
     @cached_property
     def spans(self) -> Spans:
@@ -45,10 +52,10 @@ class NsysRecording(Recording):
 
     @cached_property
     def gpu(self) -> Gpu:
-        data, _ = gpu_operations(self.db, _SOURCES)
+        data, self._of_gpu = gpu_operations(self.db, _SOURCES)
         pid = process_numbers(data["process"], self.db)
         call = lookup(self._api.pid, self._api.corr, pid, data["corr"])
-        return Gpu.of_activity(data, self._names(data), self.api.at(call))
+        return Gpu.of_activity(data, self._names(data), Calls(*self._api[:5]).at(call))
 
     def _names(self, data: dict[str, Ints]) -> list[Coded]:
         """Demangled, short and mangled names. A missing mangled name is replaced by the demangled one, as in nsys."""
@@ -62,10 +69,12 @@ class NsysRecording(Recording):
 
 def _spans(db: Database) -> Spans:
     db.check(NVTX)
+    check_types(db)
     sql, e = RangeSql(db), db.expressions(NVTX)
     names = ("start_ns", "end_ns", "thread", "end_thread", "event_type", "domain")
-    columns = ", ".join([*(f"coalesce({e[name]}, {NULL})" for name in names), "e.rowid"])
-    query = f'SELECT {columns} FROM "{NVTX.table}" e WHERE {sql.is_range} ORDER BY e.rowid'  # noqa: S608 (our own text)
+    number = "row_number() OVER ()" if sql.order == "NULL" else sql.order
+    columns = ", ".join([*(f"coalesce({e[name]}, {NULL})" for name in names), number])
+    query = f'SELECT {columns} FROM "{NVTX.table}" e WHERE {sql.is_timed} ORDER BY {sql.order}'  # noqa: S608 (our own text)
     start, end, thread, end_thread, event_type, domain, row = db.query_ints(query, len(names) + 1)
     return Spans(
         start=start,
@@ -83,7 +92,7 @@ def _range_names(db: Database, process: Ints, domain: Ints) -> Coded:
     """`domain:text` of every range; the default domain has no name. ``process``: globalTids without their threads."""
     sql = RangeSql(db)
     seen: dict[str, int] = {}
-    query = f"SELECT coalesce({sql.text}, '') FROM {sql.rows} WHERE {sql.is_range} ORDER BY e.rowid"  # noqa: S608
+    query = f"SELECT coalesce({sql.text}, '') FROM {sql.rows} WHERE {sql.is_timed} ORDER BY {sql.order}"  # noqa: S608
     code = np.fromiter((seen.setdefault(str(row[0]), len(seen)) for row in db.execute(query)), np.int64)
     texts, names = list(seen), domain_names(db)
     used, codes = distinct(process, domain, code)
@@ -97,6 +106,11 @@ class NvprofRecording(Recording):
 
     def __init__(self, db: Database) -> None:
         self.db = db
+        self._of_gpu: list[str] = []  # warnings
+
+    @property
+    def warnings(self) -> list[str]:
+        return [*self._of_gpu, *nvprof.other_warnings(self.db)]
 
     @cached_property
     def _api(self) -> cupti.Calls:
@@ -104,13 +118,13 @@ class NvprofRecording(Recording):
 
     @cached_property
     def api(self) -> Calls:
-        return Calls(*self._api[:5])
+        return Calls(*self._api[:5]).timed()
 
     @cached_property
     def gpu(self) -> Gpu:
-        data, _ = nvprof.read_operations(self.db)
-        call = nvprof.find_calls(self._api, data["corr"])
-        return Gpu.of_activity(data, nvprof.operation_names(self.db, data), self.api.at(call))
+        data, self._of_gpu = nvprof.read_operations(self.db)
+        call, calls = nvprof.find_calls(self._api, data["corr"]), Calls(*self._api[:5])
+        return Gpu.of_activity(data, nvprof.operation_names(self.db, data), calls.at(call))
 
     @cached_property
     def spans(self) -> Spans:

@@ -11,6 +11,8 @@ from pyprof.parse.kineto.event_types import WANTED, Event
 from pyprof.parse.kineto.events import Clock, Threads, durations, sort
 from pyprof.parse.kineto.json_text import load
 from pyprof.parse.kineto.ranges import trace_ranges
+from pyprof.parse.kineto.reader import changed
+from pyprof.parse.kineto.wrong_fields import wrong_fields
 from pyprof.parse.stats.from_capture import gpu_rows
 from pyprof.parse.stats.recording import Calls, Gpu, Recording, Spans
 from pyprof.table.columns import Coded, Ints
@@ -25,6 +27,10 @@ class KinetoRecording(Recording):
         if not self._events.known:
             raise InputError(file, f"{WANTED}, found a trace whose categories are not torch's")
         self._clock, self._threads = Clock.of(self._events), Threads()
+
+    @property
+    def warnings(self) -> list[str]:
+        return [*self._trace.warnings, *changed(self._events), *wrong_fields(self._trace.wrong)]
 
     @cached_property
     def api(self) -> Calls:

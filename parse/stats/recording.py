@@ -17,7 +17,7 @@ from pyprof.parse.detect import reader
 from pyprof.parse.formats.cupti import sizes
 from pyprof.parse.formats.database import HEADER
 from pyprof.parse.formats.parquet_folder import opened
-from pyprof.table.columns import Coded, Ints, value_at
+from pyprof.table.columns import NULL, Coded, Ints, value_at
 
 KERNEL, MEMCPY, MEMSET = range(3)  # Gpu.kind
 _Columns = TypeVar("_Columns", bound="Events")
@@ -55,8 +55,13 @@ class Calls(Events):
         nothing = np.zeros(0, np.int64)
         return cls(nothing, nothing, nothing, nothing, Coded.empty(0))
 
+    def timed(self) -> Calls:
+        """The calls of which start and end are known."""
+        return self.take((self.start != NULL) & (self.end != NULL))
+
     def at(self, rows: Ints) -> Calls:
-        """The calls with these indices; index -1 gives a call without a start (``NULL``)."""
+        """The calls with these indices; index -1, or one without an end, gives a call without a start (``NULL``)."""
+        rows = np.where(value_at(self.end, rows) == NULL, -1, rows)
         start, end, pid, tid = (value_at(column, rows) for column in (self.start, self.end, self.pid, self.tid))
         return Calls(start, end, pid, tid, Coded(value_at(self.name.codes, rows, -1), self.name.values))
 
@@ -116,6 +121,11 @@ class Spans(Events):
 
 class Recording:
     """A file's events, each kind read once and only when needed. All formats have ``gpu`` and ``spans``."""
+
+    @property
+    def warnings(self) -> list[str]:
+        """What ``parse.py`` warns of in the events that were read so far: impossible times, values of wrong types."""
+        raise NotImplementedError
 
     @cached_property
     def gpu(self) -> Gpu:

@@ -34,13 +34,19 @@ def host_ns(run: Run) -> tuple[float, float]:
     for the rest.
     """
     api, took = run.table.ints("apiStart"), run.table.ints("apiDuration")
-    known = (api != NULL) & (took != NULL)
     launched = run.table.ints("graphNode") == NULL
-    if int(known.sum()) < 0.9 * run.rows:
+    if not run.launches_timed:
         return LAUNCH_NS * run.count(int(launched.sum())), 0.0
+    known = (api != NULL) & (took != NULL)
     each = [_between(run, rows[known[rows]], api, took) for rows in run.lane_rows]
     launching, besides = (float(np.mean(part)) / run.steps for part in zip(*each, strict=True)) if each else (0.0, 0.0)
     return min(own_share(run) * launching, MOST_NS * run.count(int(launched.sum()))), besides
+
+
+def launches_timed(run: Run) -> bool:
+    """Whether the capture has start and duration of the launches of at least 90% of the rows."""
+    known = (run.table.ints("apiStart") != NULL) & (run.table.ints("apiDuration") != NULL)
+    return run.rows > 0 and int(known.sum()) >= 0.9 * run.rows
 
 
 def _between(run: Run, rows: Ints, api: Ints, took: Ints) -> tuple[float, float]:

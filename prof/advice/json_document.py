@@ -17,7 +17,10 @@ class AdviceDocument(Record):
 
     step_ms: Annotated[float, doc("what a step takes; the whole capture where it marks no steps", "ms")]
     busy_ms: Annotated[float, doc("how much of it the GPU works", "ms")]
-    host_ms: Annotated[float, doc("what the host needs for it without a profiler, estimated", "ms")]
+    host_ms: Annotated[
+        float | None,
+        doc("what the host needs for it without a profiler, estimated; null: the capture does not time launches", "ms"),
+    ]
     steps: Annotated[int, doc("how many the capture marks; 0: none, and a step is the whole capture")]
     together_ms: Annotated[float, doc("what all pieces save a step at most, together", "ms")]
     advice: Annotated[list[Advice], doc("the greatest saving first")]
@@ -29,7 +32,7 @@ def advice_document(run: Run, cards: Sequence[Advice]) -> AdviceDocument:
     return AdviceDocument(
         step_ms=round(run.step_ns / 1e6, 6),
         busy_ms=round(run.busy_ns / 1e6, 6),
-        host_ms=round(run.host_ns / 1e6, 6),
+        host_ms=round(run.host_ns / 1e6, 6) if run.launches_timed else None,
         steps=run.marked,
         together_ms=round(together_ms(run), 6),
         advice=list(cards),

@@ -23,6 +23,7 @@ BECAUSE = {  # why there is no advice, unless it is that the GPU works well
     "near": ": host and GPU take about as long, so a change to one of them alone saves little",
     "GPU": "",
 }
+LIMITS = {"host": "the host is the limit", "near": "neither is clearly the limit", "GPU": "the GPU is the limit"}
 
 
 def write_advice(run: Run, found: Sequence[Advice], out: BinaryIO, width: int = 0) -> None:
@@ -38,7 +39,7 @@ def cards(run: Run, found: Sequence[Advice], width: int = WIDTH) -> Iterator[str
     unit = "step" if run.marked else "capture (no steps marked)"
     took, busy = _digits(run.step_ns / 1e6, 4), _digits(run.busy_ns / 1e6, 4)
     head = f"A {unit} takes {took} ms{_mean(run)} as captured; the GPU works {busy} ms of it."
-    if run.host_ns:
+    if run.launches_timed:
         head += f" Without a profiler the host needs about {_digits(run.host_ns / 1e6, 2)} ms per {run.unit}."
     if not run.rows:
         nothing = "Nothing ran on a GPU in this capture, and advice is only about GPU operations."
@@ -121,11 +122,14 @@ def _mean(run: Run) -> str:
 
 def _outlook(run: Run) -> str:
     """For a capture whose GPU is often idle: whether host or GPU would limit the step without the profiler."""
-    if not run.host_ns or run.busy_ns > (1 - HOST_BOUND) * run.step_ns:
+    if not run.launches_timed or run.busy_ns > (1 - HOST_BOUND) * run.step_ns:
         return ""
     host, gpu = f"{_digits(run.host_ns / 1e6, 2)} ms", f"{_digits(run.busy_ns / 1e6, 2)} ms"
-    limit = {"host": "the host is the limit", "near": "neither is clearly the limit", "GPU": "the GPU is the limit"}
-    return f". Without a profiler the host needs about {host} per {run.unit} and the GPU {gpu}: {limit[_limit(run)]}"
+    limit = LIMITS[_limit(run)]
+    if run.stalled_ns > HOST_BOUND * run.step_ns:
+        stalled = _digits(run.stalled_ns / 1e6, 2)
+        limit = f"neither explains {stalled} ms per {run.unit} in which the GPU is idle though work is launched"
+    return f". Without a profiler the host needs about {host} per {run.unit} and the GPU {gpu}: {limit}"
 
 
 def _line(advice: Advice, unit: str) -> str:

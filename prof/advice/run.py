@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from pyprof.prof.advice.host_time import host_ns
+from pyprof.prof.advice.host_time import host_ns, launches_timed
 from pyprof.prof.advice.run_columns import Rows, numel
 from pyprof.prof.limits.devices import Device
 from pyprof.prof.limits.peaks_file import Peaks
@@ -61,14 +61,13 @@ class Run(Rows):
         self.dur: Floats = took.astype(np.float64)  # ns
         self.start = _starts(self.table.ints("start"), took)
         self.end = self.start + took
-        numbers, self.lane = distinct(self.table.ints("pid"), self.table.ints("device"))
+        numbers, self.lane = devices_of_rows(self.table)
         self.lanes = max(len(numbers), 1)
-        self.marked = int(
-            (np.unique(self.table.ints("step")) != NULL).sum()
-        )  # the number of steps that the capture marks
+        self.marked = int((np.unique(self.table.ints("step")) != NULL).sum())  # number of steps that the capture marks
+        self.times = _times(table, self.origin) if self.marked else []  # of each GPU's steps; empty: not known
+        self.marked = max(self.marked, len({step.number for step in self.times}))  # with those that launch nothing
         self.steps = max(self.marked, 1)
         self.unit = "step" if self.marked else "capture"  # what amounts "per step" refer to
-        self.times = _times(table, self.origin) if self.marked else []  # of each GPU's steps; empty: not known
 
     # Amounts
 
@@ -101,6 +100,20 @@ class Run(Rows):
     @cached_property
     def _host(self) -> tuple[float, float]:
         return host_ns(self)
+
+    @cached_property
+    def launches_timed(self) -> bool:
+        """Whether the capture times the launches of nearly all rows, on which the estimate of the host's time rests."""
+        return launches_timed(self)
+
+    @cached_property
+    def stalled_ns(self) -> float:
+        """The idle time per step in ns in front of work that is already launched, without the usual gaps."""
+        launched = self.table.ints("apiStart")
+        idle_before_launch = np.clip(launched - (self.start - self.gaps), 0, self.gaps)
+        waiting = np.where(launched == NULL, 0.0, self.gaps - idle_before_launch - BETWEEN_NS)
+        each = float(np.maximum(waiting, 0.0).sum()) / self.steps / self.lanes
+        return min(each, self.step_ns - self.busy_ns)  # steps on the GPU may be longer than from mark to mark
 
     @cached_property
     def queued_ns(self) -> float:
@@ -275,8 +288,11 @@ def _starts(start: Ints, took: Ints) -> Ints:
 def _times(table: Table, rows: Ints) -> list[Step]:
     """The steps of the devices that these rows belong to."""
     _, owner = devices_of_rows(table)
-    kept = set(distinct(owner[rows], table.ints("step")[rows])[0])
-    return [step for step in steps(table, owner) if (step.owner, step.number) in kept]
+    step = table.ints("step")
+    kept = set(distinct(owner[rows], step[rows])[0])
+    found = [each for each in steps(table, owner) if (each.owner, each.number) in kept or each.number not in step]
+    first = {each.owner: each.start_ns for each in reversed(found) if (each.owner, each.number) in kept}
+    return [each for each in found if each.start_ns >= first.get(each.owner, each.start_ns + 1)]
 
 
 def _in_order(table: Table, annotation: Annotation) -> Ints:
@@ -286,4 +302,4 @@ def _in_order(table: Table, annotation: Annotation) -> Ints:
     marked = bool((step[on_gpu] != NULL).any())
     inside = on_gpu & (step != NULL) & ~warm_up(table)[1] if marked else on_gpu & ~loading(table, annotation)
     rows = np.flatnonzero(inside)
-    return rows[np.lexsort((start[rows], table.ints("device")[rows], table.ints("pid")[rows]))]
+    return rows[np.lexsort((start[rows], devices_of_rows(table)[1][rows]))]

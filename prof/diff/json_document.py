@@ -42,6 +42,7 @@ class CaptureSide(Record):
     on_cpu: Annotated[bool, doc("the rows are CPU ops")]
     attributed_percent: Annotated[float, doc("share of the time that has an op", "%")]
     counted_percent: Annotated[float, doc("share of the time whose FLOPs are known", "%")]
+    bytes_counted_percent: Annotated[float, doc("share of the time whose bytes are known", "%")]
 
 
 class Times(Record, kw_only=True):
@@ -151,7 +152,9 @@ def difference(found: Comparison, verdicts: Sequence[Verdict]) -> Difference:
     from pyprof.prof.diff.table_rows import every_entry
 
     *rows, total = every_entry(found, 1.0)
-    amounts = _amount(found.rows), _known(found, found.flop), _known(found, found.nbytes)
+    a, b = found.a, found.b
+    of_bytes = a.bytes_counted_rows, b.bytes_counted_rows
+    amounts = _amount(found.rows), _known(found.flop, a.counted_rows, b.counted_rows), _known(found.nbytes, *of_bytes)
     return Difference(
         headline=headline(found),
         sentences=sentences(found),
@@ -185,6 +188,7 @@ def _side(side: Side) -> CaptureSide:
         on_cpu=side.on_cpu,
         attributed_percent=100 * side.attributed,
         counted_percent=100 * side.counted,
+        bytes_counted_percent=100 * side.bytes_counted,
     )
 
 
@@ -205,9 +209,9 @@ def _amount(value: Delta) -> dict[str, Any]:
     return {"before": value.before, "after": value.after, "change": value.change, "ratio": value.ratio}
 
 
-def _known(found: Comparison, value: Delta) -> dict[str, Any]:
-    """FLOPs or bytes of both sides; unknown for a side if none of its ops are counted."""
-    missing = [key for key, side in (("before", found.a), ("after", found.b)) if not side.counted_rows]
+def _known(value: Delta, before: float, after: float) -> dict[str, Any]:
+    """FLOPs or bytes of both sides; unknown for a side if none of its ops are counted. The shares that are known."""
+    missing = [key for key, counted in (("before", before), ("after", after)) if not counted]
     unknown = [*missing, "change", "ratio"] if missing else []
     return {**_amount(value), **dict.fromkeys(unknown)}
 

@@ -9,6 +9,7 @@ from pyprof.prof.diff.gate import Check, Verdict
 from pyprof.prof.diff.kernels import Swap
 from pyprof.prof.diff.lines import VARYING, Kernel, Side
 from pyprof.prof.diff.noise import Delta
+from pyprof.prof.summary.work_sentences import NEARLY
 
 NAMED = 3  # entries that a sentence names
 HARDLY = 0.02  # share of an op's time below which a kernel is not named, such as a memset
@@ -162,7 +163,12 @@ def _work(found: Comparison) -> Iterator[str]:
     if not flop.before or abs(flop.ratio) < max(SAME_WORK, 4 * abs(counted[0] - counted[1])) or min(counted) < 0.5:
         return
     much = f"{percent(abs(flop.ratio)).lstrip('+')} {'more' if flop.change > 0 else 'fewer'}"
-    yield f"B does {much} FLOPs per step ({_flop(flop.before)} -> {_flop(flop.after)}): it is not the same work."
+    before, after = (
+        f"{'at least ' if known < NEARLY else ''}{_flop(amount)}"
+        for known, amount in zip(counted, (flop.before, flop.after), strict=True)
+    )
+    what = "counted FLOPs" if min(counted) < NEARLY else "FLOPs"
+    yield f"B does {much} {what} per step ({before} -> {after}): it is not the same work."
 
 
 def _flop(amount: float) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from pyprof.errors import UnknownArgument
 from pyprof.prof.ops.conv import Call, backward, channels, conv_transpose, convolution, mask_of, nominal, op, touched
 from pyprof.prof.ops.model import UNKNOWN, Parts, Tensor, Work, distinct
-from pyprof.prof.ops.operands import Out, moved
+from pyprof.prof.ops.operands import Out, first_output
 
 
 @op("cudnn_convolution")
@@ -80,19 +80,24 @@ def is_mask(argument: Any) -> bool:
 
 
 @op("cudnn_convolution_backward_input miopen_convolution_backward_input")
-def backward_input(size: Any, dy: Tensor, weight: Tensor) -> Work:
+def backward_input(size: Any, dy: Tensor, weight: Tensor, *_moves: Any, out: Out = None) -> Work:
     """PyTorch 1.x, dx from dy and weight: the forward's flop for any stride; bytes only if dx's size is known"""
-    return Work(nominal(dy, weight, dy, False), distinct(dy, weight), written(size, dy))
+    dx = gradient(size, dy, out)
+    return Work(nominal(dy, weight, dy, False), distinct(dy, weight), dx.nbytes if dx else math.nan)
 
 
 @op("cudnn_convolution_backward_weight miopen_convolution_backward_weight")
-def backward_weight(size: Any, dy: Tensor, x: Tensor) -> Work:
+def backward_weight(size: Any, dy: Tensor, x: Tensor, *_moves: Any, out: Out = None) -> Work:
     """PyTorch 1.x, dweight from dy and x: the forward's flop, if dweight's size is known"""
-    if not isinstance(size, (list, tuple)):
+    weight = gradient(size, x, out)
+    if weight is None:
         raise UnknownArgument("the weight's size decides its gradient's work")
-    weight = x.like(tuple(size))
-    return Work(nominal(dy, weight, dy, False), distinct(dy, touched(x, weight, dy)), written(size, dy))
+    return Work(nominal(dy, weight, dy, False), distinct(dy, touched(x, weight, dy)), weight.nbytes)
 
 
-def written(size: Any, like: Tensor) -> float:
-    return moved(math.prod(size), like) if isinstance(size, (list, tuple)) else math.nan
+def gradient(size: Any, like: Tensor, out: Out) -> Tensor | None:
+    """A gradient of the size given as an argument, or else of that of the forward op's input; None: neither is known"""
+    described = first_output(out)
+    if isinstance(size, (list, tuple)):
+        return like.like(tuple(size))
+    return None if described is None else like.like(described.shape)

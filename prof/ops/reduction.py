@@ -23,6 +23,8 @@ def kept(tensor: Tensor, dim: Any, out: Out = None) -> int:
     described = first_output(out)
     if described is not None:
         return described.numel
+    if len(tensor.shape) < 2:  # whichever dimension it is
+        return 1
     if dim is UNKNOWN:
         raise UnknownArgument("the reduced dimensions are not described")
     if dim in (None, (), []):

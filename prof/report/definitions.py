@@ -121,6 +121,19 @@ TERMS = (
     Term("aten op", (), "What PyTorch's dispatcher ran for an op, such as aten::addmm; the innermost did the work."),
     Term("layer", (), "The names of the modules around an op, the outermost first."),
     Term("roofline", (), "The highest rate at a number of FLOPs per byte: bandwidth × FLOP/byte, or the unit's peak."),
+    Term(
+        "DRAM traffic",
+        (),
+        "The bytes that a kernel read from the GPU's memory and wrote to it, as Nsight Compute's counters saw them. It "
+        "exceeds the algorithm's bytes where data is read again, and is below them where a cache has it.",
+    ),
+    Term(
+        "measured by Nsight Compute",
+        ("Nsight Compute measured",),
+        "The counters of another run of the same program, in which each kernel ran alone and several times. Its "
+        "kernels are matched with the capture's by name, grid, block and op, and where several are alike, by their "
+        "order.",
+    ),
     Term("own time", (), "Of a line of code: of the operations whose innermost line of the stack it is."),
     Term("time with callees", (), "Of a line of code: of the operations in whose stack it is, at any depth."),
 )

@@ -28,11 +28,11 @@ from pyprof.prof.summary.sentences import assumptions, figures, headline, senten
 from pyprof.prof.summary.tables import summary_tables
 from pyprof.prof.timing.steps import PHASES, Step, owners, steps
 from pyprof.prof.timing.waiting import CAUSES, WORDS
-from pyprof.prof.work.annotate import Annotation
+from pyprof.prof.work.annotate import Annotation, uncounted_of
 from pyprof.prof.work.kinds import CLASSES
-from pyprof.table.attribution import attributed_rows
+from pyprof.table.attribution import LAUNCH_ALONE, attributed_rows
 from pyprof.table.columns import NULL, Coded, Table, distinct_texts
-from pyprof.table.schema import first_text
+from pyprof.table.schema import outermost
 
 FORMAT = 2  # of the model; the page checks it
 # Key in the model -> field of the record.
@@ -75,8 +75,14 @@ def page_model(
         **operation_columns(table, owner, names, call),
         "meanings": column_meanings(),
         "unattributed": _unattributed(table),
-        "uncounted": [{"name": _first(name), "ns": ns} for name, ns in annotation.uncounted.items()],
+        "uncounted": _uncounted(annotation.uncounted),
+        "bytes_uncounted": _uncounted(uncounted_of(table, annotation.bytes)),
+        "launching": LAUNCH_ALONE,  # the reason of rows whose time gives no rates
     }
+
+
+def _uncounted(ops: Mapping[str, int]) -> list[dict[str, Any]]:
+    return [{"name": outermost(name) or "(no name)", "ns": ns} for name, ns in ops.items()]
 
 
 def _summary(summary: Summary) -> dict[str, Any]:
@@ -93,10 +99,6 @@ def _summary(summary: Summary) -> dict[str, Any]:
 
 def _fields(record: Step | Device, keys: Mapping[str, str]) -> dict[str, Any]:
     return {key: getattr(record, name) for key, name in keys.items()}
-
-
-def _first(name: str) -> str:
-    return (first_text(name) if name.startswith('["') else name) or "(no name)"
 
 
 def _unattributed(table: Table) -> list[dict[str, Any]]:

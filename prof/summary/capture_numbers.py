@@ -17,6 +17,7 @@ from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import Roofline, roofline
 from pyprof.prof.summary import work_numbers as work
 from pyprof.prof.summary.components import Part, Series, StepPart, components, parts_of, series
+from pyprof.prof.summary.measured_work import Measured, measured_work
 from pyprof.prof.timing.collectives import Collective, collectives
 from pyprof.prof.timing.gpus import device_rows, ends
 from pyprof.prof.timing.loading import Leading, without_loading
@@ -29,7 +30,7 @@ from pyprof.prof.timing.warmup import WarmUp, warm_up
 from pyprof.prof.work.annotate import Annotation, sum_known
 from pyprof.prof.work.kinds import NCCL, kinds
 from pyprof.table.attribution import AttributedTime, attributed_rows, launched_alone
-from pyprof.table.columns import NULL, Table
+from pyprof.table.columns import NULL, Ints, Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,8 @@ class Summary:
     notes: Annotated[tuple[str, ...], doc("where the peaks come from")]
     bytes_counted_ns: Annotated[int, doc("time of the rows whose bytes are counted")]
     bytes_uncounted: Annotated[tuple[Part, ...], doc("ops whose FLOPs are counted, and not their bytes")]
+    autotuning: Annotated[work.Autotuning, doc("trials of cuDNN's algorithms")]
+    measured: Annotated[Measured | None, doc("what Nsight Compute measured, with --ncu")]
 
     @property
     def worker(self) -> str:
@@ -114,6 +117,7 @@ def summarise(
     """
     all_rows = len(table)
     steps = slowest_steps(table)  # of all rows: a step begins when the GPU is done with the one before
+    launched = table.ints("step")
     warm, before = warm_up(table, steps)
     if warm is not None:
         kept = np.flatnonzero(~before)
@@ -122,9 +126,8 @@ def summarise(
     table, annotation, copies = without_loading(table, annotation)
     if limits is None or len(table) < all_rows:
         limits = roofline(table, annotation, peaks)
-    return _summary(
-        table, annotation, limits, steps=_steps(table, steps), kinds_of_rows=kinds_of_rows, copies=copies, warm_up=warm
-    )
+    left_out = {"kinds_of_rows": kinds_of_rows, "copies": copies, "warm_up": warm}
+    return _summary(table, annotation, limits, steps=_steps(table, steps, launched), **left_out)
 
 
 def _summary(table: Table, annotation: Annotation, limits: Roofline, **left_out: Any) -> Summary:
@@ -164,17 +167,24 @@ def _summary(table: Table, annotation: Annotation, limits: Roofline, **left_out:
         notes=tuple(limits.notes()),
         bytes_counted_ns=int(duration[bytes_counted].sum()),
         bytes_uncounted=work.uncounted_ops(table, np.flatnonzero(has_op & counted & ~bytes_counted)),
+        autotuning=work.autotuning_numbers(table, annotation),
+        measured=measured_work(table, annotation, limits),
     )
 
 
-def _steps(table: Table, steps: Mapping[int, Step]) -> tuple[StepPart, ...]:
-    """Those of the steps that have rows in the table, in order of their numbers."""
+def _steps(table: Table, steps: Mapping[int, Step], launched: Ints) -> tuple[StepPart, ...]:
+    """Those of the steps that have rows in the table, and those after them without rows in the whole table.
+
+    ``launched``: the steps of the whole table's rows.
+    """
     number = table.ints("step")[table.ints("start") != NULL]
     rows = dict(zip(*(values.tolist() for values in np.unique(number, return_counts=True)), strict=True))
+    first = min((step.start_ns for number, step in steps.items() if number in rows), default=0)
+    empty = {number for number, step in steps.items() if step.start_ns > first and number not in launched}
     return tuple(
-        StepPart(str(number), rows[number], step.span_ns, step.idle_ns, step.mark_ns, step.extent_ns)
+        StepPart(str(number), rows.get(number, 0), step.span_ns, step.idle_ns, step.mark_ns, step.extent_ns)
         for number, step in steps.items()
-        if number in rows
+        if number in rows or number in empty
     )
 
 

@@ -28,9 +28,11 @@ MAKERS = (
     work.kind_sentences,
     work.matrix_sentences,
     work.attention_sentences,
+    work.autotuning_sentences,
     work.rate_sentences,
     work.usage_sentences,
     work.limit_sentences,
+    work.counter_sentences,
     time.communication_sentences,
     time.layer_sentences,
     work.graph_sentences,
@@ -66,6 +68,11 @@ def assumptions(summary: Summary) -> list[str]:
         remedy = "capture with pyprof.init(), or with torch.profiler's with_modules=True"
         texts.append(f"The capture names no layers: {remedy}.")
     texts.append("FLOPs and bytes are what the algorithm needs; a multiply-add counts as 2 FLOPs. Peaks are dense.")
+    if summary.measured is not None:
+        texts.append(
+            "Counters are those of Nsight Compute's run, each kernel alone; without --cache-control none and "
+            "--clock-control none, with empty caches and at the base clock."
+        )
     texts.append(f"{summary.worker} time is the sum of all durations, so that overlapping time counts more than once.")
     return texts
 

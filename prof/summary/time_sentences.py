@@ -101,10 +101,10 @@ def sync_sentences(summary: Summary) -> Iterator[str]:
     if waits.syncs:
         rows, waited, idle = (sum(getattr(p, key) for p in waits.syncs) for key in ("rows", "waited_ns", "idle_ns"))
         places = [_place(point) for point in waits.syncs]
-        more = f" and {len(places) - MOST} more places" if len(places) > MOST else ""
+        more = f" and {counted(len(places) - MOST, 'more place')}" if len(places) > MOST else ""
         yield (
             f"The CPU waits {ms(waited)} for {counted(rows, 'copy')} to the host, and the GPU is idle for {ms(idle)} "
-            f"after them: {', '.join(places[:MOST])}{more}."
+            f"after {'it' if rows == 1 else 'them'}: {', '.join(places[:MOST])}{more}."
         )
     if waits.pageable_rows and waits.pageable_ns > LITTLE * summary.total_ns:
         copies = f"{counted(waits.pageable_rows, 'copy')} from or to pageable memory"
@@ -144,10 +144,11 @@ def step_sentences(summary: Summary) -> Iterator[str]:
     marks = [part.mark_ns for part in steps if part.mark_ns is not None]
     if len(steps) > 1:
         times = [part.ns for part in steps]
-        slowest = max(steps, key=lambda part: part.ns)
+        slowest, empty = max(steps, key=lambda part: part.ns), sum(not part.rows for part in steps)
+        without = f"; {counted(empty, 'step')} without work on the GPU among them" if empty else ""
         yield (
             f"A step takes {ms(summary.step_ns)} (median of {len(times)}); the fastest takes {ms(min(times))}, the "
-            f"slowest {ms(slowest.ns)} (step {slowest.name})."
+            f"slowest {ms(slowest.ns)} (step {slowest.name}){without}."
         )
         if not marks:
             extent = f"{summary.worker} extent, from the first operation of one to that of the next"
@@ -156,7 +157,7 @@ def step_sentences(summary: Summary) -> Iterator[str]:
         one = len(steps) == 1
         whole = f"The step takes {ms(summary.step_ns)}, from" if one else "From"
         host = f"{whole} mark to mark on the host{'' if one else ' a step takes'} {ms(median(marks))}"
-        extent = ms(median(part.extent_ns for part in steps))
+        extent = ms(median(part.extent_ns for part in steps if part.rows))
         medians = "" if one else " (medians)"
         yield f"{host}; its {summary.worker} extent, from its first operation to its last, is {extent}{medians}."
 

@@ -11,6 +11,8 @@ from pyprof.prof.limits.roofline import Roofline
 from pyprof.prof.ops.model import MATRIX
 from pyprof.prof.summary.components import Part, parts_of
 from pyprof.prof.work.annotate import Annotation
+from pyprof.prof.work.autotuning import trial_rows
+from pyprof.prof.work.calls import call_numbers
 from pyprof.prof.work.kinds import is_fused_attention
 from pyprof.prof.work.unfused_attention import softmaxes_apart
 from pyprof.table.columns import Coded, Ints, Table
@@ -36,6 +38,15 @@ class Attention:
     fused_name: Annotated[str, doc("name of the one with most time")]
     apart_rows: Annotated[int, doc("number of softmaxes that stand between two matrix products")]
     apart_ns: Annotated[int, doc("time of the kernels between these products")]
+
+
+@dataclass(frozen=True, slots=True)
+class Autotuning:
+    """The kernels with which cuDNN measured its algorithms (torch.backends.cudnn.benchmark); not their helpers."""
+
+    calls: Annotated[int, doc("number of convolutions that tried algorithms")]
+    rows: Annotated[int, doc("number of trials")]
+    ns: Annotated[int, doc("their time")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +96,12 @@ def attention_numbers(table: Table, annotation: Annotation, row_kinds: Coded) ->
         apart_rows=count,
         apart_ns=int(duration[between].sum()),
     )
+
+
+def autotuning_numbers(table: Table, annotation: Annotation) -> Autotuning:
+    rows = trial_rows(table, annotation.role)
+    calls = len(np.unique(call_numbers(table)[rows]))
+    return Autotuning(calls, len(rows), int(table.ints("kDuration")[rows].sum()))
 
 
 def limit_numbers(limits: Roofline, duration: Ints) -> Limits:

@@ -10,9 +10,10 @@ from pyprof.parse.attribute.reasons import remedy
 from pyprof.prof.kernels.precision import precision_of, unit_name
 from pyprof.prof.summary.capture_numbers import Summary
 from pyprof.prof.summary.components import Part
+from pyprof.prof.summary.measured_work import measured_sentences
 from pyprof.prof.summary.wording import amount, counted, joined, operation_name
 from pyprof.quantities import ms, percent, share
-from pyprof.table.schema import first_text
+from pyprof.table.schema import outermost
 
 MOST = 3  # parts that a sentence names
 MOST_OPS = 5  # ops without a model that a sentence names
@@ -48,15 +49,29 @@ def matrix_sentences(summary: Summary) -> Iterator[str]:
         return
     of_time = f"{share(matrix.ns, summary.total_ns)} of GPU time"
     units = ", ".join(f"{unit_name(part.name)} {share(part.ns, matrix.ns)}" for part in matrix.units[:MOST])
-    on_tensor_cores = share(matrix.tensor_ns, matrix.ns) if matrix.tensor_ns or matrix.unknown_ns else "none"
-    unknown = f", unknown for {share(matrix.unknown_ns, matrix.ns)}" if matrix.unknown_ns else ""
-    yield (
-        f"Matrix math (GEMM, convolution, attention) takes {ms(matrix.ns)} ({of_time}), {on_tensor_cores} of it on "
-        f"tensor cores{unknown}: {units}."
-    )
+    if matrix.unknown_ns == matrix.ns:
+        where = "and the kernels' names do not tell whether on tensor cores"
+    else:
+        on_tensor_cores = share(matrix.tensor_ns, matrix.ns) if matrix.tensor_ns or matrix.unknown_ns else "none"
+        unknown = f", unknown for {share(matrix.unknown_ns, matrix.ns)}" if matrix.unknown_ns else ""
+        where = f"{on_tensor_cores} of it on tensor cores{unknown}: {units}"
+    what = "Matrix math (the main kernels of GEMM, convolution and attention)"
+    yield f"{what} takes {ms(matrix.ns)} ({of_time}), {where}."
     if matrix.better and matrix.units[0].ns > matrix.ns / 2:  # most of it is not on tensor cores, which are faster
         ratios = joined([f"{ratio:.3g} times in {precision_of(unit)}" for unit, ratio in matrix.better[:2]])
         yield f"The peak of this GPU's tensor cores, against that of {unit_name(matrix.units[0].name)}, is {ratios}."
+
+
+def autotuning_sentences(summary: Summary) -> Iterator[str]:
+    """How much of the time cuDNN's autotuning takes, which a capture of later steps does not have."""
+    tuning = summary.autotuning
+    if tuning.ns > LITTLE * summary.total_ns:
+        trials, calls = counted(tuning.rows, "kernel"), counted(tuning.calls, "convolution")
+        yield (
+            f"cuDNN's autotuning (torch.backends.cudnn.benchmark) tries algorithms in {calls}: {trials}, "
+            f"{ms(tuning.ns)}, {share(tuning.ns, summary.total_ns)} of GPU time, without their helpers. "
+            "Each shape is tried once per process: begin the capture after some steps of warm-up."
+        )
 
 
 def attention_sentences(summary: Summary) -> Iterator[str]:
@@ -149,6 +164,11 @@ def limit_sentences(summary: Summary) -> Iterator[str]:
     yield f"Of the {ms(limits.ns)} of kernels whose limit is known, {joined(bounds)}."
 
 
+def counter_sentences(summary: Summary) -> Iterator[str]:
+    """What Nsight Compute measured, against the algorithm."""
+    yield from measured_sentences(summary.measured, summary.total_ns)
+
+
 def graph_sentences(summary: Summary) -> Iterator[str]:
     """CUDA graphs whose kernels are not in the capture."""
     graphs = next((part for part in summary.kinds_of_rows if part.name == "graph"), None)
@@ -165,7 +185,7 @@ def unattributed_sentences(summary: Summary) -> Iterator[str]:
     total, missing = summary.total_ns, summary.total_ns - summary.attributed_ns
     if missing > 0:
         reasons = [f"{p.name} ({share(p.ns, total)}, {counted(p.rows, 'operation')})" for p in summary.reasons]
-        more = f" and {len(reasons) - MOST} more reasons" if len(reasons) > MOST else ""
+        more = f" and {counted(len(reasons) - MOST, 'more reason')}" if len(reasons) > MOST else ""
         time = f"{share(missing, total)} of {summary.worker} time"
         yield f"{time} has no op: {'; '.join(reasons[:MOST])}{more}."
     if missing and not summary.attributed_ns:
@@ -181,7 +201,8 @@ def unattributed_sentences(summary: Summary) -> Iterator[str]:
 
 def uncounted_sentences(summary: Summary) -> Iterator[str]:
     """The ops whose FLOPs are not counted, and those whose FLOPs are, but not their bytes."""
-    why = "ops without a FLOP model" if summary.has_sizes else "ops whose shapes the capture does not record"
+    lacking = "ops without a FLOP model, or without the arguments that it needs"
+    why = lacking if summary.has_sizes else "ops whose shapes the capture does not record"
     yield from _uncounted(summary, summary.uncounted, why)
     if summary.bytes_counted_ns < NEARLY * summary.total_ns:
         yield from _uncounted(summary, summary.bytes_uncounted, "ops whose FLOPs are counted, and not their bytes")
@@ -190,7 +211,7 @@ def uncounted_sentences(summary: Summary) -> Iterator[str]:
 def _uncounted(summary: Summary, parts: Sequence[Part], what: str) -> Iterator[str]:
     sums: dict[str, int] = {}
     for part in parts:
-        op = operation_name(first_text(part.name) if part.name.startswith('["') else part.name)
+        op = operation_name(outermost(part.name))
         sums[op] = sums.get(op, 0) + part.ns
     if not sums:
         return

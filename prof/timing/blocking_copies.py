@@ -32,18 +32,26 @@ class BlockingCopies:
 def blocking_copies(table: Table) -> list[BlockingCopies]:
     """The places with copies to the GPU that hold the CPU, the longest first. Without API calls, none are found."""
     rows = np.flatnonzero(_blocking(table))
-    keys, group = distinct_texts(*(table.coded(key).take(rows) for key in ("op", "aten", "trace")))
+    places, group = call_places(table, rows)
     call, wait = (np.where(column == NULL, 0, column) for column in (_of(table, "apiDuration"), _of(table, "apiSync")))
     pageable, pinned = (named_rows(table, name) for name in ("Pageable", "Pinned"))
     sums = [
-        np.bincount(group, weights=column[rows], minlength=len(keys)).astype(np.int64).tolist()
+        np.bincount(group, weights=column[rows], minlength=len(places)).astype(np.int64).tolist()
         for column in (np.ones(len(table)), pageable, pinned, call + wait, np.maximum(table.ints("kDuration"), 0))
     ]
-    found = [
-        BlockingCopies(first_text(op) if op else aten, list_texts(trace)[-1] if trace else "", *numbers)
-        for (op, aten, trace), numbers in zip(keys, zip(*sums, strict=True), strict=True)
-    ]
+    found = [BlockingCopies(*place, *numbers) for place, numbers in zip(places, zip(*sums, strict=True), strict=True)]
     return sorted(found, key=lambda place: (-place.held_ns, place.trace, place.op))
+
+
+def call_places(table: Table, rows: Ints) -> tuple[list[tuple[str, str]], Ints]:
+    """The distinct places in the program that these rows were called from, and the number of each row's place.
+
+    A place is the name of the call and the innermost line of the user's code; the callers of that line may differ.
+    """
+    keys, group = distinct_texts(*(table.coded(key).take(rows) for key in ("op", "aten", "trace")))
+    names = [(first_text(op) if op else aten, list_texts(trace)[-1] if trace else "") for op, aten, trace in keys]
+    number = {place: i for i, place in enumerate(dict.fromkeys(names))}
+    return list(number), np.array([number[place] for place in names], np.int64)[group]
 
 
 def _of(table: Table, key: str) -> Ints:

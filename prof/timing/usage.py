@@ -18,6 +18,8 @@ from pyprof.prof.timing.gpus import DeviceKey, covered, device_rows, ends
 from pyprof.prof.work.annotate import Annotation, sum_known
 from pyprof.table.columns import NULL, Floats, Ints, Table, known
 
+# Efficiency and occupancy are stated where they are known for this share of the kernels' time; graphs hide theirs.
+STATED = 0.99
 Window = tuple[int, int] | None  # from, until, ns; None: from a device's first operation to its last
 
 
@@ -90,6 +92,12 @@ def _usage(key: DeviceKey, rows: Ints, table: Table, annotation: Annotation, lim
     flops, nbytes = annotation.flops[rows], annotation.bytes[rows]
     matrix = annotation.family.among(*MATRIX)[rows]
     blocks_per_sm = np.where(kernel, limits.geometry.blocks_per_sm[rows], np.nan)
+    achieved = np.where(kernel, limits.geometry.achieved[rows], np.nan)
+    took = (end - start).astype(np.float64)
+
+    def stated(values: Floats) -> bool:
+        return bool(took[kernel & ~np.isnan(values)].sum() >= STATED * took[kernel].sum())
+
     unit, peak = _dominant(limits, rows[matrix & (flops > 0)], annotation)
     device = limits.device[rows][limits.device[rows] >= 0]
     rank, pid, ordinal = map(known, key)
@@ -102,8 +110,8 @@ def _usage(key: DeviceKey, rows: Ints, table: Table, annotation: Annotation, lim
         span_ns=high - low,
         busy_ns=covered(start, end),
         kernel_ns=covered(start[kernel], end[kernel]),
-        sm_efficiency=_efficiency(start, end, blocks_per_sm, high - low),
-        occupancy=_mean(limits.geometry.achieved[rows], (end - start).astype(np.float64)),
+        sm_efficiency=_efficiency(start, end, blocks_per_sm, high - low) if stated(blocks_per_sm) else math.nan,
+        occupancy=_mean(achieved, took) if stated(achieved) else math.nan,
         flop=sum_known(flops),
         matrix_flop=sum_known(flops[matrix | (flops == NULL)]),  # what is not counted may be a product
         nbytes=sum_known(nbytes),

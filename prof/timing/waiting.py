@@ -8,8 +8,8 @@ A gap belongs to the row that ends it. Its cause is one of these:
   gap began;
 * ``launch``: the row had not been launched, but was soon after: launching is slower than the GPU;
 * ``host``: the same, but for longer than a launch takes: Python did something else, or the process had no work;
-* ``queued``: the row was launched before the gap began: the GPU needs 1 to 2 µs between kernels, or it waited for
-  another stream.
+* ``queued``: the row was launched before the gap began, or in the first half of a long gap: the GPU needs 1 to 2 µs
+  between kernels, or it waited for another stream or for memory.
 """
 
 from dataclasses import dataclass
@@ -18,10 +18,9 @@ from typing import Annotated
 import numpy as np
 
 from pyprof.command.json_schema import doc
-from pyprof.prof.timing.blocking_copies import BlockingCopies, blocking_copies
-from pyprof.prof.timing.gpus import TO_DEVICE, TO_HOST, ends, named_rows
-from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct, distinct_texts
-from pyprof.table.schema import first_text, list_texts
+from pyprof.prof.timing.blocking_copies import BlockingCopies, blocking_copies, call_places
+from pyprof.prof.timing.gpus import TO_DEVICE, TO_HOST, devices_of_rows, ends, named_rows
+from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct
 
 _TEXTS = {  # cause: what the gaps of a capture are due to, and what happened during one gap
     "launch": ("late launches", "the CPU was launching"),
@@ -109,7 +108,8 @@ def waiting(table: Table) -> Waiting:
         at, before, since = rows[1:], rows[last[:-1]], reach[:-1]
         idle[rows[0]] = 0
         idle[at] = np.maximum(start[at] - since, 0)
-        late = known[at] & (api[at] > since)
+        launched_late = (idle[at] < DENSE_NS) | (2 * (api[at] - since) >= idle[at])
+        late = known[at] & (api[at] > since) & launched_late
         inside = _in_copy(table, copies & known, called, at, since)
         tests = {  # the first that holds, in the order of the module's text
             "sync": late & to_host[before],
@@ -134,7 +134,7 @@ def _lanes(table: Table) -> list[Ints]:
     """For each GPU, its rows that have a time, in order of start."""
     start = table.ints("start")
     on_gpu = ~table.coded("kind").among("cpu") & (start != NULL)
-    keys, group = distinct(table.ints("pid"), table.ints("device"))
+    keys, group = devices_of_rows(table)
     lanes = [np.flatnonzero(on_gpu & (group == number)) for number in range(len(keys))]
     return [rows[np.argsort(start[rows], kind="stable")] for rows in lanes if len(rows)]
 
@@ -148,11 +148,12 @@ def _copies(table: Table) -> tuple[Bools, Bools]:
 
 def _in_copy(table: Table, copies: Bools, called: Ints, rows: Ints, since: Ints) -> Bools:
     """Whether each row is one of ``copies``, or the thread's preceding launch was one and lasted into the gap."""
-    order = np.lexsort((table.ints("apiStart"), table.ints("tid"), table.ints("pid")))
+    thread = distinct(table.ints("rank"), table.ints("pid"), table.ints("tid"))[1]
+    order = np.lexsort((table.ints("apiStart"), thread))
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     before = order[np.maximum(place[rows] - 1, 0)]
-    same = (place[rows] > 0) & (table.ints("tid")[before] == table.ints("tid")[rows])
+    same = (place[rows] > 0) & (thread[before] == thread[rows])
     inside: Bools = copies[rows] | (same & copies[before] & (called[before] > since))
     return inside
 
@@ -163,18 +164,12 @@ def sync_points(table: Table, of_rows: Waiting) -> list[SyncPoint]:
     start, end, api = table.ints("start"), ends(table), table.ints("apiStart")
     after = _after(table, of_rows)
     rows = np.flatnonzero(to_host & (api != NULL) & (start != NULL) & (after >= 0))
-    keys, group = distinct_texts(*(table.coded(key).take(rows) for key in ("op", "aten", "trace")))
-    waited, idle = (np.bincount(group, weights=w, minlength=len(keys)) for w in ((end - api)[rows], after[rows]))
-    count = np.bincount(group, minlength=len(keys))
+    places, group = call_places(table, rows)
+    waited, idle = (np.bincount(group, weights=w, minlength=len(places)) for w in ((end - api)[rows], after[rows]))
+    count = np.bincount(group, minlength=len(places))
     points = [
-        SyncPoint(
-            op=first_text(op) if op else aten,
-            trace=list_texts(trace)[-1] if trace else "",
-            rows=int(count[i]),
-            waited_ns=int(waited[i]),
-            idle_ns=int(idle[i]),
-        )
-        for i, (op, aten, trace) in enumerate(keys)
+        SyncPoint(op=op, trace=trace, rows=int(count[i]), waited_ns=int(waited[i]), idle_ns=int(idle[i]))
+        for i, (op, trace) in enumerate(places)
     ]
     return sorted(points, key=lambda point: (-point.waited_ns, point.trace, point.op))
 

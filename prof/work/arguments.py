@@ -95,7 +95,7 @@ def recorded(
     all_strides = json.loads(strides) if strides else [None] * len(shapes)
     texts = json.loads(values) if values else [None] * len(shapes)
     rows = enumerate(zip(shapes, kinds, all_strides, texts, strict=False))
-    return tuple(_argument(position, known, *row) for position, row in rows)
+    return tuple(_argument(position, known, bool(values), *row) for position, row in rows)
 
 
 def _uncut(shapes: list[Any], kinds: list[Any], tensors: list[Any], lists: int, op: str) -> tuple[list[Any], list[Any]]:
@@ -110,14 +110,14 @@ def _uncut(shapes: list[Any], kinds: list[Any], tensors: list[Any], lists: int, 
     return shapes, kinds
 
 
-def _argument(position: int, known: Known, shape: Any, kind: Any, stride: Any, text: Any) -> Any:
+def _argument(position: int, known: Known, recorded_values: bool, shape: Any, kind: Any, stride: Any, text: Any) -> Any:
     if isinstance(kind, list):
         return _tensor_list(position, known, shape, kind, stride)
     if kind and kind not in VALUES:
         return _tensor(shape, kind, stride)
     if isinstance(text, str):
         return value(text, kind)
-    return UNKNOWN if kind in VALUES else None
+    return UNKNOWN if kind in VALUES or not recorded_values else None
 
 
 def _tensor_list(position: int, known: Known, shapes: Any, kinds: list[Any], strides: Any) -> tuple[Tensor, ...]:

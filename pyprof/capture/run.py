@@ -102,7 +102,7 @@ def _run(options: argparse.Namespace) -> Done:
     with _script_output_on_standard_error() if options.json else nullcontext():
         ran = run(script, trace, window, force=options.force, trace=TRACES[options.trace], dispatch=options.dispatch)
     if ran.forked:
-        _end_forked_child(ran.code)
+        end_forked_child(ran.code)
     return _finish(options, ran, trace if ran.written else None, page)
 
 
@@ -168,7 +168,7 @@ def _script_output_on_standard_error() -> Iterator[None]:
 # After the script
 
 
-def _end_forked_child(code: int) -> NoReturn:
+def end_forked_child(code: int) -> NoReturn:
     """End a forked child without C++ destructors: they would wait for Kineto's threads, which only the parent has."""
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):

@@ -39,6 +39,8 @@ class Answer(NamedTuple):
 ANSWERS = (
     Answer("error", 1, "", "pyprof.command.schemas", "Failure"),
     Answer("run", 1, "run", "pyprof.capture.json_document", "ScriptRun"),
+    Answer("ncu-run", 1, "ncu", "pyprof.ncu.json_document", "CountersTaken"),
+    Answer("counters", 1, "ncu", "pyprof.prof.ncu.json_document", "Counters"),
     Answer("parse", 1, "parse", "pyprof.parse.json_document", "ParsedFiles"),
     Answer("stats", 1, "stats", "pyprof.parse.stats.json_document", "Tables"),
     Answer("kernels", 1, "prof", "pyprof.prof.table.json_document", "Kernels"),

@@ -143,7 +143,7 @@ def value_at(values: NDArray[Value], place: Ints, missing: int = NULL) -> NDArra
 
 
 def lookup(major: Ints, minor: Ints, wanted_major: Ints, wanted_minor: Ints) -> Ints:
-    """The index of the first row with each wanted pair (major, minor), -1 where there is none."""
+    """The index of the first row with each wanted pair (major, minor), -1 where there is none or minor is ``NULL``."""
     row = np.full(len(wanted_major), -1, np.int64)
     order = np.lexsort((minor, major))
     majors, minors = major[order], minor[order]
@@ -154,7 +154,8 @@ def lookup(major: Ints, minor: Ints, wanted_major: Ints, wanted_minor: Ints) -> 
         if lo == hi:
             continue
         at = np.minimum(np.searchsorted(minors[lo:hi], wanted_minor[wanted]), hi - lo - 1) + lo
-        row[wanted] = np.where(minors[at] == wanted_minor[wanted], order[at], -1)
+        is_found = (minors[at] == wanted_minor[wanted]) & (wanted_minor[wanted] != NULL)
+        row[wanted] = np.where(is_found, order[at], -1)
     return row
 
 

@@ -90,6 +90,13 @@ KERNELS: tuple[Column, ...] = (
     Column("markEnd", "int", "ns", "start of the next mark; where none follows, the end of the step's own"),
     Column("stepStart", "int", "ns", "when the step begins on the device: at its mark, or later if work is left to do"),
     Column("stepEnd", "int", "ns", "when it ends there: where the next one begins; of the last one with all its work"),
+    Column(
+        "emptySteps",
+        "json",
+        "",
+        "steps that follow and launch nothing: number, mark, its end; in the first row of the step before them",
+    ),
+    Column("functions", "json", "", "the functions that the lines of `trace` are in, where the capture has them"),
 )
 
 COLUMN = {column.key: column for column in KERNELS}
@@ -99,6 +106,18 @@ REQUIRED = ("kShortName", "kDuration")  # a kernel table must have these keys
 def first_text(text: str) -> str:
     """The first item of a JSON list, such as a cell of ``op``, ``layer`` or ``trace``."""
     return list_texts(text)[0]
+
+
+def outermost(name: str) -> str:
+    """The outermost op where ``name`` is a cell of ``op``; any other name, such as a kernel's, as it is.
+
+    >>> outermost('["linear", "addmm"]'), outermost("aten::mm"), outermost('["no list')
+    ('linear', 'aten::mm', '["no list')
+    """
+    try:
+        return first_text(name) if name.startswith('["') else name
+    except ValueError:  # a name from a file may begin like a list
+        return name
 
 
 def list_texts(text: str) -> list[str]:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+import pyprof
 from tests.paths import ROOT
 
 pytest.importorskip("torch")
@@ -61,8 +62,9 @@ def test_gpt(tmp_path):
     2 * 128 * 64 * 1003 = 16,433,152. Two blocks and the head, three steps: 124,796,928."""
     out = run(tmp_path, str(EXAMPLES / "gpt.py"))
     assert "100% of" in out and "of CPU time is attributed to an op" in out
-    ops = {(op, direction): flop for op, direction, _, _, flop in table(out, "op")}
-    assert ops["linear", "fprop"] == "124796928"
+    assert len(table(out, "op")) == 5  # which five, depends on how busy the machine is
+    ops = pyprof.load(tmp_path / "gpt.json.gz").ops.set_index(["op", "dir"])
+    assert ops.loc[("linear", "fprop"), "flops"] == 124_796_928
     assert out.rstrip().endswith("no advice (a run on a CPU has no GPU kernels to improve)")
 
 

@@ -11,7 +11,7 @@ from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.kineto.reader import read
 from pyprof.table.columns import NULL, Table
-from tests.parse.kineto.kineto_file import begin, call, kernel, op
+from tests.parse.kineto.kineto_file import begin, call, kernel, op, x
 
 OTHER = (None, True, "word", "", [1], {"a": 1}, 1.5, -3, 2**70)
 COLLECTIVE = {
@@ -113,3 +113,29 @@ def test_an_impossible_duration_counts_nothing_and_is_said(tmp_path):
     capture, table = parsed(tmp_path, changed(3, "dur", 1e300))
     assert table.ints("kDuration").tolist() == [0, 2_000]
     assert capture.warnings[0].startswith("1 GPU operations have impossible times")
+
+
+@pytest.mark.parametrize("value", [None, 5, True, [1], {"a": 1}])
+def test_a_kernel_without_a_category_is_known_by_its_grid(value, tmp_path):
+    capture, table = parsed(tmp_path, changed(3, "cat", value))
+    assert table.coded("kind").texts() == ["kernel", "kernel"]
+    assert table.ints("kDuration").tolist() == [1_000, 2_000]
+    said = "1 events have values of another type than the format's, which are unknown (cat); 1 of these events are GPU"
+    assert sum(text.startswith(said) for text in capture.warnings) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("Memcpy HtoD (Pageable -> Device)", "memcpy"), ("Memset (Device)", "memset")]
+)
+def test_a_copy_without_a_category_is_known_by_its_bytes_and_name(name, kind, tmp_path):
+    copy = x("gpu_memcpy", name, 1300, 4, pid=0, device=0, stream=7, correlation=9, bytes=64)
+    _, table = parsed(tmp_path, [*EVENTS, {**copy, "cat": 5}])
+    assert table.coded("kind").texts() == ["kernel", "kernel", kind]
+
+
+def test_an_event_that_may_be_anything_is_left_out_and_counted(tmp_path):
+    other = x("gpu_user_annotation", "step", 1300, 4, pid=0, stream=7)
+    for unclear in ({**other, "cat": 5}, changed(1, "cat", 5)[1]):
+        capture, table = parsed(tmp_path, [*EVENTS, unclear])
+        assert table.rows == 2
+        assert "1 events could not be read and are left out" in capture.warnings

@@ -148,11 +148,13 @@ def test_a_missing_column_is_named(tmp_path):
         reader(folder)(folder)
 
 
-def test_values_of_other_types_are_refused(tmp_path):
-    folder = as_parquet(write_database(tmp_path / "net.sqlite"), tmp_path / "net_pqtdir")
+def test_names_whose_numbers_are_of_another_type_are_unknown(tmp_path):
+    database = write_database(tmp_path / "net.sqlite", **{KERNEL: [kernel(1, 1)]})
+    folder = as_parquet(database, tmp_path / "net_pqtdir")
     parquet.write_table(pa.table({"id": [[1]], "value": ["a"]}), folder / "StringIds.parquet")
-    with pytest.raises(InputError, match="expected the tables of an nsys export, found an error"):
-        reader(folder)(folder)
+    capture = reader(folder)(folder)
+    assert correlate(capture).coded("kLongName").texts() == [""]
+    assert "1 rows of StringIds have values that are not whole numbers, which are unknown (id)" in capture.warnings
 
 
 def test_other_folders_and_single_tables_are_explained(tmp_path):

@@ -38,13 +38,18 @@ def test_a_value_that_is_no_number_is_unknown_and_its_kernel_stays(tmp_path, pla
     assert sum(text.startswith(what) for text in got.warnings) == 1
 
 
-@pytest.mark.parametrize("place", [0, 1, 5])
-def test_a_range_whose_time_is_no_number_is_refused(tmp_path, place):
+@pytest.mark.parametrize(("place", "column"), [(0, "start"), (1, "end"), (5, "globalTid")])
+def test_a_range_whose_time_is_no_number_is_no_range_and_the_others_stay(tmp_path, place, column):
     row = [*push(1, 5, "aten::mm, op_id = 1")]
     row[place] = "soon"
-    path = write(tmp_path / "a.sqlite", **{KERNEL: [kernel(1, 1)], API: [call(0, 1)], NVTX: [tuple(row)]})
-    with pytest.raises(SchemaError, match=rf"{path}: "):
-        read(path)
+    ranges = [tuple(row), push(7, 12, "aten::relu, op_id = 2")]
+    kernels, calls = [kernel(2, 1), kernel(9, 2)], [call(2, 1), call(8, 2)]
+    got = read(write(tmp_path / "a.sqlite", **{KERNEL: kernels, API: calls, NVTX: ranges}))
+    assert correlate(got).coded("op").texts() == ["", '["relu"]']
+    found = f"1 rows of NVTX_EVENTS have values that are not whole numbers, which are unknown ({column})"
+    assert [text for text in got.warnings if text.startswith(found)] == [
+        f"{found}; 1 ranges without a time or a thread are left out"
+    ]
 
 
 def test_another_database_is_refused(tmp_path):

@@ -15,6 +15,7 @@ from pyprof.prof.page import ROOM
 from pyprof.prof.report import cli
 from pyprof.prof.report.page_model import page_model
 from pyprof.prof.report.render import island, render
+from pyprof.prof.table.totals import totals
 from pyprof.prof.timing.steps import steps
 from pyprof.prof.work.annotate import Annotation, annotate
 from pyprof.prof.work.kinds import CLASSES, classes
@@ -206,6 +207,14 @@ def test_any_table_makes_a_page(table):
     assert out.getvalue().count(b"</script>") == 3
 
 
+def test_a_kernel_whose_name_begins_like_a_list_has_a_page_and_a_summary():
+    names = Coded.of(['["half a list'] * len(small()))
+    table = small().with_column("kShortName", names).with_column("op", Coded.of([""] * len(names.codes)))
+    table = table.with_column("aten", Coded.of([""] * len(names.codes)))
+    assert {found["name"] for found in model_of(table)["uncounted"]} == {'["half a list'}
+    assert '["half a list' in totals(table, annotate(table)).line()
+
+
 def test_half_a_surrogate_pair_has_a_page():
     assert "<h1>?</h1>" in page_of(small(), title="\ud83d")
 
@@ -260,6 +269,7 @@ def test_the_options_are_these():
         "--output",
         "--force",
         "--title",
+        "--ncu",
         "--peaks",
         "--models",
         "--json",

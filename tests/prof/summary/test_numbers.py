@@ -152,7 +152,10 @@ def test_sentences_of_the_step():
     # 4 × 2.1705 us of 78
     assert "At the hardware's limits the kernels would need 0.0087 ms instead of 0.0780 ms (11.1%)" in words
     assert "Of the 0.0780 ms of kernels whose limit is known, 100% is compute-bound." in words
-    assert "6.0% of GPU time runs in ops without a FLOP model: my::adam 6.0%." in words
+    assert (
+        "6.0% of GPU time runs in ops without a FLOP model, or without the arguments that it needs: my::adam 6.0%."
+        in words
+    )
 
 
 def test_loading_is_told_and_left_out():
@@ -294,7 +297,7 @@ def test_layers_of_unequal_work_are_no_series():
         ("at::native::elementwise_kernel<128, 2, at::native::gpu_kernel_impl_nocast<MulFunctor>>", "element-wise"),
         ("void at::native::elementwise_kernel<128, 2, at::native::direct_copy_kernel_cuda>", "copies and casts"),
         ("at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::MeanOps<float>>>", "reductions"),
-        ("void (anonymous)::elementwise_kernel_with_index<int, arange_cuda_out>", "element-wise"),
+        ("void (anonymous)::elementwise_kernel_with_index<int, arange_cuda_out>", "fills"),
         ("void at::native::index_elementwise_kernel<128, 4>", "indexing and sorting"),
         ("ncclKernel_AllReduce_RING_LL_Sum_float", "communication"),
         ("triton_poi_fused_add_mul_0", "element-wise"),

@@ -2,10 +2,13 @@
 
 import pytest
 
+from pyprof.prof.advice import Run
+from pyprof.prof.notebook import load
 from pyprof.prof.table.columns import COLUMN
 from pyprof.prof.timing.waiting import SyncPoint, sync_points, waiting, waits
 from pyprof.prof.work.annotate import annotate
 from pyprof.table.columns import NULL
+from pyprof.table.netdict import write_netdict
 from tests.prof.advice.advice_rows import table
 
 US = 1000
@@ -28,6 +31,7 @@ GAPS = {  # what comes before and what ends the gap -> its length in µs and its
     "queued": ([kernel(10, 40, 0), kernel(52, 10, 1)], 2, "queued"),
     "a launch that was late": ([kernel(10, 40, 0), kernel(90, 10, 80)], 40, "launch"),
     "nothing was launched for long": ([kernel(10, 40, 0), kernel(300, 10, 290)], 250, "host"),
+    "launched early in a long gap": ([kernel(10, 40, 0), kernel(300, 10, 60)], 250, "queued"),
     "item() and what the CPU does then": ([copy(10, 40, 0, ITEM), kernel(90, 10, 80)], 40, "sync"),
     "a copy to the host that nobody waits for": ([copy(10, 40, 0, ITEM), kernel(90, 10, 1)], 40, "queued"),
     "a batch": ([kernel(10, 40, 0), copy(900, 10, 890, PINNED, phase="data")], 850, "data"),
@@ -60,6 +64,26 @@ def test_gaps_are_of_each_gpu():
     assert found.idle_ns.tolist() == [0, 0, 0, 1 * US]
 
 
+def test_ranks_of_two_hosts_may_have_the_same_process_and_device_number():
+    """Per rank a gap of 90 and none; as one GPU's, rank 1's kernel would fill the gap of rank 0."""
+    rows = [kernel(0, 10, 0, rank=0), kernel(10, 90, 0, rank=1), kernel(100, 10, 0, rank=0), kernel(100, 5, 0, rank=1)]
+    made = table(*rows)
+    assert waiting(made).idle_ns.tolist() == [0, 0, 90 * US, 0]
+    found = Run(made, annotate(made))
+    assert found.lanes == 2
+    assert [made.ints("rank")[found.origin[rows]].tolist() for rows in found.lane_rows] == [[0, 0], [1, 1]]
+
+
+def test_two_merged_files_of_the_same_process_number_are_two_gpus(tmp_path):
+    """Each file: kernels from 0 to 10 and from 100 to 110. As one GPU's, there would be four kernels in a row."""
+    for name in ("a", "b"):
+        with (tmp_path / f"{name}.dict").open("wb") as out:
+            write_netdict(table(kernel(0, 10, 0), kernel(100, 10, 0)), out)
+    made = load(tmp_path / "a.dict", tmp_path / "b.dict").table
+    assert sorted(waiting(made).idle_ns.tolist()) == [0, 0, 90 * US, 90 * US]
+    assert Run(made, annotate(made)).lanes == 2
+
+
 def test_the_queue_is_from_the_calls_end_to_the_start():
     rows = [kernel(100, 10, 20), kernel(200, 10, 198), {**kernel(300, 1, 0), "apiStart": None}]
     assert waiting(table(*rows)).queue_ns.tolist() == [75 * US, 0, NULL]
@@ -71,12 +95,12 @@ def test_cpu_ops_wait_for_nothing():
 
 
 def test_places_where_the_cpu_waits():
-    told = {"op": ["Tensor.item"], "trace": ["train.py:9", "loop.py:41"]}
+    told = {"op": ["Tensor.item"], "trace": ["train.py:9", "loop.py:41"]}  # one place, from two callers
     rows = [
         kernel(10, 90, 0),
         copy(100, 1, 20, ITEM, **told),
         kernel(131, 9, 121),  # from 20 to 101, then idle for 30
-        copy(140, 1, 130, ITEM, **told),
+        copy(140, 1, 130, ITEM, **{**told, "trace": ["eval.py:3", "loop.py:41"]}),
         kernel(151, 9, 145),  # 11, and 10
         copy(160, 2, 155, "Memcpy DtoH (Device -> Pinned)"),
         kernel(170, 9, 156),  # launched before the copy's end
