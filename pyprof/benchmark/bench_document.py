@@ -109,7 +109,7 @@ def _measurement(point: dict[str, Any], bench: Bench, direction: str, measured: 
         bytes=measured.nbytes, flop_per_s=measured.flop_per_s, byte_per_s=measured.byte_per_s,
         limit_s=measured.limit_s, share=measured.share, bound=measured.bound, method=timing.method, why=timing.why,
         trials=timing.trials, calls=timing.calls, empty_node_s=timing.empty_node_s, host_s=timing.host_s,
-        clock_mhz=timing.clock_mhz, copies=bench.copies, copy_bytes=bench.nbytes, cold=bench.cold,
+        clock_mhz=timing.clock_mhz, copies=bench.copies, copy_bytes=bench.copy_bytes, cold=bench.cold,
         uncounted=list(bench.uncounted),
     )  # fmt: skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyprof.benchmark.call_timer import CPU, EVENTS, Timing
+from pyprof.benchmark.call_timer import CPU, EVENTS, GRAPH, Timing
 
 SMALL = 10  # times that of an empty node: for longer calls, that one does not matter
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (0.0, "ns"))
@@ -49,7 +49,7 @@ class Bench:
     forward: Measured
     backward: Measured | None
     copies: int  # of the inputs, which take turns
-    nbytes: int  # of one copy and its results
+    copy_bytes: int  # of one copy and its results
     cold: bool  # whether the copies exceed the last cache before memory
     uncounted: tuple[str, ...] = ()  # ops whose FLOPs and bytes are not known
 
@@ -57,6 +57,14 @@ class Bench:
     def seconds(self) -> float:
         """The median time of a forward call."""
         return self.forward.seconds
+
+    @property
+    def flop(self) -> int | None:
+        return self.forward.flop
+
+    @property
+    def nbytes(self) -> float | None:
+        return self.forward.nbytes
 
     @property
     def flop_per_s(self) -> float | None:
@@ -68,7 +76,18 @@ class Bench:
 
     @property
     def share(self) -> float | None:
+        """The limit's share of the forward call's time, in percent."""
         return self.forward.share
+
+    @property
+    def clock_mhz(self) -> int | None:
+        """Of the multiprocessors, while they worked; None if NVML does not say, and on a CPU."""
+        return self.forward.timing.clock_mhz
+
+    @property
+    def is_graph(self) -> bool:
+        """Whether the time is that of a CUDA graph."""
+        return self.forward.timing.method == GRAPH
 
     def directions(self) -> dict[str, Measured]:
         """What was measured, by direction."""
@@ -108,14 +127,14 @@ class Bench:
     def _inputs(self) -> str:
         if self.copies == 1 and not self.cold:
             return "All calls had the same inputs, which may stay in the cache."
-        sizes = f"{self.copies:,} × {self.nbytes / 2**20:,.3g} MiB"
+        sizes = f"{self.copies:,} × {self.copy_bytes / 2**20:,.3g} MiB"
         if self.copies == 1:
             return f"The inputs and results exceed the cache: {sizes}."
         beyond = "more than" if self.cold else "not more than three times"
         return f"Calls took turns with copies of the inputs: {sizes}, {beyond} the last cache holds."
 
 
-_METHODS = {CPU: "torch.utils.benchmark", EVENTS: "CUDA events", "cuda graph": "replays of a CUDA graph"}
+_METHODS = {CPU: "torch.utils.benchmark", EVENTS: "CUDA events", GRAPH: "replays of a CUDA graph"}
 
 
 def described(measured: Measured) -> str:

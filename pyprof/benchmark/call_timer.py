@@ -24,6 +24,7 @@ from typing import Any
 
 import torch
 
+from pyprof.benchmark.device_facts import clock_mhz
 from pyprof.benchmark.timer import CPU_TRIAL_S, SHORTEST_CALL_S, Effort
 
 Call = Callable[[], object]
@@ -200,14 +201,6 @@ def _between_events(run: Call, times: int, hosts: list[float] | None = None) -> 
 
 
 # What the GPU reports
-
-
-def clock_mhz() -> int | None:
-    """The multiprocessors' clock now, as NVML reports it; None without NVML's Python module."""
-    try:
-        return int(torch.cuda.clock_rate())
-    except (ImportError, RuntimeError, AttributeError):
-        return None
 
 
 @cache

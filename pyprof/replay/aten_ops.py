@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
+from pyprof.dtypes import DTYPES
 from pyprof.marker import Marker
 from pyprof.prof.ops.evaluation import find
 from pyprof.prof.ops.model import FAMILY, UNKNOWN, Tensor
@@ -15,6 +16,14 @@ from pyprof.replay.valid_values import index_bounds, is_index, is_positive, is_p
 
 _NUMBERS = frozenset({"int64", "float64", "bool", "complex128"})  # the dtypes of tensors that wrap a Python number
 _NUMERIC = (bool, int, float)
+# By the numbers that Kineto records: c10/core/ScalarType.h, Layout.h and MemoryFormat.h
+CONSTANTS: Mapping[str, Mapping[int, Any]] = {
+    "ScalarType": {row.number: getattr(torch, name) for name, row in DTYPES.items()
+                   if row.number is not None and hasattr(torch, name)},
+    "Layout": {0: torch.strided},
+    "MemoryFormat": {0: torch.contiguous_format, 1: torch.preserve_format, 2: torch.channels_last,
+                     3: torch.channels_last_3d},
+}  # fmt: skip
 
 
 def aten_overload(op: str, arguments: Sequence[Any]) -> Any:
@@ -26,7 +35,7 @@ def aten_overload(op: str, arguments: Sequence[Any]) -> Any:
     packet = getattr(torch.ops.aten, name, None) if find(op) and name.isidentifier() else None
     if not isinstance(packet, torch._ops.OpOverloadPacket):
         raise NotRecreated(_no_op(op))
-    overloads = [getattr(packet, each) for each in packet.overloads()]
+    overloads = [each for each in (getattr(packet, name) for name in packet.overloads()) if _makes_tensors(each)]
     for undefined in (False, True):  # some ops of C++ take undefined tensors where their schema has a tensor
         fitting = [each for each in overloads if _fits(each._schema.arguments, arguments, undefined)]
         if fitting:
@@ -43,6 +52,11 @@ def _no_op(op: str) -> str:
     if not op.startswith("aten::"):
         return f"{op[:60]} is no op of torch's own"
     return f"{op[:60]} is no op of this torch that pyprof has a model of"
+
+
+def _makes_tensors(overload: Any) -> bool:
+    """Whether it is an op on tensors. TorchScript has others of the same names, on numbers and lists."""
+    return any("Tensor" in str(each.type) for each in (*overload._schema.returns, *overload._schema.arguments))
 
 
 def _fits(schema: Sequence[Any], arguments: Sequence[Any], undefined: bool) -> bool:
@@ -126,7 +140,16 @@ def _plain(argument: Any, value: Any, markers: Sequence[Marker], device: torch.d
         raise NotRecreated(f"{argument.name}={value[:40]!r} is not understood")
     if isinstance(value, (list, tuple)):
         return list(value)
-    return value
+    return _constant(str(argument.real_type).removeprefix("Optional[").removesuffix("]"), argument.name, value)
+
+
+def _constant(kind: str, name: str, value: Any) -> Any:
+    """torch's own constant, where the number stands for one. torch would look up any number without a check."""
+    if kind not in CONSTANTS:
+        return value
+    if type(value) is not int or value not in CONSTANTS[kind]:
+        raise NotRecreated(f"{name}={str(value)[:40]} is not understood")
+    return CONSTANTS[kind][value]
 
 
 def _missing(argument: Any, kind: str, markers: Sequence[Marker]) -> Any:

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from pyprof.marker import Marker
+from pyprof.prof.ops.model import names
 from pyprof.replay.api_calls import api_arguments, api_function
 from pyprof.replay.aten_ops import aten_arguments, aten_overload
 from pyprof.replay.new_inputs import NewInputs, NotRecreated
@@ -22,6 +23,8 @@ from pyprof.replay.random_tensors import span
 from pyprof.replay.recorded_calls import RecordedCall
 
 MOST_FLOP = {"cuda": 10**16, "cpu": 10**12}  # some seconds of work
+# Ops that do not run on the meta device and check their arguments themselves
+OWN_CHECKS = names("cudnn_convolution mkldnn_convolution _cudnn_attention_forward _cudnn_attention_backward")
 META = torch.device("meta")
 
 
@@ -117,18 +120,22 @@ def _made(
 def _result_bytes(function: Callable[..., Any], on: Maker, most_bytes: int) -> int:
     """The bytes of the results, from torch's meta device, which computes only shapes.
 
-    Where an op cannot run there, its numbers must be so small that its result cannot be much larger than its inputs.
+    This also checks that the shapes fit each other. Some of torch's inner ops do not when they run, and would read and
+    write anywhere. So an op that cannot run on the meta device is refused, except those in OWN_CHECKS. Their numbers
+    must be so small that the result cannot be much larger than the inputs.
     """
     args, kwargs = on(NewInputs(META, most_bytes))
-    try:
-        with torch.no_grad():
-            result = function(*args, **kwargs)
-    except (RuntimeError, NotImplementedError):  # oneDNN's ops, for example, refuse the meta device
+    if getattr(function, "__name__", "").partition(".")[0] in OWN_CHECKS:
         elements = sum(tensor.numel() for tensor in tensors_in((args, kwargs)))
         numbers = [math.prod(abs(n) for n in group) for group in _integers((args, kwargs))]
         if max(numbers, default=0) > max(elements, 1):
-            raise NotRecreated("the size of its result cannot be known before it runs") from None
+            raise NotRecreated("the size of its result cannot be known before it runs")
         return 0
+    try:
+        with torch.no_grad():
+            result = function(*args, **kwargs)
+    except NotImplementedError:
+        raise NotRecreated("torch cannot check its shapes before it runs") from None
     own = {tensor.untyped_storage()._cdata for tensor in tensors_in((args, kwargs))}
     new = [t for t in tensors_in(result) if t.untyped_storage()._cdata not in own]
     return sum(span(t.shape, t.stride()) * t.element_size() for t in new)

@@ -46,7 +46,8 @@ def test_work_and_rates_of_a_linear_layer():
     assert found.forward.timing.best_s <= found.forward.timing.low_s
     assert found.forward.warm.seconds > 0
     # 32 + 48 inputs and 24 results of 4 bytes; three times a cache of 4 KiB holds 29.5 of them
-    assert (found.nbytes, found.copies, found.cold) == (416, 30, True)
+    assert (found.copy_bytes, found.copies, found.cold) == (416, 30, True)
+    assert (found.is_graph, found.clock_mhz, found.flop, found.nbytes) == (False, None, 384, 416)
     assert found.share is None  # nobody knows this CPU's peaks
 
 
@@ -59,7 +60,7 @@ def test_the_arguments_stay_as_they_are():
 def test_a_module_s_weights_take_turns_too():
     net = torch.nn.Linear(8, 6)
     found = pyprof.bench(net, torch.randn(4, 8), backward=True, quick=True)
-    assert found.nbytes == 4 * (32 + 48 + 6 + 24)
+    assert found.copy_bytes == 4 * (32 + 48 + 6 + 24)
     assert net.weight.grad is None
     assert found.name == "Linear"
 
@@ -147,7 +148,7 @@ def test_the_precision_of_products():
 
 # what is said
 
-NOTHING = {"copies": 90, "nbytes": 2 << 20, "cold": True}
+NOTHING = {"copies": 90, "copy_bytes": 2 << 20, "cold": True}
 
 
 def test_the_text_of_a_result():
