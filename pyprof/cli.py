@@ -50,7 +50,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run(command: Command, rest: list[str]) -> int:
-    from pyprof.errors import PyprofError, packages
+    from pyprof.errors import PyprofError, ScriptInterrupted, packages
 
     try:
         with packages():
@@ -60,6 +60,8 @@ def _run(command: Command, rest: list[str]) -> int:
         from pyprof.command.envelope import fail
 
         return fail(f"pyprof {command.name}", error, "--json" in rest)
+    except ScriptInterrupted:
+        raise KeyboardInterrupt from None  # only for this class itself does Python end the process by SIGINT
     except KeyboardInterrupt:
         from pyprof.files import tell
 

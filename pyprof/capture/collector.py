@@ -180,6 +180,7 @@ class TraceFile(Collector):
         self._force = force
         self._sink = Profiler()
         self._profiler: Any = None
+        self._abandoned: Any = None  # a profiler that cannot be ended
         self._wanted = False  # whether to collect whenever the program's own profiler is off
         self._made_way = False
         self._theirs = False
@@ -212,11 +213,13 @@ class TraceFile(Collector):
         self._wanted = False
         self._close_range()
 
-    def pause(self) -> None:
-        """Make way: the program's own profiler is about to begin."""
+    def pause(self, kineto: bool = False) -> None:
+        """Make way: the program's own profiler is about to begin. ``kineto``: it needs the process's one Kineto."""
         if threading.get_ident() == self._thread:
             self._theirs = self._made_way = True
             self._close_range()
+        elif kineto and self._running:
+            self._abandon_range()
 
     def resume(self) -> None:
         """The program's own profiler has ended."""
@@ -260,6 +263,18 @@ class TraceFile(Collector):
         self._profiler = None
         if self._best is None or found > self._best:
             self._best = found
+
+    def _abandon_range(self) -> None:
+        """Give up the records: another thread's profiler takes Kineto, and only our own thread could end ours.
+
+        To end it later, or to destroy it, is a segmentation fault (2.13).
+        """
+        self._running = self._wanted = False
+        self._made_way = True
+        self._abandoned, self._profiler = self._profiler, None
+        active = session.current()
+        if active is not None:
+            active.set_profiler(None)
 
     @contextmanager
     def _switch(self) -> Iterator[None]:
