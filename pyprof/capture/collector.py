@@ -160,14 +160,24 @@ class Range(NamedTuple):
     in_window: bool  # False for what ran before the window
     iterations: int
     seconds: float
-    number: int  # makes comparing two of them end before the profilers
     profiler: Any
+
+    def is_greater_than(self, other: "Range") -> bool:
+        """Ranges of as many iterations are compared by their records: a long one may hold nothing of PyTorch's."""
+        mine, others = ((r.in_window, r.iterations, _records(r.profiler), r.seconds) for r in (self, other))
+        return mine > others
+
+
+def _records(profiler: Any) -> int:
+    """How many events PyTorch's profiler has recorded; 0 if this version does not say."""
+    results = getattr(getattr(profiler, "profiler", None), "kineto_results", None)
+    return 0 if results is None else len(results.events())
 
 
 class TraceFile(Collector):
     """The embedded collector: runs PyTorch's profiler, and writes one range to one file.
 
-    If the program uses PyTorch's profiler itself, there are several ranges, and the longest one is written. With a
+    If the program uses PyTorch's profiler itself, there are several ranges, and the largest one is written. With a
     warmup, what runs before the end of the first iteration is collected too, and written if the warmup is not reached.
     """
 
@@ -186,7 +196,6 @@ class TraceFile(Collector):
         self._theirs = False
         self._thread = threading.get_ident()
         self._best: Range | None = None
-        self._ranges = 0
         self._since = (0, 0.0)  # iterations and time at the range's beginning
         self._turns: Turns | None = None
         self._pid = os.getpid()
@@ -258,10 +267,9 @@ class TraceFile(Collector):
             self._profiler.__exit__(None, None, None)
         iterations, since = self._since
         in_window = self._started or iterations >= self._begin_after
-        self._ranges += 1
-        found = Range(in_window, self._iterations - iterations, time.monotonic() - since, self._ranges, self._profiler)
+        found = Range(in_window, self._iterations - iterations, time.monotonic() - since, self._profiler)
         self._profiler = None
-        if self._best is None or found > self._best:
+        if self._best is None or found.is_greater_than(self._best):
             self._best = found
 
     def _abandon_range(self) -> None:
@@ -322,7 +330,7 @@ class TraceFile(Collector):
         if self._made_way:
             told.append(
                 f"the program uses PyTorch's profiler itself, and meanwhile pyprof collected nothing: {self.file} "
-                "holds the longest range without it; `pyprof prof` reads the program's own traces, too"
+                "holds the largest range without it; `pyprof prof` reads the program's own traces, too"
             )
         return told
 

@@ -220,10 +220,15 @@ def _run_module(name: str, *, alter_argv: bool) -> None:
 
 def _run_file(name: str, variables: dict[str, object]) -> None:
     path = name if os.path.isabs(name) else os.path.join(os.getcwd(), name)  # not normalised, as in Python
-    compiled = name.endswith(".pyc")
-    loader = (SourcelessFileLoader if compiled else SourceFileLoader)("__main__", path)
-    variables.update(__cached__=None, __file__=path, __loader__=loader, __spec__=None)
-    code = loader.get_code("__main__") if compiled else compile(loader.get_data(path), path, "exec", dont_inherit=True)
+    variables.update(__cached__=None, __file__=path, __spec__=None)
+    if name.endswith(".pyc"):
+        compiled = SourcelessFileLoader("__main__", path)
+        variables["__loader__"], code = compiled, compiled.get_code("__main__")
+    else:
+        source = SourceFileLoader("__main__", path)
+        # Compiled here and not by the loader, whose functions would be part of a SyntaxError's traceback.
+        variables["__loader__"], code = source, compile(source.get_data(path), path, "exec", dont_inherit=True)
+    assert code is not None  # get_code raises ImportError where there is none
     exec(code, variables)  # noqa: S102  (the script the user named)
 
 

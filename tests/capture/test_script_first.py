@@ -267,3 +267,10 @@ def test_sigterm_from_outside_writes_what_was_collected(tmp_path: Path) -> None:
         _, stderr = job.communicate(timeout=120)
     assert (job.returncode, stderr) == (-signal.SIGTERM, "pyprof: SIGTERM: wrote net.json.gz\n")
     assert [marker.op for marker in markers(tmp_path / "net.json.gz")] == ["ones", "relu"]
+
+
+def test_the_range_with_most_records_is_written_and_not_the_one_that_lasts_longest(tmp_path: Path) -> None:
+    program = NET + "train()\nwith profile(activities=[ProfilerActivity.CPU]): train()\nimport time; time.sleep(2)\n"
+    (tmp_path / "script.py").write_text(program, encoding="utf-8")
+    assert run_in(tmp_path, "-m", "pyprof", "run", "-o", "net.json.gz", "script.py").returncode == 0
+    assert [marker.op for marker in markers(tmp_path / "net.json.gz")].count("linear") == 1
