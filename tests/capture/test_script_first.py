@@ -274,3 +274,19 @@ def test_the_range_with_most_records_is_written_and_not_the_one_that_lasts_longe
     (tmp_path / "script.py").write_text(program, encoding="utf-8")
     assert run_in(tmp_path, "-m", "pyprof", "run", "-o", "net.json.gz", "script.py").returncode == 0
     assert [marker.op for marker in markers(tmp_path / "net.json.gz")].count("linear") == 1
+
+
+def test_a_block_that_is_never_left_is_written_at_the_end(tmp_path: Path) -> None:
+    """As in a generator that is not used up; Python closes it when `open` is already gone."""
+    program = """
+import pyprof, torch
+def batches():
+    with pyprof.profile("net.json.gz"):
+        yield torch.relu(torch.ones(2))
+left_open = batches()
+print(next(left_open).sum().item())
+"""
+    (tmp_path / "script.py").write_text(program, encoding="utf-8")
+    done = run_in(tmp_path, "script.py")
+    assert (done.returncode, done.stdout, told(done.stderr)) == (0, "2.0\n", [])
+    assert [marker.op for marker in markers(tmp_path / "net.json.gz")] == ["ones", "relu", "sum", "item"]
