@@ -61,7 +61,8 @@ def _run(command: Command, rest: list[str]) -> int:
 
         return fail(f"pyprof {command.name}", error, "--json" in rest)
     except ScriptInterrupted:
-        raise KeyboardInterrupt from None  # only for this class itself does Python end the process by SIGINT
+        sys.excepthook = lambda *_: None  # the script's traceback has been printed
+        raise KeyboardInterrupt from None  # for this class itself, and for no other, Python ends the process by SIGINT
     except KeyboardInterrupt:
         from pyprof.files import tell
 

@@ -91,7 +91,6 @@ def main(argv: list[str] | None = None) -> int:
     scripts: list[Ran] = []
     code = run_command("pyprof run", build_parser, partial(_run, scripts), words, inputs=())
     if any(ran.interrupted for ran in scripts):
-        sys.excepthook = lambda *_: None  # the traceback has been printed; Python then ends the process by SIGINT
         raise ScriptInterrupted
     return code
 
