@@ -96,7 +96,8 @@ def run(
     Raises PyprofError before anything runs if there is no such script or the file cannot be written, and afterwards if
     nothing was collected, unless the script itself failed.
     """
-    if not script.module and not Path(script.name).exists():
+    path = Path(script.name)
+    if not script.module and (not path.exists() or (path.is_dir() and not (path / "__main__.py").exists())):
         raise PyprofError(f"{script.name}: no such file (a script to run was expected)")
     require("torch", "the collector is PyTorch's own: install it for this Python")
     from pyprof.capture.control import attach, collect
