@@ -55,7 +55,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run(command: Command, rest: list[str]) -> int:
-    from pyprof.errors import PyprofError, packages
+    from pyprof.errors import PyprofError, ScriptInterrupted, packages
 
     try:
         with packages():
@@ -65,6 +65,9 @@ def _run(command: Command, rest: list[str]) -> int:
         from pyprof.command.envelope import fail
 
         return fail(f"pyprof {command.name}", error, "--json" in rest)
+    except ScriptInterrupted:
+        sys.excepthook = lambda *_: None  # the script's traceback has been printed
+        raise KeyboardInterrupt from None  # for this class itself, and for no other, Python ends the process by SIGINT
     except KeyboardInterrupt:
         from pyprof.files import tell
 

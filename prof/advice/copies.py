@@ -41,7 +41,8 @@ def pageable_copy(run: Run) -> Iterator[Finding]:
     total = float(size[rows].sum())
     rate = total / float(run.dur[rows].sum())
     why = (
-        f"{run.number(rows)} copies move {run.ms(total):.4g} MB from or to pageable memory at {rate:.3g} GB/s. Pinned "
+        f"{run.number(rows, 'copy moves', 'copies move')} {run.ms(total):.4g} MB from or to pageable memory at "
+        f"{rate:.3g} GB/s. Pinned "
         f"memory gives {pinned / 1e9:.0f} GB/s or more, and its copies run beside kernels"
     )
     change = (
@@ -79,7 +80,10 @@ def weight_casts(run: Run) -> Iterator[Finding]:
     casts = (run.aten == "copy_") & run.mentions("nodes", "aten::_to_copy")
     rows = [row for row in np.flatnonzero(casts).tolist() if _of_weight(run, row)]
     if rows:
-        why = f"Autocast casts {run.number(rows)} weights from float32 in every forward pass: {run.ms_of(rows):.4g} ms"
+        why = (
+            f"Autocast casts {run.number(rows, 'weight', 'weights')} from float32 in every forward pass: "
+            f"{run.ms_of(rows):.4g} ms"
+        )
         change = "Load the model in half precision: model.to(torch.bfloat16), without autocast."
         yield Finding(np.array(rows), run.dur[rows].copy(), why, change, "medium", launches=len(rows))
 

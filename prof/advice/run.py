@@ -15,6 +15,7 @@ from pyprof.prof.timing.gpus import covered, devices_of_rows
 from pyprof.prof.timing.loading import loading
 from pyprof.prof.timing.steps import Step, steps
 from pyprof.prof.timing.timeline import alone
+from pyprof.prof.timing.waiting import CAUSES, waiting
 from pyprof.prof.timing.warmup import warm_up
 from pyprof.prof.work.annotate import Annotation
 from pyprof.table.columns import NULL, Floats, Ints, Table, distinct
@@ -116,13 +117,20 @@ class Run(Rows):
         return min(each, self.step_ns - self.busy_ns)  # steps on the GPU may be longer than from mark to mark
 
     @cached_property
+    def idle_by_cause_ns(self) -> dict[str, float]:
+        """The idle time per step in ns by its cause, one of ``waiting.CAUSES``."""
+        found = waiting(self.table)
+        sums = ((cause, found.idle_ns[found.cause.codes == code].sum()) for code, cause in enumerate(CAUSES))
+        return {cause: float(ns) / self.steps / self.lanes for cause, ns in sums}
+
+    @cached_property
     def queued_ns(self) -> float:
         """The GPU's time per step in ns if it never waits for the host. Gaps are shorter in a CUDA graph."""
         apart = (self.table.ints("graphNode") == NULL) & ~self.table.coded("kind").among("graph")
-        return self.busy_ns - self._for_ranks_ns + BETWEEN_NS * self.count(int(apart.sum()))
+        return self.busy_ns - self.for_ranks_ns + BETWEEN_NS * self.count(int(apart.sum()))
 
     @cached_property
-    def _for_ranks_ns(self) -> float:
+    def for_ranks_ns(self) -> float:
         """The time in ns per step in which collectives wait for other ranks and nothing else runs."""
         # The exposed time minus the time at the rate of the run's fastest collective; 0 without message sizes
         rows = np.flatnonzero(self.collectives)
@@ -225,9 +233,12 @@ class Run(Rows):
         """Rows per step and GPU, from rows of the whole run."""
         return rows / self.steps / self.lanes
 
-    def number(self, rows: Sized) -> str:
-        """The number of these rows (or groups of rows) per step and GPU as a text."""
-        return f"{self.count(len(rows)):.4g}"
+    def number(self, rows: Sized | int, one: str, many: str) -> str:
+        """The number of these rows (or groups of rows) per step and GPU, and the word for one or many of them."""
+        count = self.count(rows if isinstance(rows, int) else len(rows))
+        if count == 1:
+            return f"1 {one}"
+        return f"{count:.4g} {many}" if count.is_integer() else f"on average {count:.3g} {many}"
 
     def replaced(self, groups: Iterable[tuple[list[int], float]], worth: float = 1.0) -> tuple[list[int], Floats, int]:
         """The effect of replacing each group of rows, if it takes more than ``worth`` times its expected time in ns.

@@ -59,7 +59,10 @@ def headline(summary: Summary) -> str:
 def _device_names(devices: Sequence[Usage]) -> str:
     names = [device.name or "GPU" for device in devices]
     counts = {name: names.count(name) for name in names}
+    nameless = counts.pop("GPU", 0)
     texts = [f"{count} × {name}" if count > 1 else f"one {name}" for name, count in counts.items()]
+    if nameless:
+        texts.append("one GPU" if nameless == 1 else f"{nameless} GPUs")
     return joined(texts) or "a GPU whose name is not recorded"
 
 

@@ -39,7 +39,8 @@ def kind_sentences(summary: Summary) -> Iterator[str]:
     most = "Most" if first.ns > total / 2 else "The largest part"
     named = [f"{part.name} {share(part.ns, total)}" for part in rest[:MOST] if part.ns > LITTLE * total]
     then = f"; then {', '.join(named)}" if named else ""
-    yield f"{most} of {summary.worker} time is {first.name}: {share(first.ns, total)} ({ms(first.ns)}){then}."
+    kind = "in kernels of no known kind" if first.name == "other" else first.name
+    yield f"{most} of {summary.worker} time is {kind}: {share(first.ns, total)} ({ms(first.ns)}){then}."
 
 
 def matrix_sentences(summary: Summary) -> Iterator[str]:
@@ -91,11 +92,21 @@ def attention_sentences(summary: Summary) -> Iterator[str]:
         )
 
 
+def _no_flop(summary: Summary) -> Iterator[str]:
+    """Why there are no rates. The FLOPs of copies, fills and the like are counted, and there are none."""
+    if summary.counted_ns >= NEARLY * summary.total_ns > 0:
+        yield "The ops do no floating-point operations: they copy, fill, index or compare."
+    elif summary.counted_ns:
+        of_time = f"{share(summary.counted_ns, summary.total_ns)} of {summary.worker} time"
+        yield f"FLOP rates and MFU are unknown: the only ops counted, {of_time}, do no FLOPs, as copies do."
+    elif summary.attributed_ns:
+        yield "FLOP rates and MFU are unknown: the FLOPs of no op could be counted."
+
+
 def rate_sentences(summary: Summary) -> Iterator[str]:
     """FLOPs, bytes, their rates, and for how much of the time they are known."""
     if not summary.span_ns or not summary.flop:
-        if summary.attributed_ns:
-            yield "FLOP rates and MFU are unknown: no floating-point operations could be counted."
+        yield from _no_flop(summary)
     else:
         known = f"FLOPs are known for {share(summary.counted_ns, summary.total_ns)} of {summary.worker} time"
         least, mean = at_least(summary.counted_ns, summary), per_gpu(summary)
@@ -200,7 +211,7 @@ def unattributed_sentences(summary: Summary) -> Iterator[str]:
 
 
 def uncounted_sentences(summary: Summary) -> Iterator[str]:
-    """The ops whose FLOPs are not counted, and those whose FLOPs are, but not their bytes."""
+    """The ops whose FLOPs are unknown, and those whose FLOPs are known, but not their bytes."""
     lacking = "ops without a FLOP model, or without the arguments that it needs"
     why = lacking if summary.has_sizes else "ops whose shapes the capture does not record"
     yield from _uncounted(summary, summary.uncounted, why)

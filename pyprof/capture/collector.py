@@ -162,16 +162,26 @@ class Range(NamedTuple):
     in_window: bool  # False for what ran before the window
     iterations: int
     seconds: float
-    number: int  # makes comparing two of them end before the profilers
     profiler: Any
     clocks: dict[str, Any] | None  # what --nvml read meanwhile
     tensors: dict[str, Any] | None = None  # with memory=True: the tensors of modules and optimizers
+
+    def is_greater_than(self, other: "Range") -> bool:
+        """Ranges of as many iterations are compared by their records: a long one may hold nothing of PyTorch's."""
+        mine, others = ((r.in_window, r.iterations, _records(r.profiler), r.seconds) for r in (self, other))
+        return mine > others
+
+
+def _records(profiler: Any) -> int:
+    """How many events PyTorch's profiler has recorded; 0 if this version does not say."""
+    results = getattr(getattr(profiler, "profiler", None), "kineto_results", None)
+    return 0 if results is None else len(results.events())
 
 
 class TraceFile(Collector):
     """The embedded collector: runs PyTorch's profiler, and writes one range to one file.
 
-    If the program uses PyTorch's profiler itself, there are several ranges, and the longest one is written. With a
+    If the program uses PyTorch's profiler itself, there are several ranges, and the largest one is written. With a
     warmup, what runs before the end of the first iteration is collected too, and written if the warmup is not reached.
     """
 
@@ -195,12 +205,12 @@ class TraceFile(Collector):
         self._force = force
         self._sink = Profiler()
         self._profiler: Any = None
+        self._abandoned: Any = None  # a profiler that cannot be ended
         self._wanted = False  # whether to collect whenever the program's own profiler is off
         self._made_way = False
         self._theirs = False
         self._thread = threading.get_ident()
         self._best: Range | None = None
-        self._ranges = 0
         self._since = (0, 0.0)  # iterations and time at the range's beginning
         self._turns: Turns | None = None
         self._pid = os.getpid()
@@ -227,11 +237,13 @@ class TraceFile(Collector):
         self._wanted = False
         self._close_range()
 
-    def pause(self) -> None:
-        """Make way: the program's own profiler is about to begin."""
+    def pause(self, kineto: bool = False) -> None:
+        """Make way: the program's own profiler is about to begin. ``kineto``: it needs the process's one Kineto."""
         if threading.get_ident() == self._thread:
             self._theirs = self._made_way = True
             self._close_range()
+        elif kineto and self._running:
+            self._abandon_range()
 
     def resume(self) -> None:
         """The program's own profiler has ended."""
@@ -276,12 +288,23 @@ class TraceFile(Collector):
         tensors = memory_record() if self._memory else None
         iterations, since = self._since
         in_window = self._started or iterations >= self._begin_after
-        self._ranges += 1
         lasted = time.monotonic() - since
-        found = Range(in_window, self._iterations - iterations, lasted, self._ranges, self._profiler, clocks, tensors)
+        found = Range(in_window, self._iterations - iterations, lasted, self._profiler, clocks, tensors)
         self._profiler = None
-        if self._best is None or found > self._best:
+        if self._best is None or found.is_greater_than(self._best):
             self._best = found
+
+    def _abandon_range(self) -> None:
+        """Give up the records: another thread's profiler takes Kineto, and only our own thread could end ours.
+
+        To end it later, or to destroy it, is a segmentation fault (2.13).
+        """
+        self._running = self._wanted = False
+        self._made_way = True
+        self._abandoned, self._profiler = self._profiler, None
+        active = session.current()
+        if active is not None:
+            active.set_profiler(None)
 
     @contextmanager
     def _switch(self) -> Iterator[None]:
@@ -336,7 +359,7 @@ class TraceFile(Collector):
         if self._made_way:
             told.append(
                 f"the program uses PyTorch's profiler itself, and meanwhile pyprof collected nothing: {self.file} "
-                "holds the longest range without it; `pyprof prof` reads the program's own traces, too"
+                "holds the largest range without it; `pyprof prof` reads the program's own traces, too"
             )
         return told
 

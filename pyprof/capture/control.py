@@ -3,6 +3,7 @@
 All of them act on the process's one collector, or, if there is none, on an attached tool (nsys, nvprof, ncu).
 """
 
+import atexit
 import functools
 import os
 import signal
@@ -82,6 +83,8 @@ def collect(
         collector = TraceFile(file, force, window, sampler, why_none, memory)
         with _collecting(collector, trace, dispatch) as done:
             done.callback(collector.write)
+            atexit.register(done.close)  # for a block that is not left before the interpreter ends, as in a generator
+            done.callback(atexit.unregister, done.close)
             with _writing_on_sigterm(collector):
                 yield collector
 

@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -16,7 +17,7 @@ from pyprof.command.argument_types import whole_number
 from pyprof.command.envelope import write_answer
 from pyprof.command.frame import Done, run_command, warned
 from pyprof.command.parser import Parser, add_common, add_json
-from pyprof.errors import PyprofError, UsageError
+from pyprof.errors import PyprofError, ScriptInterrupted, UsageError
 from pyprof.files import check_output, tell
 
 TRACES: dict[str, bool | str] = {"user": True, "all": "all", "none": False}  # --trace -> init(trace=)
@@ -93,12 +94,16 @@ def _add_collection(parser: argparse.ArgumentParser) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Return the script's exit code, or 1 if pyprof itself failed."""
+    """Return the script's exit code, or 1 if pyprof itself failed. Raises ScriptInterrupted if ^C ended the script."""
     words = _with_report_joined(build_parser(), sys.argv[1:] if argv is None else argv)
-    return run_command("pyprof run", build_parser, _run, words, inputs=())
+    scripts: list[Ran] = []
+    code = run_command("pyprof run", build_parser, partial(_run, scripts), words, inputs=())
+    if any(ran.interrupted for ran in scripts):
+        raise ScriptInterrupted
+    return code
 
 
-def _run(options: argparse.Namespace) -> Done:
+def _run(scripts: list[Ran], options: argparse.Namespace) -> Done:
     from pyprof.capture.collector import Window
 
     script = Script(options.script, tuple(options.args), options.module)
@@ -123,6 +128,7 @@ def _run(options: argparse.Namespace) -> Done:
         ran = run(script, trace, window, force=options.force, trace=marks, **more)
     if ran.forked:
         end_forked_child(ran.code)
+    scripts.append(ran)
     return _finish(options, ran, trace if ran.written else None, page)
 
 
