@@ -12,7 +12,7 @@ MOST = 25  # modules per room; prof/ops has one file per family of ops and is ex
 # Every module stands in the room that its folder names. The top of pyprof/ has two: the ground, on which all others
 # stand, and the commands and public names. Each room may import the rooms in its row, and itself, and nothing else.
 # Rooms come after all that they import, so that no import runs in a circle.
-GROUND = frozenset("_version dtypes errors files gc_pause marker quantities text".split())
+GROUND = frozenset("_version dtypes errors files gc_pause marker quantities serving_range text".split())
 ALLOWED = {
     "ground": "",
     "pyprof/command": "ground",
