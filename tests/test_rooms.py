@@ -31,7 +31,7 @@ ALLOWED = {
     "prof/work/helpers": "ground prof/ops prof/kernels",
     "prof/work": "ground pyprof/table prof/ops prof/kernels prof/work/helpers",
     "prof/limits": "ground pyprof/table prof/ops prof/kernels prof/work",
-    "prof/timing": "pyprof/command pyprof/table prof/ops prof/work prof/limits",
+    "prof/timing": "ground pyprof/command pyprof/table prof/ops prof/work prof/limits",
     "prof/advice": "ground pyprof/command pyprof/table prof/kernels prof/work prof/limits prof/timing",
     "prof/summary": "ground pyprof/command pyprof/table parse/attribute prof/ops prof/kernels prof/work prof/limits "
     "prof/timing prof/advice",

@@ -1,4 +1,4 @@
-"""The annotations of inference servers: each form is a literal text of a release, and its sums are worked out by hand."""
+"""The annotations of inference servers: each form is a literal text of a release, with sums worked out by hand."""
 
 import pytest
 

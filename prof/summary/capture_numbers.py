@@ -20,6 +20,7 @@ from pyprof.prof.summary.components import Part, Series, StepPart, components, p
 from pyprof.prof.timing.collectives import Collective, collectives
 from pyprof.prof.timing.gpus import device_rows, ends
 from pyprof.prof.timing.loading import Leading, without_loading
+from pyprof.prof.timing.serving import ServingPhase, serving_phases
 from pyprof.prof.timing.steps import PHASES, Step, phase_places, phase_times, slowest_steps
 from pyprof.prof.timing.stragglers import RankWaits, stragglers
 from pyprof.prof.timing.timeline import Timeline, exposed_ns, timeline
@@ -53,7 +54,8 @@ class Summary:
     waits: Annotated[Waits, doc("why the GPU waits")]
     steps: Annotated[tuple[StepPart, ...], doc("one per step")]
     phases: Annotated[
-        tuple[Part, ...], doc("time by phase: forward, backward, optimizer, data, other; overlaps counted once")
+        tuple[Part, ...],
+        doc("time by phase: forward, backward, optimizer, data, prefill, decode, mixed, other; overlaps counted once"),
     ]
     components: Annotated[tuple[Part, ...], doc("parts of the model")]
     has_layers: Annotated[bool, doc("whether the capture names layers")]
@@ -78,6 +80,7 @@ class Summary:
     bytes_counted_ns: Annotated[int, doc("time of the rows whose bytes are counted")]
     bytes_uncounted: Annotated[tuple[Part, ...], doc("ops whose FLOPs are counted, and not their bytes")]
     autotuning: Annotated[work.Autotuning, doc("trials of cuDNN's algorithms")]
+    serving: Annotated[tuple[ServingPhase, ...], doc("an inference server's batches by phase")]
 
     @property
     def worker(self) -> str:
@@ -124,8 +127,10 @@ def summarise(
     table, annotation, copies = without_loading(table, annotation)
     if limits is None or len(table) < all_rows:
         limits = roofline(table, annotation, peaks)
-    left_out = {"kinds_of_rows": kinds_of_rows, "copies": copies, "warm_up": warm}
-    return _summary(table, annotation, limits, steps=_steps(table, steps, launched), **left_out)
+    left_out: dict[str, Any] = {"kinds_of_rows": kinds_of_rows, "copies": copies, "warm_up": warm}
+    parts = _steps(table, steps, launched)
+    left_out["serving"] = serving_phases(table, annotation, limits, {int(part.name): part.ns for part in parts})
+    return _summary(table, annotation, limits, steps=parts, **left_out)
 
 
 def _summary(table: Table, annotation: Annotation, limits: Roofline, **left_out: Any) -> Summary:
