@@ -139,7 +139,7 @@ def test_no_room_holds_more_modules_than_a_reader_can_scan():
 
 # Rooms mirror each other in these: commands have a cli.py, readers a reader.py, families of ops their advice.
 MIRRORED = frozenset(
-    "attention cli copies json_document loss norm optimizer reader roofline sentences sorting timeline".split()
+    "attention cli copies experts json_document loss norm optimizer reader roofline sentences sorting timeline".split()
 )
 
 

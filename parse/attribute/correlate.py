@@ -38,8 +38,8 @@ def correlate(capture: Capture, brief: bool = False) -> Table:
     columns: dict[str, Data] = {**capture.columns, **rows.columns}
     columns["comm"] = _first_known(capture.columns.get("comm"), columns["comm"])
     serving = ServingRanges(capture, tree)
-    columns["serving"] = serving.texts()
-    columns["phase"] = with_serving_phases(rows.phase, columns["serving"])
+    columns["serving"] = texts = serving.texts()
+    columns["phase"] = with_serving_phases(rows.phase, texts)
     columns["step"], columns["markStart"], columns["markEnd"], columns["emptySteps"] = steps(capture, tree, serving)
     columns["stepStart"], columns["stepEnd"] = step_times(columns)
     if brief:

@@ -166,23 +166,6 @@ def reshape_and_cache(key: Tensor, value: Tensor, key_cache: Tensor, value_cache
     return Work(0, distinct(key, value, slots), moved(key.numel, key_cache) + moved(value.numel, value_cache))
 
 
-@gemm_op(
-    "vllm::inplace_fused_experts vllm::outplace_fused_experts sglang::inplace_fused_experts "
-    "sglang::outplace_fused_experts"
-)
-def fused_experts(self: Tensor, up: Tensor, down: Tensor, _weights: Tensor, chosen: Tensor) -> Work:
-    """Each token through k experts: up[E,2I,H], a gated activation (not counted), down[E,H,I]
-
-    flop  2 * tokens * k * (H * 2I + I * H)
-    read  the tokens, the router's choice, the weights of as many experts as the tokens can reach (an upper bound)
-    """
-    picks = chosen.numel
-    experts, wide, hidden = up.shape
-    weights = (up.nbytes + down.nbytes) * (min(experts, picks) / experts if experts else 0)
-    flop = 2 * picks * (hidden * wide + down.shape[1] * down.shape[2])
-    return Work(flop, distinct(self, chosen, _weights) + weights, moved(self.numel, self))
-
-
 @pointwise_op("_moe_C::topk_softmax")
 def topk_softmax(weights: Tensor, chosen: Tensor, _places: Any, scores: Tensor) -> Work:
     """A softmax of each token's scores (4E - R), then the best k: comparisons"""

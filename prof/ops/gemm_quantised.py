@@ -6,10 +6,6 @@ write   the result
 
 The orders of arguments are those of the libraries' schemas: vllm csrc/torch_bindings.cpp (0.4 to 0.16), sgl-kernel
 csrc/common_extension.cc, deep_gemm csrc/python_api.cpp, aiter/ops/gemm_op_a8w8.py and gemm_op_a16w16.py.
-
-Experts: a product per expert, [rows, K] @ [E, K, N], where each token has a row for each of its experts. Weights are
-those of as many experts as there are rows: an upper bound, because several rows may have the same expert. Where the
-rows are a buffer, of which each expert's first ones are in use, how many are in use is data, which no capture has.
 """
 
 import math
@@ -17,8 +13,8 @@ from typing import Any
 
 from pyprof.errors import ShapeError, UnknownArgument
 from pyprof.prof.ops.gemm import dimensions, linear, op, product, typed
-from pyprof.prof.ops.model import Tensor, Work, distinct
-from pyprof.prof.ops.operands import Out, given, moved, output
+from pyprof.prof.ops.model import Tensor, Work
+from pyprof.prof.ops.operands import Out, given, output
 
 
 def rows_and_width(x: Tensor) -> tuple[int, int]:
@@ -83,6 +79,15 @@ def plain_linear(x: Tensor, weight: Tensor, bias: Any = None) -> Work:
     return linear(x, weight, given(bias))
 
 
+def columns_of(arguments: tuple[Any, ...], m: int, k: int) -> int:
+    """N, from three numbers in a row among the arguments, which are M, N and K."""
+    whole = [x if isinstance(x, int) and not isinstance(x, bool) else None for x in arguments]
+    for first, n, last in zip(whole, whole[1:], whole[2:], strict=False):
+        if (first, last) == (m, k) and n is not None:
+            return n
+    raise UnknownArgument("the capture does not have the product's sizes: profile with record_shapes=True")
+
+
 @op("_C::gptq_marlin_gemm _C::marlin_gemm _C::gptq_marlin_24_gemm sgl_kernel::gptq_marlin_gemm")
 def marlin(a: Tensor, *arguments: Any) -> Work:
     """C[M,N] = A[M,K] @ W, W packed to 4 or 8 bits in int32; every release has another order of arguments
@@ -91,11 +96,7 @@ def marlin(a: Tensor, *arguments: Any) -> Work:
     the result's buffer [M,N]; those of one are the bias and the order of K, or a workspace, which is not counted.
     """
     m, k = rows_and_width(a)
-    whole = [x if isinstance(x, int) and not isinstance(x, bool) else None for x in arguments]
-    triples = zip(whole, whole[1:], whole[2:], strict=False)
-    n = next((n for first, n, last in triples if (first, last) == (m, k) and n is not None), None)
-    if n is None:
-        raise UnknownArgument("the capture does not have the product's sizes: profile with record_shapes=True")
+    n = columns_of(arguments, m, k)
     tensors = [x for x in arguments if isinstance(x, Tensor)]
     stored = [x for x in tensors if (len(x.shape) == 2 and x.shape != (m, n)) or x.shape in ((k,), (n,))]
     half = any(len(x.shape) == 2 and x.dtype in ("int16", "uint16") for x in stored)  # 2:4 metadata
@@ -126,35 +127,3 @@ def awq(x: Tensor, packed: Tensor, scales: Tensor, zeros: Tensor) -> Work:
     m, k = rows_and_width(x)
     n = packed.shape[-1] * 8
     return product(m * n * k, (x, packed, scales, zeros), x.like((m, n)))
-
-
-# --- experts
-
-
-def of_experts(a: Tensor, experts: int, stored: float, flop: int, scale_a: Any, result: Tensor) -> Work:
-    """A product of rows with the weights of the experts that they can reach, ``stored`` bytes of all of them."""
-    rows = math.prod(a.shape[:-1])
-    reached = stored * min(1.0, rows / experts) if experts else 0
-    return Work(flop, distinct(a, given(scale_a)) + reached, moved(result.numel, result))
-
-
-@op("_C::cutlass_moe_mm (result, a, b, scale_a, scale_b)")
-@op("deep_gemm::m_grouped_fp8_gemm_nt_contiguous (a, scale_a, b, scale_b, result)")
-def grouped(a: Tensor, b: Tensor, scale_a: Any, scale_b: Any, result: Tensor) -> Work:
-    """Each row with its expert's weights, [E,N,K] or [E,K,N]: 2 * rows * N * K; rows of padding count"""
-    rows, k = rows_and_width(a)
-    return of_experts(a, b.shape[0], distinct(b, given(scale_b)), 2 * rows * result.shape[-1] * k, scale_a, result)
-
-
-@op("_C::cutlass_fp4_group_mm (result, a, b, scale_a, scale_b)")
-def grouped_fp4(result: Tensor, a: Tensor, b: Tensor, scale_a: Any, scale_b: Any) -> Work:
-    """The same with two elements of FP4 in a byte: 2 * rows * N * K"""
-    rows, half = rows_and_width(a)
-    flop = 4 * rows * result.shape[-1] * half
-    return of_experts(a, b.shape[0], distinct(b, given(scale_b)), flop, scale_a, result)
-
-
-@op("deep_gemm::fp8_m_grouped_gemm_nt_masked (_a, _scale_a, _b, _scale_b, _result, used)")
-def grouped_masked(used: Any = None) -> Work:
-    """Each expert's first rows of a buffer, as many as ``used`` says: 2 * rows * N * K, unknown without its values"""
-    raise UnknownArgument("how many rows of the buffer each expert uses is data that the capture does not hold")

@@ -16,7 +16,7 @@ from pyprof.prof.limits.roofline import Roofline
 from pyprof.prof.ops.model import MATRIX
 from pyprof.prof.timing.gpus import DeviceKey, covered, device_rows, ends
 from pyprof.prof.work.annotate import Annotation, sum_known
-from pyprof.table.columns import NULL, Floats, Ints, Table, known
+from pyprof.table.columns import NULL, Bools, Floats, Ints, Table, known
 
 # Efficiency and occupancy are stated where they are known for this share of the kernels' time; graphs hide theirs.
 STATED = 0.99
@@ -98,7 +98,7 @@ def _usage(key: DeviceKey, rows: Ints, table: Table, annotation: Annotation, lim
     rows, start, end = rows[inside], start[inside], end[inside]
     kernel = table.coded("kind").among("kernel", "graph", "")[rows]
     flops, nbytes = annotation.flops[rows], annotation.bytes[rows]
-    matrix = annotation.family.among(*MATRIX)[rows]
+    matrix = is_product(annotation)[rows]
     blocks_per_sm = np.where(kernel, limits.geometry.blocks_per_sm[rows], np.nan)
     achieved = np.where(kernel, limits.geometry.achieved[rows], np.nan)
     took = (end - start).astype(np.float64)
@@ -131,12 +131,18 @@ def _usage(key: DeviceKey, rows: Ints, table: Table, annotation: Annotation, lim
     )
 
 
+def is_product(annotation: Annotation) -> Bools:
+    """A mask of the rows that multiply matrices, by their op or, as in a mixture of experts, by their kernel's name."""
+    found: Bools = annotation.family.among(*MATRIX) | annotation.tc.among("1", "0", "?")
+    return found
+
+
 def matrix_ns(limits: Roofline, annotation: Annotation, rows: Ints) -> float:
     """The time, in ns, that the matrix products among these rows need at the dense peak of the unit that each ran on.
 
     A product whose unit is unknown counts at the peak of the unit that did most. NaN if no unit is known.
     """
-    products = rows[annotation.family.among(*MATRIX)[rows] & (annotation.flops[rows] > 0)]
+    products = rows[is_product(annotation)[rows] & (annotation.flops[rows] > 0)]
     _, peak = _dominant(limits, products, annotation)
     needed = limits.compute_ns[products]
     at_peak = annotation.flops[products].astype(np.float64) / peak * 1e9

@@ -394,6 +394,14 @@ def test_mfu_weighs_each_product_by_the_unit_it_ran_on():
     )
 
 
+def test_products_that_only_a_kernels_name_tells_of_count_for_mfu():
+    """A mixture of experts has no op of a product; its kernel is one on fp8 tensor cores (1978.9 TFLOP/s)."""
+    data = table({"start": 0, "kDuration": 176896, "dtypes": "", "aten": "vllm::moe_forward"})
+    notes = annotated((CUBE, 1, "1", "fp8", ""))
+    (found,) = usage(data, notes, roofline(data, notes))
+    assert found.mfu == pytest.approx(100 * CUBE / 1978.9e12 / 176896e-9)
+
+
 def test_devices_and_ranks_are_told_apart():
     rows = [{"start": 0, "pid": pid, "device": device, "rank": pid} for pid, device in ((1, 0), (0, 0), (0, 1), (1, 0))]
     data, notes = table(*rows), annotated(*[(1, 1, "-", "", "pointwise")] * 4)

@@ -5,7 +5,7 @@ import pytest
 from pyprof.errors import UnknownArgument
 from pyprof.prof.ops.evaluation import evaluate
 from pyprof.prof.ops.model import Work
-from tests.prof.ops.op_cases import Row, declare_tested, t, worked
+from tests.prof.ops.op_cases import Row, t, worked
 
 H, F8, I4 = "bfloat16", "float8_e4m3fn", "int32"
 
@@ -89,35 +89,12 @@ ROWS: list[Row] = [
     ),
     # AWQ packs along N: [32, 2] of int32, and its zeros [2, 2]
     ("_C::awq_gemm", (X, t(32, 2, dtype=I4), SCALES, t(2, 2, dtype=I4), 8), Work(4096, 256 + 256 + 64 + 16, 128)),
-    # 4 rows can reach 4 of 8 experts: half of 8 * 512 bytes and of 8 scales
-    (
-        "_C::cutlass_moe_mm",
-        (Y, X8, t(8, 32, 16, dtype=F8), t(4, 1), t(8, 1, 1), t(9, dtype=I4)),
-        Work(4096, 128 + 16 + 2048 + 16, 128),
-    ),
-    (
-        "deep_gemm::m_grouped_fp8_gemm_nt_contiguous",
-        (X8, t(4, 1), t(8, 16, 32, dtype=F8), t(8, 1, 1), Y, t(4, dtype=I4)),
-        Work(4096, 128 + 16 + 2048 + 16, 128),
-    ),
-    (
-        "_C::cutlass_fp4_group_mm",
-        (Y, t(4, 16, dtype="uint8"), t(8, 16, 16, dtype="uint8"), t(4, 2, dtype=F8), t(8, 16, 2, dtype=F8)),
-        Work(4096, 64 + 8 + 1024 + 128, 128),
-    ),
 ]
 
 
 test_worked_by_hand = worked(ROWS)
-declare_tested("deep_gemm::fp8_m_grouped_gemm_nt_masked")
 
 
 def test_the_sizes_of_a_product_of_packed_weights_are_not_guessed():
     with pytest.raises(UnknownArgument, match="sizes"):
         evaluate("_C::gptq_marlin_gemm", (X, PACKED, SCALES, NONE, NONE, WORK, None, None, None, None))
-
-
-def test_rows_of_a_buffer_that_no_expert_uses_are_not_counted_as_work():
-    buffer = (t(8, 64, 32, dtype=F8), t(8, 64, 1), t(8, 16, 32, dtype=F8), t(8, 1, 1), t(8, 64, 16, dtype=H))
-    with pytest.raises(UnknownArgument, match="how many rows"):
-        evaluate("deep_gemm::fp8_m_grouped_gemm_nt_masked", (*buffer, t(8, dtype=I4), 4))
