@@ -28,12 +28,13 @@ from pyprof.table.kernel_names import name_wrappers
 
 
 @uncollected()
-def correlate(capture: Capture, brief: bool = False) -> Table:
+def correlate(capture: Capture, brief: bool = False, tree: RangeTree | None = None) -> Table:
     """The kernel table of a capture: one row per GPU operation, in the capture's order; no row is ever dropped.
 
     ``brief``: leave out columns that only op models and PyProf's readers need (opId, outs, grads, sequence numbers).
+    ``tree``: the capture's ranges, where they have been nested already.
     """
-    tree = RangeTree(capture)
+    tree = RangeTree(capture) if tree is None else tree
     rows = attribute(capture, tree)
     columns: dict[str, Data] = {**capture.columns, **rows.columns}
     columns["comm"] = _first_known(capture.columns.get("comm"), columns["comm"])
@@ -43,13 +44,13 @@ def correlate(capture: Capture, brief: bool = False) -> Table:
     columns["step"], columns["markStart"], columns["markEnd"], columns["emptySteps"] = steps(capture, tree, serving)
     columns["stepStart"], columns["stepEnd"] = step_times(columns)
     if brief:
-        return name_wrappers(Table(capture.rows, columns))
+        return name_wrappers(Table(capture.rows, columns, capture.samples))
     call, op = rows.contexts.enclosing("call", rows.inner), rows.contexts.enclosing("op", rows.inner)
     columns["opId"] = _from_zero(value_at(tree.source, call, -1))
     columns["outs"] = outputs(capture, tree, op, rows.node, rows.forward)
     columns["grads"] = gradients(capture, tree, op)
     columns.update(sequence(tree, rows.inner, rows.node, rows.recomputed, columns))
-    return name_wrappers(Table(capture.rows, columns))
+    return name_wrappers(Table(capture.rows, columns, capture.samples))
 
 
 def _from_zero(given: Ints) -> Ints:

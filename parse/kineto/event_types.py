@@ -53,7 +53,19 @@ class Args(Struct, gc=False):
     receiver: Any = field(default=None, name="Dst Rank")
 
 
+class MemoryArgs(Args, gc=False):
+    """The used args of an event, in a trace with allocations (profile_memory=True)."""
+
+    address: Number = _named("Addr")
+    size: Number = _named("Bytes")
+    allocated: Number = _named("Total Allocated")
+    reserved: Number = _named("Total Reserved")
+    device_type: Number = _named("Device Type")
+    device_id: Number = _named("Device Id")
+
+
 NO_ARGS = Args()
+MEMORY = "[memory]"  # the name of the events of allocations and frees
 
 
 class Event(Struct, gc=False):
@@ -80,9 +92,21 @@ class ExactEvent(Event, gc=False):
     ts: Decimal = Decimal(0)
 
 
+class MemoryEvent(FloatEvent, gc=False):
+    """An event of a trace with allocations. Only such traces are decoded with more args, which take memory."""
+
+    args: MemoryArgs | None = None
+
+
+class ExactMemoryEvent(ExactEvent, gc=False):
+    args: MemoryArgs | None = None
+
+
 class Header(Struct):
     deviceProperties: Any = None
     distributedInfo: Any = None
+    baseTimeNanoseconds: Any = None
+    pyprof: Raw = NOTHING  # what pyprof's own collector recorded
 
 
 @dataclass(slots=True)
@@ -92,5 +116,13 @@ class Trace:
     events: list[Event]
     devices: Any = None  # the file's deviceProperties, unchanged
     distributed: Any = None  # the file's distributedInfo, unchanged
+    base: Any = None  # the file's baseTimeNanoseconds, unchanged: the Unix time of its time 0
+    pyprof: bytes = b""  # the JSON text of the file's key pyprof
     warnings: list[str] = dataclasses.field(default_factory=list)
     wrong: list[tuple[Event, str]] = dataclasses.field(default_factory=list)  # events, and keys of a wrong type
+
+    def with_header(self, header: Header) -> "Trace":
+        """The same trace with what its file says beside the events."""
+        self.devices, self.distributed = header.deviceProperties, header.distributedInfo
+        self.base, self.pyprof = header.baseTimeNanoseconds, bytes(header.pyprof)
+        return self

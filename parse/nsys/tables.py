@@ -33,6 +33,12 @@ OS_CALLS = Source("OSRT_API", _CALL, required=(*_CALLED, "name"), only=("event_c
 _NODE = named("node=graphNodeId, original=originalGraphNodeId, start_ns=start, thread=globalTid")
 GRAPH_NODES = Source("CUDA_GRAPH_NODE_EVENTS", _NODE)
 
+# Memory of CUDA, where nsys recorded it (--cuda-memory-usage=true).
+_USAGE = named("time=start, process=globalPid, device=deviceId, address, bytes, kind=memKind, corr=correlationId")
+MEMORY_USAGE = Source(
+    "CUDA_GPU_MEMORY_USAGE_EVENTS", (*_USAGE, *named("operation=memoryOperationType")), ("time", "bytes", "operation")
+)
+
 # NVTX ranges and marks. `end_thread` is the thread that ended a range if it is not `thread`. A text is in the row or,
 # if it was registered with NVTX, in STRINGS.
 _NVTX = named("event_type=eventType, thread=globalTid, end_thread=endGlobalTid, domain=domainId, text, text_id=textId")

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pyprof.command.json_schema import Record, doc, extended
+from pyprof.command.json_schema import Record, doc, extended, nan_doc
 
 if TYPE_CHECKING:
     from pyprof.prof.diff.compare import Change, Comparison
@@ -43,6 +43,7 @@ class CaptureSide(Record):
     attributed_percent: Annotated[float, doc("share of the time that has an op", "%")]
     counted_percent: Annotated[float, doc("share of the time whose FLOPs are known", "%")]
     bytes_counted_percent: Annotated[float, doc("share of the time whose bytes are known", "%")]
+    sm_mhz: Annotated[float, nan_doc("mean SM clock while the GPUs worked, where --nvml read it", "MHz")]
 
 
 class Times(Record, kw_only=True):
@@ -128,7 +129,7 @@ class Difference(Record):
     """The difference of two captures, and why."""
 
     headline: Annotated[str, doc("the difference in a sentence")]
-    sentences: Annotated[list[str], doc("where it comes from")]
+    sentences: Annotated[list[str], doc("where it comes from; first, if the clocks differed")]
     a: Annotated[CaptureSide, doc("the first capture")]
     b: Annotated[CaptureSide, doc("the second capture")]
     step: Annotated[Times, doc("the step's time")]
@@ -148,7 +149,7 @@ class Difference(Record):
 
 
 def difference(found: Comparison, verdicts: Sequence[Verdict]) -> Difference:
-    from pyprof.prof.diff.sentences import headline, sentences
+    from pyprof.prof.diff.sentences import clock_words, headline, sentences
     from pyprof.prof.diff.table_rows import every_entry
 
     *rows, total = every_entry(found, 1.0)
@@ -157,7 +158,7 @@ def difference(found: Comparison, verdicts: Sequence[Verdict]) -> Difference:
     amounts = _amount(found.rows), _known(found.flop, a.counted_rows, b.counted_rows), _known(found.nbytes, *of_bytes)
     return Difference(
         headline=headline(found),
-        sentences=sentences(found),
+        sentences=[*filter(None, [clock_words(found)]), *sentences(found)],
         a=_side(found.a),
         b=_side(found.b),
         step=Times(**_row(total)),
@@ -189,6 +190,7 @@ def _side(side: Side) -> CaptureSide:
         attributed_percent=100 * side.attributed,
         counted_percent=100 * side.counted,
         bytes_counted_percent=100 * side.bytes_counted,
+        sm_mhz=side.sm_mhz,
     )
 
 

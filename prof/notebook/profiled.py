@@ -36,18 +36,21 @@ if TYPE_CHECKING:
     from pyprof.prof.plot.style import Picture
 
 
-def load(*files: str | Path, peaks: str | Path | Peaks | None = None) -> Profile:
+def load(
+    *files: str | Path, peaks: str | Path | Peaks | None = None, ncu: str | Path | Sequence[str | Path] = ()
+) -> Profile:
     """Read a capture: a profiler's file or a kernel table, as ``pyprof prof`` reads them; gzipped or not.
 
         p = pyprof.load("net.sqlite")                           # or net.json.gz, net.dict, net.parquet, net.nsys-rep
         p = pyprof.load("rank0.json.gz", "rank1.json.gz")       # the ranks of a job in one profile
         p = pyprof.load("net.sqlite", peaks="peaks.json")       # with the limits that pyprof peaks measured
+        p = pyprof.load("net.sqlite", ncu="report.csv")         # with the counters of Nsight Compute, as --ncu
 
     Raises InputError where a file is none of these, and MissingPackage where a dependency is not installed.
     """
     if not files:
         raise PyprofError("load(): expected a file, found none")
-    return Profile(read_capture(files, peaks))
+    return Profile(read_capture(files, peaks, [ncu] if isinstance(ncu, (str, Path)) else ncu))
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +232,8 @@ class Profile(CapturedRows):
     @cached_property
     def _summary(self) -> SummaryText:
         whole = self._rows is None
-        numbers = summarise(self.table, self.annotation, self._capture.peaks, self._capture.limits if whole else None)
+        of_all = (self._capture.limits, self._capture.memory) if whole else (None, None)
+        numbers = summarise(self.table, self.annotation, self._capture.peaks, *of_all)
         if numbers.on_cpu:
             return SummaryText(numbers, self.conditions)
         run = self._capture.run if whole else Run(self.table, self.annotation, self._capture.peaks)
@@ -267,7 +271,9 @@ class Profile(CapturedRows):
             from pyprof.prof.report.render import render
 
             check_output(path, force)
-            model = page_model(self.table, self.annotation, self._capture.peaks, self.cards, title or self.name)
+            memory = self._capture.memory if self._rows is None else None
+            run = self.table, self.annotation, self._capture.peaks, self.cards
+            model = page_model(*run, title or self.name, memory=memory)
             with open_output(path, force) as out:
                 render(model, out)
         return Path(path)

@@ -30,6 +30,7 @@ def call_columns(table: Table, annotation: Annotation, limits: Roofline) -> tupl
         "bytes": annotation.bytes,
         "sol_ns": _whole(limits.sol_ns),
         "device": np.where(limits.device < 0, NULL, limits.device),
+        **_measured(annotation),
     }
     keys, call = distinct(*(column.codes for column in texts.values()), *numbers.values())
     columns = [list(column) for column in zip(*keys, strict=True)] or [[] for _ in (*texts, *numbers)]
@@ -53,6 +54,12 @@ def _texts(table: Table, annotation: Annotation, limits: Roofline) -> dict[str, 
         "unit": limits.unit,
         "bound": limits.bound,
     }
+
+
+def _measured(annotation: Annotation) -> dict[str, Ints]:
+    """FLOPs executed and DRAM bytes, where a report of Nsight Compute was joined."""
+    counters = annotation.counters
+    return {} if counters is None else {name: counters.whole(name) for name in ("exec_flops", "dram")}
 
 
 def _joined(column: Coded, by: str) -> Coded:

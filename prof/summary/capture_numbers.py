@@ -15,8 +15,11 @@ from pyprof.command.json_schema import doc
 from pyprof.parse.attribute.reasons import UNKNOWN
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import Roofline, roofline
+from pyprof.prof.memory.memory_numbers import DeviceMemory, memory_numbers
 from pyprof.prof.summary import work_numbers as work
 from pyprof.prof.summary.components import Part, Series, StepPart, components, parts_of, series
+from pyprof.prof.summary.measured_work import Measured, measured_work
+from pyprof.prof.timing.clocks import Clocks, clocks
 from pyprof.prof.timing.collectives import Collective, collectives
 from pyprof.prof.timing.gpus import device_rows, ends
 from pyprof.prof.timing.loading import Leading, without_loading
@@ -30,7 +33,7 @@ from pyprof.prof.timing.warmup import WarmUp, warm_up
 from pyprof.prof.work.annotate import Annotation, sum_known
 from pyprof.prof.work.kinds import NCCL, kinds
 from pyprof.table.attribution import AttributedTime, attributed_rows, launched_alone
-from pyprof.table.columns import NULL, Ints, Table
+from pyprof.table.columns import NULL, Ints, MemoryTable, Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +82,14 @@ class Summary:
     notes: Annotated[tuple[str, ...], doc("where the peaks come from")]
     bytes_counted_ns: Annotated[int, doc("time of the rows whose bytes are counted")]
     bytes_uncounted: Annotated[tuple[Part, ...], doc("ops whose FLOPs are counted, and not their bytes")]
+    memory: Annotated[
+        tuple[DeviceMemory, ...], doc("the memory of each device over the whole capture, where it records allocations")
+    ]
+    clocks: Annotated[tuple[Clocks, ...], doc("clocks, power and energy of each GPU, where --nvml read them")]
+    clock_peaks: Annotated[tuple[work.ClockPeak, ...], doc("what the clocks allow, of the peaks that MFU refers to")]
     autotuning: Annotated[work.Autotuning, doc("trials of cuDNN's algorithms")]
     serving: Annotated[tuple[ServingPhase, ...], doc("an inference server's batches by phase")]
+    measured: Annotated[Measured | None, doc("what Nsight Compute measured, with --ncu")]
 
     @property
     def worker(self) -> str:
@@ -110,12 +119,18 @@ class Summary:
 
 
 def summarise(
-    table: Table, annotation: Annotation, peaks: Peaks | None = None, limits: Roofline | None = None
+    table: Table,
+    annotation: Annotation,
+    peaks: Peaks | None = None,
+    limits: Roofline | None = None,
+    memory: MemoryTable | None = None,
 ) -> Summary:
     """The summary of a capture. Warm-up and long loading are reported but left out of all other numbers.
 
-    ``limits``: the limits of all rows with ``peaks``, if they have already been computed.
+    ``limits``: the limits of all rows with ``peaks``, if they have already been computed. ``memory``: the capture's
+    allocations, of which nothing is left out.
     """
+    devices = () if memory is None else tuple(memory_numbers(memory, table))
     all_rows = len(table)
     steps = slowest_steps(table)  # of all rows: a step begins when the GPU is done with the one before
     launched = table.ints("step")
@@ -127,10 +142,12 @@ def summarise(
     table, annotation, copies = without_loading(table, annotation)
     if limits is None or len(table) < all_rows:
         limits = roofline(table, annotation, peaks)
-    left_out: dict[str, Any] = {"kinds_of_rows": kinds_of_rows, "copies": copies, "warm_up": warm}
     parts = _steps(table, steps, launched)
-    left_out["serving"] = serving_phases(table, annotation, limits, {int(part.name): part.ns for part in parts})
-    return _summary(table, annotation, limits, steps=parts, **left_out)
+    counting = [steps[number] for number in steps if str(number) in {part.name for part in parts}]
+    found = clocks(table, counting)
+    batches = serving_phases(table, annotation, limits, {int(part.name): part.ns for part in parts})
+    left_out: dict[str, Any] = {"kinds_of_rows": kinds_of_rows, "copies": copies, "warm_up": warm, "memory": devices}
+    return _summary(table, annotation, limits, steps=parts, clocks=found, serving=batches, **left_out)
 
 
 def _summary(table: Table, annotation: Annotation, limits: Roofline, **left_out: Any) -> Summary:
@@ -139,12 +156,14 @@ def _summary(table: Table, annotation: Annotation, limits: Roofline, **left_out:
     has_op, attributed = attributed_rows(table.coded("op")), AttributedTime.of(table)
     counted, bytes_counted = annotation.flops != NULL, annotation.bytes != NULL
     communication, late = row_kinds.among(NCCL), stragglers(table, annotation)
+    devices = tuple(usage(table, annotation, limits))
     return Summary(
         **left_out,
         **asdict(attributed),
+        clock_peaks=tuple(work.clock_peaks(left_out["clocks"], devices, limits)),
         launches_alone=bool(launched_alone(table.coded("reason")).any()),
         reasons=parts_of(table.coded("reason"), duration, np.flatnonzero(~has_op), empty=UNKNOWN),
-        devices=tuple(usage(table, annotation, limits)),
+        devices=devices,
         span_ns=int(time.own_ns.sum()) + int(time.idle_ns.sum()),
         busy_ns=int(time.own_ns.sum()),
         idle_ns=int(time.idle_ns.sum()),
@@ -171,6 +190,7 @@ def _summary(table: Table, annotation: Annotation, limits: Roofline, **left_out:
         bytes_counted_ns=int(duration[bytes_counted].sum()),
         bytes_uncounted=work.uncounted_ops(table, np.flatnonzero(has_op & counted & ~bytes_counted)),
         autotuning=work.autotuning_numbers(table, annotation),
+        measured=measured_work(table, annotation, limits),
     )
 
 

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from pyprof.command.json_schema import doc
+from pyprof.prof.summary import clock_sentences as clock
 from pyprof.prof.summary import time_sentences as time
 from pyprof.prof.summary import work_sentences as work
 from pyprof.prof.summary.capture_numbers import Summary
+from pyprof.prof.summary.memory_sentences import memory_sentences
 from pyprof.prof.summary.serving_sentences import serving_sentences
 from pyprof.prof.summary.wording import amount, counted, joined
 from pyprof.prof.timing.usage import Usage
@@ -34,6 +36,12 @@ MAKERS = (
     work.rate_sentences,
     work.usage_sentences,
     work.limit_sentences,
+    work.counter_sentences,
+    clock.clock_sentences,
+    clock.fall_sentences,
+    clock.peak_sentences,
+    clock.power_sentences,
+    lambda summary: memory_sentences(summary.memory),
     time.communication_sentences,
     time.layer_sentences,
     work.graph_sentences,
@@ -69,6 +77,11 @@ def assumptions(summary: Summary) -> list[str]:
         remedy = "capture with pyprof.init(), or with torch.profiler's with_modules=True"
         texts.append(f"The capture names no layers: {remedy}.")
     texts.append("FLOPs and bytes are what the algorithm needs; a multiply-add counts as 2 FLOPs. Peaks are dense.")
+    if summary.measured is not None:
+        texts.append(
+            "Counters are those of Nsight Compute's run, each kernel alone; without --cache-control none and "
+            "--clock-control none, with empty caches and at the base clock."
+        )
     texts.append(f"{summary.worker} time is the sum of all durations, so that overlapping time counts more than once.")
     return texts
 

@@ -10,6 +10,7 @@ from pyprof.parse.attribute.reasons import remedy
 from pyprof.prof.kernels.precision import precision_of, unit_name
 from pyprof.prof.summary.capture_numbers import Summary
 from pyprof.prof.summary.components import Part
+from pyprof.prof.summary.measured_work import measured_sentences
 from pyprof.prof.summary.wording import amount, counted, joined, operation_name
 from pyprof.quantities import ms, percent, share
 from pyprof.table.schema import outermost
@@ -165,6 +166,11 @@ def limit_sentences(summary: Summary) -> Iterator[str]:
     )
     bounds = [f"{share(part.ns, limits.ns)} is {BOUNDS.get(part.name, part.name)}" for part in limits.bounds]
     yield f"Of the {ms(limits.ns)} of kernels whose limit is known, {joined(bounds)}."
+
+
+def counter_sentences(summary: Summary) -> Iterator[str]:
+    """What Nsight Compute measured, against the algorithm."""
+    yield from measured_sentences(summary.measured, summary.total_ns)
 
 
 def graph_sentences(summary: Summary) -> Iterator[str]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pyprof.prof.table.columns import Column, Kind
+from pyprof.prof.table.columns import COLUMN, Column, Kind
 
 if TYPE_CHECKING:
+    from pyprof.prof.counters.measured import Counters
     from pyprof.prof.table.cells import Data
     from pyprof.table.columns import Bools, Floats, Ints
 
@@ -34,11 +36,30 @@ AGGREGATES: tuple[Column, ...] = (
     own_column("uncounted", "%", "share of the group's time in rows without FLOPs", "float", "NoModel%"),
     own_column("bytes_uncounted", "%", "share of the group's time in rows without bytes", "float", "NoBytes%"),
 )
+# With --ncu: columns of Nsight Compute's counters, and how those of the rows that were measured become the group's
+# (prof/counters/counter_groups.py).
+COMBINED = {
+    **dict.fromkeys(("dram_rd", "dram_wr", "dram", "l2_rd", "l2_wr", "inst", "exec_flops"), "sum"),
+    **dict.fromkeys(("tensor_pct", "dram_pct", "occ_achieved"), "mean by time"),
+    "regs": "the most",
+    **dict.fromkeys(("bytes_ratio", "flops_ratio"), "of the sums over rows with both"),
+    "stalls": "mean by time",
+}
+MEASURED: tuple[Column, ...] = (
+    own_column("measured", "%", "share of the group's time in rows that Nsight Compute measured", "float", "Measured%"),
+    *(replace(COLUMN[name], meaning=f"{COLUMN[name].meaning}; {how}", get=_no_rows) for name, how in COMBINED.items()),
+)
 AGGREGATE = {column.name: column for column in AGGREGATES}
+COUNTED = {column.name: column for column in MEASURED}
 
 
-def group_rows(keys: Sequence[Data], values: Mapping[str, Data]) -> tuple[list[Data], dict[str, Data]]:
-    """The groups in order of their first rows: the keys' cells, aggregates by name. ``values``: columns ``NEEDED``."""
+def group_rows(
+    keys: Sequence[Data], values: Mapping[str, Data], counters: Counters | None = None
+) -> tuple[list[Data], dict[str, Data]]:
+    """The groups in order of their first rows: the keys' cells, aggregates by name. ``values``: columns ``NEEDED``.
+
+    ``counters``: of the rows; with them there are the aggregates ``MEASURED``, too.
+    """
     import numpy as np
 
     from pyprof.prof.table.cells import ints, texts
@@ -57,7 +78,27 @@ def group_rows(keys: Sequence[Data], values: Mapping[str, Data]) -> tuple[list[D
     alone = launched_alone(texts(values["reason"]))
     sums = {name: total(amounts) for name, amounts in row_amounts(time, flops, nbytes, alone)}
     sums["count"] = np.bincount(group_of_row, minlength=len(first_row)).astype(np.int64)
-    return [key.take(first_row) for key in keys], aggregates(sums, int(time.sum()))
+    found = aggregates(sums, int(time.sum()))
+    if counters is not None:
+        from pyprof.prof.counters.counter_groups import counter_aggregates
+
+        amounts = {"sil": sil, "flops": flops, "bytes": nbytes}
+        found |= counter_aggregates(counters, amounts, group_of_row, len(first_row))
+    return [key.take(first_row) for key in keys], found
+
+
+def unknown_counters(groups: int) -> dict[str, Data]:
+    """The aggregates ``MEASURED`` where there are no counters: unknown in every group."""
+    import numpy as np
+
+    from pyprof.table.columns import NULL, Coded
+
+    empty: dict[Kind, Data] = {
+        "int": np.full(groups, NULL, np.int64),
+        "float": np.full(groups, np.nan),
+        "text": Coded.empty(groups),
+    }
+    return {column.name: empty[column.kind] for column in MEASURED}
 
 
 def _numbered(keys: Sequence[Data], rows: int) -> tuple[Ints, Ints]:

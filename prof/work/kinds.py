@@ -53,7 +53,7 @@ KINDS_OF_CLASS: Mapping[str, tuple[str, ...]] = {  # class -> kinds, in the orde
     OTHER: (RESIZING, FFT, GRAPHS, OTHER),
 }
 CLASSES = tuple(KINDS_OF_CLASS)
-_KIND_OF_FAMILY = {family: kind for kind, families in FAMILIES.items() for family in families}
+KIND_OF_FAMILY = {family: kind for kind, families in FAMILIES.items() for family in families}
 _CLASS_OF_KIND = {kind: name for name, kinds in KINDS_OF_CLASS.items() for kind in kinds}
 
 FUSED = re.compile(r"fmha|sdpa|flash|attention|attn_(?:fwd|bwd)|mha", re.IGNORECASE)
@@ -94,10 +94,15 @@ def _kind(kind: str, family: str, long: str, short: str, phase: str) -> str:
         return MOVES if stays_on_device(name) else COPIES
     if is_collective(name):
         return NCCL
-    found = _KIND_OF_FAMILY.get(family) or _of_name(name)
+    found = KIND_OF_FAMILY.get(family) or _of_name(name)
     if found == OPTIMIZER and family and phase not in ("", "optimizer"):
         return next((kind for pattern, kind in OF_LISTS if pattern.search(name)), ELEMENTWISE)
     return found
+
+
+def kind_of_kernel(name: str) -> str:
+    """The kind of a kernel of which only the name is known."""
+    return NCCL if is_collective(name) else _of_name(name)
 
 
 def _of_name(name: str) -> str:
@@ -110,7 +115,7 @@ def _of_name(name: str) -> str:
 
 def kind_of_work(work: str) -> str:
     """The kind that a word of ``family_tables`` means; empty for an empty word."""
-    return _KIND_OF_FAMILY[work] if work else ""
+    return KIND_OF_FAMILY[work] if work else ""
 
 
 def _of_words(name: str) -> str:

@@ -22,7 +22,9 @@ from pyprof.capture.kineto_turns import Turns
 from pyprof.capture.sinks import Profiler
 from pyprof.capture.step_finder import StepFinder
 from pyprof.capture.trace_file import write_trace
+from pyprof.clock_sampler import ClockSampler
 from pyprof.errors import PyprofError
+from pyprof.memory_record import memory_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +164,8 @@ class Range(NamedTuple):
     seconds: float
     number: int  # makes comparing two of them end before the profilers
     profiler: Any
+    clocks: dict[str, Any] | None  # what --nvml read meanwhile
+    tensors: dict[str, Any] | None = None  # with memory=True: the tensors of modules and optimizers
 
 
 class TraceFile(Collector):
@@ -171,9 +175,20 @@ class TraceFile(Collector):
     warmup, what runs before the end of the first iteration is collected too, and written if the warmup is not reached.
     """
 
-    def __init__(self, file: Path, force: bool, window: Window) -> None:
+    def __init__(
+        self,
+        file: Path,
+        force: bool,
+        window: Window,
+        sampler: ClockSampler | None = None,
+        note: str = "",
+        memory: bool = False,
+    ) -> None:
         super().__init__(window)
         self.name = str(file)
+        self._sampler = sampler
+        self._note = note  # a warning
+        self._memory = memory  # whether to record allocations
         self.file = file
         self.switching = False
         self._path = file.absolute()  # the program may change the working directory
@@ -236,8 +251,12 @@ class TraceFile(Collector):
             activities.append(ProfilerActivity.CUDA)
         since_2_5 = {"acc_events": False} if "acc_events" in inspect.signature(profile).parameters else {}
         with self._switch():
-            self._profiler = profile(activities=activities, record_shapes=True, **since_2_5)
+            self._profiler = profile(
+                activities=activities, record_shapes=True, profile_memory=self._memory, **since_2_5
+            )
             self._profiler.__enter__()
+        if self._sampler is not None:
+            self._sampler.begin()
         self._running = True
         self._since = self._iterations, time.monotonic()
         active = session.current()
@@ -253,10 +272,13 @@ class TraceFile(Collector):
         self._running = False
         with self._switch():
             self._profiler.__exit__(None, None, None)
+        clocks = None if self._sampler is None else self._sampler.end()
+        tensors = memory_record() if self._memory else None
         iterations, since = self._since
         in_window = self._started or iterations >= self._begin_after
         self._ranges += 1
-        found = Range(in_window, self._iterations - iterations, time.monotonic() - since, self._ranges, self._profiler)
+        lasted = time.monotonic() - since
+        found = Range(in_window, self._iterations - iterations, lasted, self._ranges, self._profiler, clocks, tensors)
         self._profiler = None
         if self._best is None or found > self._best:
             self._best = found
@@ -300,10 +322,17 @@ class TraceFile(Collector):
         if self._best is None:
             cause = "the program never called start()" if self._window.wait else "the program's own profiler was on"
             raise PyprofError(f"{self.file}: not written, for {cause}")
-        write_trace(self._best.profiler, self._sink.texts, self._path, self._force)
+        parts = {"nvml": self._best.clocks, "memory": self._best.tensors}
+        own = {name: part for name, part in parts.items() if part is not None}
+        write_trace(self._best.profiler, self._sink.texts, self._path, self._force, own)
 
     def warnings(self) -> list[str]:
-        told = super().warnings()
+        told = [*super().warnings(), *([self._note] if self._note else [])]
+        if self._sampler is not None:
+            why_not = self._sampler.warnings()
+            told += why_not
+            if self._best is not None and self._best.clocks is None and not why_not:
+                told.append("--nvml: the program used no GPU of NVIDIA's, so nothing was read")
         if self._made_way:
             told.append(
                 f"the program uses PyTorch's profiler itself, and meanwhile pyprof collected nothing: {self.file} "

@@ -50,6 +50,8 @@ def run(
     force: bool = False,
     trace: bool | str = True,
     dispatch: bool = False,
+    nvml: bool = False,
+    memory: bool = False,
 ) -> Ran:
     """Run the script and collect it into `file`. The result has the exit code that the script would have had.
 
@@ -66,7 +68,7 @@ def run(
     if file is None:
         collecting = attach(window, trace=trace, dispatch=dispatch)
     else:
-        collecting = collect(file, window, force=force, trace=trace, dispatch=dispatch)
+        collecting = collect(file, window, force=force, trace=trace, dispatch=dispatch, nvml=nvml, memory=memory)
     code, pid, threads = 0, os.getpid(), threading.enumerate()
     with _everything_restored():
         try:

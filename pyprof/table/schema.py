@@ -1,8 +1,10 @@
-"""The columns of the kernel table.
+"""The columns of the kernel table and of the memory table.
 
-A row is a GPU operation (kernel, memcpy, memset, opaque CUDA graph launch) or, in a capture without a GPU, a CPU op
-that does work itself. The keys of net.dict, the Parquet schema, the documentation and the tests derive from
-``KERNELS``. The first nineteen keys are PyProf's, with its names and types.
+A row of the kernel table is a GPU operation (kernel, memcpy, memset, opaque CUDA graph launch) or, in a capture without
+a GPU, a CPU op that does work itself. The keys of net.dict, the Parquet schema, the documentation and the tests derive
+from ``KERNELS``. The first nineteen keys are PyProf's, with its names and types.
+
+A row of the memory table is one allocation or one free, as the capture recorded it, in order of time.
 """
 
 import json
@@ -100,6 +102,39 @@ KERNELS: tuple[Column, ...] = (
     ),
     Column("functions", "json", "", "the functions that the lines of `trace` are in, where the capture has them"),
     Column("serving", "text", "", "the inference server's annotation of the batch that launched it, as it stands"),
+)
+
+MEMORY: tuple[Column, ...] = (
+    Column("time", "int", "ns", "when, since the capture began; may be negative"),
+    Column("bytes", "int", "bytes", "allocated; negative where they are freed"),
+    Column("address", "int", "", "start of the block, unique among the blocks that are alive on its device"),
+    Column("kind", "text", "", "where the memory is: cuda, hip, xpu, cpu, ... (PyTorch's names of devices)"),
+    Column("device", "int", "", "number of that device as the process saw it"),
+    Column(
+        "level",
+        "text",
+        "",
+        "allocator: a block of PyTorch's caching allocator; driver: memory from cudaMalloc and the like, which the "
+        "caching allocator holds in reserve; before: a block that was there when the capture began, of which the "
+        "capture has no allocation",
+    ),
+    Column("allocated", "int", "bytes", "in use on the device after this event, as the profiler recorded it"),
+    Column("reserved", "int", "bytes", "held by the caching allocator after this event, as the profiler recorded it"),
+    Column("peer", "int", "", "row, from 0, of this block's free, or of the allocation of what is freed here"),
+    Column("freed", "int", "ns", "when an allocated block is freed; empty: not within the capture"),
+    Column("category", "text", "", "what the block holds, where the capture itself says it"),
+    Column("name", "text", "", "the tensor's name in the model, where the capture itself says it"),
+    Column("op", "json", "", "what the user called at that time, outermost first; see the kernel table"),
+    Column("layer", "json", "", "layer names around the forward op, outermost first"),
+    Column("trace", "json", "", "the user's call stack at that time, file:line, outermost first"),
+    Column("dir", "text", "", "fprop, bprop or empty"),
+    Column("phase", "text", "", "forward, backward, optimizer, data or other"),
+    Column("aten", "text", "", "innermost aten op at that time"),
+    Column("seq", "int", "", "autograd's sequence number of that op or backward node"),
+    Column("step", "int", "", "training step, where the capture marks them"),
+    Column("pid", "int", "", "process"),
+    Column("tid", "int", "", "thread"),
+    Column("rank", "int", "", "rank in the distributed job"),
 )
 
 COLUMN = {column.key: column for column in KERNELS}

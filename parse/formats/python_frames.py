@@ -1,4 +1,4 @@
-"""Python frames of a torch.profiler trace (with_stack, with_modules) -> scopes of the user's calls."""
+"""Python frames of a torch.profiler trace (with_stack, with_modules) or a memory snapshot -> the user's calls."""
 
 import re
 
@@ -31,9 +31,14 @@ def frame_scope(name: str) -> Scope | None:
     if match is None or name.startswith("<"):
         return None
     path = short_path(match[1])
-    if path.startswith(_SKIPPED) or path in _SKIPPED_FILES:
+    if not is_users(path):
         return None
     return Scope(Kind.FRAME, f"{path}:{match[2]}", text=match[3].strip())
+
+
+def is_users(path: str) -> bool:
+    """Whether a short path is that of the user's code, and not of torch, pyprof or the standard library's wrappers."""
+    return not path.startswith(_SKIPPED) and path not in _SKIPPED_FILES
 
 
 def short_path(path: str) -> str:
