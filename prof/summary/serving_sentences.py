@@ -10,6 +10,10 @@ from pyprof.quantities import ms, percent
 from pyprof.serving_range import DECODE, PREFILL
 
 NEARLY = 0.99  # share of the time; an amount that is known for less is at least so much
+NO_SUMS = (
+    "Annotations of the server lack the sums over the requests' lengths, so attention over its cache is not counted: "
+    "vLLM writes them with detailed_trace_annotation, SGLang with detailed_annotations."
+)
 TINY = 0.05  # %, which would be rounded to 0.0
 HEAD = ("phase", "steps", "requests", "prompt", "new", "step", "tokens/s", "TPOT", "MFU", "MBU")
 NAMES = {PREFILL: "Prefill", DECODE: "Decode", "mixed": "Mixed batches"}
@@ -23,6 +27,8 @@ def serving_sentences(summary: Summary) -> Iterator[str]:
             text += f" of {counted(round(part.requests), 'request')}"
         text += f", {ms(part.step_ns)}{' (medians)' if part.steps > 1 else ''}"
         yield f"{text}; {'; '.join(_rates(part))}."
+    if not all(part.has_sums for part in summary.serving):
+        yield NO_SUMS
 
 
 def _rates(part: ServingPhase) -> Iterator[str]:

@@ -45,6 +45,9 @@ class ServingPhase:
     bytes_known_ns: Annotated[int, doc("of this, of those whose bytes are counted", "ns")]
     mfu: Annotated[float, nan_doc("%, FLOPs of matrix products at the peak of each one's unit, of the steps' time")]
     mbu: Annotated[float, nan_doc("%, bytes that the operations need at the GPU's bandwidth, of the steps' time")]
+    has_sums: Annotated[
+        bool, doc("whether the annotations have the sums over the requests from which attention's work follows")
+    ]
 
     @property
     def tokens_per_s(self) -> float:
@@ -124,6 +127,7 @@ def _phase(
         bytes_known_ns=int(duration[annotation.bytes[rows] != NULL].sum()),
         mfu=100 * products / span if span else math.nan,
         mbu=100 * moved / span if span else math.nan,
+        has_sums=all(batch.whole.is_detailed for batch in batches),
     )
 
 

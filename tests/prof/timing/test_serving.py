@@ -66,6 +66,8 @@ def test_the_summary_says_so():
         "Prefill: 1 step of 2 requests, 40.00 ms; 150,000 tokens of prompts per second.",
         "Decode: 3 steps of 32 requests, 10.00 ms (medians); 2,400 tokens per second; 10.00 ms per output token of a "
         "request (TPOT); the bytes that it needs take 0.8% of the time (MBU).",
+        "Annotations of the server lack the sums over the requests' lengths, so attention over its cache is not "
+        "counted: vLLM writes them with detailed_trace_annotation, SGLang with detailed_annotations.",
     ]
     assert serving_rows(found)[1] == (
         *("decode", "3", "32", "0", "96", "10.00 ms", "2,400", "10.00 ms", "unknown", "0.8%"),
@@ -84,6 +86,7 @@ def test_speculative_tokens_are_computed_and_not_counted_as_output():
     text = "execute_128_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq128sk65536sqsq512sqsk262144)"
     found = summarise(*captured((text, 0), (text, 10)))
     assert (found.serving[0].output_tokens, found.serving[0].tokens_per_s) == (None, pytest.approx(12_800))
+    assert found.serving[0].has_sums
     (sentence,) = serving_sentences(found)
     assert "several tokens per request in a step: how many of them are kept is not on record" in sentence
 
