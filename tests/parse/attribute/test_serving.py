@@ -1,10 +1,13 @@
 """Rows that an inference server's batches launched: their annotation, phase and step."""
 
+import sqlite3
+
 import pytest
 
 from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.attribute.notes import CaptureNotes
 from pyprof.parse.kineto import reader as kineto
+from pyprof.parse.nsys import nvtx_sql
 from pyprof.parse.nsys.overview import brief
 from pyprof.parse.nsys.reader import read
 from pyprof.table.columns import NULL
@@ -81,3 +84,14 @@ def test_kernels_that_a_graph_replays_belong_to_the_batch_of_its_launch(data, na
     found = set(columns(correlate(capture)))
     whole = f"execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32{text}"
     assert (found, capture.rows) == ({("decode", 0, whole)}, rows)
+
+
+def test_marks_of_servers_are_found_in_sql():
+    """In SQLite's GLOB a bracket begins a set of characters; here it is one of the text."""
+    texts = ["step[DECODE bs=2]", "prefill[bs=2 tok=4]", "execute_context_1(8)_generation_0(0)", "ProfilerStep#1"]
+    texts += ["[Executor] _forward_step 7: 0 ctx reqs, 2 gen reqs", "stepD", "aten::mm", "prefil", "decode"]
+    connection = sqlite3.connect(":memory:")
+    connection.execute("CREATE TABLE t (text TEXT)")
+    connection.executemany("INSERT INTO t VALUES (?)", [(text,) for text in texts])
+    found = connection.execute(f"SELECT text FROM t WHERE {nvtx_sql._marks('text')} ORDER BY rowid").fetchall()
+    assert [text for (text,) in found] == texts[:5]
