@@ -1,7 +1,7 @@
 """The colours of the web page and of the pictures, light and dark: one table for both.
 
 No two classes look alike to people with protanopia, deuteranopia or tritanopia either (tests/prof/test_colours.py
-simulates all three; Machado, Oliveira and Fernandes, IEEE TVCG 15(6), 2009). Phases are five of the classes' colours.
+simulates all three; Machado, Oliveira and Fernandes, IEEE TVCG 15(6), 2009). Phases are eight of the classes' colours.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ _CLASSES = (
     ("#d66f24", "#e8c3a3"),  # communication
     ("#918e94", "#a39da3"),  # other
 )
-_PHASES = ((0, 8, 7, 6, 9), (0, 5, 7, 6, 9))  # their colours among those of the classes
+_PHASES = ((0, 8, 7, 6, 1, 3, 4, 9), (0, 5, 7, 6, 1, 3, 4, 9))  # their colours among those of the classes
 SPLIT = 0.26  # luminance from which black is easier to read than white
 
 

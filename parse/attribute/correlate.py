@@ -20,6 +20,7 @@ from pyprof.parse.attribute.phase import TRANSFERS, transfers, updating
 from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.attribute.reasons import GRAPH_LAUNCH
 from pyprof.parse.attribute.seq_columns import sequence
+from pyprof.parse.attribute.serving import ServingRanges, with_serving_phases
 from pyprof.parse.attribute.step_times import step_times
 from pyprof.parse.attribute.steps import steps
 from pyprof.table.columns import NULL, Bools, Coded, Data, Ints, Table, distinct, numbered, value_at
@@ -37,7 +38,10 @@ def correlate(capture: Capture, brief: bool = False, tree: RangeTree | None = No
     rows = attribute(capture, tree)
     columns: dict[str, Data] = {**capture.columns, **rows.columns}
     columns["comm"] = _first_known(capture.columns.get("comm"), columns["comm"])
-    columns["step"], columns["markStart"], columns["markEnd"], columns["emptySteps"] = steps(capture, tree)
+    serving = ServingRanges(capture, tree)
+    columns["serving"] = texts = serving.texts()
+    columns["phase"] = with_serving_phases(rows.phase, texts)
+    columns["step"], columns["markStart"], columns["markEnd"], columns["emptySteps"] = steps(capture, tree, serving)
     columns["stepStart"], columns["stepEnd"] = step_times(columns)
     if brief:
         return name_wrappers(Table(capture.rows, columns, capture.samples))
@@ -74,6 +78,12 @@ class Attributed:
     forward: Ints  # for a row in a backward node: the forward op's range, -1: none
     recomputed: Bools  # whether the row re-runs a forward op inside a backward node
     columns: dict[str, Data]  # one column per field of ``Facts``
+
+    @property
+    def phase(self) -> Coded:
+        phase = self.columns["phase"]
+        assert isinstance(phase, Coded)
+        return phase
 
 
 def attribute(capture: Capture, tree: RangeTree) -> Attributed:

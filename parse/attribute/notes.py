@@ -9,6 +9,7 @@ import numpy as np
 
 from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.scope import NAMING, Kind
+from pyprof.parse.attribute.serving import unknown_forms
 
 # How to record PyTorch's ranges with each profiler. On AMD's GPUs emit_nvtx pushes ROCTX ranges; pyprof.init() pushes
 # NVTX ranges only.
@@ -49,6 +50,7 @@ class CaptureNotes:
             warnings.append(no_ops(capture.profiler))
         elif _lacks_autograd(capture):
             warnings.append(NO_AUTOGRAD)
+        warnings += unknown_forms(capture)
         return cls(capture.file, capture.profiler, warnings, range_names(capture))
 
     @property

@@ -9,6 +9,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from pyprof.marker import Marker, parse_marker
+from pyprof.serving_range import SERVING_TEXTS
 
 
 class Kind(IntEnum):
@@ -53,7 +54,8 @@ _NUMBERED = re.compile(
     r"([^,]+?)(?:, seq = (-?\d+))?(?:, op_id = (\d+))?(?:, sizes = (\[[\[\]\d, ]*\]))?(?:, input_op_ids = .*)?",
     re.DOTALL,
 )
-STEP_TEXTS = ("ProfilerStep#", "pyprof.step", "Optimizer.step")  # beginnings of texts that mark or end a step
+# beginnings of texts that mark or end a step
+STEP_TEXTS = ("ProfilerStep#", "pyprof.step", "Optimizer.step", *SERVING_TEXTS)
 _PREFIXES = ("{", "layer:", "Optimizer.", "enumerate(DataLoader)", "ProfilerStep#", "pyprof.step")
 _STEP = re.compile(r"(?:ProfilerStep#|pyprof\.step[ :#])\d+")
 

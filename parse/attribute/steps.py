@@ -4,7 +4,10 @@ Steps are marked by torch.profiler's ``ProfilerStep#3``, which pyprof.step() wri
 of that name. pyprof.step() ends an iteration, so the first iteration has no mark. The rows before ``ProfilerStep#1``
 are step 0 if their number is at least half the number of rows of a step.
 
-In a process without marks the optimizer separates the steps: a step ends when `Optimizer.step` ends, and steps count
+In a process without marks, each forward pass that an inference server annotates is a step (``serving``), counted from
+0; a range inside another one is part of its step.
+
+Otherwise the optimizer separates the steps: a step ends when `Optimizer.step` ends, and steps count
 from 0. Calls of several optimizers end one step together unless there is a backward pass between them (so a GAN's two
 updates are two steps). Launches after the last call, without another backward pass, still belong to the last step. A
 capture with only markers has no backward nodes; in their place, launches by a thread other than the optimizer's thread
@@ -21,6 +24,7 @@ from numpy.typing import NDArray
 from pyprof.parse.attribute.capture import OPEN, Capture
 from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.attribute.scope import Kind, Scope
+from pyprof.parse.attribute.serving import ServingRanges
 from pyprof.table.columns import NULL, Coded, Ints, distinct, value_at
 
 _NUMBER = re.compile(r"\d{1,18}")
@@ -47,17 +51,18 @@ class Steps(NamedTuple):
     empty: Coded  # in the first row of a step and device, as JSON: the steps after it that launch nothing
 
 
-def steps(capture: Capture, tree: RangeTree, nodes: Nodes | None = None) -> Steps:
+def steps(capture: Capture, tree: RangeTree, serving: ServingRanges | None = None, nodes: Nodes | None = None) -> Steps:
     """The step that was running on any thread when each row was launched, since the backward pass has its own thread.
 
-    ``nodes``: the backward nodes, given if the capture does not have all ranges.
+    ``serving``: the servers' annotations, if they are known. ``nodes``: the backward nodes, given if the capture does
+    not have all ranges.
     """
     nodes = nodes_of(tree) if nodes is None else nodes
     step, mark, until = (np.full(capture.rows, NULL, np.int64) for _ in range(3))
     empty = Coded(np.full(capture.rows, -1, np.int32), [])
     column = capture.columns.get("device")
     device = column.astype(np.int64) if isinstance(column, np.ndarray) else np.full(capture.rows, NULL, np.int64)
-    marked = marks(capture, tree)
+    marked = _with_serving(marks(capture, tree), ServingRanges(capture, tree) if serving is None else serving)
     updates = np.flatnonzero(tree.scopes_where(Kind.OPTIMIZER, is_update)[tree.scope])
     pids = np.append(capture.pids(), NULL)[capture.launch_thread]
     for pid in np.unique(np.concatenate([marked.pid, tree.pid[updates]])).tolist():
@@ -113,6 +118,20 @@ def marks(capture: Capture, tree: RangeTree) -> Marks:
         np.concatenate([tree.end[of_thread], spans.end[of_process]]),
         np.array([_number(tree.scopes[code]) for code in codes.tolist()], np.int64),
     )
+
+
+def _with_serving(marked: Marks, serving: ServingRanges) -> Marks:
+    """The marks, and as marks the servers' annotations of processes without any, numbered from 0 in order of start."""
+    chosen = serving.outermost()
+    chosen = chosen[~np.isin(serving.pid[chosen], marked.pid)]
+    if not len(chosen):
+        return marked
+    pid, start, end = serving.pid[chosen], serving.nesting.start[chosen], serving.nesting.end[chosen]
+    order = np.lexsort((start, pid))
+    pid, start, end = pid[order], start[order], end[order]
+    first = np.searchsorted(pid, pid)  # the place of the process's first one
+    added = Marks(pid, start, end, np.arange(len(pid)) - first)
+    return Marks(*(np.concatenate(pair) for pair in zip(marked, added, strict=True)))
 
 
 def is_update(scope: Scope) -> bool:

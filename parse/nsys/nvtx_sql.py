@@ -165,8 +165,9 @@ def last_nodes(db: Database, updates: Ints, since: int) -> tuple[Ints, Ints]:
 
 
 def _marks(text: str) -> str:
-    """Ranges that may mark a training step or end one."""
-    marks = " OR ".join(f"{text} GLOB '{begin}*'" for begin in STEP_TEXTS)
+    """Ranges that may mark a step or end one."""
+    literal = [begin.replace("[", "[[]") for begin in STEP_TEXTS]
+    marks = " OR ".join(f"{text} GLOB '{begin}*'" for begin in literal)
     first = "".join(sorted({begin[0] for begin in STEP_TEXTS}))  # one comparison instead of three for nearly all
     return f"({text} GLOB '[{first}]*' AND ({marks}))"
 

@@ -103,7 +103,7 @@ def brief(file: Path) -> tuple[CaptureNotes, Contents]:
         if sample is None:
             step, attribution = steps(capture, tree).number, _attribution(capture, tree)
         else:
-            step = steps(capture, tree, _nodes(db, capture, tree)).number
+            step = steps(capture, tree, nodes=_nodes(db, capture, tree)).number
             attribution = _estimated(capture, tree, sample)
             warning = no_ops(capture.profiler)
             if warning in notes.warnings and any(scope.kind in NAMING for scope in distinct_scopes(db)):

@@ -14,6 +14,7 @@ from pyprof.prof.limits.occupancy import floats, json_list
 from pyprof.prof.limits.roofline import flat_dtypes
 from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.kinds import NCCL, kinds
+from pyprof.serving_range import SERVING_PHASES
 from pyprof.table.columns import Bools, Coded, Floats, Ints, Table
 
 Texts = NDArray[np.object_]
@@ -50,7 +51,9 @@ class Rows:
 
     @cached_property
     def phase(self) -> Texts:
-        return self.texts("phase")
+        """A server's prefill and decode are forward passes."""
+        phase = self.texts("phase")
+        return np.where(np.isin(phase, SERVING_PHASES), "forward", phase)
 
     family, tc, role = _decoded("family"), _decoded("tc"), _decoded("role")
     precision = _decoded("tcprec")  # of the tensor cores' operands, e.g. ``bf16``; empty without tensor cores

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 FAILED = 3  # exit code of a gate that fails: neither bad input (1) nor wrong usage (2)
 EPILOG = """\
 conditions of --fail-if, on the change B - A per step: QUANTITY > NUMBER (>= < <= == !=), and, or, not, ( )
-  step, gpu, idle, forward, backward, optimizer, data, other    times: 3%, 0.5 ms, 20 us
+  step, gpu, idle, forward, backward, optimizer, data, prefill, decode, mixed, other    times: 3%, 0.5 ms, 20 us
   op:NAME layer:NAME kind:NAME kernel:NAME                      times of what a glob matches
   kernels, tc_lost, tc_gained, flops, bytes                     amounts: 10, 3%, 2 GFLOP, 1 GB
 A change within noise counts as zero.

@@ -21,7 +21,7 @@ MOST = 8  # rows in the other tables
 SWAPS = 6  # changes of kernels that are shown
 WIDE = 96  # characters per line from which noise has a column
 NAME = 18  # the least number of characters for names
-PHASE = {"forward": "fwd", "backward": "bwd", "optimizer": "opt"}
+PHASE = {"forward": "fwd", "backward": "bwd", "optimizer": "opt", "prefill": "pre", "decode": "dec"}
 FRAME = {OVERLAP: "overlap, counted once", IDLE: "idle"}
 
 

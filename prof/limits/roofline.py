@@ -45,6 +45,7 @@ class Roofline:
     tflops: Floats  # achieved TFLOP/s
     gbps: Floats  # achieved GB/s
     compute_ns: Floats  # flops / peak
+    memory_ns: Floats  # bytes / bandwidth
     sol_ns: Floats  # the greater of compute_ns and bytes / bandwidth
     sol: Floats  # sol_ns in % of the duration
     bound: Coded  # one of BOUNDS
@@ -89,6 +90,7 @@ def roofline(table: Table, annotation: Annotation, peaks: Peaks | None = None) -
         tflops=flop / duration / 1e3,
         gbps=nbytes / duration,
         compute_ns=compute,
+        memory_ns=memory,
         sol_ns=sol_ns,
         sol=100 * sol_ns / duration,
         bound=_bound(compute, memory, duration, launch),

@@ -10,6 +10,7 @@ from pyprof.prof.table.group import aggregates, own_column, ratio, row_amounts
 from pyprof.prof.timing.steps import PHASES, Step
 from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.layer_path import layer_parts
+from pyprof.serving_range import SERVING_PHASES
 from pyprof.table.attribution import launched_alone
 from pyprof.table.columns import NULL, Bools, Coded, Ints, Table
 
@@ -51,6 +52,7 @@ STEP = (
 )
 # The sums per layer, one array column each: number of rows, two phases' time, those of ``row_amounts``.
 AMOUNTS = ("time", "alone_rows", "flops", "flops_ns", "flops_rows", "bytes", "bytes_ns", "bytes_rows")
+DIRECTIONS = {"forward": ("forward", *SERVING_PHASES), "backward": ("backward",)}
 SUMS = ("count", "forward", "backward", *AMOUNTS)
 TIME = SUMS.index("time")
 Path = tuple[str, ...]
@@ -87,7 +89,7 @@ def layer_columns(table: Table, annotation: Annotation) -> Columns:
 
 def _sums(codes: Ints, size: int, phase: Coded, amounts: dict[str, Ints]) -> Ints:
     """``SUMS`` over each layer's own rows, without the layers inside it. The last line sums rows without a layer."""
-    of_phase = {name: np.where(phase.among(name), amounts["time"], 0) for name in PHASES[:2]}
+    of_phase = {name: np.where(phase.among(*parts), amounts["time"], 0) for name, parts in DIRECTIONS.items()}
     values = {"count": np.ones(len(codes), np.int64), **of_phase, **amounts}
     sums = np.zeros((size + 1, len(SUMS)), np.int64)
     for place, name in enumerate(SUMS):

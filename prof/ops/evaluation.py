@@ -13,6 +13,7 @@ from typing import Any
 from pyprof.errors import ModelError, UnknownArgument
 from pyprof.prof.ops.model import FAMILY, MODELS, ORDER, F, Parts, Tensor, Work, names, total
 
+EXTRAS = ("out", "served")  # what a model may take beside the op's arguments
 ALIASES: list[tuple[re.Pattern[str], str]] = []  # (pattern of alternative op names, name of the model)
 ASSUMPTIONS: dict[str, Callable[[tuple[Any, ...]], str]] = {}  # a model's name -> its assumptions about a call
 # Conversions, and products, whose models accept one sparse operand.
@@ -92,12 +93,17 @@ def _compiled(name: str) -> str | None:
 
 
 @cache
-def _signature(function: Callable[..., Any]) -> tuple[int | None, bool]:
-    """How many positional arguments a model takes (None: any number), and whether it takes ``out``."""
+def _signature(function: Callable[..., Any]) -> tuple[int | None, frozenset[str]]:
+    """How many positional arguments a model takes (None: any number), and which of ``EXTRAS``."""
     parameters = inspect.signature(function).parameters
     kinds = [parameter.kind for parameter in parameters.values()]
     count = sum(kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD) for kind in kinds)
-    return None if inspect.Parameter.VAR_POSITIONAL in kinds else count, "out" in parameters
+    return None if inspect.Parameter.VAR_POSITIONAL in kinds else count, frozenset(EXTRAS).intersection(parameters)
+
+
+def takes_batch(name: str) -> bool:
+    """Whether the model ``name`` counts by the batch of an inference server."""
+    return "served" in _signature(MODELS[name])[1]
 
 
 @cache
@@ -106,11 +112,14 @@ def parameters(name: str) -> tuple[str, ...]:
     return ORDER[name].words if name in ORDER else tuple(inspect.signature(MODELS[name]).parameters)
 
 
-def evaluate(name: str, args: tuple[Any, ...], out: tuple[Tensor | None, ...] | None = None) -> Work | Parts:
+def evaluate(
+    name: str, args: tuple[Any, ...], out: tuple[Tensor | None, ...] | None = None, served: object = None
+) -> Work | Parts:
     """The work of a call of the model registered as ``name`` (see ``find``).
 
     ``args``: the op's arguments in its schema's order; arguments beyond those of the model are dropped.
-    ``out``: the descriptions of the outputs, if the capture has them.
+    ``out``: the descriptions of the outputs, if the capture has them. ``served``: a server's batch that the call is
+    part of (``paged_attention.Batch``), if it is known.
 
     Raises UnknownArgument if the count depends on something that the capture lacks. Any other exception of a model
     becomes a ModelError (arguments that the model was not written for), so that an unusual trace cannot stop a report.
@@ -119,10 +128,11 @@ def evaluate(name: str, args: tuple[Any, ...], out: tuple[Tensor | None, ...] | 
     takes_sparse = name in SPARSE or FAMILY[name] == "view"
     if not takes_sparse and any(isinstance(a, Tensor) and a.nonzero is not None for a in args):
         raise UnknownArgument(f"{name} of a sparse tensor has no model")
-    count, wants_out = _signature(function)
+    count, extras = _signature(function)
+    given = {name: value for name, value in (("out", out), ("served", served)) if name in extras}
     try:
         positional, named = ORDER[name].bind(args) if name in ORDER else (args[:count], {})
-        work = function(*positional, **named, **({"out": out} if wants_out else {}))
+        work = function(*positional, **named, **given)
     except ModelError:
         raise
     except Exception as error:

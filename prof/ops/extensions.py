@@ -95,18 +95,44 @@ def int8_rows(a: Tensor) -> Work:
     return Work(a.numel, a.nbytes, a.numel + 4 * rows)  # a float32 scale
 
 
-# Kernels of inference servers: vLLM's ``_C`` and ``_C_cache_ops`` (vLLM 0.10). Their results come first among the
-# arguments, and in-place ones read and write their operands.
+# Kernels of inference servers: vLLM's ``_C`` and ``_C_cache_ops`` (vLLM 0.10), SGLang's ``sgl_kernel`` and AMD's
+# ``aiter``. Their results come first among the arguments, and in-place ones read and write their operands.
 
 
-@norm_op("_C::rms_norm")
+@norm_op("_C::rms_norm sgl_kernel::rmsnorm aiter::rmsnorm")
 def vllm_rms_norm(result: Tensor, self: Tensor, weight: Tensor) -> Work:
     """x * rsqrt(mean(x x) + eps) * w: 4E + 2R; nothing is saved"""
     rows = self.numel // (weight.numel or 1)
     return Work(4 * self.numel + 2 * rows, distinct(self, weight), moved(result.numel, result))
 
 
-@norm_op("_C::fused_add_rms_norm")
+@norm_op("aiter::rms_norm (self, weight)")
+def aiter_rms_norm(self: Tensor, weight: Tensor) -> Work:
+    """The same into a new tensor"""
+    return vllm_rms_norm(self.like(self.shape), self, weight)
+
+
+@norm_op("sgl_kernel::gemma_rmsnorm")
+def gemma_rms_norm(result: Tensor, self: Tensor, weight: Tensor) -> Work:
+    """x * rsqrt(mean(x x) + eps) * (1 + w): 5E + 2R"""
+    return vllm_rms_norm(result, self, weight) + Work(self.numel)
+
+
+@norm_op("sgl_kernel::gemma_fused_add_rmsnorm")
+def gemma_fused_add_rms_norm(self: Tensor, residual: Tensor, weight: Tensor) -> Work:
+    """residual += x; x = rms_norm(residual) with 1 + w: 6E + 2R; both are read and written"""
+    return fused_add_rms_norm(self, residual, weight) + Work(self.numel)
+
+
+@norm_op("aiter::add_rmsnorm aiter::rmsnorm2d_fwd_with_add_ck (result, self, residual, total, weight)")
+def add_rms_norm(result: Tensor, self: Tensor, residual: Tensor, total: Tensor, weight: Tensor) -> Work:
+    """total = x + residual; result = rms_norm(total): 5E + 2R; reads x and residual, writes both results"""
+    rows = self.numel // (weight.numel or 1)
+    written = moved(result.numel, result) + moved(total.numel, total)
+    return Work(5 * self.numel + 2 * rows, distinct(self, residual, weight), written)
+
+
+@norm_op("_C::fused_add_rms_norm sgl_kernel::fused_add_rmsnorm")
 def fused_add_rms_norm(self: Tensor, residual: Tensor, weight: Tensor) -> Work:
     """residual += x; x = rms_norm(residual): 5E + 2R; both are read and written"""
     rows = self.numel // (weight.numel or 1)
@@ -114,13 +140,16 @@ def fused_add_rms_norm(self: Tensor, residual: Tensor, weight: Tensor) -> Work:
     return Work(5 * self.numel + 2 * rows, distinct(self, residual, weight), written)
 
 
-@pointwise_op("_C::silu_and_mul _C::gelu_and_mul _C::gelu_tanh_and_mul")
+@pointwise_op(
+    "_C::silu_and_mul _C::gelu_and_mul _C::gelu_tanh_and_mul sgl_kernel::silu_and_mul sgl_kernel::gelu_and_mul "
+    "sgl_kernel::gelu_tanh_and_mul aiter::silu_and_mul aiter::gelu_and_mul aiter::gelu_tanh_and_mul"
+)
 def gated(result: Tensor, self: Tensor) -> Work:
     """act(a) * b, a and b the halves of x: 4 per element of the result, as for silu; an estimate for gelu"""
     return Work(4 * result.numel, distinct(self), moved(result.numel, result))
 
 
-@pointwise_op("_C::rotary_embedding")
+@pointwise_op("_C::rotary_embedding sgl_kernel::rotary_embedding")
 def rotary_embedding(positions: Tensor, query: Tensor, key: Any, head_size: int, cache: Tensor) -> Work:
     """Rotates each pair by its position's angle, in place: 4 products, 2 sums, so 3 per element of the rotated part"""
     part = cache.shape[-1] / head_size
@@ -135,23 +164,6 @@ def rotary_embedding(positions: Tensor, query: Tensor, key: Any, head_size: int,
 def reshape_and_cache(key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, slots: Tensor) -> Work:
     """Copies new keys and values to their slots in the cache, in the cache's dtype"""
     return Work(0, distinct(key, value, slots), moved(key.numel, key_cache) + moved(value.numel, value_cache))
-
-
-@gemm_op(
-    "vllm::inplace_fused_experts vllm::outplace_fused_experts sglang::inplace_fused_experts "
-    "sglang::outplace_fused_experts"
-)
-def fused_experts(self: Tensor, up: Tensor, down: Tensor, _weights: Tensor, chosen: Tensor) -> Work:
-    """Each token through k experts: up[E,2I,H], a gated activation (not counted), down[E,H,I]
-
-    flop  2 * tokens * k * (H * 2I + I * H)
-    read  the tokens, the router's choice, the weights of as many experts as the tokens can reach (an upper bound)
-    """
-    picks = chosen.numel
-    experts, wide, hidden = up.shape
-    weights = (up.nbytes + down.nbytes) * (min(experts, picks) / experts if experts else 0)
-    flop = 2 * picks * (hidden * wide + down.shape[1] * down.shape[2])
-    return Work(flop, distinct(self, chosen, _weights) + weights, moved(self.numel, self))
 
 
 @pointwise_op("_moe_C::topk_softmax")

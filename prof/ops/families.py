@@ -4,9 +4,9 @@ from importlib import import_module
 
 FAMILIES = """
 activation attention attention_kernels collective compiled contraction conv conv_backends copies embedding
-embedding_tables embedding_updates extensions fills gemm gemm_packed indexing jagged linalg loss mha
-norm optimizer padding pointwise pointwise_backward pooling quantize reduction resize rng rnn row_norm
-scatter softmax sorting sparse_features spectral views
+embedding_tables embedding_updates experts extensions fills gemm gemm_packed gemm_quantised indexing jagged
+linalg loss mha norm optimizer padding paged_attention pointwise pointwise_backward pooling quantize
+reduction resize rng rnn row_norm scatter softmax sorting sparse_features spectral views
 """
 for _family in FAMILIES.split():
     import_module(f"pyprof.prof.ops.{_family}")

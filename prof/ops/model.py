@@ -23,7 +23,7 @@ An argument is
 A model only lists the leading arguments that it needs; further ones are dropped. Bytes are exact integers, or NaN if a
 dtype is unknown: unknown is not zero, and NaN propagates through sums.
 
-A model may also use these four features:
+A model may also use these five features:
 
 * It may serve several ops whose arguments come in different orders. Each name is then followed by its order, using the
   model's parameter names: ``model("conv2d (x, weight, bias, stride)", "cudnn_convolution (x, weight, _padding,
@@ -31,6 +31,8 @@ A model may also use these four features:
   A function with many arguments may take them as one dataclass: ``model("conv2d (x, weight)", takes=Call)``.
 * It may have a keyword ``out: tuple[Tensor | None, ...] | None = None``, which receives the descriptions of the op's
   outputs if the capture has them; an output that was not computed is None.
+* It may have a keyword ``served``, which receives what an inference server's annotation says of the requests' lengths
+  (``paged_attention.Batch``); None if it says nothing.
 * It may return ``Parts`` if separate kernels do separate pieces of the work, such as the data and the weight gradient
   of a convolution; ``Possible`` if the capture does not say which of them ran.
 * It may be named ``"div.backward"``: the whole backward of an op as its algorithm needs it, even if autograd's formula

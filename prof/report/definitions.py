@@ -71,8 +71,19 @@ TERMS = (
     Term(
         "MFU",
         ("Model FLOPs utilisation (MFU)",),
-        "Model FLOPs utilisation: the FLOPs of the matrix products that ran, divided by the time and by the dense peak "
-        "of the unit that did most of them.",
+        "Model FLOPs utilisation: the FLOPs of the matrix products that ran, each at the dense peak of the unit that "
+        "it ran on, as a share of the time.",
+    ),
+    Term(
+        "MBU",
+        ("(MBU)",),
+        "Memory bandwidth utilisation: the bytes that the operations need, at the GPU's memory bandwidth, as a share "
+        "of the time. The bytes of a decode step are mostly those of the weights and of the cached keys and values.",
+    ),
+    Term(
+        "TPOT",
+        ("(TPOT)",),
+        "Time per output token: how long a request that generates waits for its next token, which is one decode step.",
     ),
     Term(
         "% of limit",

@@ -23,6 +23,7 @@ from pyprof.prof.timing.clocks import Clocks, clocks
 from pyprof.prof.timing.collectives import Collective, collectives
 from pyprof.prof.timing.gpus import device_rows, ends
 from pyprof.prof.timing.loading import Leading, without_loading
+from pyprof.prof.timing.serving import ServingPhase, serving_phases
 from pyprof.prof.timing.steps import PHASES, Step, phase_places, phase_times, slowest_steps
 from pyprof.prof.timing.stragglers import RankWaits, stragglers
 from pyprof.prof.timing.timeline import Timeline, exposed_ns, timeline
@@ -56,7 +57,8 @@ class Summary:
     waits: Annotated[Waits, doc("why the GPU waits")]
     steps: Annotated[tuple[StepPart, ...], doc("one per step")]
     phases: Annotated[
-        tuple[Part, ...], doc("time by phase: forward, backward, optimizer, data, other; overlaps counted once")
+        tuple[Part, ...],
+        doc("time by phase: forward, backward, optimizer, data, prefill, decode, mixed, other; overlaps counted once"),
     ]
     components: Annotated[tuple[Part, ...], doc("parts of the model")]
     has_layers: Annotated[bool, doc("whether the capture names layers")]
@@ -86,6 +88,7 @@ class Summary:
     clocks: Annotated[tuple[Clocks, ...], doc("clocks, power and energy of each GPU, where --nvml read them")]
     clock_peaks: Annotated[tuple[work.ClockPeak, ...], doc("what the clocks allow, of the peaks that MFU refers to")]
     autotuning: Annotated[work.Autotuning, doc("trials of cuDNN's algorithms")]
+    serving: Annotated[tuple[ServingPhase, ...], doc("an inference server's batches by phase")]
     measured: Annotated[Measured | None, doc("what Nsight Compute measured, with --ncu")]
 
     @property
@@ -142,8 +145,9 @@ def summarise(
     parts = _steps(table, steps, launched)
     counting = [steps[number] for number in steps if str(number) in {part.name for part in parts}]
     found = clocks(table, counting)
-    left_out = {"kinds_of_rows": kinds_of_rows, "copies": copies, "warm_up": warm, "memory": devices}
-    return _summary(table, annotation, limits, steps=parts, clocks=found, **left_out)
+    batches = serving_phases(table, annotation, limits, {int(part.name): part.ns for part in parts})
+    left_out: dict[str, Any] = {"kinds_of_rows": kinds_of_rows, "copies": copies, "warm_up": warm, "memory": devices}
+    return _summary(table, annotation, limits, steps=parts, clocks=found, serving=batches, **left_out)
 
 
 def _summary(table: Table, annotation: Annotation, limits: Roofline, **left_out: Any) -> Summary:

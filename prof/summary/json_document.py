@@ -16,7 +16,8 @@ RATES: tuple[tuple[str, str, str, Callable[[Usage], float]], ...] = (
     ("busy_percent", "%", "time with any operation, of the span", lambda device: device.busy),
     ("tflop_per_s", "TFLOP/s", "over the span, idle time included", lambda device: device.tflops),
     ("gb_per_s", "GB/s", "over the span, idle time included", lambda device: device.gbps),
-    ("mfu_percent", "%", "FLOPs of matrix math / span / peak of the unit", lambda device: device.mfu),
+    ("mfu_percent", "%", "FLOPs of matrix math at the peak of each one's unit, of the span", lambda device: device.mfu),
+    ("mbu_percent", "%", "bytes needed / span / bandwidth", lambda device: device.mbu),
 )
 
 

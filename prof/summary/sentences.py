@@ -11,6 +11,7 @@ from pyprof.prof.summary import time_sentences as time
 from pyprof.prof.summary import work_sentences as work
 from pyprof.prof.summary.capture_numbers import Summary
 from pyprof.prof.summary.memory_sentences import memory_sentences
+from pyprof.prof.summary.serving_sentences import serving_sentences
 from pyprof.prof.summary.wording import amount, counted, joined
 from pyprof.prof.timing.usage import Usage
 from pyprof.quantities import ms, share
@@ -27,6 +28,7 @@ MAKERS = (
     time.blocking_sentences,
     time.step_sentences,
     time.backward_sentences,
+    serving_sentences,
     work.kind_sentences,
     work.matrix_sentences,
     work.attention_sentences,

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pyprof.prof.kernels.precision import unit_name
 from pyprof.prof.summary.capture_numbers import Summary
 from pyprof.prof.summary.components import Part
+from pyprof.prof.summary.serving_sentences import HEAD, serving_rows
 from pyprof.prof.summary.time_sentences import OUTLIER
 from pyprof.prof.summary.wording import layer_name
 from pyprof.prof.summary.work_sentences import at_least
@@ -24,7 +25,7 @@ LAYERS = 6  # rows in the table of layers
 class SummaryTable:
     """A table. ``head`` and each row have the same number of cells; the first cell is the row's name."""
 
-    key: str  # phases, devices, components, layers, kinds or units
+    key: str  # phases, serving, devices, components, layers, kinds or units
     title: str
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -33,7 +34,14 @@ class SummaryTable:
 
 def summary_tables(summary: Summary) -> list[SummaryTable]:
     """The tables that tell more than a sentence would."""
-    return [*_phases(summary), *_devices(summary), *_components(summary), *_layers(summary), *_work(summary)]
+    return [
+        *_phases(summary),
+        *_serving(summary),
+        *_devices(summary),
+        *_components(summary),
+        *_layers(summary),
+        *_work(summary),
+    ]
 
 
 def _phases(summary: Summary) -> Iterator[SummaryTable]:
@@ -47,6 +55,13 @@ def _phases(summary: Summary) -> Iterator[SummaryTable]:
     ]
     title = f"By phase, of {ms(span)} (overlaps counted once; idle time is counted for the phase that ends it)"
     yield SummaryTable("phases", title, ("phase", "rows", "busy", "", "idle", ""), tuple(rows))
+
+
+def _serving(summary: Summary) -> Iterator[SummaryTable]:
+    """Prefill beside decode."""
+    if summary.serving:
+        title = "Batches of the inference server: tokens of prompts and new ones, rates over the steps' time"
+        yield SummaryTable("serving", title, HEAD, tuple(serving_rows(summary)))
 
 
 def _devices(summary: Summary) -> Iterator[SummaryTable]:

@@ -145,7 +145,11 @@ def mfu_text(summary: Summary) -> str:
 def peak_text(summary: Summary) -> str:
     """The peak rate to which MFU refers, as text."""
     device = next(device for device in summary.devices if not math.isnan(device.mfu))
-    return f"{amount(device.peak_flop_per_s, 'FLOP/s')} ({unit_name(device.unit)}, dense)"
+    peak = f"{amount(device.peak_flop_per_s, 'FLOP/s')} ({unit_name(device.unit)}, dense)"
+    alone = device.matrix_flop is not None and device.matrix_flop / device.peak_flop_per_s * 1e9
+    if math.isclose(alone, device.matrix_ns, rel_tol=0.001):
+        return peak
+    return f"the peaks of the units that the products ran on, most of them {peak}"
 
 
 def usage_sentences(summary: Summary) -> Iterator[str]:

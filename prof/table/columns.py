@@ -218,7 +218,7 @@ COLUMNS: tuple[Column, ...] = (
     # ours
     Column("role", "Role", "", "main: does the op's arithmetic; aux: layout change, fill, cast", lambda _, a: a.role),
     Column("aten", "Aten", "", "innermost aten op around the launch", _text("aten")),
-    Column("phase", "Phase", "", "forward, backward, optimizer, data or other", _text("phase")),
+    Column("phase", "Phase", "", "forward, backward, optimizer, data, prefill, decode, mixed or other", _text("phase")),
     Column("family", "Family", "", "kind of op: gemm, conv, attention, pointwise, ...", lambda _, a: a.family),
     Column("tcprec", "TCPrec", "", "number format that entered the tensor cores", lambda _, a: a.tcprec),
     Column("kind", "Kind", "", "kernel, memcpy, memset, graph or cpu", _text("kind")),
@@ -226,6 +226,7 @@ COLUMNS: tuple[Column, ...] = (
     _int("pid", "PId", "", "process", _number("pid")),
     _int("rank", "Rank", "", "rank in the distributed job", _number("rank")),
     _int("step", "Step", "", "training step", _number("step")),
+    Column("serving", "Serving", "", "the server's annotation of the batch that launched the row", _text("serving")),
     Column("reason", "Reason", "", "why the row has no op", _text("reason")),
     Column("sizes", "Sizes", "", "shapes of the aten op's inputs, JSON", _text("sizes")),
     Column("dtypes", "DTypes", "", "their dtypes, JSON", _text("dtypes")),

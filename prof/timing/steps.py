@@ -1,4 +1,4 @@
-"""The time of each step by phase: forward, backward, optimizer, data, other, and idle (no operation).
+"""The time of each step by phase: forward, backward, optimizer, data; of servers prefill, decode, mixed; other; idle.
 
 A marked step lasts from mark to mark, as its device reaches the marks: see ``pyprof.parse.attribute.step_times``, whose
 columns stepStart and stepEnd tell. Where no mark says (the optimizer separates the steps, or the table is an older
@@ -17,10 +17,11 @@ import numpy as np
 
 from pyprof.command.json_schema import doc
 from pyprof.prof.timing.gpus import covered, devices_of_rows, ends
+from pyprof.serving_range import SERVING_PHASES
 from pyprof.table.columns import NULL, Coded, Ints, Table, greatest, known, least
 
 LAST_NS = 1 << 62  # later times mean a damaged file
-PHASES = ("forward", "backward", "optimizer", "data", "other")
+PHASES = ("forward", "backward", "optimizer", "data", *SERVING_PHASES, "other")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from pyprof.prof.limits.roofline import Roofline
 from pyprof.prof.ops.model import MATRIX
 from pyprof.prof.timing.gpus import DeviceKey, covered, device_rows, ends
 from pyprof.prof.work.annotate import Annotation, sum_known
-from pyprof.table.columns import NULL, Floats, Ints, Table, known
+from pyprof.table.columns import NULL, Bools, Floats, Ints, Table, known
 
 # Efficiency and occupancy are stated where they are known for this share of the kernels' time; graphs hide theirs.
 STATED = 0.99
@@ -43,6 +43,10 @@ class Usage:
     uncounted_ns: Annotated[int, doc("time of the rows without a count")]
     unit: Annotated[str, doc("the unit that did most of the matrix products' FLOPs")]
     peak_flop_per_s: Annotated[float, nan_doc("of that unit, dense")]
+    matrix_ns: Annotated[
+        float, nan_doc("ns that the matrix products need at the dense peak of the unit that each ran on")
+    ]
+    memory_ns: Annotated[float, nan_doc("ns that the counted bytes of its own memory need at its bandwidth")]
 
     @property
     def utilisation(self) -> float:
@@ -66,13 +70,17 @@ class Usage:
 
     @property
     def mfu(self) -> float:
-        """Model FLOPs utilisation, %: FLOPs of matrix products / span / the dense peak of ``unit``.
+        """Model FLOPs utilisation, %: the time that the matrix products need at the dense peak of the unit that each
+        one ran on, of the span. If all ran on one unit, that is FLOPs / span / its peak.
 
         All executed FLOPs count, including recomputed products (activation checkpointing), as in "hardware FLOPs".
         """
-        if not self.span_ns or self.matrix_flop is None:
-            return math.nan
-        return 100 * self.matrix_flop / (self.span_ns * 1e-9) / self.peak_flop_per_s
+        return 100 * self.matrix_ns / self.span_ns if self.span_ns and self.matrix_flop is not None else math.nan
+
+    @property
+    def mbu(self) -> float:
+        """Memory bandwidth utilisation, %: the bytes that the operations need / span / the GPU's bandwidth."""
+        return 100 * self.memory_ns / self.span_ns if self.span_ns and self.nbytes is not None else math.nan
 
 
 def usage(table: Table, annotation: Annotation, limits: Roofline, window: Window = None) -> list[Usage]:
@@ -90,7 +98,7 @@ def _usage(key: DeviceKey, rows: Ints, table: Table, annotation: Annotation, lim
     rows, start, end = rows[inside], start[inside], end[inside]
     kernel = table.coded("kind").among("kernel", "graph", "")[rows]
     flops, nbytes = annotation.flops[rows], annotation.bytes[rows]
-    matrix = annotation.family.among(*MATRIX)[rows]
+    matrix = is_product(annotation)[rows]
     blocks_per_sm = np.where(kernel, limits.geometry.blocks_per_sm[rows], np.nan)
     achieved = np.where(kernel, limits.geometry.achieved[rows], np.nan)
     took = (end - start).astype(np.float64)
@@ -118,7 +126,34 @@ def _usage(key: DeviceKey, rows: Ints, table: Table, annotation: Annotation, lim
         uncounted_ns=int((end - start)[flops == NULL].sum()),
         unit=unit,
         peak_flop_per_s=peak,
+        matrix_ns=matrix_ns(limits, annotation, rows),
+        memory_ns=bandwidth_ns(limits, rows),
     )
+
+
+def is_product(annotation: Annotation) -> Bools:
+    """A mask of the rows that multiply matrices, by their op or, as in a mixture of experts, by their kernel's name."""
+    found: Bools = annotation.family.among(*MATRIX) | annotation.tc.among("1", "0", "?")
+    return found
+
+
+def matrix_ns(limits: Roofline, annotation: Annotation, rows: Ints) -> float:
+    """The time, in ns, that the matrix products among these rows need at the dense peak of the unit that each ran on.
+
+    A product whose unit is unknown counts at the peak of the unit that did most. NaN if no unit is known.
+    """
+    products = rows[is_product(annotation)[rows] & (annotation.flops[rows] > 0)]
+    _, peak = _dominant(limits, products, annotation)
+    needed = limits.compute_ns[products]
+    at_peak = annotation.flops[products].astype(np.float64) / peak * 1e9
+    return float(np.where(np.isnan(needed), at_peak, needed).sum()) if len(products) else math.nan
+
+
+def bandwidth_ns(limits: Roofline, rows: Ints) -> float:
+    """The time, in ns, that the counted bytes of these rows need at their GPU's bandwidth; NaN if none is known."""
+    needed = limits.memory_ns[rows]
+    known = needed[~np.isnan(needed)]
+    return float(known.sum()) if len(known) else math.nan
 
 
 def _efficiency(start: Ints, end: Ints, blocks_per_sm: Floats, span_ns: int) -> float:

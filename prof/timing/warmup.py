@@ -33,7 +33,9 @@ class WarmUp:
 def warm_up(table: Table, steps: Mapping[int, Step] | None = None) -> tuple[WarmUp | None, Bools]:
     """The warm-up, and the mask of its rows; None if nothing long precedes the first step of usual length.
 
-    A capture that marks no steps has no warm-up. ``steps``: its ``slowest_steps``, if they have been computed already.
+    A capture that marks no steps has no warm-up. An inference server's batches differ in their work, so a long one is
+    no warm-up: only what was before the first one may be. ``steps``: its ``slowest_steps``, if they have been computed
+    already.
     """
     nothing = None, np.zeros(len(table), bool)
     in_order = sorted((slowest_steps(table) if steps is None else steps).items(), key=lambda item: item[1].start_ns)
@@ -41,7 +43,8 @@ def warm_up(table: Table, steps: Mapping[int, Step] | None = None) -> tuple[Warm
         return nothing
     spans = [step.span_ns for _, step in in_order]
     first = 0
-    while first < len(spans) - FEWEST and spans[first] > LONG * median(spans[first + 1 :]):
+    repeats = not bool((table.coded("serving").codes >= 0).any())
+    while repeats and first < len(spans) - FEWEST and spans[first] > LONG * median(spans[first + 1 :]):
         first += 1
     start, begin, usual = table.ints("start"), in_order[first][1].start_ns, median(spans[first:])
     kept = np.array([number for number, _ in in_order[first:]])

@@ -15,6 +15,7 @@ from pyprof.prof.kernels.type_names import NOTHING, Dtypes, merged
 from pyprof.prof.ops.evaluation import find
 from pyprof.prof.ops.model import FAMILY
 from pyprof.prof.ops.plugins import load_models
+from pyprof.prof.work.batches import batches_of_calls
 from pyprof.prof.work.casts import uncover
 from pyprof.prof.work.count import Counted, OpCall, count_call
 from pyprof.prof.work.cut_lists import proven_lists
@@ -51,12 +52,13 @@ def op_calls(table: Table) -> Calls:
     lists = proven_lists(table, number)
     hint, hints = dtypes_by_name(table, names, number, lists)
     columns = [*(table.coded(key) for key in SIGNATURE), lists]
-    signatures, signature = distinct(*(column.codes for column in columns), hint)
+    batch, batches = batches_of_calls(table, names, number)
+    signatures, signature = distinct(*(column.codes for column in columns), hint, batch)
     texts = [[*column.values, ""] for column in columns]
     counted = []
-    for *codes, code in signatures:
+    for *codes, code, which in signatures:
         cells = {key: text[i] for key, text, i in zip((*SIGNATURE, "lists"), texts, codes, strict=True)}
-        counted.append(count_call(OpCall(**cells, kernel=hints[code])))
+        counted.append(count_call(OpCall(**cells, kernel=hints[code], batch=batches[which])))
     return Calls(number, signature, counted, names)
 
 

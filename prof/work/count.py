@@ -17,6 +17,7 @@ from pyprof.prof.ops.from_forward import bias_gradient, from_forward
 from pyprof.prof.ops.known_work import FILLED, known_parts, never_computes
 from pyprof.prof.ops.marker_arguments import call_arguments, tensors_within, with_flags, with_options
 from pyprof.prof.ops.model import FAMILY, MATRIX, Parts, Possible, Tensor, Work
+from pyprof.prof.ops.paged_attention import Batch
 from pyprof.prof.work.arguments import Known, known_dtypes, recorded
 from pyprof.prof.work.collective_records import messages, work_of
 
@@ -42,6 +43,7 @@ class OpCall:
     forward: str = ""
     lists: str = ""  # the shapes of its lists of tensors, if the capture truncated them and they could be proven
     kernel: Dtypes = NOTHING  # the dtypes that the names of its kernels reveal
+    batch: Batch | None = None  # the server's batch that it is part of, for ops that are counted by it
 
     @property
     def op(self) -> str:
@@ -168,7 +170,7 @@ def _by_model(call: OpCall, name: str) -> Counted:
         arguments = _arguments(call, name, known)
         dtype = next((a.dtype for a in arguments if isinstance(a, Tensor)), "")
         outputs = known.outputs(call.outs or _output_of_bias_gradient(call), call.sizes, call.op)
-        work = evaluate(name, arguments, outputs)
+        work = evaluate(name, arguments, outputs, call.batch)
         if isinstance(work, Work) and name in FILLED:
             work = Work(work.flop, FILLED[name](arguments), 0)
         all_ran = not isinstance(work, Possible)

@@ -63,8 +63,10 @@ KERNELS: tuple[Column, ...] = (
     Column("api", "text", "", "the CUDA API call that launched it"),
     Column("apiStart", "int", "ns", "start of that call"),
     Column("apiDuration", "int", "ns", "duration of that call"),
-    Column("phase", "text", "", "forward, backward, optimizer, data or other"),
-    Column("step", "int", "", "training step, where the capture marks them"),
+    Column(
+        "phase", "text", "", "forward, backward, optimizer, data or other; of a server's batch prefill, decode or mixed"
+    ),
+    Column("step", "int", "", "step of training, or of an inference server, where the capture marks them"),
     Column("reason", "text", "", "why the row has no op, where it has none"),
     Column("aten", "text", "", "innermost aten op around the launch: the op that did it"),
     Column("sizes", "json", "", "shapes of that op's inputs in schema order; [] is a scalar, a 0-d tensor or None"),
@@ -99,6 +101,7 @@ KERNELS: tuple[Column, ...] = (
         "steps that follow and launch nothing: number, mark, its end; in the first row of the step before them",
     ),
     Column("functions", "json", "", "the functions that the lines of `trace` are in, where the capture has them"),
+    Column("serving", "text", "", "the inference server's annotation of the batch that launched it, as it stands"),
 )
 
 MEMORY: tuple[Column, ...] = (

@@ -5,7 +5,7 @@ const draw = (() => {
 
   const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
   const palette = () => Object.fromEntries(
-    ["page", "card", "ink", "dim", "line", "grid", "accent", "idle", "forward", "backward", "optimizer", "data", "other"]
+    ["page", "card", "ink", "dim", "line", "grid", "accent", "idle", "forward", "backward", "optimizer", "data", "prefill", "decode", "mixed", "other"]
       .map((name) => [name, color(name)]));
   let colors = palette();
   let classColors = [];

@@ -378,19 +378,28 @@ def test_operations_too_short_for_the_clock_are_operations_too():
     assert run((0, 100, 132), (100, 100, 1), (200, 200, 1), (200, 300, 132), window=(50, 150)).operations == 2
 
 
-def test_mfu_is_of_the_precision_that_did_most():
+def test_mfu_weighs_each_product_by_the_unit_it_ran_on():
     rows = [{"start": 0, "kDuration": 176896, "dtypes": "", "aten": "aten::mm"}] * 3
     data = table(*[{**row, "start": 200000 * i} for i, row in enumerate(rows)])
     notes = annotated((CUBE, 1, "1", "bf16", "gemm"), (CUBE, 1, "1", "bf16", "gemm"), (CUBE, 1, "0", "", "gemm"))
     (found,) = usage(data, notes, roofline(data, notes))
     assert (found.unit, found.peak_flop_per_s, found.span_ns) == ("tc_bf16", pytest.approx(989.4e12), 576896)
-    assert found.mfu == pytest.approx(100 * 3 * CUBE / 576896e-9 / 989.4e12)  # 72.2%
+    needed = 2 * CUBE / 989.4e12 + CUBE / 67e12  # two on bf16 tensor cores, one on the fp32 vector unit
+    assert found.mfu == pytest.approx(100 * needed / 576896e-9)
     assert found.tflops == pytest.approx(3 * CUBE / 576896e-9 / 1e12)
     assert (found.name, found.busy, found.utilisation) == (
         "NVIDIA H200",
         pytest.approx(91.99, abs=0.01),  # 3 × 176896 of 576896
         pytest.approx(91.99, abs=0.01),
     )
+
+
+def test_products_that_only_a_kernels_name_tells_of_count_for_mfu():
+    """A mixture of experts has no op of a product; its kernel is one on fp8 tensor cores (1978.9 TFLOP/s)."""
+    data = table({"start": 0, "kDuration": 176896, "dtypes": "", "aten": "vllm::moe_forward"})
+    notes = annotated((CUBE, 1, "1", "fp8", ""))
+    (found,) = usage(data, notes, roofline(data, notes))
+    assert found.mfu == pytest.approx(100 * CUBE / 1978.9e12 / 176896e-9)
 
 
 def test_devices_and_ranks_are_told_apart():

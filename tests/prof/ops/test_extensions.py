@@ -75,13 +75,6 @@ ROWS: list[Row] = [
     ),
     ("bitsandbytes::int8_linear_matmul", (t(4, 5, dtype="int8"), t(6, 5, dtype="int8")), Work(240, 50, 96)),
     ("bitsandbytes::int8_vectorwise_quant", (t(4, 5, dtype=H),), Work(20, 40, 36)),
-    # 4 tokens, each through 2 of 3 experts: 8 picks * 2 * (6*10 + 5*6); all 3 experts' weights, (180 + 90) * 2
-    (
-        "vllm::inplace_fused_experts vllm::outplace_fused_experts sglang::inplace_fused_experts "
-        "sglang::outplace_fused_experts",
-        (t(4, 6, dtype=H), t(3, 10, 6, dtype=H), t(3, 6, 5, dtype=H), t(4, 2), t(4, 2, dtype="int32")),
-        Work(1440, 48 + 64 + 540, 48),
-    ),
     ("_moe_C::topk_softmax", (t(4, 2), t(4, 2, dtype="int32"), t(4, 2, dtype="int32"), t(4, 3)), Work(44, 48, 64)),
     ("_moe_C::moe_sum", (t(4, 2, 6), t(4, 6)), Work(24, 192, 96)),
     (

@@ -196,10 +196,15 @@ ROWS: list[Row] = [  # names, arguments, work
         (t(2, 3, dtype="float8_e4m3fn"), t(2, 3), t()),
         Work(6, 28, 6),
     ),
-    ("_C::silu_and_mul _C::gelu_and_mul _C::gelu_tanh_and_mul", (t(2, 3), t(2, 6)), Work(24, 48, 24)),
+    (
+        "_C::silu_and_mul _C::gelu_and_mul _C::gelu_tanh_and_mul sgl_kernel::silu_and_mul sgl_kernel::gelu_and_mul "
+        "sgl_kernel::gelu_tanh_and_mul aiter::silu_and_mul aiter::gelu_and_mul aiter::gelu_tanh_and_mul",
+        (t(2, 3), t(2, 6)),
+        Work(24, 48, 24),
+    ),
     # 5 positions, 2 + 1 heads of 8, the first 4 of each turned: 60 elements; angles 5 * 4
     (
-        "_C::rotary_embedding",
+        "_C::rotary_embedding sgl_kernel::rotary_embedding",
         (t(5, dtype="int64"), t(5, 16), t(5, 8), 8, t(99, 4), True),
         Work(180, 40 + 240 + 80, 240),
     ),

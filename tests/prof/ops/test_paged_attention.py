@@ -1,0 +1,153 @@
+"""Attention over a paged cache: the counts of requests of different lengths, worked out by hand from their sums."""
+
+import math
+
+import pytest
+
+from pyprof.errors import UnknownArgument
+from pyprof.prof.ops.evaluation import evaluate
+from pyprof.prof.ops.model import Tensor, Work
+from pyprof.prof.ops.paged_attention import Batch
+from pyprof.serving_range import serving_range
+from tests.prof.ops.op_cases import declare_tested
+
+H = "bfloat16"
+declare_tested(
+    "vllm::unified_attention_with_output vllm::unified_attention sglang::unified_attention_with_output "
+    "_vllm_fa2_C::varlen_fwd _vllm_fa3_C::fwd sgl_kernel::fwd aiter::paged_attention_ragged aiter::paged_attention_v1 "
+    "paged_attention_ragged _C::paged_attention_v1 _C::paged_attention_v2 _rocm_C::paged_attention "
+    "vllm::unified_mla_attention_with_output sglang::store_cache set_kv_buffer_impl _C_cache_ops::concat_and_cache_mla"
+)
+
+
+def t(*shape: int, dtype: str = H) -> Tensor:
+    return Tensor(shape, dtype)
+
+
+def batch(text: str, dtype: str = H, windowed: bool = False) -> Batch:
+    return Batch(serving_range(text), dtype, windowed)
+
+
+UNIFIED = "vllm::unified_attention_with_output"
+# Two prompts of 8 and 4 new tokens that attend to 10 keys each: 52 + 34 pairs; two requests that attend to 10 and 20.
+PREFILL = "step[EXTEND bs=2 toks=12 c_sq=12 c_sqsq=80 c_sqsk=120 c_sk=20]"
+DECODE = "step[DECODE bs=2 g_sq=2 g_sqsq=2 g_sqsk=30 g_sk=30]"
+
+
+def unified(rows: int, heads: int = 4, keys: int = 2, size: int = 8) -> tuple[Tensor, ...]:
+    """Q, K, V and O as vLLM passes them, of a batch padded to that many rows."""
+    q, new = t(rows, heads, size), t(rows, keys, size)
+    return q, new, new, q
+
+
+def test_prefill_counts_the_pairs_under_the_causal_mask():
+    """86 pairs * 2 products * 2 * 4 heads * 8; Q and O: 12 * 32 elements; K and V: 20 keys * 2 heads * 8."""
+    work = evaluate(UNIFIED, unified(12), served=batch(PREFILL))
+    assert work == Work(86 * 4 * 4 * 8, 2 * (384 + 2 * 320), 2 * 384)
+
+
+def test_decode_of_a_padded_graph_counts_the_requests_that_there_are():
+    """30 pairs; a batch of 2 in a graph of 8 rows. The cache holds one byte per element."""
+    work = evaluate(UNIFIED, unified(8), served=batch(DECODE, "float8_e4m3fn"))
+    assert work == Work(30 * 4 * 4 * 8, 2 * 64 + 2 * 30 * 16, 2 * 64)
+
+
+def test_the_width_of_the_cache_is_not_guessed():
+    work = evaluate(UNIFIED, unified(8), served=batch(DECODE, ""))
+    assert work.flop == 3840 and math.isnan(work.read)
+
+
+def test_a_mixed_batch_adds_both():
+    text = "step[MIXED bs=4 c=2 g=2 c_sq=12 c_sk=20 c_sqsq=80 c_sqsk=120 g_sq=2 g_sk=30 g_sqsq=2 g_sqsk=30]"
+    assert evaluate(UNIFIED, unified(14), served=batch(text)).flop == (86 + 30) * 4 * 4 * 8
+
+
+def test_heads_may_be_folded_into_the_width():
+    q, new = t(12, 32), t(12, 16)
+    assert evaluate("vllm::unified_attention", (q, new, new), served=batch(PREFILL)).flop == 86 * 4 * 32
+    sglang = evaluate("sglang::unified_attention_with_output", (q, new, new, q), served=batch(PREFILL))
+    assert sglang == Work(86 * 4 * 32, 2 * (384 + 2 * 320), 2 * 384)
+
+
+@pytest.mark.parametrize(
+    "name", ["aiter::paged_attention_ragged", "aiter::paged_attention_v1", "paged_attention_ragged"]
+)
+def test_a_cache_among_the_arguments_has_its_own_dtype(name):
+    """AITER's order: out, workspace, Q, cached keys and values [pages, page, heads, size]; two queries of 4 heads."""
+    cache = t(100, 16, 2, 8, dtype="uint8")
+    arguments = (t(2, 4, 8), t(999, dtype="uint8"), t(2, 4, 8), cache, cache)
+    work = evaluate(name, arguments, served=batch(DECODE))
+    assert work == Work(30 * 4 * 32, 2 * 64 + 2 * 30 * 16, 2 * 64)
+
+
+def test_the_cache_of_the_first_kernels_has_its_heads_apart():
+    """vLLM's first op: key cache [pages, heads, size / 8, page, 8]; the number of heads is an argument."""
+    keys, values = t(100, 2, 1, 16, 8), t(100, 2, 8, 16)
+    work = Work(30 * 4 * 32, 2 * (64 + 2 * 30 * 16), 2 * 64)
+    call, partial = (t(2, 4, 8), keys, values, 2), (t(2, 4, 8), t(2, 4, 9), t(2, 4, 9), t(2, 4, 9, 8))
+    assert evaluate("_C::paged_attention_v1", (t(2, 4, 8), *call), served=batch(DECODE)) == work
+    for name in ("_C::paged_attention_v2", "_rocm_C::paged_attention"):
+        assert evaluate(name, (*partial, *call), served=batch(DECODE)) == work
+
+
+FLASH = (None, None, None, None, None, None, None, 8, 10, 0.0, 0.35, False)  # cu_seqlens_q .. zero_tensors
+
+
+@pytest.mark.parametrize(
+    ("text", "causal", "left", "pairs"),
+    [
+        (PREFILL, True, -1, 86),
+        (PREFILL, False, -1, 120),
+        (PREFILL, True, 20, 86),  # a window as long as all keys
+        # one request of 8 queries and 10 keys, at most the 2 keys before each query and itself: 8 * 3
+        ("step[EXTEND bs=1 toks=8 c_sq=8 c_sqsq=64 c_sqsk=80 c_sk=10]", True, 2, 24),
+    ],
+)
+def test_windows_and_masks_that_the_op_takes(text, causal, left, pairs):
+    cache, q = t(100, 16, 2, 8), t(12, 4, 8)
+    arguments = (q, cache, cache, q, *FLASH[1:], causal, left, 0 if causal else -1)
+    assert evaluate("_vllm_fa2_C::varlen_fwd", arguments, served=batch(text)).flop == pairs * 4 * 32
+    hopper = (q, cache, cache, None, None, None, q, *[None] * 16, 0.35, causal, left, 0 if causal else -1)
+    for name in ("_vllm_fa3_C::fwd", "sgl_kernel::fwd"):
+        assert evaluate(name, hopper, served=batch(text)).flop == pairs * 4 * 32
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        (None, "no server's annotation"),
+        (batch("step[DECODE bs=2]"), "no sums"),
+        (batch("execute_context_1(888_788544)_generation_0(0)"), "no sums"),
+        (batch(PREFILL, windowed=True), "sliding window"),
+        (batch("step[TARGET_VERIFY bs=8 g_sq=32 g_sqsq=128 g_sqsk=4000 g_sk=1000]"), "32 tokens, and the call 12 rows"),
+    ],
+)
+def test_what_is_not_known_is_not_counted(given, reason):
+    with pytest.raises(UnknownArgument, match=reason):
+        evaluate(UNIFIED, unified(12), served=given)
+
+
+def test_latent_attention():
+    """DeepSeek's form, small: 4 heads, D = 6 + 2, Dv = 6, C = 16, R = 2; decode 30 pairs, prefill 86 pairs.
+
+    decode   2 * 4 * (2 * 16 + 2) * 30; reads 30 * 18 elements of the cache
+    prefill  2 * 4 * (8 + 6) * 86; reads 20 keys and values of 4 heads
+    """
+    name = "vllm::unified_mla_attention_with_output"
+
+    def arguments(rows):
+        return t(rows, 4, 8), t(rows, 16), t(rows, 1, 2), t(rows, 24)
+
+    decode = evaluate(name, arguments(2), served=batch(DECODE, "uint8"))
+    assert decode == Work(8 * 34 * 30, 30 * 18 + 2 * 2 * 32, 2 * 2 * 24)
+    prefill = evaluate(name, arguments(12), served=batch(PREFILL))
+    assert prefill == Work(8 * 14 * 86, 2 * 20 * 4 * 14 + 2 * 12 * 32, 2 * 12 * 24)
+
+
+def test_writes_to_the_cache():
+    """SGLang's store_cache: 2 tokens of 16 elements; slots of 8 bytes. The latent form has 16 + 2 elements."""
+    cache, slots = t(100, 16, dtype="uint8"), t(2, dtype="int64")
+    for name in ("sglang::store_cache", "set_kv_buffer_impl"):
+        assert evaluate(name, (t(2, 16), t(2, 16), cache, cache, slots)) == Work(0, 128 + 16, 64)
+    mla = (t(2, 16), t(2, 1, 2), t(100, 16, 18, dtype="uint8"), slots)
+    assert evaluate("_C_cache_ops::concat_and_cache_mla", mla) == Work(0, 72 + 16, 36)

@@ -1,0 +1,98 @@
+"""Attention is counted by the batch that the server's annotation describes, for kernels that graphs replay, too."""
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+
+from pyprof.parse.attribute.correlate import correlate
+from pyprof.parse.kineto import reader as kineto
+from pyprof.prof.work.annotate import annotate
+from pyprof.prof.work.batches import cache_dtype
+from pyprof.prof.work.calls import op_calls
+from pyprof.table.columns import NULL, Coded, Table
+
+DTYPES = {
+    "c10::BFloat16": "bfloat16",
+    "int": "int32",
+    "long int": "int64",
+    "unsigned char": "uint8",
+    "float": "float32",
+}
+ATTENTION = "vllm::unified_attention_with_output"
+WRITE = "_C_cache_ops::reshape_and_cache_flash"
+DECODE = "execute_2_context_0(sq0sk0sqsq0sqsk0)_generation_2(sq2sk30sqsq2sqsk30)"
+
+
+def table_of(calls, kernel="kernel_unified_attention_2d"):
+    """A table of calls: (op, shapes, dtypes, the server's annotation), one kernel each."""
+    atens, sizes, dtypes, serving = zip(*calls, strict=True)
+    count = len(calls)
+    return Table(
+        count,
+        {
+            "aten": Coded.of(atens),
+            "sizes": Coded.of(map(json.dumps, sizes)),
+            "dtypes": Coded.of(map(json.dumps, dtypes)),
+            "args": Coded.of(json.dumps([""] * len(shapes)) for shapes in sizes),
+            "serving": Coded.of(serving),
+            "kShortName": Coded.of([kernel] * count),
+            "kind": Coded.of(["kernel"] * count),
+            "kDuration": np.full(count, 1000, np.int64),
+            "opId": np.arange(count),
+        },
+    )
+
+
+def call(text, rows=2):
+    return ATTENTION, [[rows, 4, 8], [rows, 2, 8], [rows, 2, 8], [rows, 4, 8]], ["bfloat16"] * 4, text
+
+
+def write(dtype, rows=2):
+    shapes = [[rows, 2, 8], [rows, 2, 8], [10, 16, 2, 8], [10, 16, 2, 8], [rows]]
+    return WRITE, shapes, ["bfloat16", "bfloat16", dtype, dtype, "int64"], DECODE
+
+
+def test_calls_with_the_same_shapes_have_the_work_of_their_own_batch():
+    """30 and 300 pairs, of 4 heads of 8: 2 products of 2 FLOPs."""
+    later = "execute_2_context_0(sq0sk0sqsq0sqsk0)_generation_2(sq2sk300sqsq2sqsk300)"
+    table = table_of([call(DECODE), call(later), call("")])
+    assert annotate(table).flops.tolist() == [30 * 128, 300 * 128, NULL]
+    assert "no server's annotation" in op_calls(table).of(2).why
+
+
+def test_the_width_of_the_cache_is_that_of_the_ops_that_write_it():
+    """Q and O: 2 * 2 * 32 elements of 2 bytes; the cache: 2 * 30 keys of 16 elements of 1 byte."""
+    table = table_of([call(DECODE), write("uint8")])
+    assert cache_dtype(table) == "uint8"
+    assert annotate(table).bytes.tolist()[0] == 2 * 2 * 64 + 2 * 30 * 16
+    several = table_of([call(DECODE), write("uint8"), write("bfloat16")])
+    assert cache_dtype(several) == "" and annotate(several).bytes.tolist()[0] == NULL
+
+
+def test_a_kernel_whose_name_tells_of_a_window_is_not_counted_as_one_without():
+    kernel = "fmhaSm100aKernel_QkvE4m3OBfloat16H64PagedKvSlidingOrChunkedCausalP16VarSeqQ128Kv128PersistentContext"
+    assert annotate(table_of([call(DECODE)], kernel)).flops.tolist() == [NULL]
+
+
+@pytest.mark.parametrize(
+    ("name", "op", "calls", "flop"),
+    [
+        # gpt-oss-20b: 24 layers * 2 products * 2 * 64 heads * 64 * Σq·k = 55,086 of 32 requests
+        ("vllm", "vllm::unified_attention_with_output", 24, 24 * 902_529_024),
+        # Qwen3-8B: 36 layers * 2 products * 2 * 32 heads * 128 * Σq·k = 32,785
+        ("sglang", "sglang_profiler::attention_paged_attention_ragged_100", 36, 36 * 537_149_440),
+    ],
+)
+def test_the_attention_of_a_replayed_decode_step(data, name, op, calls, flop):
+    """The shapes are those of the capture of the graph, the sums those of the annotation around its replay."""
+    replay = correlate(kineto.read(data / "round2" / f"tracelens_{name}_decode.json.gz"))
+    (text,) = replay.coded("serving").used().values
+    with gzip.open(data / "round2" / f"tracelens_{name}_capture.json.gz") as file:
+        events = [event for event in json.load(file)["traceEvents"] if event.get("name") == op]
+    args = [event["args"] for event in events if event.get("cat") == "cpu_op"]
+    rows = [(op, a["Input Dims"], [DTYPES.get(kind, "") for kind in a["Input type"]], text) for a in args]
+    flops = annotate(table_of(rows)).flops
+    assert (len(flops), int(flops.sum())) == (calls, flop)
+    assert flop in (21_660_696_576, 19_337_379_840)
