@@ -2,6 +2,7 @@
 
 import json
 import re
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -87,11 +88,33 @@ def _after_warm_up(operations: Sequence[Operation], numbers: dict[str, Any]) -> 
     return operations[numbers["warm_up"]["rows"] :] if numbers["warm_up"] else operations
 
 
-def phase_rows(capture: Capture) -> dict[str, int]:
-    """Operations launched within autograd's nodes, and those launched by optimizers and their ``zero_grad``."""
+def phase_rows(capture: Capture) -> dict[str, Interval]:
+    """Bounds of the operations launched within autograd's nodes, and of those of optimizers and their ``zero_grad``.
+
+    What the optimizer's thread launches after the backward and before the update may be a part of the update, such as
+    the clipping of gradients.
+    """
     updates = {id(row) for row in capture.launched_in(UPDATE)}
-    backward = [row for row in capture.launched_in(BACKWARD) if id(row) not in updates]
-    return {"backward": len(backward), "optimizer": len(updates)}
+    backward = {id(row) for row in capture.launched_in(BACKWARD)} - updates
+    windows = _before_updates(capture)
+    perhaps = {
+        id(row)
+        for row in capture.operations
+        if row.api and any(begin <= row.api[0] < end for begin, end in windows.get(row.thread, []))
+    }
+    most = len(perhaps - updates - backward) + len(updates)
+    return {"backward": (len(backward), len(backward)), "optimizer": (len(updates), most)}
+
+
+def _before_updates(capture: Capture) -> dict[Any, list[Interval]]:
+    """For each thread, the times from the end of the last backward node before an update to the update."""
+    every = [(thread, range_) for thread, ranges in capture.ranges.items() for range_ in ranges]
+    ends = sorted(range_.end for _, range_ in every if re.search(BACKWARD, range_.name))
+    found: dict[Any, list[Interval]] = {}
+    for thread, range_ in every:
+        if re.search(UPDATE, range_.name) and (before := bisect_right(ends, range_.begin)):
+            found.setdefault(thread, []).append((ends[before - 1], range_.begin))
+    return found
 
 
 def marks(capture: Capture) -> dict[str, int]:
@@ -210,6 +233,8 @@ def _agrees(key: str, wanted: Any, shown: Any) -> bool:
     if key == "attributed_ns":
         low, high = wanted
         return bool(low <= shown <= high)
+    if key == "phases":
+        return all(low <= shown[name] <= high for name, (low, high) in wanted.items())
     return bool(wanted == shown)
 
 

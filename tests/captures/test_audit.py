@@ -236,7 +236,7 @@ def test_a_wrong_number_is_a_difference() -> None:
     }
     more["steps"] = [{"name": "1", "mark_ns": 7}]
     document = {"numbers": numbers | parts | more, "advice": []}
-    wanted = {"busy_ns": 9, "attributed_ns": (8, 10), "phases": {"backward": 0}, "marks_ns": {"1": 7}}
+    wanted = {"busy_ns": 9, "attributed_ns": (8, 10), "phases": {"backward": (0, 0)}, "marks_ns": {"1": 7}}
     assert compare(wanted, json.dumps(document))[1] == []
     document["numbers"]["busy_ns"] = 8
     document["advice"] = [{"rule": "amp", "saved_ms": 3.0, "step_ms": 2.0}]
