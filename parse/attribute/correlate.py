@@ -5,6 +5,7 @@ All readers share this module. Ranges are stored in integer arrays. Their nestin
 found by its sequence number (``forward_ops``); texts are made once per distinct context (``contexts``, ``facts``).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -14,6 +15,8 @@ from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.contexts import Contexts
 from pyprof.parse.attribute.facts import Facts, facts
 from pyprof.parse.attribute.forward_ops import backward_nodes, forward_ops
+from pyprof.parse.attribute.graph_replays import REASONS as GRAPH_REASONS
+from pyprof.parse.attribute.graph_replays import with_graph_origins
 from pyprof.parse.attribute.optimizer_lists import gradients
 from pyprof.parse.attribute.outputs import outputs
 from pyprof.parse.attribute.phase import TRANSFERS, transfers, updating
@@ -22,8 +25,10 @@ from pyprof.parse.attribute.reasons import GRAPH_LAUNCH
 from pyprof.parse.attribute.seq_columns import sequence
 from pyprof.parse.attribute.step_times import step_times
 from pyprof.parse.attribute.steps import steps
-from pyprof.table.columns import NULL, Bools, Coded, Data, Ints, Table, distinct, numbered, value_at
+from pyprof.table.columns import NULL, Bools, Coded, Data, Ints, Table, blank, distinct, numbered, value_at
+from pyprof.table.graph_replays import LAUNCH_COLUMNS, in_graphs
 from pyprof.table.kernel_names import name_wrappers
+from pyprof.table.schema import COLUMN
 
 
 @uncollected()
@@ -77,21 +82,25 @@ class Attributed:
 
 def attribute(capture: Capture, tree: RangeTree) -> Attributed:
     """Find the ranges around each row's launch, and derive the row's columns from them."""
+    by_graph = replayed(capture)
+    capture, misfit = with_graph_origins(capture, tree, by_graph)
     inner, captured = tree.innermost_of_rows(capture)
     contexts = Contexts(tree, inner)
     node, recomputed = backward_nodes(tree, contexts, inner)
     forward = forward_ops(tree, node, recomputed)
     reason = capture.reason_code if capture.reason_code is not None else np.full(capture.rows, -1, np.int64)
+    reasons = [*capture.reason, *GRAPH_REASONS]
+    reason = np.where((inner < 0) | capture.is_host, reason, -1)  # why it is in no range, or what a CPU op is not
     keys, number = distinct(  # launches with equal keys have equal facts
         contexts.of(inner),
         contexts.of(forward),
         recomputed,
-        np.where((inner < 0) | capture.is_host, reason, -1),  # why the launch is in no range, or what a CPU op is not
+        np.where(misfit >= 0, len(capture.reason) + misfit, reason),
         transfers(capture),
         updating(capture, tree, inner),
-        replayed(capture) & ~captured,
+        by_graph & ~captured,
     )
-    known = [_facts_of(capture, contexts, key) for key in keys]
+    known = [_facts_of(capture, contexts, reasons, key) for key in keys]
     columns: dict[str, Data] = {
         field.name: Coded.of(getattr(found, field.name) for found in known).take(number) for field in fields(Facts)
     }
@@ -100,22 +109,15 @@ def attribute(capture: Capture, tree: RangeTree) -> Attributed:
 
 def replayed(capture: Capture) -> Bools:
     """A mask of the rows that a CUDA graph launched: opaque graphs, nodes of graphs, and rows of a graph's launch."""
-    kind, node, api = (capture.columns.get(key) for key in ("kind", "graphNode", "api"))
-    found = np.zeros(capture.rows, bool)
-    if isinstance(kind, Coded):
-        found |= kind.among("graph")
-    if isinstance(node, np.ndarray):
-        found |= node != NULL
-    if isinstance(api, Coded):
-        found |= api.where(lambda name: "GraphLaunch" in name)
-    return found
+    columns = (capture.columns.get(key, blank(COLUMN[key].kind, capture.rows)) for key in LAUNCH_COLUMNS)
+    return in_graphs(*columns)
 
 
-def _facts_of(capture: Capture, contexts: Contexts, key: tuple[int, ...]) -> Facts:
+def _facts_of(capture: Capture, contexts: Contexts, reasons: Sequence[str], key: tuple[int, ...]) -> Facts:
     """The facts of the launches with a key of ``attribute``."""
     context, forward_context, recomputed, reason, transfer, updating, replayed = key
     path, forward = contexts.path(context), contexts.path(forward_context)
     found = facts(path, forward, bool(recomputed), TRANSFERS[transfer], bool(updating), bool(replayed))
     if reason >= 0 and (capture.is_host or not found.op):  # a row without an op keeps its reader's reason
-        return replace(found, reason=capture.reason[reason])
+        return replace(found, reason=reasons[reason])
     return replace(found, reason=GRAPH_LAUNCH) if replayed and found.op else found

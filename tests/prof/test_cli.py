@@ -79,6 +79,7 @@ def test_the_options_are_frozen():
     assert options == {
         *("-h", "--help", "-c", "--csv", "-w", "-o", "--output", "--force", "-q", "--quiet", "--version", "--peaks"),
         "--models",
+        "--graphs",
         *("--where", "--group", "--sort", "--top", "--layer-depth", "--json", "--jsonl", "--summary"),
         *("--advise", "--explain"),
     }

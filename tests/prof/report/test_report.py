@@ -260,6 +260,7 @@ def test_the_options_are_these():
         "--output",
         "--force",
         "--title",
+        "--graphs",
         "--peaks",
         "--models",
         "--json",

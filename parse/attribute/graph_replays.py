@@ -1,0 +1,248 @@
+"""Join the kernels that a CUDA graph replays to the launches that it captured.
+
+A replayed kernel has the correlation id of its cudaGraphLaunch and, in most traces, nothing else that says which
+captured launch it was. The launches are known from the capture, in order. Which graph a cudaGraphLaunch replays, and
+which kernel is which launch, follows in this way:
+
+1. The kernels of one launch, in order, are a replay. The order is that of the graph's nodes where the profiler has
+   their numbers, else that of the kernels' starts.
+2. A graph fits a replay if it captured as many kernels, and, where the capture has their names (HIP), kernels of the
+   same names: the n-th kernel of a name was launched by the n-th launch of that name. Without names, the n-th kernel
+   was launched by the n-th launch, if the graph has no branches that may run in another order, and if no kernel is
+   one that its op cannot have (``graph_agreement``). Copies and memsets are joined likewise, each by themselves.
+3. The begin of the capture may cut the first replay, and its end the last one. Such a replay fits a graph if its
+   kernels are the last or the first ones of a whole replay of that graph.
+4. If several graphs fit, a kernel belongs to its launch only if all of them have the same op there, with the same
+   shapes, layer and line. Of graphs that were captured in this file, those captured after the replay are no choice.
+
+All other kernels stay without an op, and their reason says which of these conditions failed.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pyprof.parse.attribute.capture import GRAPH_KINDS, Capture, GraphLaunches
+from pyprof.parse.attribute.graph_agreement import agrees
+from pyprof.parse.attribute.nesting import innermost
+from pyprof.parse.attribute.range_tree import RangeTree
+from pyprof.parse.attribute.reasons import GRAPH_BRANCHES, GRAPH_COPIES, GRAPH_COUNT, GRAPH_KERNELS, GRAPH_SEVERAL
+from pyprof.parse.attribute.scope import Kind
+from pyprof.table.columns import NULL, Bools, Coded, Ints, distinct, value_at
+
+REASONS = (GRAPH_COUNT, GRAPH_KERNELS, GRAPH_BRANCHES, GRAPH_SEVERAL, GRAPH_COPIES)
+_KERNEL = GRAPH_KINDS.index("kernel")
+_NODE_NUMBER = (1 << 32) - 1  # the lower half of a node's id; the upper half is the number of its graph
+
+
+@dataclass(frozen=True, slots=True)
+class Origins:
+    """The launch at capture of each row."""
+
+    launch: Ints  # index into the capture's GraphLaunches; -1: none or unknown
+    reason: Ints  # index into REASONS of rows whose launch is unknown; -1: all others
+
+
+@dataclass(frozen=True, slots=True)
+class _Replay:
+    """The rows of one cudaGraphLaunch, in order."""
+
+    rows: Ints
+    launched: bool  # whether the call of the launch was recorded
+    start: int  # of its first row
+    time: int  # when it was launched, or else when its first row began
+    numbered: bool  # whether the order is that of the graph's nodes
+    overlaps: bool  # whether kernels of different streams ran at the same time
+
+
+def with_graph_origins(capture: Capture, tree: RangeTree, replayed: Bools) -> tuple[Capture, Ints]:
+    """The capture, with the origins of rows that CUDA graphs ``replayed``, and the reason of each row without one (an
+    index into ``REASONS``, -1: none). Rows whose origin the profiler names keep it."""
+    launches = capture.graph_launches
+    if launches is None or not len(launches):
+        return capture, np.full(capture.rows, -1, np.int64)
+    found = graph_origins(capture, tree, replayed)
+    thread, time = value_at(launches.thread, found.launch, -1), value_at(launches.time, found.launch)
+    reason = found.reason
+    if capture.origin_thread is not None and capture.origin_time is not None:
+        named = capture.origin_thread >= 0
+        thread, time = np.where(named, capture.origin_thread, thread), np.where(named, capture.origin_time, time)
+        reason = np.where(named, -1, reason)
+    return replace(capture, origin_thread=thread, origin_time=time), reason
+
+
+def graph_origins(capture: Capture, tree: RangeTree, replayed: Bools) -> Origins:
+    """The launches of the rows that CUDA graphs ``replayed``, for captures with ``graph_launches``."""
+    origins = Origins(*(np.full(capture.rows, -1, np.int64) for _ in range(2)))
+    launches = capture.graph_launches
+    if launches is None or not len(launches):
+        return origins
+    captured = _Captured(capture, tree, launches)
+    replays = sorted(_replays(capture, replayed), key=lambda replay: replay.start)
+    fits = captured.fitting_graphs(replays)
+    for number, (replay, (found, why)) in enumerate(zip(replays, fits, strict=True)):
+        if not found and number == (len(replays) - 1 if replay.launched else 0):
+            found = captured.continuing(replay)
+        origins.launch[replay.rows], origins.reason[replay.rows] = captured.choose(replay, found, why)
+    return origins
+
+
+def _replays(capture: Capture, replayed: Bools) -> Iterable[_Replay]:
+    """The replays: rows of graph launches, and rows that share the id of a call without a record."""
+    start, corr = (np.asarray(capture.columns[key]) for key in ("start", "corr"))
+    node, stream, end = (_ints(capture, key) for key in ("graphNode", "stream", "kDuration"))
+    end = start + end
+    chosen = np.flatnonzero((replayed | (capture.launch_thread < 0)) & (corr > 0))
+    keys, number = distinct(_ints(capture, "pid")[chosen], corr[chosen])
+    order = np.lexsort((start[chosen], number))
+    bounds = np.searchsorted(number[order], np.arange(len(keys) + 1))
+    for begin, stop in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        rows = chosen[order[begin:stop]]
+        launched = bool(capture.launch_thread[rows[0]] >= 0)
+        if not launched and len(rows) == 1:
+            continue
+        nodes = node[rows] & _NODE_NUMBER
+        numbered = bool(np.all(node[rows] != NULL)) and len(np.unique(nodes)) == len(rows)
+        at_once = (start[rows[1:]] < end[rows[:-1]]) & (stream[rows[1:]] != stream[rows[:-1]])
+        rows = rows[np.argsort(nodes)] if numbered else rows
+        first = int(start[rows].min())
+        time = int(capture.launch_time[rows[0]]) if launched else first
+        yield _Replay(rows, launched, first, time, numbered, bool(at_once.any()))
+
+
+def _ints(capture: Capture, key: str) -> Ints:
+    column = capture.columns.get(key)
+    return column if isinstance(column, np.ndarray) else np.full(capture.rows, NULL, np.int64)  # type: ignore[return-value]
+
+
+class _Captured:
+    """The captured graphs of a file, and the names of the rows in the same numbers."""
+
+    def __init__(self, capture: Capture, tree: RangeTree, launches: GraphLaunches) -> None:
+        self.launches, self.tree = launches, tree
+        self.inner = innermost(tree.nesting, launches.thread, launches.time)
+        self.op = self._ops()
+        kinds, names = capture.columns["kind"], capture.columns["kLongName"]
+        assert isinstance(kinds, Coded) and isinstance(names, Coded)
+        both = Coded.concat([names, launches.kernel])
+        self.texts = both.values
+        self.names = both.codes[: capture.rows].astype(np.int64)  # per row
+        self.kernels = both.codes[capture.rows :].astype(np.int64)  # per launch, -1: unknown
+        place = {kind: number for number, kind in enumerate(GRAPH_KINDS)}
+        self.kinds = np.array([*(place.get(kind, -1) for kind in kinds.values), -1], np.int64)[kinds.codes]  # per row
+        self.bounds = np.searchsorted(launches.graph, np.arange(len(launches.ended) + 1))
+        counts = np.zeros(len(launches.ended), np.int64)
+        np.add.at(counts, launches.graph[launches.kind == _KERNEL], 1)
+        self.by_count: dict[int, list[int]] = {}
+        for graph, count in enumerate(counts.tolist()):
+            self.by_count.setdefault(count, []).append(graph)
+        self.whole: dict[tuple[int, bytes], tuple[Ints, Ints]] = {}  # replays that fit: their names and launches
+        self.paths: dict[int, int] = {}  # per range, the number of its path
+        self.path_numbers: dict[tuple[int, int], int] = {}
+
+    def _ops(self) -> Ints:
+        """The innermost op around each launch, -1: none."""
+        op = self.inner.copy()
+        while np.any(above := (op >= 0) & (self.tree.kind[op] != Kind.OP)):
+            op[above] = self.tree.parent[op[above]]
+        return op
+
+    def fitting_graphs(self, replays: Sequence[_Replay]) -> list[tuple[dict[int, Ints], int]]:
+        """Per replay: the launch of each row (-1: unknown), by graph that fits; and why none fits."""
+        known: dict[tuple[object, ...], tuple[dict[int, Ints], int]] = {}
+        keys = [(self.names[replay.rows].tobytes(), replay.numbered, replay.overlaps) for replay in replays]
+        for key, replay in zip(keys, replays, strict=True):
+            if key not in known:
+                known[key] = self._fitting(replay)
+        return [known[key] for key in keys]
+
+    def _fitting(self, replay: _Replay) -> tuple[dict[int, Ints], int]:
+        kernels = replay.rows[self.kinds[replay.rows] == _KERNEL]
+        found: dict[int, Ints] = {}
+        why = REASONS.index(GRAPH_COUNT)
+        for graph in self.by_count.get(len(kernels), []) if len(kernels) else []:
+            launches = np.arange(*self.bounds[graph : graph + 2])
+            own = launches[self.launches.kind[launches] == _KERNEL]
+            order, misfit = self._ordered(graph, own, kernels, replay)
+            if order is None:
+                why = max(why, REASONS.index(misfit))
+                continue
+            found[graph] = self._with_copies(replay.rows, kernels, order, launches)
+            self.whole[graph, self.names[replay.rows].tobytes()] = self.names[replay.rows], found[graph]
+        return found, why
+
+    def _ordered(self, graph: int, launches: Ints, kernels: Ints, replay: _Replay) -> tuple[Ints | None, str]:
+        """The launch of each kernel, or None and what does not fit."""
+        names, captured = self.names[kernels], self.kernels[launches]
+        if np.all(captured >= 0):
+            by_name, by_launch = np.argsort(names, kind="stable"), np.argsort(captured, kind="stable")
+            if not np.array_equal(names[by_name], captured[by_launch]):
+                return None, GRAPH_KERNELS
+            order = np.empty(len(kernels), np.int64)
+            order[by_name] = launches[by_launch]
+            return order, ""
+        if not replay.numbered and (self.launches.branched[graph] or replay.overlaps):
+            return None, GRAPH_BRANCHES
+        known = captured >= 0
+        ops = ["" if op < 0 else self.tree.name(op) for op in self.op[launches].tolist()]
+        if np.any(names[known] != captured[known]) or not agrees(
+            ops, self.op[launches].tolist(), [self.texts[name] for name in names.tolist()]
+        ):
+            return None, GRAPH_KERNELS
+        return launches, ""
+
+    def _with_copies(self, rows: Ints, kernels: Ints, order: Ints, launches: Ints) -> Ints:
+        """The launch of each row: of its kernels, and of copies and of memsets if the graph has as many."""
+        found = np.full(len(rows), -1, np.int64)
+        found[self.kinds[rows] == _KERNEL] = order
+        for kind in range(len(GRAPH_KINDS)):
+            own, here = launches[self.launches.kind[launches] == kind], self.kinds[rows] == kind
+            if kind != _KERNEL and len(own) == here.sum():
+                found[here] = own
+        return found
+
+    def continuing(self, replay: _Replay) -> dict[int, Ints]:
+        """The launch of each row, by graph, if the replay is the begin of a whole one or, unlaunched, its end."""
+        names, count = self.names[replay.rows], len(replay.rows)
+        found = {}
+        for (graph, _), (whole, launches) in self.whole.items():
+            part = slice(0, count) if replay.launched else slice(len(whole) - count, None)
+            if count < len(whole) and np.array_equal(whole[part], names):
+                found[graph] = launches[part]
+        return found
+
+    def choose(self, replay: _Replay, found: dict[int, Ints], why: int) -> tuple[Ints, Ints]:
+        """The launch of each row of a replay, and the reasons of rows without one, given the graphs that fit."""
+        ended = self.launches.ended
+        possible = [graph for graph in found if ended[graph] == NULL or ended[graph] <= replay.time]
+        if not possible:  # a row without a launch has the reader's reason
+            return np.full(len(replay.rows), -1), np.full(len(replay.rows), why if replay.launched else -1)
+        launch = found[possible[-1]]
+        same = np.ones(len(launch), bool)
+        if len(possible) > 1:
+            paths = [self._paths_of(found[graph]) for graph in possible]
+            same = np.all(np.array(paths) == paths[0], axis=0)
+        why_not = np.where(same, REASONS.index(GRAPH_COPIES), REASONS.index(GRAPH_SEVERAL))
+        launch = np.where(same, launch, -1)
+        return launch, np.where(launch >= 0, -1, why_not)
+
+    def _paths_of(self, launches: Ints) -> list[int]:
+        return [self._path(int(self.inner[launch])) if launch >= 0 else -1 for launch in launches.tolist()]
+
+    def _path(self, place: int) -> int:
+        """A number for the scopes around a place, the user's own ranges left out: equal for equal scopes."""
+        chain: list[int] = []
+        while place >= 0 and place not in self.paths:
+            chain.append(place)
+            place = int(self.tree.parent[place])
+        number = self.paths[place] if place >= 0 else -1
+        for place in reversed(chain):
+            kind = self.tree.kind[place]
+            if kind not in (Kind.USER, Kind.STEP):
+                # The forward op of a backward node is not among the scopes, so each node is a case of its own.
+                own = -place - 1 if kind in (Kind.NODE, Kind.ENGINE) else int(self.tree.scope[place])
+                key = (number, own)
+                number = self.path_numbers.setdefault(key, len(self.path_numbers))
+            self.paths[place] = number
+        return number
