@@ -1,7 +1,6 @@
 """A profiler's file to its kernel table: find the reader, read, attribute."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,8 +9,7 @@ from pyprof.errors import InputError
 from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.contents import Contents
 from pyprof.parse.attribute.correlate import correlate
-from pyprof.parse.attribute.notes import CaptureNotes, range_names
-from pyprof.parse.attribute.other_captures import with_graphs
+from pyprof.parse.attribute.notes import CaptureNotes
 from pyprof.parse.detect import brief_reader, is_parquet_folder, lean_reader, reader
 from pyprof.table.columns import Table
 
@@ -35,18 +33,21 @@ def read_profile(
     say(f"reading {file.name}")
     capture = (lean_reader if lean else reader)(file)(file)
     say(f"attributing {capture.rows:,} rows")
-    joined = with_graphs(capture, graphs)
-    notes = replace(CaptureNotes.of(joined), ranges=range_names(capture))
-    return Parsed(capture, notes, correlate(joined, brief))
+    capture.graphs += graphs
+    return Parsed(capture, CaptureNotes.of(capture), correlate(capture, brief))
 
 
 def read_graphs(files: Sequence[str]) -> list[Capture]:
     """The captures of CUDA graphs in files, and in the files of folders (vLLM and SGLang fill `capture_traces/`).
 
-    Raises InputError for a file that is not a profiler's, and for an empty folder.
+    Raises InputError for a file that is not a profiler's or in which no graph is captured, and for an empty folder.
     """
-    paths = [inside for file in files for inside in _files(Path(file))]
-    return [reader(path)(path) for path in paths]
+    captures = [reader(path)(path) for file in files for path in _files(Path(file))]
+    for capture in captures:
+        if not capture.graph_launches:
+            wanted = "expected launches between cudaStreamBeginCapture and cudaStreamEndCapture, found none"
+            raise InputError(capture.file, f"{wanted}: give the trace that was recorded while the graph was captured")
+    return captures
 
 
 def _files(path: Path) -> list[Path]:

@@ -42,7 +42,7 @@ class Ranges:
 class GraphLaunches:
     """Calls that CUDA graphs recorded instead of running them: one entry per call, in order of graph, then of time.
 
-    ``ended`` and ``branched`` have one entry per graph.
+    ``began`` and the columns after it have one entry per graph.
     """
 
     graph: Ints  # which graph recorded the call
@@ -50,7 +50,9 @@ class GraphLaunches:
     thread: Ints  # index into Capture.threads
     time: Ints
     kernel: Coded  # the kernel's name, where the profiler records it at capture (HIP); else empty
-    ended: Ints  # when the capture of the graph ended; NULL if another file has it, whose clock is its own
+    began_thread: Ints  # the thread that captured the graph, an index into Capture.threads
+    began: Ints  # when the capture of the graph began
+    ended: Ints  # when it ended; NULL if another file has it, whose clock is its own
     branched: Bools  # whether streams waited for each other, so that replay may order the kernels in another way
 
     def __len__(self) -> int:
@@ -79,6 +81,7 @@ class Capture:
     origin_thread: Ints | None = None  # per row: the thread that captured its CUDA graph node; -1: none
     origin_time: Ints | None = None  # per row: the time of that capture
     graph_launches: GraphLaunches | None = None  # what was captured into graphs, where the nodes have no such origin
+    graphs: list[Capture] = field(default_factory=list)  # of graphs that the rows replay, recorded apart from the rows
     # NVTX start/end ranges belong to the process and may end on any thread, so they contain no launches.
     spans: Ranges = field(default_factory=Ranges.empty)
     outs: dict[int, str] = field(default_factory=dict)  # range -> JSON list of its outputs' shapes, inferred

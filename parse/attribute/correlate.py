@@ -18,6 +18,7 @@ from pyprof.parse.attribute.forward_ops import backward_nodes, forward_ops
 from pyprof.parse.attribute.graph_replays import REASONS as GRAPH_REASONS
 from pyprof.parse.attribute.graph_replays import with_graph_origins
 from pyprof.parse.attribute.optimizer_lists import gradients
+from pyprof.parse.attribute.other_captures import with_graphs
 from pyprof.parse.attribute.outputs import outputs
 from pyprof.parse.attribute.phase import TRANSFERS, transfers, updating
 from pyprof.parse.attribute.range_tree import RangeTree
@@ -37,10 +38,14 @@ def correlate(capture: Capture, brief: bool = False) -> Table:
 
     ``brief``: leave out columns that only op models and PyProf's readers need (opId, outs, grads, sequence numbers).
     """
+    capture = with_graphs(capture)
     tree = RangeTree(capture)
     rows = attribute(capture, tree)
     columns: dict[str, Data] = {**capture.columns, **rows.columns}
     columns["comm"] = _first_known(capture.columns.get("comm"), columns["comm"])
+    annotated = capture.columns.get("layer")
+    if isinstance(annotated, Coded) and annotated.values:
+        columns["layer"] = _first_known(columns["layer"], annotated)
     columns["step"], columns["markStart"], columns["markEnd"] = steps(capture, tree)
     columns["stepStart"], columns["stepEnd"] = step_times(columns)
     if brief:

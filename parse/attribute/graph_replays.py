@@ -12,17 +12,20 @@ which kernel is which launch, follows in this way:
    one that its op cannot have (``graph_agreement``). Copies and memsets are joined likewise, each by themselves.
 3. The begin of the capture may cut the first replay, and its end the last one. Such a replay fits a graph if its
    kernels are the last or the first ones of a whole replay of that graph.
-4. If several graphs fit, a kernel belongs to its launch only if all of them have the same op there, with the same
+4. Where pyprof marked the begin of a graph's capture and its replays with the graph's number, only that graph fits.
+5. If several graphs fit, a kernel belongs to its launch only if all of them have the same op there, with the same
    shapes, layer and line. Of graphs that were captured in this file, those captured after the replay are no choice.
 
 All other kernels stay without an op, and their reason says which of these conditions failed.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from pyprof.marker import GRAPH_RANGE
 from pyprof.parse.attribute.capture import GRAPH_KINDS, Capture, GraphLaunches
 from pyprof.parse.attribute.graph_agreement import agrees
 from pyprof.parse.attribute.nesting import innermost
@@ -32,6 +35,7 @@ from pyprof.parse.attribute.scope import Kind
 from pyprof.table.columns import NULL, Bools, Coded, Ints, distinct, value_at
 
 REASONS = (GRAPH_COUNT, GRAPH_KERNELS, GRAPH_BRANCHES, GRAPH_SEVERAL, GRAPH_COPIES)
+GRAPH = re.compile(rf"{GRAPH_RANGE}(\d{{1,18}})")
 _KERNEL = GRAPH_KINDS.index("kernel")
 _NODE_NUMBER = (1 << 32) - 1  # the lower half of a node's id; the upper half is the number of its graph
 
@@ -54,6 +58,7 @@ class _Replay:
     time: int  # when it was launched, or else when its first row began
     numbered: bool  # whether the order is that of the graph's nodes
     overlaps: bool  # whether kernels of different streams ran at the same time
+    graph: int  # the number with which pyprof marked the launch; -1: none
 
 
 def with_graph_origins(capture: Capture, tree: RangeTree, replayed: Bools) -> tuple[Capture, Ints]:
@@ -79,7 +84,7 @@ def graph_origins(capture: Capture, tree: RangeTree, replayed: Bools) -> Origins
     if launches is None or not len(launches):
         return origins
     captured = _Captured(capture, tree, launches)
-    replays = sorted(_replays(capture, replayed), key=lambda replay: replay.start)
+    replays = sorted(_replays(capture, tree, replayed), key=lambda replay: replay.start)
     fits = captured.fitting_graphs(replays)
     for number, (replay, (found, why)) in enumerate(zip(replays, fits, strict=True)):
         if not found and number == (len(replays) - 1 if replay.launched else 0):
@@ -88,12 +93,13 @@ def graph_origins(capture: Capture, tree: RangeTree, replayed: Bools) -> Origins
     return origins
 
 
-def _replays(capture: Capture, replayed: Bools) -> Iterable[_Replay]:
+def _replays(capture: Capture, tree: RangeTree, replayed: Bools) -> Iterable[_Replay]:
     """The replays: rows of graph launches, and rows that share the id of a call without a record."""
     start, corr = (np.asarray(capture.columns[key]) for key in ("start", "corr"))
     node, stream, end = (_ints(capture, key) for key in ("graphNode", "stream", "kDuration"))
     end = start + end
     chosen = np.flatnonzero((replayed | (capture.launch_thread < 0)) & (corr > 0))
+    graph = marked_graphs(tree, capture.launch_thread, capture.launch_time, chosen)
     keys, number = distinct(_ints(capture, "pid")[chosen], corr[chosen])
     order = np.lexsort((start[chosen], number))
     bounds = np.searchsorted(number[order], np.arange(len(keys) + 1))
@@ -108,12 +114,26 @@ def _replays(capture: Capture, replayed: Bools) -> Iterable[_Replay]:
         rows = rows[np.argsort(nodes)] if numbered else rows
         first = int(start[rows].min())
         time = int(capture.launch_time[rows[0]]) if launched else first
-        yield _Replay(rows, launched, first, time, numbered, bool(at_once.any()))
+        yield _Replay(rows, launched, first, time, numbered, bool(at_once.any()), int(graph[rows[0]]))
 
 
 def _ints(capture: Capture, key: str) -> Ints:
     column = capture.columns.get(key)
     return column if isinstance(column, np.ndarray) else np.full(capture.rows, NULL, np.int64)  # type: ignore[return-value]
+
+
+def marked_graphs(tree: RangeTree, thread: Ints, time: Ints, chosen: Ints) -> Ints:
+    """The number of pyprof's range of a graph around each of the ``chosen`` points; -1: none, or not chosen."""
+    found = np.full(len(time), -1, np.int64)
+    numbers = [GRAPH.fullmatch(scope.name) if scope.kind == Kind.USER else None for scope in tree.scopes]
+    of_scope = np.array([int(match[1]) if match else -1 for match in numbers] or [-1], np.int64)
+    if not np.any(of_scope >= 0):
+        return found
+    inner = innermost(tree.nesting, thread[chosen], time[chosen])
+    while np.any(above := (inner >= 0) & (of_scope[tree.scope[inner]] < 0)):
+        inner[above] = tree.parent[inner[above]]
+    found[chosen] = np.where(inner >= 0, of_scope[tree.scope[inner]], -1)
+    return found
 
 
 class _Captured:
@@ -132,6 +152,7 @@ class _Captured:
         place = {kind: number for number, kind in enumerate(GRAPH_KINDS)}
         self.kinds = np.array([*(place.get(kind, -1) for kind in kinds.values), -1], np.int64)[kinds.codes]  # per row
         self.bounds = np.searchsorted(launches.graph, np.arange(len(launches.ended) + 1))
+        self.marked = marked_graphs(tree, launches.began_thread, launches.began, np.arange(len(launches.began)))
         counts = np.zeros(len(launches.ended), np.int64)
         np.add.at(counts, launches.graph[launches.kind == _KERNEL], 1)
         self.by_count: dict[int, list[int]] = {}
@@ -216,8 +237,15 @@ class _Captured:
         """The launch of each row of a replay, and the reasons of rows without one, given the graphs that fit."""
         ended = self.launches.ended
         possible = [graph for graph in found if ended[graph] == NULL or ended[graph] <= replay.time]
-        if not possible:  # a row without a launch has the reader's reason
-            return np.full(len(replay.rows), -1), np.full(len(replay.rows), why if replay.launched else -1)
+        known = replay.graph >= 0 and replay.graph in self.marked
+        if replay.graph >= 0:
+            meant = replay.graph if known else -1  # -1: captured before pyprof marked graphs
+            possible = [graph for graph in possible if self.marked[graph] == meant]
+        if not possible:
+            # A row without a launch has the reader's reason. If graphs fit but none is meant, the graph's own capture
+            # is in no file, which is the reason of every row that a graph launched.
+            misfit = replay.launched and (not found or known)
+            return np.full(len(replay.rows), -1), np.full(len(replay.rows), why if misfit else -1)
         launch = found[possible[-1]]
         same = np.ones(len(launch), bool)
         if len(possible) > 1:

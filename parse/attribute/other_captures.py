@@ -1,31 +1,29 @@
-"""Add what other files recorded of the capture of CUDA graphs to the capture of their replay.
+"""Add what was recorded of the capture of CUDA graphs elsewhere to the capture of their replay.
 
 vLLM and SGLang trace the capture of each graph when the server starts, and the replays later, each into files of their
-own. Only the launches that graphs captured, and the ranges around them, are taken from the other files.
+own. pyprof's collector records the capture of graphs outside of the range that it collects. Only the launches that
+graphs captured, and the ranges around them, are taken from there.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 
-from pyprof.errors import InputError
 from pyprof.parse.attribute.capture import Capture, GraphLaunches, Ranges
 from pyprof.parse.attribute.scope import Kind
 from pyprof.table.columns import NULL, Coded, Ints
 
 
-def with_graphs(capture: Capture, others: Sequence[Capture]) -> Capture:
-    """The capture with the graphs that ``others`` captured. Raises InputError for one in which no graph was captured.
+def with_graphs(capture: Capture) -> Capture:
+    """The capture with the launches and ranges of ``Capture.graphs``.
 
-    The threads of each other file get a process number of their own, since its clock and its sequence numbers are its
-    own: no range of it is near, before or after one of ``capture``. Its marks of steps are left out.
+    The threads of each other capture get a process number of their own, since its clock and its sequence numbers are
+    its own: no range of it is near, before or after one of ``capture``. Its marks of steps are left out.
     """
-    for number, other in enumerate(others, 1):
-        if other.graph_launches is None or not len(other.graph_launches):
-            wanted = "expected launches between cudaStreamBeginCapture and cudaStreamEndCapture, found none"
-            raise InputError(other.file, f"{wanted}: give the trace that was recorded while the graph was captured")
-        capture = _with(capture, other, other.graph_launches, -number)
+    for other in capture.graphs:
+        if other.graph_launches:
+            own_pid = min([0, *(pid for pid, _ in capture.threads)]) - 1
+            capture = _with(capture, other, other.graph_launches, own_pid)
     return capture
 
 
@@ -77,12 +75,11 @@ def _launches(first: GraphLaunches | None, second: GraphLaunches, threads: int) 
         second,
         graph=second.graph + graphs,
         thread=second.thread + threads,
+        began_thread=second.began_thread + threads,
         ended=np.full(len(second.ended), NULL, np.int64),
     )
     if first is None:
         return moved
-    both = {
-        name: np.concatenate([getattr(first, name), getattr(moved, name)])
-        for name in ("graph", "kind", "thread", "time", "ended", "branched")
-    }
+    names = [field.name for field in fields(GraphLaunches) if field.name != "kernel"]
+    both = {name: np.concatenate([getattr(first, name), getattr(moved, name)]) for name in names}
     return GraphLaunches(**both, kernel=Coded.concat([first.kernel, moved.kernel]))

@@ -32,44 +32,48 @@ def graph_launches(calls: Calls, thread: Ints, ran: Bools, kernel: Coded) -> Gra
     threads capture at the same time, it is not known which of the two graphs a third thread's call belongs to; both
     are left out.
     """
-    windows = _windows(calls)
-    if not len(windows):
+    begins, ends = _windows(calls)
+    if not len(begins):
         return None
     kind = _kinds(calls.name)
-    graph, unsure = _owners(windows, calls, np.flatnonzero((kind >= 0) & ~ran))
+    graph, unsure = _owners(begins, ends, calls, np.flatnonzero((kind >= 0) & ~ran))
     graph[np.isin(graph, unsure)] = -1
     calls_in = np.flatnonzero(graph >= 0)
     calls_in = calls_in[np.lexsort((calls.start[calls_in], graph[calls_in]))]
     calls_in = calls_in[~_inside_others(calls, calls_in)]
     waits = np.flatnonzero(calls.name.where(_WAIT.match))
-    waited, _ = _owners(windows, calls, waits)
+    waited, _ = _owners(begins, ends, calls, waits)
     return GraphLaunches(
         graph=graph[calls_in],
         kind=kind[calls_in],
         thread=thread[calls_in],
         time=calls.start[calls_in],
         kernel=kernel.take(calls_in),
-        ended=windows[:, 3],
-        branched=np.isin(np.arange(len(windows)), waited),
+        began_thread=thread[begins],
+        began=calls.start[begins],
+        ended=calls.start[ends],
+        branched=np.isin(np.arange(len(begins)), waited),
     )
 
 
-def _windows(calls: Calls) -> Ints:
-    """The captures: pid, tid, begin and end of each, by begin. A capture inside another is a part of it."""
+def _windows(calls: Calls) -> tuple[Ints, Ints]:
+    """The calls that begin and that end the captures, by begin. A capture inside another is a part of it."""
     begins = calls.name.where(_BEGIN.match)
     marks = np.flatnonzero(begins | calls.name.where(_END.match))
-    found: list[tuple[int, int, int, int]] = []
+    found: list[tuple[int, int]] = []
     since: dict[tuple[int, int], list[int]] = {}
     for call in marks[np.argsort(calls.start[marks], kind="stable")].tolist():
         key = int(calls.pid[call]), int(calls.tid[call])
         opened = since.setdefault(key, [])
         if begins[call]:
-            opened.append(int(calls.start[call]))
+            opened.append(call)
         elif opened:
             begin = opened.pop()
             if not opened:
-                found.append((*key, begin, int(calls.start[call])))
-    return np.array(sorted(found, key=lambda window: window[2]), np.int64).reshape(-1, 4)
+                found.append((begin, call))
+    pairs = np.array(found, np.int64).reshape(-1, 2)
+    first, last = pairs[np.argsort(calls.start[pairs[:, 0]], kind="stable")].T
+    return first, last
 
 
 def _kinds(names: Coded) -> Ints:
@@ -78,18 +82,18 @@ def _kinds(names: Coded) -> Ints:
     return np.array([*of_name, -1], np.int64)[names.codes]
 
 
-def _owners(windows: Ints, calls: Calls, chosen: Ints) -> tuple[Ints, list[int]]:
-    """The window of each of the ``chosen`` calls (-1: none; one entry per call), and the windows in doubt."""
+def _owners(begins: Ints, ends: Ints, calls: Calls, chosen: Ints) -> tuple[Ints, list[int]]:
+    """The graph of each of the ``chosen`` calls (-1: none; one entry per call), and the graphs in doubt."""
     owner = np.full(len(calls.start), -1, np.int64)
     order = chosen[np.argsort(calls.start[chosen], kind="stable")]
     times = calls.start[order]
     unsure: set[int] = set()
     for own_thread in (True, False):
         before = owner.copy()
-        for number, (pid, tid, begin, end) in enumerate(windows.tolist()):
-            inside = order[slice(*np.searchsorted(times, [begin, end]))]
-            inside = inside[(calls.pid[inside] == pid) & (before[inside] < 0)]
-            inside = inside[(calls.tid[inside] == tid) == own_thread]
+        for number, (begin, end) in enumerate(zip(begins.tolist(), ends.tolist(), strict=True)):
+            inside = order[slice(*np.searchsorted(times, calls.start[[begin, end]]))]
+            inside = inside[(calls.pid[inside] == calls.pid[begin]) & (before[inside] < 0)]
+            inside = inside[(calls.tid[inside] == calls.tid[begin]) == own_thread]
             unsure |= {*owner[inside[owner[inside] >= 0]].tolist(), *([number] if np.any(owner[inside] >= 0) else [])}
             owner[inside] = number
     return owner, sorted(unsure)

@@ -42,6 +42,7 @@ class Args(Struct, gc=False):
     occupancy: Number = field(default=None, name="est. achieved occupancy %")
     bytes: Number = NULL
     graph_node: Number = _named("graph node id")
+    annotation: Any = field(default=None, name="str")  # torch.cuda._graph_annotations.mark_kernels("...") of 2.13
     kernel: Any = None  # the name of the kernel that a HIP call launches
     cbid: Number = NULL  # CUPTI's number of a call
     # a collective's message: ParamCommsUtils.hpp, SaveNcclMeta.cpp
@@ -85,6 +86,8 @@ class ExactEvent(Event, gc=False):
 class Header(Struct):
     deviceProperties: Any = None
     distributedInfo: Any = None
+    baseTimeNanoseconds: Any = None
+    pyprof: Raw = NOTHING  # what pyprof's own collector recorded
 
 
 @dataclass(slots=True)
@@ -94,5 +97,13 @@ class Trace:
     events: list[Event]
     devices: Any = None  # the file's deviceProperties, unchanged
     distributed: Any = None  # the file's distributedInfo, unchanged
+    base: Any = None  # the file's baseTimeNanoseconds, unchanged: the Unix time of its time 0
+    pyprof: bytes = b""  # the JSON text of the file's key pyprof
     warnings: list[str] = dataclasses.field(default_factory=list)
     wrong: list[tuple[Event, str]] = dataclasses.field(default_factory=list)  # events, and keys of a wrong type
+
+    def with_header(self, header: Header) -> "Trace":
+        """The same trace with what its file says beside the events."""
+        self.devices, self.distributed = header.deviceProperties, header.distributedInfo
+        self.base, self.pyprof = header.baseTimeNanoseconds, bytes(header.pyprof)
+        return self

@@ -1,5 +1,6 @@
 """Kernels, copies and memsets of a torch.profiler trace, and the calls that launched them."""
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -237,7 +238,8 @@ def _columns(gpu: list[Event], details: list[Args], trace: Trace) -> dict[str, D
         # Kineto has only the sum of static and dynamic shared memory.
         "dynamicSmem": numbers([a.shared for a in details], "shared memory"),
         "occupancy": np.array([_float(a.occupancy) for a in details], np.float64),
-        "graphNode": numbers([a.graph_node for a in details], "graph node id"),
+        "graphNode": numbers([a.graph_node or NULL for a in details], "graph node id"),  # 0: not of a graph
+        "layer": Coded.of(_annotation(a) for a in details),
         "bytes": numbers([a.bytes for a in details], "bytes"),
         "grid": _triples([a.grid for a in details], "grid", gpu, trace),
         "block": _triples([a.block for a in details], "block", gpu, trace),
@@ -245,6 +247,12 @@ def _columns(gpu: list[Event], details: list[Args], trace: Trace) -> dict[str, D
         "gpu": _of_device(device, trace.devices, lambda entry: str(entry.get("name", ""))),
         "gpuInfo": _of_device(device, trace.devices, kineto_info),
     }
+
+
+def _annotation(details: Args) -> str:
+    """The layer of a graph's kernel, a JSON list, where PyTorch's annotations of graphs are merged into the trace."""
+    name = details.annotation if details.graph_node not in (NULL, 0) else None
+    return json.dumps([name], ensure_ascii=False) if isinstance(name, str) and name else ""
 
 
 def _float(value: Any) -> float:

@@ -39,7 +39,13 @@ def load(file: Path) -> Trace:
     warnings: list[str] = []
     if text.startswith(GZIP):
         text = _inflate(file, text, warnings)
-    text = as_utf8(text)
+    trace = decoded(file, as_utf8(text))
+    trace.warnings = warnings + trace.warnings
+    return trace
+
+
+def decoded(file: Path, text: bytes) -> Trace:
+    """Decode the text of a trace. Raises InputError, which names the file, if it is none."""
     first = text[:4096].lstrip()[:1]
     if first not in (b"{", b"["):
         raise InputError(file, f"{WANTED}, found {_describe(text)}")
@@ -53,7 +59,6 @@ def load(file: Path) -> Trace:
             event.name = kept(event.name, LONGEST)
     if not trace.events:
         raise InputError(file, f"{WANTED}, found one without events: the profiler recorded nothing or never stopped")
-    trace.warnings = warnings + trace.warnings
     return trace
 
 
@@ -87,7 +92,7 @@ def _decode(text: bytes, bare: bool) -> Trace | None:
         whole = Decoder(_Whole).decode(text)
     except (DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    return Trace(list(whole.traceEvents), whole.deviceProperties, whole.distributedInfo)
+    return Trace(list(whole.traceEvents)).with_header(whole)
 
 
 def _exact(text: bytes, bare: bool) -> list[Event]:

@@ -56,7 +56,7 @@ def piecewise(file: Path, text: bytes) -> Trace:
     damage = _damage(len(text), len(events), mended, lost, cut)
     if len(tails) > 1:
         damage.append(f"{len(tails)} traces stand in the file, one behind the other: they are read as one")
-    return Trace(events, header.deviceProperties, header.distributedInfo, damage, wrong)
+    return Trace(events, warnings=damage, wrong=wrong).with_header(header)
 
 
 def _damage(size: int, events: int, mended: int, lost: int, cut: bool) -> list[str]:
@@ -115,6 +115,8 @@ def _header(before: bytes, after: bytes) -> Header:
         header = _decoded(Decoder(Header), text) or _decoded(Decoder(Header), _mend(text)) or Header()
         found.deviceProperties = found.deviceProperties or header.deviceProperties
         found.distributedInfo = found.distributedInfo or header.distributedInfo
+        found.baseTimeNanoseconds = found.baseTimeNanoseconds or header.baseTimeNanoseconds
+        found.pyprof = found.pyprof if bytes(found.pyprof) else header.pyprof
     return found
 
 

@@ -18,10 +18,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pyprof.capture import session
-from pyprof.capture.kineto_turns import Turns
+from pyprof.capture.graph_captures import RECORD_VERSION as GRAPHS_VERSION
+from pyprof.capture.graph_captures import GraphCaptures
+from pyprof.capture.kineto_turns import Turns, torch_profiler_is_on
 from pyprof.capture.sinks import Profiler
 from pyprof.capture.step_finder import StepFinder
-from pyprof.capture.trace_file import write_trace
+from pyprof.capture.trace_file import event_text, write_trace
 from pyprof.errors import PyprofError
 
 
@@ -180,24 +182,28 @@ class TraceFile(Collector):
         self._force = force
         self._sink = Profiler()
         self._profiler: Any = None
+        self._graphs = GraphCaptures(self._begin_graph, self._end_profiler)
         self._wanted = False  # whether to collect whenever the program's own profiler is off
         self._made_way = False
         self._theirs = False
         self._thread = threading.get_ident()
         self._best: Range | None = None
         self._ranges = 0
-        self._since = (0, 0.0)  # iterations and time at the range's beginning
+        self._since = (0, 0.0, 0)  # iterations, time and captures of graphs at the range's beginning
+        self._with_graphs: list[Any] = []  # the profilers of ranges in which graphs were captured
         self._turns: Turns | None = None
         self._pid = os.getpid()
 
     def open(self) -> None:
         self._turns = Turns(self)
+        self._graphs.open()
         super().open()
         if self._window.warmup and not self._window.wait:
             self.begin()
 
     def close(self) -> None:
         super().close()
+        self._graphs.close()
         if self._turns is not None:
             self._turns.close()
 
@@ -214,6 +220,7 @@ class TraceFile(Collector):
 
     def pause(self) -> None:
         """Make way: the program's own profiler is about to begin."""
+        self._graphs.finish()
         if threading.get_ident() == self._thread:
             self._theirs = self._made_way = True
             self._close_range()
@@ -227,7 +234,8 @@ class TraceFile(Collector):
                 if self._until is not None:
                     self._until = self._iterations + (self._window.steps or 0)
 
-    def _open_range(self) -> None:
+    def _begin_profiler(self) -> Any:
+        """Start PyTorch's profiler, with our markers in it."""
         import torch
         from torch.profiler import ProfilerActivity, profile
 
@@ -236,24 +244,40 @@ class TraceFile(Collector):
             activities.append(ProfilerActivity.CUDA)
         since_2_5 = {"acc_events": False} if "acc_events" in inspect.signature(profile).parameters else {}
         with self._switch():
-            self._profiler = profile(activities=activities, record_shapes=True, **since_2_5)
-            self._profiler.__enter__()
-        self._running = True
-        self._since = self._iterations, time.monotonic()
+            profiler = profile(activities=activities, record_shapes=True, **since_2_5)
+            profiler.__enter__()
         active = session.current()
         if active is not None:
             active.set_profiler(self._sink)
+        return profiler
 
-    def _close_range(self) -> None:
+    def _end_profiler(self, profiler: Any) -> None:
         active = session.current()
         if active is not None:
             active.set_profiler(None)
+        with self._switch():
+            profiler.__exit__(None, None, None)
+
+    def _begin_graph(self) -> Any:
+        """Start PyTorch's profiler for the capture of a CUDA graph; None if one is on, or in a forked child."""
+        if self._running or self._theirs or torch_profiler_is_on() or os.getpid() != self._pid:
+            return None
+        return self._begin_profiler()
+
+    def _open_range(self) -> None:
+        self._graphs.finish()
+        self._profiler = self._begin_profiler()
+        self._running = True
+        self._since = self._iterations, time.monotonic(), self._graphs.begun
+
+    def _close_range(self) -> None:
         if not self._running:
             return
         self._running = False
-        with self._switch():
-            self._profiler.__exit__(None, None, None)
-        iterations, since = self._since
+        self._end_profiler(self._profiler)
+        iterations, since, graphs = self._since
+        if self._graphs.begun > graphs:
+            self._with_graphs.append(self._profiler)
         in_window = self._started or iterations >= self._begin_after
         self._ranges += 1
         found = Range(in_window, self._iterations - iterations, time.monotonic() - since, self._ranges, self._profiler)
@@ -300,7 +324,14 @@ class TraceFile(Collector):
         if self._best is None:
             cause = "the program never called start()" if self._window.wait else "the program's own profiler was on"
             raise PyprofError(f"{self.file}: not written, for {cause}")
-        write_trace(self._best.profiler, self._sink.texts, self._path, self._force)
+        write_trace(self._best.profiler, self._sink.texts, self._path, self._force, self._own())
+
+    def _own(self) -> dict[str, Any]:
+        """What pyprof itself recorded, for the trace's key "pyprof": the captures of graphs that the trace lacks."""
+        written = None if self._best is None else self._best.profiler
+        others = [profiler for profiler in self._with_graphs if profiler is not written]
+        texts = [event_text(profiler, self._sink.texts) for profiler in (*self._graphs.profilers, *others)]
+        return {"graphs": {"version": GRAPHS_VERSION, "traces": texts}} if texts else {}
 
     def warnings(self) -> list[str]:
         told = super().warnings()

@@ -9,7 +9,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, cast
@@ -35,9 +35,12 @@ def check_output(file: Path, force: bool) -> None:
         raise PyprofError(f"{file}: cannot be written: the folder {folder} is read-only for this user")
 
 
-def write_trace(profiler: Any, texts: dict[str, str], file: Path, force: bool) -> None:
+def write_trace(
+    profiler: Any, texts: dict[str, str], file: Path, force: bool, own: Mapping[str, Any] | None = None
+) -> None:
     """Export the profiler's records to `file`, with the markers' texts in place of their tokens (token -> text).
 
+    own: what pyprof itself recorded, for the trace's key "pyprof"; each of its parts has a version of its own.
     The file appears when it is complete. Raises PyprofError as `check_output` does.
     """
     folder = file.absolute().parent
@@ -45,9 +48,23 @@ def write_trace(profiler: Any, texts: dict[str, str], file: Path, force: bool) -
         raw, done = Path(scratch, "raw.json"), Path(scratch, "done")
         profiler.export_chrome_trace(str(raw))
         with open(raw, encoding="utf-8", errors="replace") as lines, _open_text(done, file.suffix == ".gz") as out:
-            out.writelines(repaired(lines, texts))
+            out.writelines(with_own(repaired(lines, texts), own or {}))
         check_output(file, force)
         os.replace(done, file)
+
+
+# The categories that say how a graph was captured. A launch without a GPU operation was captured.
+KEPT = frozenset("cpu_op user_annotation cuda_runtime cuda_driver kernel gpu_memcpy gpu_memset".split())
+
+
+def event_text(profiler: Any, texts: dict[str, str]) -> str:
+    """The profiler's records of the capture of graphs as the JSON text of a trace, with nothing else in it."""
+    with tempfile.TemporaryDirectory(prefix="pyprof-") as scratch:
+        raw = Path(scratch, "raw.json")
+        profiler.export_chrome_trace(str(raw))
+        with open(raw, encoding="utf-8", errors="replace") as lines:
+            events = json.loads("".join(repaired(lines, texts)))["traceEvents"]
+    return json.dumps({"traceEvents": [event for event in events if event.get("cat") in KEPT]}, separators=(",", ":"))
 
 
 @contextmanager
@@ -57,6 +74,15 @@ def _open_text(path: Path, zipped: bool) -> Iterator[TextIO]:
         binary = gzip.GzipFile("", "wb", 1, file, mtime=0) if zipped else file
         with io.TextIOWrapper(cast(BinaryIO, binary), encoding="utf-8", newline="\n") as text:
             yield text
+
+
+def with_own(lines: Iterable[str], own: Mapping[str, Any]) -> Iterator[str]:
+    """The lines of a trace with the key "pyprof" before its events; without it if there is nothing to say."""
+    for line in lines:
+        if own and '"traceEvents"' in line:
+            yield f'  "pyprof": {json.dumps(own, separators=(",", ":"))},\n'
+            own = {}
+        yield line
 
 
 def repaired(lines: Iterable[str], texts: dict[str, str]) -> Iterator[str]:

@@ -11,6 +11,7 @@ import pytest
 from pyprof.parse import cli
 from pyprof.parse.read import read_graphs, read_profile
 from pyprof.prof import cli as prof
+from pyprof.prof.work.annotate import annotate
 from pyprof.table.columns import Table
 from pyprof.table.read_table import read_table
 from tests.parse.kineto.kineto_file import begin, op, write, x
@@ -117,3 +118,16 @@ def test_a_servers_decode_step(data: Path, server: str, kernels: int, ns_without
     assert took[op_.among("")].sum() <= ns_without
     products = {name for e, name in zip(of_replay, aten, strict=True) if e["name"].startswith("Cijk")}
     assert products <= {"aten::mm", "aten::addmm"}
+
+
+def test_the_products_of_a_decode_step_are_those_of_the_model(data: Path) -> None:
+    """Qwen3-8B, 32 requests: 36 layers of qkv, output, gate with up, and down projections, then the head.
+
+    2 * 32 * (36 * (4096*6144 + 4096*4096 + 4096*24576 + 12288*4096) + 4096*151936) = 484,358,225,920 FLOPs.
+    """
+    replay_file, graph_file = (data / "round2" / f"tracelens_sglang_{part}.json.gz" for part in ("decode", "capture"))
+    table = joined(replay_file, graph_file)
+    products = table.coded("aten").among("aten::mm", "aten::addmm")
+    flops = annotate(table).flops
+    assert flops[products & (flops > 0)].sum() == 484_358_225_920
+    assert products.sum() == 36 * 4 + 1

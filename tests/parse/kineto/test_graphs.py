@@ -11,7 +11,6 @@ import pytest
 
 from pyprof.parse.attribute import reasons
 from pyprof.parse.attribute.correlate import correlate
-from pyprof.parse.attribute.other_captures import with_graphs
 from pyprof.parse.kineto.reader import read
 from pyprof.prof.work.annotate import annotate
 from pyprof.table.columns import NULL, Table
@@ -144,6 +143,7 @@ def test_a_product_does_not_run_in_an_element_wise_op(tmp_path):
 def test_a_graph_that_is_captured_after_the_replay_is_not_meant(tmp_path):
     found = table(tmp_path, replay(920, 9, *KERNELS), captured(1000, 10, *NET))
     assert ops(found) == [""] * 3
+    assert whys(found) == {reasons.GRAPH_REPLAY}
 
 
 def test_two_graphs_are_told_apart_by_count_and_by_kernels(tmp_path):
@@ -201,6 +201,22 @@ def test_branches_need_the_numbers_of_nodes(tmp_path):
     assert ops(table(tmp_path, parts, rows)) == ["aten::add", "aten::mm", "aten::relu"]
 
 
+def test_pytorchs_annotations_of_a_graph_name_its_layers(tmp_path):
+    """As torch.cuda._annotate_cuda_graph_trace of PyTorch 2.13 writes them: mark_kernels("attention") becomes "str"."""
+    rows = replay(3000, 200, *KERNELS)
+    for event, node, label in zip(rows[1:], (0, 1, 2), ("attention", "mlp", ""), strict=True):
+        event["args"] |= {"graph node id": (5 << 32) + node, "str": label}
+    alone = table(tmp_path, rows)
+    assert alone.coded("layer").texts() == ['["attention"]', '["mlp"]', ""]
+    assert ops(alone) == [""] * 3
+    both = table(tmp_path, captured(1000, 10, layer("Linear_0", 1005, 20), *NET), rows)
+    assert both.coded("layer").texts() == ['["Linear_0"]', '["mlp"]', ""]  # the capture knows more
+    plain = table(
+        tmp_path, *mm(1010, 11), kernel(1100, 5, 11, GEMM) | {"args": {"correlation": 11, "graph node id": 0}}
+    )
+    assert plain.ints("graphNode").tolist() == [NULL]
+
+
 def test_kernels_that_overlap_on_two_streams_have_no_certain_order(tmp_path):
     rows = replay(3000, 200, *KERNELS, streams=(7, 8, 7))
     assert ops(table(tmp_path, captured(1000, 10, *NET), rows)) == ["aten::mm", "aten::relu", "aten::add"]
@@ -243,7 +259,9 @@ def test_the_replay_that_was_running_when_the_capture_began(tmp_path):
     running = [kernel(5000, 5, 7, RELU), kernel(5010, 5, 7, ADD)]
     alone = [kernel(5020, 5, 8, ADD)]  # a single row may be any kernel's
     replays = [*running, *alone, *replay(6000, 200, *KERNELS)]
-    found = correlate(with_graphs(read(write(tmp_path / "net.json", begin(900), *replays)), [other]))
+    capture = read(write(tmp_path / "net.json", begin(900), *replays))
+    capture.graphs = [other]
+    found = correlate(capture)
     assert ops(found) == ["aten::relu", "aten::add", "", "aten::mm", "aten::relu", "aten::add"]
 
 
