@@ -22,7 +22,7 @@ from pyprof.parse.attribute.other_captures import with_graphs
 from pyprof.parse.attribute.outputs import outputs
 from pyprof.parse.attribute.phase import TRANSFERS, transfers, updating
 from pyprof.parse.attribute.range_tree import RangeTree
-from pyprof.parse.attribute.reasons import GRAPH_LAUNCH
+from pyprof.parse.attribute.reasons import GRAPH_LAUNCH, GRAPH_SHAPES
 from pyprof.parse.attribute.seq_columns import sequence
 from pyprof.parse.attribute.step_times import step_times
 from pyprof.parse.attribute.steps import steps
@@ -30,6 +30,8 @@ from pyprof.table.columns import NULL, Bools, Coded, Data, Ints, Table, blank, d
 from pyprof.table.graph_replays import LAUNCH_COLUMNS, in_graphs
 from pyprof.table.kernel_names import name_wrappers
 from pyprof.table.schema import COLUMN
+
+SHAPED = ("marker", "sizes", "dtypes", "strides", "args", "comm", "forward")  # the facts that a call's shapes decide
 
 
 @uncollected()
@@ -52,7 +54,8 @@ def correlate(capture: Capture, brief: bool = False) -> Table:
         return name_wrappers(Table(capture.rows, columns))
     call, op = rows.contexts.enclosing("call", rows.inner), rows.contexts.enclosing("op", rows.inner)
     columns["opId"] = _from_zero(value_at(tree.source, call, -1))
-    columns["outs"] = outputs(capture, tree, op, rows.node, rows.forward)
+    outs = outputs(capture, tree, op, rows.node, rows.forward)
+    columns["outs"] = Coded(np.where(rows.shapeless, np.int32(-1), outs.codes), outs.values)
     columns["grads"] = gradients(capture, tree, op)
     columns.update(sequence(tree, rows.inner, rows.node, rows.recomputed, columns))
     return name_wrappers(Table(capture.rows, columns))
@@ -81,6 +84,7 @@ class Attributed:
     inner: Ints  # the innermost range around the launch, -1: none
     node: Ints  # the backward node around the launch, -1: none
     forward: Ints  # for a row in a backward node: the forward op's range, -1: none
+    shapeless: Bools  # whether only the row's shapes are unknown
     recomputed: Bools  # whether the row re-runs a forward op inside a backward node
     columns: dict[str, Data]  # one column per field of ``Facts``
 
@@ -109,7 +113,8 @@ def attribute(capture: Capture, tree: RangeTree) -> Attributed:
     columns: dict[str, Data] = {
         field.name: Coded.of(getattr(found, field.name) for found in known).take(number) for field in fields(Facts)
     }
-    return Attributed(contexts, inner, node, forward, recomputed, columns)
+    shapeless = misfit == GRAPH_REASONS.index(GRAPH_SHAPES)
+    return Attributed(contexts, inner, node, forward, shapeless, recomputed, columns)
 
 
 def replayed(capture: Capture) -> Bools:
@@ -123,6 +128,8 @@ def _facts_of(capture: Capture, contexts: Contexts, reasons: Sequence[str], key:
     context, forward_context, recomputed, reason, transfer, updating, replayed = key
     path, forward = contexts.path(context), contexts.path(forward_context)
     found = facts(path, forward, bool(recomputed), TRANSFERS[transfer], bool(updating), bool(replayed))
+    if reason >= 0 and reasons[reason] == GRAPH_SHAPES:
+        return replace(found, **dict.fromkeys(SHAPED, ""), reason=GRAPH_SHAPES) if found.op else found
     if reason >= 0 and (capture.is_host or not found.op):  # a row without an op keeps its reader's reason
         return replace(found, reason=reasons[reason])
     return replace(found, reason=GRAPH_LAUNCH) if replayed and found.op else found

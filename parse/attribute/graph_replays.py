@@ -13,8 +13,9 @@ which kernel is which launch, follows in this way:
 3. The begin of the capture may cut the first replay, and its end the last one. Such a replay fits a graph if its
    kernels are the last or the first ones of a whole replay of that graph.
 4. Where pyprof marked the begin of a graph's capture and its replays with the graph's number, only that graph fits.
-5. If several graphs fit, a kernel belongs to its launch only if all of them have the same op there, with the same
-   shapes, layer and line. Of graphs that were captured in this file, those captured after the replay are no choice.
+5. If several graphs fit, a kernel belongs to its launch only if all of them have the same op there, in the same layer
+   and line; if they have it with different shapes (graphs of several batch sizes), its shapes are unknown. Of graphs
+   that were captured in this file, those captured after the replay are no choice.
 
 All other kernels stay without an op, and their reason says which of these conditions failed.
 """
@@ -30,11 +31,18 @@ from pyprof.parse.attribute.capture import GRAPH_KINDS, Capture, GraphLaunches
 from pyprof.parse.attribute.graph_agreement import agrees
 from pyprof.parse.attribute.nesting import innermost
 from pyprof.parse.attribute.range_tree import RangeTree
-from pyprof.parse.attribute.reasons import GRAPH_BRANCHES, GRAPH_COPIES, GRAPH_COUNT, GRAPH_KERNELS, GRAPH_SEVERAL
+from pyprof.parse.attribute.reasons import (
+    GRAPH_BRANCHES,
+    GRAPH_COPIES,
+    GRAPH_COUNT,
+    GRAPH_KERNELS,
+    GRAPH_SEVERAL,
+    GRAPH_SHAPES,
+)
 from pyprof.parse.attribute.scope import Kind
 from pyprof.table.columns import NULL, Bools, Coded, Ints, distinct, value_at
 
-REASONS = (GRAPH_COUNT, GRAPH_KERNELS, GRAPH_BRANCHES, GRAPH_SEVERAL, GRAPH_COPIES)
+REASONS = (GRAPH_COUNT, GRAPH_KERNELS, GRAPH_BRANCHES, GRAPH_SEVERAL, GRAPH_COPIES, GRAPH_SHAPES)
 GRAPH = re.compile(rf"{GRAPH_RANGE}(\d{{1,18}})")
 _KERNEL = GRAPH_KINDS.index("kernel")
 _NODE_NUMBER = (1 << 32) - 1  # the lower half of a node's id; the upper half is the number of its graph
@@ -45,7 +53,7 @@ class Origins:
     """The launch at capture of each row."""
 
     launch: Ints  # index into the capture's GraphLaunches; -1: none or unknown
-    reason: Ints  # index into REASONS of rows whose launch is unknown; -1: all others
+    reason: Ints  # index into REASONS of rows whose launch, or its shapes, are unknown; -1: all others
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +75,7 @@ def with_graph_origins(capture: Capture, tree: RangeTree, replayed: Bools) -> tu
     launches = capture.graph_launches
     if launches is None or not len(launches):
         return capture, np.full(capture.rows, -1, np.int64)
-    found = graph_origins(capture, tree, replayed)
+    found = _origins(capture, tree, launches, replayed)
     thread, time = value_at(launches.thread, found.launch, -1), value_at(launches.time, found.launch)
     reason = found.reason
     if capture.origin_thread is not None and capture.origin_time is not None:
@@ -77,12 +85,9 @@ def with_graph_origins(capture: Capture, tree: RangeTree, replayed: Bools) -> tu
     return replace(capture, origin_thread=thread, origin_time=time), reason
 
 
-def graph_origins(capture: Capture, tree: RangeTree, replayed: Bools) -> Origins:
-    """The launches of the rows that CUDA graphs ``replayed``, for captures with ``graph_launches``."""
+def _origins(capture: Capture, tree: RangeTree, launches: GraphLaunches, replayed: Bools) -> Origins:
+    """The launches of the rows that CUDA graphs ``replayed``."""
     origins = Origins(*(np.full(capture.rows, -1, np.int64) for _ in range(2)))
-    launches = capture.graph_launches
-    if launches is None or not len(launches):
-        return origins
     captured = _Captured(capture, tree, launches)
     replays = sorted(_replays(capture, tree, replayed), key=lambda replay: replay.start)
     fits = captured.fitting_graphs(replays)
@@ -98,7 +103,9 @@ def _replays(capture: Capture, tree: RangeTree, replayed: Bools) -> Iterable[_Re
     start, corr = (np.asarray(capture.columns[key]) for key in ("start", "corr"))
     node, stream, end = (_ints(capture, key) for key in ("graphNode", "stream", "kDuration"))
     end = start + end
-    chosen = np.flatnonzero((replayed | (capture.launch_thread < 0)) & (corr > 0))
+    kind = capture.columns["kind"]
+    assert isinstance(kind, Coded)
+    chosen = np.flatnonzero((replayed | (capture.launch_thread < 0)) & (corr > 0) & ~kind.among("graph"))
     graph = marked_graphs(tree, capture.launch_thread, capture.launch_time, chosen)
     keys, number = distinct(_ints(capture, "pid")[chosen], corr[chosen])
     order = np.lexsort((start[chosen], number))
@@ -159,8 +166,8 @@ class _Captured:
         for graph, count in enumerate(counts.tolist()):
             self.by_count.setdefault(count, []).append(graph)
         self.whole: dict[tuple[int, bytes], tuple[Ints, Ints]] = {}  # replays that fit: their names and launches
-        self.paths: dict[int, int] = {}  # per range, the number of its path
-        self.path_numbers: dict[tuple[int, int], int] = {}
+        self.paths: dict[tuple[int, bool], int] = {}  # per range, the number of its path
+        self.path_numbers: dict[tuple[int, object], int] = {}
 
     def _ops(self) -> Ints:
         """The innermost op around each launch, -1: none."""
@@ -247,30 +254,42 @@ class _Captured:
             misfit = replay.launched and (not found or known)
             return np.full(len(replay.rows), -1), np.full(len(replay.rows), why if misfit else -1)
         launch = found[possible[-1]]
-        same = np.ones(len(launch), bool)
-        if len(possible) > 1:
-            paths = [self._paths_of(found[graph]) for graph in possible]
-            same = np.all(np.array(paths) == paths[0], axis=0)
-        why_not = np.where(same, REASONS.index(GRAPH_COPIES), REASONS.index(GRAPH_SEVERAL))
-        launch = np.where(same, launch, -1)
-        return launch, np.where(launch >= 0, -1, why_not)
+        launches = [found[graph] for graph in possible]
+        same, but_for_shapes = (self._agreed(launches, shapes) for shapes in (True, False))
+        unknown = np.where(but_for_shapes, REASONS.index(GRAPH_COPIES), REASONS.index(GRAPH_SEVERAL))
+        launch = np.where(but_for_shapes, launch, -1)
+        return launch, np.where(launch < 0, unknown, np.where(same, -1, REASONS.index(GRAPH_SHAPES)))
 
-    def _paths_of(self, launches: Ints) -> list[int]:
-        return [self._path(int(self.inner[launch])) if launch >= 0 else -1 for launch in launches.tolist()]
+    def _agreed(self, launches: list[Ints], shapes: bool) -> Bools:
+        """Per row, whether the launches in several graphs have the same scopes around them, with or without shapes."""
+        if len(launches) == 1:
+            return np.ones(len(launches[0]), bool)
+        paths = [
+            [self._path(int(self.inner[launch]), shapes) if launch >= 0 else -1 for launch in of_graph.tolist()]
+            for of_graph in launches
+        ]
+        return np.asarray(np.all(np.array(paths) == paths[0], axis=0))
 
-    def _path(self, place: int) -> int:
+    def _path(self, place: int, shapes: bool) -> int:
         """A number for the scopes around a place, the user's own ranges left out: equal for equal scopes."""
         chain: list[int] = []
-        while place >= 0 and place not in self.paths:
+        while place >= 0 and (place, shapes) not in self.paths:
             chain.append(place)
             place = int(self.tree.parent[place])
-        number = self.paths[place] if place >= 0 else -1
+        number = self.paths[place, shapes] if place >= 0 else -1
         for place in reversed(chain):
-            kind = self.tree.kind[place]
-            if kind not in (Kind.USER, Kind.STEP):
-                # The forward op of a backward node is not among the scopes, so each node is a case of its own.
-                own = -place - 1 if kind in (Kind.NODE, Kind.ENGINE) else int(self.tree.scope[place])
-                key = (number, own)
+            if self.tree.kind[place] not in (Kind.USER, Kind.STEP):
+                key = (number, self._identity(place, shapes))
                 number = self.path_numbers.setdefault(key, len(self.path_numbers))
-            self.paths[place] = number
+            self.paths[place, shapes] = number
         return number
+
+    def _identity(self, place: int, shapes: bool) -> object:
+        """What a range has in common with others of its kind; without shapes, its name and the line of a marker."""
+        if self.tree.kind[place] in (Kind.NODE, Kind.ENGINE):
+            return -place - 1  # which forward op a backward node has is not among the scopes: a case of its own
+        if shapes:
+            return int(self.tree.scope[place])
+        scope = self.tree.scopes[int(self.tree.scope[place])]
+        marker = scope.marker
+        return (scope.kind, scope.name) if marker is None else (marker.mod, marker.op, tuple(marker.trace))

@@ -15,12 +15,13 @@ GRAPH_UNKNOWN = "replayed by a CUDA graph, and it is not certain which captured 
 GRAPH_COUNT = f"{GRAPH_UNKNOWN}: no captured graph has as many kernels"
 GRAPH_KERNELS = f"{GRAPH_UNKNOWN}: the captured ops have other kernels"
 GRAPH_BRANCHES = f"{GRAPH_UNKNOWN}: the graph's branches may run in any order"
-GRAPH_SEVERAL = f"{GRAPH_UNKNOWN}: several captured graphs fit, with different ops, shapes, layers or lines"
+GRAPH_SEVERAL = f"{GRAPH_UNKNOWN}: several captured graphs fit, with different ops, layers or lines"
 GRAPH_COPIES = f"{GRAPH_UNKNOWN}: the graph captured another number of copies or memsets"
 # These two are followed by ": " and the innermost range's name.
 ONLY_USER_RANGES = "only user ranges around the launch"
 ONLY_PYTHON = "Python code, but no op around the launch"
 GRAPH_LAUNCH = "op of the graph's launch, not of its capture"  # used for rows with an op: says how the op was found
+GRAPH_SHAPES = "of unknown shapes, for graphs of several shapes fit the replay"  # the same
 UNKNOWN = "the capture does not say why"  # PyProf's own net.dict has no reasons
 
 _REMEDIES = {

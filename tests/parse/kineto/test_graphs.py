@@ -160,11 +160,17 @@ def test_two_graphs_are_told_apart_by_count_and_by_kernels(tmp_path):
 
 
 def test_where_several_graphs_fit_only_what_they_agree_on_is_known(tmp_path):
-    """Batch sizes 4 and 8 run the same kernels: the ops without shapes agree, the product's shapes do not."""
+    """Batch sizes 4 and 8 run the same kernels: all but the shapes of the product agree."""
     large = [*mm(2010, 111, 8), *launched("aten::relu", 2030, 112), *launched("aten::add", 2050, 113)]
     found = table(tmp_path, captured(1000, 10, *NET), captured(2000, 110, *large), replay(4000, 400, *KERNELS))
-    assert ops(found) == ["", "aten::relu", "aten::add"]
-    assert found.coded("reason").texts()[0] == reasons.GRAPH_SEVERAL
+    assert ops(found) == ["aten::mm", "aten::relu", "aten::add"]
+    assert found.coded("sizes").texts()[0] == ""
+    assert found.coded("reason").texts() == [reasons.GRAPH_SHAPES, "", ""]
+    assert annotate(found).flops[0] == NULL
+    other = [*mm(2010, 111), *launched("aten::gelu", 2030, 112), *launched("aten::add", 2050, 113)]
+    found = table(tmp_path, captured(1000, 10, *NET), captured(2000, 110, *other), replay(4000, 400, *KERNELS))
+    assert ops(found) == ["aten::mm", "", "aten::add"]
+    assert found.coded("reason").texts()[1] == reasons.GRAPH_SEVERAL
 
 
 def test_a_graph_that_is_captured_again_is_the_same(tmp_path):
