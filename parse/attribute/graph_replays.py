@@ -166,6 +166,8 @@ class _Captured:
         for graph, count in enumerate(counts.tolist()):
             self.by_count.setdefault(count, []).append(graph)
         self.whole: dict[tuple[int, bytes], tuple[Ints, Ints]] = {}  # replays that fit: their names and launches
+        self.choices: dict[tuple[int, ...], tuple[Ints, Ints]] = {}  # by the identity of what was found, and graphs
+        self.kept: list[dict[int, Ints]] = []  # what was found stays, so that its identity is not another's
         self.paths: dict[tuple[int, bool], int] = {}  # per range, the number of its path
         self.path_numbers: dict[tuple[int, object], int] = {}
 
@@ -253,11 +255,17 @@ class _Captured:
             # is in no file, which is the reason of every row that a graph launched.
             misfit = replay.launched and (not found or known)
             return np.full(len(replay.rows), -1), np.full(len(replay.rows), why if misfit else -1)
-        launch = found[possible[-1]]
-        launches = [found[graph] for graph in possible]
+        key = (id(found), *possible)
+        if key not in self.choices:
+            self.choices[key] = self._choice([found[graph] for graph in possible])
+            self.kept.append(found)
+        return self.choices[key]
+
+    def _choice(self, launches: list[Ints]) -> tuple[Ints, Ints]:
+        """The launch and the reason of each row, given the launches in each graph that may be meant."""
         same, but_for_shapes = (self._agreed(launches, shapes) for shapes in (True, False))
         unknown = np.where(but_for_shapes, REASONS.index(GRAPH_COPIES), REASONS.index(GRAPH_SEVERAL))
-        launch = np.where(but_for_shapes, launch, -1)
+        launch = np.where(but_for_shapes, launches[-1], -1)
         return launch, np.where(launch < 0, unknown, np.where(same, -1, REASONS.index(GRAPH_SHAPES)))
 
     def _agreed(self, launches: list[Ints], shapes: bool) -> Bools:
