@@ -44,7 +44,10 @@ class GraphCaptures:
         self._patches = Patches()
         self._entries: weakref.WeakKeyDictionary[Any, Entry] = weakref.WeakKeyDictionary()  # the range of each graph
         self._recording: Any = None  # the profiler that records the capture in progress
-        self._thread = 0  # the thread that captures the graph that is being recorded
+        self._thread = 0  # the thread on which it was started, the only one that can stop it
+        self._capturing = (
+            0  # captures in progress: stopping a profiler waits for the GPU, which would break another one
+        )
 
     def open(self) -> None:
         import torch
@@ -60,8 +63,13 @@ class GraphCaptures:
     def finish(self) -> None:
         """Stop recording the capture that is in progress, if any: another profiler is about to begin."""
         recording, self._recording = self._recording, None
-        if recording is not None:
+        if recording is None:
+            return
+        try:
             self._stop_profiler(recording)
+        except RuntimeError as error:
+            _say(error)
+        else:
             self.profilers.append(recording)
 
     def _begin(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -111,18 +119,25 @@ class GraphCaptures:
             pop(token)
 
     def _start(self) -> None:
+        self._capturing += 1
         if self._recording is not None:
             return
         _keep_cupti()
         try:
             self._recording = self._start_profiler()
-        except RuntimeError as error:  # the program goes on as it would without pyprof
-            tell(f"pyprof: the capture of a CUDA graph is not recorded, and its kernels will have no op: {error}")
+        except RuntimeError as error:
+            _say(error)
         self._thread = threading.get_ident()
 
     def _stop(self) -> None:
-        if self._thread == threading.get_ident():
+        self._capturing -= 1
+        if self._capturing <= 0 and self._thread == threading.get_ident():
             self.finish()
+
+
+def _say(error: RuntimeError) -> None:
+    """PyTorch's profiler refused: the program goes on as it would without pyprof."""
+    tell(f"pyprof: the capture of a CUDA graph is not recorded, and its kernels will have no op: {error}")
 
 
 def _keep_cupti() -> None:

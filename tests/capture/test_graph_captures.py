@@ -7,6 +7,7 @@ are put into the trace by hand.
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -153,6 +154,39 @@ def test_the_programs_own_profiler_goes_first(tmp_path: Path) -> None:
         pyprof.stop()
     assert graphs(file) == []
     assert "aten::gelu" in {event.key for event in theirs.key_averages()}
+
+
+def test_a_capture_ends_its_recording_only_when_no_other_is_in_progress(tmp_path: Path) -> None:
+    """Stopping PyTorch's profiler waits for the GPU, which is not allowed while a graph is captured."""
+    file, outer, inner = tmp_path / "net.json", Graph(), Graph()
+    with pyprof.profile(file, wait=True):
+        outer.capture_begin()
+        thread = threading.Thread(target=capture, args=(inner,))
+        thread.start()
+        thread.join()
+        torch.ones(7).sin()
+        outer.capture_end()
+        pyprof.start()
+        pyprof.stop()
+    (events,) = graphs(file)
+    assert "aten::sin" in names(events)
+
+
+def test_a_profiler_that_cannot_start_leaves_the_program_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_args: Any, **_kwargs: Any) -> Any:
+        raise RuntimeError("CUPTI is busy")
+
+    file, graph = tmp_path / "net.json", Graph()
+    with pyprof.profile(file, wait=True):
+        with monkeypatch.context() as patch:
+            patch.setattr(torch.profiler.profile, "__enter__", refuse)
+            capture(graph)
+        pyprof.start()
+        pyprof.stop()
+    assert graph.calls == ["begin", "end"] and graphs(file) == []
+    assert "is not recorded, and its kernels will have no op: CUPTI is busy" in capfd.readouterr().err
 
 
 def test_no_graph_no_key(tmp_path: Path) -> None:
