@@ -94,6 +94,12 @@ def test_the_work_of_each_replay_is_counted(tmp_path):
     assert work.flops[[0, 3]].tolist() == [240, 240]  # 2 * 4 * 5 * 6 in each, not once for both
 
 
+def test_a_trace_of_the_capture_alone_has_its_cpu_ops(tmp_path):
+    found = table(tmp_path, captured(1000, 10, *NET))
+    assert found.coded("kind").texts() == ["cpu"] * 3
+    assert ops(found) == ["aten::mm", "aten::relu", "aten::add"]
+
+
 def test_launches_that_run_at_once_are_not_part_of_the_graph(tmp_path):
     other = [*launched("aten::mul", 1070, 14), api("cudaLaunchKernel", 1090, 15, tid=AUTOGRAD)]
     ran = [kernel(1100, 5, 14, "mul"), kernel(1110, 5, 15, "other")]
