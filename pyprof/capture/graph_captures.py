@@ -44,7 +44,9 @@ class GraphCaptures:
         self._patches = Patches()
         self._entries: weakref.WeakKeyDictionary[Any, Entry] = weakref.WeakKeyDictionary()  # the range of each graph
         self._recording: Any = None  # the profiler that records the capture in progress
-        self._thread = 0  # the thread on which it was started, the only one that can stop it
+        self._thread = 0  # the thread on which it was started
+        # Profilers that another thread would have had to stop, which is a segmentation fault, as is their destruction.
+        self._abandoned: list[Any] = []
         self._capturing = (
             0  # captures in progress: stopping a profiler waits for the GPU, which would break another one
         )
@@ -64,6 +66,10 @@ class GraphCaptures:
         """Stop recording the capture that is in progress, if any: another profiler is about to begin."""
         recording, self._recording = self._recording, None
         if recording is None:
+            return
+        if self._thread != threading.get_ident():
+            self._abandoned.append(recording)
+            _say(RuntimeError("another thread's profiler began"))
             return
         try:
             self._stop_profiler(recording)

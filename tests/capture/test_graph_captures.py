@@ -17,6 +17,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import pyprof  # noqa: E402
+from pyprof.capture.graph_captures import GraphCaptures  # noqa: E402
 from pyprof.parse.attribute.correlate import correlate  # noqa: E402
 from pyprof.parse.kineto.reader import read  # noqa: E402
 from tests.parse.kineto.kineto_file import begin, write, x  # noqa: E402
@@ -170,6 +171,21 @@ def test_a_capture_ends_its_recording_only_when_no_other_is_in_progress(tmp_path
         pyprof.stop()
     (events,) = graphs(file)
     assert "aten::sin" in names(events)
+
+
+def test_a_recording_is_stopped_by_the_thread_that_started_it_or_not_at_all(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    stopped: list[Any] = []
+    captures = GraphCaptures(lambda: "profiler", stopped.append)
+    captures.open()
+    Graph().capture_begin()
+    thread = threading.Thread(target=captures.finish)  # as when this thread's own profiler begins
+    thread.start()
+    thread.join()
+    captures.close()
+    assert stopped == captures.profilers == []
+    assert "another thread's profiler began" in capfd.readouterr().err
 
 
 def test_a_profiler_that_cannot_start_leaves_the_program_alone(
