@@ -1,6 +1,6 @@
 # make demo, make test, make lint, make types, make docs, make bench, make clean.
 # Settings: PYTHON=python3.12 (3.10 to 3.13), TORCH="torch==2.13.0" (what pip is asked for where no torch with CUDA is
-# there), VENV=.venv, ARGS for pytest: make test ARGS="-k packaging".
+# there), VENV=.venv, ARGS for pytest: make test ARGS="-k packaging". The tests use all cores; ARGS="-n 0" uses one.
 
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
@@ -44,7 +44,7 @@ demo: $(BASE)
 	$(RUN) -m pyprof demo -o build/demo
 
 test: $(DEV)
-	$(RUN) -m pytest -q $(ARGS)
+	$(RUN) -m pytest -q -n auto --dist worksteal $(ARGS)
 
 lint: $(DEV)
 	$(RUN) -m ruff check .

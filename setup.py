@@ -29,7 +29,9 @@ BASE = [
     "pandas>=2.2",  # the DataFrames of `pyprof.load` and `pyprof.count`; imported where one is asked for
 ]
 PLOT = ["matplotlib>=3.8", "adjustText>=1.3"]  # `pyprof plot`, `pyprof peaks --plot` and the figures of `pyprof.load`
+NCU = ["ncu-report>=2026.3"]  # NVIDIA's reader of .ncu-rep, under its own licence; `ncu --csv` is read without it
 CLUSTER = ["dask[distributed]>=2024.5"]
+NVML = ["nvidia-ml-py>=12.535"]  # `pyprof run --nvml`: clocks, power and energy
 DEV = [
     "coverage[toml]>=7.5",
     "hypothesis>=6.100",
@@ -37,6 +39,7 @@ DEV = [
     "mypy==1.20.2",
     "pandas-stubs>=2.2",
     "pytest>=8.3,<10",
+    "pytest-xdist>=3.6,<4",
     "pyyaml>=6",  # the example workflow is read by its test
     "ruff==0.16.10",
     "transformers>=4.50",  # small GPT-2, Llama, BERT, T5 and Whisper run with and without pyprof
@@ -79,8 +82,10 @@ setup(
         "plot": PLOT,
         "notebook": PLOT,
         "cluster": CLUSTER,
+        "nvml": NVML,
+        "ncu": NCU,
         "dev": [*PLOT, *DEV],
-        "all": [*PLOT, *CLUSTER, *DEV],
+        "all": [*PLOT, *CLUSTER, *NVML, *DEV],
     },
     entry_points={
         "console_scripts": [

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from pyprof.parse.attribute.notes import CaptureNotes
     from pyprof.parse.read import Parsed
     from pyprof.parse.selection import Selection
-    from pyprof.table.columns import Table
+    from pyprof.table.columns import MemoryTable, Table
 
-ENDINGS = (".dict", ".dict.gz", ".parquet", ".csv", ".csv.gz")
+ENDINGS = (".dict", ".dict.gz", ".parquet", ".csv", ".csv.gz", ".pyprof")
 
 
 def build_parser() -> Parser:
@@ -40,7 +40,8 @@ def build_parser() -> Parser:
         "--output",
         metavar="FILE",
         type=file_name(ENDINGS),
-        help="write here, not to standard output: net.dict or net.csv (or either as .gz) or net.parquet",
+        help="write here, not to standard output: net.dict or net.csv (or either as .gz) or net.parquet; net.pyprof is "
+        "a folder that holds the memory table, too",
     )
     _add_selection(parser)
     add_graphs(parser)
@@ -100,13 +101,13 @@ def _check_options(args: argparse.Namespace) -> None:
 
 def _run(args: argparse.Namespace) -> Done:
     from pyprof.parse.attribute.contents import Contents
-    from pyprof.parse.merge import apart
+    from pyprof.parse.merge import apart, memory_apart
     from pyprof.parse.read import read_graphs, read_profile
     from pyprof.parse.selection import Selection
     from pyprof.table.columns import Table
 
     _check_options(args)
-    check_output(args.output, args.force)  # before minutes of work
+    _check_output(args.output, args.force)  # before minutes of work
     wanted = Selection(args.begin, args.end, args.steps, args.rank, args.range)
     if args.summary and not args.exact and not args.graphs and wanted == Selection():
         return _brief(args)
@@ -119,16 +120,17 @@ def _run(args: argparse.Namespace) -> Done:
         if wanted != Selection():
             tables = _selected(args.files, parsed, tables, wanted)
         if not args.summary:
-            if not any(map(len, tables)):
+            memory = memory_apart(parsed) if _is_container(args.output) else None
+            if not any(map(len, tables)) and memory is None:
                 raise _no_rows(notes)
             whole = Table.concat(tables)
             if args.output or not args.json:
                 say("writing")
-                _write(whole, args.output, args.force)
+                _write(whole, memory, notes, args.output, args.force)
     if args.json or args.summary:
         _print_summary(args, notes, [Contents.of(table) for table in tables])
         return Done()
-    return Done(_closing_lines(notes, whole))
+    return Done([*warned(_not_written(whole, args.output)), *_closing_lines(notes, whole)])
 
 
 def _brief(args: argparse.Namespace) -> Done:
@@ -178,7 +180,30 @@ def _available(parsed: list[Parsed], tables: list[Table], wanted: Selection) -> 
     return f"steps {spread(steps) if steps else 'not marked'}, ranks {spread(ranks) if ranks else 'unknown'}, {times}"
 
 
-def _write(table: Table, output: str | None, force: bool) -> None:
+def _is_container(output: str | None) -> bool:
+    return output is not None and output.lower().endswith(".pyprof")
+
+
+def _check_output(output: str | None, force: bool) -> None:
+    if output is not None and _is_container(output):
+        from pyprof.table.container import check_container_output
+
+        check_container_output(Path(output), force)
+    else:
+        check_output(output, force)
+
+
+def _write(
+    table: Table, memory: MemoryTable | None, notes: list[CaptureNotes], output: str | None, force: bool
+) -> None:
+    if output and _is_container(output):
+        from pyprof.table.container import Container, write_container
+
+        profilers = ", ".join(dict.fromkeys(file.profiler for file in notes))
+        files = tuple(file.file for file in notes)
+        kernels = table if len(table) else None
+        write_container(Container(kernels, memory, profilers, files, tuple(_warnings(notes))), Path(output), force)
+        return
     if output and output.endswith(".parquet"):
         from pyprof.table.parquet import write_parquet
 
@@ -190,6 +215,13 @@ def _write(table: Table, output: str | None, force: bool) -> None:
     is_csv = output is not None and output.removesuffix(".gz").endswith(".csv")
     with open_output(output, force=force) as out:
         (write_csv if is_csv else write_netdict)(table, out)
+
+
+def _not_written(table: Table, output: str | None) -> list[str]:
+    """What the file that was written has no place for."""
+    if not table.samples or (output or "").endswith((".parquet", ".pyprof")):
+        return []
+    return ["the clocks and power of --nvml are left out: net.dict and CSV have no place for them (-o net.parquet has)"]
 
 
 def _print_summary(args: argparse.Namespace, notes: list[CaptureNotes], contents: list[Contents]) -> None:

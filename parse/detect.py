@@ -13,6 +13,8 @@ from pyprof.errors import InputError
 from pyprof.files import GZIP, inflated
 from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.formats.database import HEADER
+from pyprof.parse.formats.plain_pickle import is_pickle
+from pyprof.table.container import is_container
 from pyprof.text import as_utf8
 
 if TYPE_CHECKING:
@@ -22,8 +24,12 @@ if TYPE_CHECKING:
 SUFFIXES = (".nsys-rep", ".qdrep")
 # Text that ncu prints before its CSV and in the CSV's header.
 NCU_TEXT = (b'"ID","Process ID"', b"==PROF==", b"==WARNING==", b"==ERROR==")
+NCU_USE = (
+    "which has metrics and no timeline (record one with nsys or torch.profiler, parse that, and join this to it: "
+    "pyprof prof --ncu FILE net.dict)"
+)
 BINARY = {
-    b"NVR\0": "an Nsight Compute report, which has metrics and no timeline (record one with nsys or torch.profiler)",
+    b"NVR\0": f"an Nsight Compute report, {NCU_USE}",
     b"\0\x05\x16\x07": "what macOS keeps beside a file, under a name that begins with ._ (give the file itself)",
     b"PK\x03\x04": "a zip archive (unpack it)",
     b"\x1f\x8b": "a gzip file within a gzip file (unpack it once)",
@@ -76,9 +82,12 @@ def brief_reader(file: Path) -> BriefReader | None:
 
 
 def is_table(file: Path) -> bool:
-    """Whether a file is a kernel table (True) or a profiler's (False). Raises InputError if it is neither."""
+    """Whether a file is a kernel table or a container (True), or a profiler's (False).
+
+    Raises InputError if it is neither.
+    """
     head = _head(file)
-    if _is_table(head):
+    if _is_table(head) or is_container(file):
         return True
     if _reader(file, head) is None:
         raise InputError(file, f"{WANTED}, or a kernel table (net.dict, net.parquet), found {_describe(file, head)}")
@@ -96,6 +105,10 @@ def _reader(file: Path, head: bytes) -> Reader | None:
         from pyprof.parse.kineto import reader as kineto
 
         return kineto.read
+    if is_pickle(head):
+        from pyprof.parse.formats import memory_snapshot
+
+        return memory_snapshot.read
     if b"\0" in head[:512] and file.name.endswith(SUFFIXES):  # the only format without documented first bytes
         return _read_report
     return None
@@ -168,6 +181,8 @@ def _head(file: Path) -> bytes:
 
 
 def _describe(file: Path, head: bytes) -> str:
+    if is_container(file):
+        return "a container of pyprof's, parsed already: give it to prof.py"
     if os.path.isdir(file):
         return "a folder without nsys's tables (nsys export --type parquetdir makes one that is read)"
     if not head:
@@ -179,7 +194,7 @@ def _describe(file: Path, head: bytes) -> str:
     if _is_table(head):
         return "a kernel table, parsed already: give it to prof.py"
     if any(head.startswith(mark) for mark in NCU_TEXT):
-        return "a table of Nsight Compute, which has metrics and no timeline (record one with nsys or torch.profiler)"
+        return f"a table of Nsight Compute, {NCU_USE}"
     known = next((words for mark, words in BINARY.items() if head.startswith(mark)), None)
     if known:
         return known

@@ -67,7 +67,9 @@ class ParsedFile(NamedContents, kw_only=True):
 
 class TableWritten(Record):
     name: Annotated[str, doc("of the file")]
-    form: Annotated[Literal["dict", "csv", "parquet"], doc("of the table")]
+    form: Annotated[
+        Literal["dict", "csv", "parquet", "container"], doc("of the table; container: the folder net.pyprof")
+    ]
     rows: Annotated[int, doc("written")]
 
 
@@ -125,8 +127,10 @@ def _estimate(attribution: Attribution) -> Estimate | None:
     return Estimate(rows, sampled, *(attribution.percent(ns) for ns in (sampled, low, high)))
 
 
-def _form(output: str) -> Literal["dict", "csv", "parquet"]:
+def _form(output: str) -> Literal["dict", "csv", "parquet", "container"]:
     name = output.removesuffix(".gz")
     if name.endswith(".parquet"):
         return "parquet"
+    if name.lower().endswith(".pyprof"):
+        return "container"
     return "csv" if name.endswith(".csv") else "dict"

@@ -1,12 +1,13 @@
 """Merge the tables of several files, such as the ranks of a job or the parts of a run."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from pyprof.parse.attribute.contents import Contents, known_numbers
-from pyprof.table.columns import NULL, Table
+from pyprof.parse.read import Parsed
+from pyprof.table.columns import NULL, Ints, MemoryTable, Table
 
 APART = 1_000_000_000  # added to a process number that an earlier file has too; Linux numbers are below 2**22
 
@@ -21,20 +22,50 @@ def apart(tables: Sequence[Table]) -> list[Table]:
     """
     if len(tables) == 1:
         return list(tables)
-    numbers = _numbers([(known_numbers(table.ints("pid")), known_numbers(table.ints("rank"))) for table in tables])
+    numbers = _numbers_of(tables)
     room = 0
     moved_apart: list[Table] = []
     for table, (pids, rank) in zip(tables, numbers, strict=True):
         op_id, pid = table.ints("opId"), table.ints("pid")
         columns = dict(table.columns)
         columns["opId"] = np.where(op_id != NULL, op_id + room, NULL)
-        repeated = np.array([old for old, new in pids.items() if old != new], np.int64)
-        columns["pid"] = np.where(np.isin(pid, repeated), pid + len(moved_apart) * APART, pid)
+        columns["pid"] = _new_pids(pid, pids)
         if rank is not None:
             columns["rank"] = np.full(len(table), rank, np.int64)
         room += int(op_id.max(initial=-1)) + 1
-        moved_apart.append(Table(len(table), columns))
+        samples = [
+            replace(gpu, pid=pids.get(gpu.pid, gpu.pid), rank=gpu.rank if rank is None else rank)
+            for gpu in table.samples
+        ]
+        moved_apart.append(Table(len(table), columns, samples))
     return moved_apart
+
+
+def memory_apart(files: Sequence[Parsed]) -> MemoryTable | None:
+    """The memory tables of all files as one, with process and rank numbers as ``apart`` gives them to the kernels.
+
+    None if no file has memory events.
+    """
+    parts: list[MemoryTable] = []
+    for parsed, (pids, rank) in zip(files, _numbers_of([parsed.table for parsed in files]), strict=True):
+        memory = parsed.memory
+        if memory is None:
+            continue
+        peer, before = memory.ints("peer"), sum(map(len, parts))
+        memory = memory.with_column("peer", np.where(peer == NULL, NULL, peer + before))
+        memory = memory.with_column("pid", _new_pids(memory.ints("pid"), pids))
+        if rank is not None:
+            memory = memory.with_column("rank", np.full(len(memory), rank, np.int64))
+        parts.append(memory)
+    return MemoryTable.concat(parts) if parts else None
+
+
+def _new_pids(pid: Ints, numbers: Mapping[int, int]) -> Ints:
+    found = pid.copy()
+    for old, new in numbers.items():
+        if old != new:
+            found[pid == old] = new
+    return found
 
 
 def contents_apart(files: Sequence[Contents]) -> list[Contents]:
@@ -51,6 +82,10 @@ def contents_apart(files: Sequence[Contents]) -> list[Contents]:
         )
         for file, (pids, rank) in zip(files, numbers, strict=True)
     ]
+
+
+def _numbers_of(tables: Sequence[Table]) -> list[tuple[dict[int, int], int | None]]:
+    return _numbers([(known_numbers(table.ints("pid")), known_numbers(table.ints("rank"))) for table in tables])
 
 
 def _numbers(files: Sequence[tuple[list[int], list[int]]]) -> list[tuple[dict[int, int], int | None]]:

@@ -9,15 +9,19 @@ from pyprof.errors import InputError
 from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.contents import Contents
 from pyprof.parse.attribute.correlate import correlate
+from pyprof.parse.attribute.memory_rows import memory_table
 from pyprof.parse.attribute.notes import CaptureNotes
+from pyprof.parse.attribute.other_captures import with_graphs
+from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.detect import brief_reader, is_parquet_folder, lean_reader, reader
-from pyprof.table.columns import Table
+from pyprof.table.columns import MemoryTable, Table
 
 
 class Parsed(NamedTuple):
     capture: Capture
     notes: CaptureNotes
     table: Table
+    memory: MemoryTable | None = None  # the capture's allocations; None if it has none
 
 
 def read_profile(
@@ -34,7 +38,11 @@ def read_profile(
     capture = (lean_reader if lean else reader)(file)(file)
     say(f"attributing {capture.rows:,} rows")
     capture.graphs += graphs
-    return Parsed(capture, CaptureNotes.of(capture), correlate(capture, brief))
+    joined = with_graphs(capture)
+    tree = RangeTree(joined)
+    table = correlate(joined, brief, tree) if capture.rows else Table(0, {})
+    memory = None if brief or capture.memory is None else memory_table(joined, tree)
+    return Parsed(capture, CaptureNotes.of(capture), table, memory)
 
 
 def read_graphs(files: Sequence[str]) -> list[Capture]:
@@ -68,5 +76,5 @@ def read_brief(file: Path, say: Say = lambda _: None) -> tuple[CaptureNotes, Con
     if brief is not None:
         say(f"looking at {file.name}")
         return brief(file)
-    _, notes, table = read_profile(file, say, brief=True)
-    return notes, Contents.of(table)
+    parsed = read_profile(file, say, brief=True)
+    return parsed.notes, Contents.of(parsed.table)

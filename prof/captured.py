@@ -13,13 +13,13 @@ from pyprof.prof.advice import Advice, Run, advise, row_rules
 from pyprof.prof.advice.rank import findings
 from pyprof.prof.limits.peaks_file import Peaks, load_peaks
 from pyprof.prof.limits.roofline import Roofline, roofline
-from pyprof.prof.table.cells import Data
+from pyprof.prof.table.cells import Data, ints
 from pyprof.prof.table.columns import COLUMN
 from pyprof.prof.table.limit_columns import limit_cells
 from pyprof.prof.table.where import parse_where, rows_where
 from pyprof.prof.work.annotate import Annotation, annotate, uncounted_of
 from pyprof.prof.work.calls import call_numbers
-from pyprof.table.columns import Coded, Ints, Table
+from pyprof.table.columns import Coded, Ints, MemoryTable, Table
 
 # Conditions that use only these columns select rows by time or device. The result is still a run, with its idle time.
 CUTTING = frozenset({"step", "start", "rank", "pid", "device"})
@@ -34,6 +34,7 @@ class Captured:
     table: Table
     annotation: Annotation
     peaks: Peaks | None
+    memory: MemoryTable | None = None  # of a single file
     _columns: dict[str, Data] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
@@ -77,9 +78,12 @@ class Captured:
         return self._columns[name]
 
 
-def read_capture(files: Sequence[str | Path], peaks: str | Path | Peaks | None = None) -> Captured:
+def read_capture(
+    files: Sequence[str | Path], peaks: str | Path | Peaks | None = None, ncu: Sequence[str | Path] = ()
+) -> Captured:
     """The files as one annotated table: a single capture, or the captures of a job's ranks.
 
+    ``ncu``: reports of Nsight Compute, whose counters are joined to the kernels.
     Raises InputError if a file is not a capture, and MissingPackage if a dependency is not installed.
     """
     with packages():
@@ -91,12 +95,18 @@ def read_capture(files: Sequence[str | Path], peaks: str | Path | Peaks | None =
         if not len(table):
             raise InputError(read[0].name, "expected kernels, found none")
         several = len(read) > 1
+        annotation = annotate(table)
+        if ncu:
+            from pyprof.prof.counters.measured import read_counters
+
+            annotation = replace(annotation, counters=read_counters([*map(Path, ncu)], table))
         return Captured(
             inputs=tuple((each.name, each.profiler) for each in read),
             warnings=tuple(f"{each.name}: {text}" if several else text for each in read for text in each.warnings),
             table=table,
-            annotation=annotate(table),
+            annotation=annotation,
             peaks=load_peaks(peaks) if isinstance(peaks, (str, Path)) else peaks,
+            memory=None if several else read[0].memory,
         )
 
 
@@ -140,7 +150,7 @@ class CapturedRows:
             return self._capture.table
         taken = self._capture.table.take(self._rows)
         columns = {key: data.used() if isinstance(data, Coded) else data for key, data in taken.columns.items()}
-        return Table(len(taken), columns)  # without texts of other rows, which a report would show
+        return Table(len(taken), columns, taken.samples)  # without texts of other rows, which a report would show
 
     @cached_property
     def annotation(self) -> Annotation:
@@ -169,6 +179,4 @@ class CapturedRows:
         return {name: self._column(name) for name in names}
 
     def _ints(self, name: str) -> Ints:
-        data = self._column(name)
-        assert not isinstance(data, Coded)
-        return data.astype(np.int64)
+        return ints(self._column(name))

@@ -7,7 +7,7 @@ from pyprof.command.argument_types import parsed, whole_number
 from pyprof.command.frame import Done, run_command
 from pyprof.command.parser import Parser, add_common, add_json
 from pyprof.errors import UsageError
-from pyprof.prof.load import add_input
+from pyprof.prof.load import add_counters, add_input
 from pyprof.prof.table.columns import COLUMN, COLUMNS, DEFAULT
 from pyprof.prof.table.group import AGGREGATES
 from pyprof.prof.table.query import Sort
@@ -23,6 +23,7 @@ def build_parser() -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_input(parser, nargs="?")
+    add_counters(parser)
     _add_query(parser)
     _add_forms(parser)
     _add_answers(parser)
@@ -34,7 +35,7 @@ def build_parser() -> Parser:
 
 def _add_query(parser: argparse.ArgumentParser) -> None:
     rows = parser.add_argument_group("rows and columns")
-    columns = f"the columns to print, in this order, or all (without: {DEFAULT})"
+    columns = f"the columns to print, in this order, or all (without: {DEFAULT}; with --ncu counters, too)"
     rows.add_argument("-c", metavar="COLUMNS", dest="columns", type=parsed(_names), help=columns)
     where = (
         "only rows of which this is true: \"op == 'linear' and dir == 'bprop'\", \"kernel like '*gemm*'\", "
@@ -143,6 +144,7 @@ def _columns_help() -> str:
     examples = [
         "prof.py --csv -c idx,op,kernel,sil,flops net.dict",
         "prof.py --group op,dir -w 120 net.dict",
+        'prof.py --ncu report.csv --where "bytes_ratio > 2" -c layer,op,kernel,sil,dram,bytes -w 120 net.dict',
         "prof.py --where \"bound == 'memory'\" --top 20 -c layer,op,sil,gbps,sol -w 120 net.dict",
     ]
     return "\n".join(["columns:", *lines, "", "examples:", *(f"  {example}" for example in examples)])

@@ -30,12 +30,16 @@ from pyprof.prof.work.repeats import repetition
 from pyprof.table.columns import NULL, Table
 
 Line = tuple[str, str]  # (value, its origin)
+HOW_MATCHED = {
+    "key": "no other kernel has this name, grid, block and op, or as many on both sides, in one order",
+    "order": "several kernels are alike, and their order decides; their values are alike, too",
+}
 
 
 def explain(table: Table, annotation: Annotation, row: int) -> list[Line]:
     """The lines of one row, counted from 0."""
     about = _Row(table, annotation, op_calls(table), row)
-    parts = (_kernel, _attribution, _arguments, _formula, _collective, _own_work, _share, _tensor_cores)
+    parts = (_kernel, _attribution, _arguments, _formula, _collective, _own_work, _share, _tensor_cores, _measured)
     return [line for part in parts for line in part(about)]
 
 
@@ -204,7 +208,9 @@ def _share(row: _Row) -> list[Line]:
         "aux": f"aux: {_aux(row, helper)} beside {main} main {'kernel' if main == 1 else 'kernels'}; it gets no FLOPs",
     }.get(row.role, "none: no op")
     amounts = int(row.annotation.flops[row.number]), int(row.annotation.bytes[row.number])
-    return [("role", role), ("this row", _flop_and_bytes(*amounts))]
+    recorded = row.text("kind") in ("memcpy", "memset") and row.table.ints("bytes")[row.number] != NULL
+    source = ": by the profiler's record of the copy, at the GPU's end" if recorded else ""
+    return [("role", role), ("this row", _flop_and_bytes(*amounts) + source)]
 
 
 def _aux(row: _Row, helper: Helper | None) -> str:
@@ -233,3 +239,24 @@ def _tensor_cores(row: _Row) -> list[Line]:
     else:
         why = "the kernel's name is of no known family of matrix products"
     return [("tensor cores", f"{used}{f' with {precision}' if precision else ''}: {why}")]
+
+
+def _measured(row: _Row) -> list[Line]:
+    """What Nsight Compute measured of the kernel, beside what its algorithm needs; nothing without a report."""
+    counters = row.annotation.counters
+    if counters is None:
+        return []
+    one = counters.take([row.number])
+    how = one.certainty.texts()[0]
+    if not how:
+        return [("measured", f"nothing: {one.reason.texts()[0] or 'Nsight Compute measures kernels only'}")]
+    lines = [("measured", f"by Nsight Compute, matched by {how} ({HOW_MATCHED[how]})")]
+    for what, name, ratio, unit in (
+        ("DRAM", "dram", one.bytes_ratio(row.annotation.take([row.number])), "bytes"),
+        ("executed", "exec_flops", one.flops_ratio(row.annotation.take([row.number])), "FLOP"),
+    ):
+        amount = float(one.values[name][0])
+        times = "" if math.isnan(ratio[0]) else f", {ratio[0]:.3g} times what the algorithm needs"
+        lines.append((what, "unknown" if math.isnan(amount) else f"{amount:,.0f} {unit}{times}"))
+    stalls = one.stall_texts().texts()[0]
+    return [*lines, *([("stalls", f"{stalls} of the warps' time")] if stalls else [])]

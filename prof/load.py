@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from pyprof.parse.attribute.capture import Capture
     from pyprof.prof.limits.peaks_file import Peaks
     from pyprof.prof.work.annotate import Annotation
-    from pyprof.table.columns import Table
+    from pyprof.table.columns import MemoryTable, Table
 
 
 class LoadedFile(NamedTuple):
@@ -34,6 +35,7 @@ class LoadedFile(NamedTuple):
     profiler: str | None = None  # "nsys 2025.3.1"; None for a table, which does not record it
     warnings: tuple[str, ...] = ()
     capture: Capture | None = None  # a profiler's file as read, with its ranges
+    memory: MemoryTable | None = None  # its allocations; None if it has none
 
     @property
     def input(self) -> Input:
@@ -51,10 +53,17 @@ def load_table(name: Name, say: Say = lambda _: None, graphs: Sequence[str] = ()
     from pyprof.parse.detect import is_table  # imported here, not at the top: commands import this module for --help
     from pyprof.prof.table.check_cells import check_cells
     from pyprof.prof.table.pyprof_links import link_backward_rows
+    from pyprof.table.container import is_container, read_container
     from pyprof.table.kernel_names import name_wrappers
-    from pyprof.table.read_table import read_table
+    from pyprof.table.read_table import kernels_of, read_table
 
     file = Path(str(name))
+    if not is_standard(name) and is_container(file):
+        say(f"reading {file.name}")
+        container = read_container(file)
+        table = name_wrappers(link_backward_rows(kernels_of(container, str(name))))
+        check_cells(table, str(name))
+        return LoadedFile(str(name), table, container.profiler, container.warnings, memory=container.memory)
     if is_standard(name) or (file.exists() and not file.is_file() and not file.is_dir()) or is_table(file):
         shown = "standard input" if is_standard(name) else str(name)
         say(f"reading {shown if is_standard(name) else file.name}")
@@ -65,18 +74,70 @@ def load_table(name: Name, say: Say = lambda _: None, graphs: Sequence[str] = ()
         return LoadedFile("-" if is_standard(name) else shown, table)
     from pyprof.parse.read import read_graphs, read_profile
 
-    capture, notes, table = read_profile(file, say, graphs=read_graphs(graphs))
+    capture, notes, table, memory = read_profile(file, say, graphs=read_graphs(graphs))
     if not len(table):
-        raise InputError(file, notes.why_empty)
+        why = "expected GPU operations or CPU ops, found allocations alone: pyprof memory reads them"
+        raise InputError(file, notes.why_empty if memory is None else why)
     check_cells(table, str(name))
-    return LoadedFile(str(name), link_backward_rows(table), notes.profiler, tuple(notes.warnings), capture)
+    return LoadedFile(str(name), link_backward_rows(table), notes.profiler, tuple(notes.warnings), capture, memory)
+
+
+class LoadedMemory(NamedTuple):
+    """The allocations of a file, and its kernel table if it has one."""
+
+    name: str
+    memory: MemoryTable
+    kernels: Table | None
+    profiler: str | None
+    warnings: tuple[str, ...]
+
+    @property
+    def input(self) -> Input:
+        """The description of the file in the header of --json."""
+        return Input(self.name, self.profiler)
+
+
+def load_memory(file: Path, say: Say = lambda _: None) -> LoadedMemory:
+    """Read the allocations of a container, a profiler's file or a memory snapshot.
+
+    Raises InputError for a file without allocations, with what would record them.
+    """
+    from pyprof.parse.detect import is_table
+    from pyprof.table.container import is_container, read_container
+
+    if is_container(file):
+        say(f"reading {file.name}")
+        container = read_container(file)
+        found = container.memory, container.kernels, container.profiler, container.warnings
+    elif is_table(file):
+        message = f"expected allocations, found a kernel table, which has none; {RECORD_MEMORY['']}"
+        raise InputError(file, message)
+    else:
+        from pyprof.parse.read import read_profile
+
+        parsed = read_profile(file, say)
+        notes = parsed.notes
+        found = parsed.memory, parsed.table if len(parsed.table) else None, notes.profiler, tuple(notes.warnings)
+    memory, kernels, profiler, warnings = found
+    if memory is None or not len(memory):
+        advice = RECORD_MEMORY.get((profiler or "").partition(" ")[0], RECORD_MEMORY[""])
+        raise InputError(file, f"expected allocations, found none; {advice}")
+    return LoadedMemory(str(file), memory, kernels, profiler, warnings)
+
+
+# By profiler: how to record allocations.
+RECORD_MEMORY = {
+    "": "record them with pyprof run --memory, and keep them with parse.py -o net.pyprof",
+    "kineto": "record them with pyprof run --memory, or torch.profiler.profile(profile_memory=True)",
+    "nsys": "record them with nsys profile --cuda-memory-usage=true",
+}
 
 
 def add_input(parser: argparse.ArgumentParser, nargs: str | None = None) -> None:
     """The argument ``file`` and the options that decide how it is annotated."""
     file = (
-        "net.dict (or .gz) or net.parquet from pyprof parse, or a profiler's file that it reads (net.sqlite, "
-        f"net.json, ...); - {'or none ' if nargs else ''}is a net.dict on standard input"
+        "net.dict (or .gz), net.parquet or net.pyprof from pyprof parse, or a profiler's file that it reads "
+        f"(net.sqlite, net.json, ...); - {'or none ' if nargs else ''}is a net.dict on standard input"
     )
     parser.add_argument("file", nargs=nargs, help=file)
     add_graphs(parser)
@@ -92,6 +153,15 @@ def add_peaks(parser: argparse.ArgumentParser) -> None:
 def add_models(parser: argparse._ActionsContainer) -> None:
     models = "a Python file to run first, whose @pyprof.model functions count ops of your own; may be repeated"
     parser.add_argument("--models", metavar="FILE.py", action="append", default=[], help=models)
+
+
+def add_counters(parser: argparse._ActionsContainer) -> None:
+    """The option for reports of Nsight Compute, which ``load_annotated`` joins to the table."""
+    ncu = (
+        "a report of Nsight Compute of the same program (ncu --csv --page raw, or .ncu-rep), whose counters become "
+        "columns: dram_rd, bytes_ratio, ...; may be repeated"
+    )
+    parser.add_argument("--ncu", metavar="FILE", action="append", default=[], help=ncu)
 
 
 def load_model_files(args: argparse.Namespace) -> None:
@@ -115,4 +185,10 @@ def load_annotated(args: argparse.Namespace) -> tuple[LoadedFile, Annotation, Pe
     peaks = load_peaks(args.peaks) if args.peaks else None
     with progress(2, not args.quiet) as say:
         loaded = load_table(args.file, say, args.graphs)
-        return loaded, annotate(loaded.table), peaks
+        annotation = annotate(loaded.table)
+        if getattr(args, "ncu", None):
+            from pyprof.prof.counters.measured import read_counters
+
+            say(f"reading {', '.join(args.ncu)}")
+            annotation = replace(annotation, counters=read_counters([*map(Path, args.ncu)], loaded.table))
+        return loaded, annotation, peaks

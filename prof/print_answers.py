@@ -19,7 +19,7 @@ def print_summary(args: argparse.Namespace) -> Done:
     from pyprof.prof.summary.terminal import write_summary
 
     loaded, annotation, peaks = load_annotated(args)
-    numbers = summarise(loaded.table, annotation, peaks)
+    numbers = summarise(loaded.table, annotation, peaks, memory=loaded.memory)
     run = Run(loaded.table, annotation, peaks)
     cards = advise(run)
     if as_json(args):

@@ -14,11 +14,13 @@ from pyprof.files import open_output
 from pyprof.prof.load import LoadedFile, load_annotated
 from pyprof.prof.table import write_plain, written_forms
 from pyprof.prof.table.cells import Cells
-from pyprof.prof.table.columns import DEFAULT
+from pyprof.prof.table.columns import DEFAULT, MEASURED, MEASURED_BRIEF
 from pyprof.prof.table.query import make_query, run_query
 from pyprof.prof.table.totals import totals
 from pyprof.prof.table.where import absent_texts
+from pyprof.prof.work.annotate import Annotation
 from pyprof.quantities import share
+from pyprof.table.columns import Table
 
 SUFFIXES = (".csv", ".jsonl", ".json", ".parquet")  # of the name for -o: these choose the form, each also with .gz
 TEXT = ".txt"  # this, like no suffix, leaves it as it is without -o
@@ -26,13 +28,14 @@ TEXT = ".txt"  # this, like no suffix, leaves it as it is without -o
 
 def print_table(args: argparse.Namespace) -> Done:
     """Write the rows. The lines for standard error describe the table and which of its rows were selected."""
-    default, group, sort = DEFAULT.split(","), args.group or (), args.sort or ()
-    query = make_query(args.columns, default, args.where, group, sort, args.top, args.layer_depth)
+    default, group, sort = _default(args), args.group or (), args.sort or ()
+    query = make_query(args.columns, default, args.where, group, sort, args.top, args.layer_depth, bool(args.ncu))
     write = _writer(args)
     loaded, annotation, peaks = load_annotated(args)
     cells, rows, notes = run_query(query, loaded.table, annotation, peaks)
     whole = totals(loaded.table, annotation)
     absent = absent_texts(query.where, loaded.table, annotation) if query.where and not len(rows) else ()
+    notes += counter_notes(annotation, loaded.table)
     loaded = loaded._replace(warnings=(*loaded.warnings, *absent))
     if as_json(args):
         from pyprof.prof.table.json_document import rows_of
@@ -49,6 +52,22 @@ def print_table(args: argparse.Namespace) -> Done:
         ns = int(loaded.table.ints("kDuration")[rows].sum())
         lines.append(f"--where chose {len(rows)} rows, {ns / 1e6:.3f} ms, {share(ns, whole.total_ns)} of the time")
     return Done([*lines, *notes])
+
+
+def _default(args: argparse.Namespace) -> list[str]:
+    """The columns without -c: PyProf's, and with --ncu those of the counters."""
+    is_text = args.width is not None or not (args.csv or args.json or args.jsonl or _suffix(args.output))
+    counters = (MEASURED_BRIEF if is_text else MEASURED) if args.ncu else ""
+    return ",".join(filter(None, (DEFAULT, counters))).split(",")
+
+
+def counter_notes(annotation: Annotation, table: Table) -> list[str]:
+    """What was joined of the reports of Nsight Compute, if any: which kernels matched, and which did not and why."""
+    if annotation.counters is None:
+        return []
+    from pyprof.prof.counters.measured import notes
+
+    return notes(annotation.counters, table)
 
 
 def write_json(

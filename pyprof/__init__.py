@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pyprof._version import __version__
 
 if TYPE_CHECKING:
+    from pyprof.benchmark.bench import bench as bench
     from pyprof.capture.annotate import annotate as annotate
     from pyprof.capture.annotate import wrap as wrap
     from pyprof.capture.control import profile as profile
@@ -38,6 +39,7 @@ _PUBLIC = {  # module -> the public names that it defines
     "capture.annotate": "wrap annotate",
     "capture.control": "profile start stop step",
     "counting.count": "count",
+    "benchmark.bench": "bench",
     "prof.notebook": "load Profile",
     "prof.ops.model": "model",
     "marker": "Marker parse_marker",

@@ -17,14 +17,19 @@ class Command(NamedTuple):
 
 COMMANDS = (
     Command("run", "pyprof.capture.run", "run a script under the embedded collector (torch.profiler)"),
+    Command("ncu", "pyprof.ncu.cli", "measure the hardware's counters of a program's kernels by Nsight Compute"),
     Command("parse", "pyprof.parse.cli", "profiler file to kernel table: the command parse.py"),
     Command("prof", "pyprof.prof.cli", "kernel table to FLOPs, bytes and limits: the command prof.py"),
+    Command(
+        "memory", "pyprof.prof.print_memory", "memory: the peak, what is in use then, what checkpointing would change"
+    ),
     Command("stats", "pyprof.parse.stats.cli", "the tables of nsys stats, of any profiler's file"),
     Command("report", "pyprof.prof.report.cli", "kernel table or profiler file to one web page"),
     Command("perfetto", "pyprof.prof.perfetto.cli", "kernel table or profiler file to a trace for ui.perfetto.dev"),
     Command("plot", "pyprof.prof.plot.cli", "a figure of a capture as PNG, SVG or PDF: roofline, layers, timeline"),
     Command("diff", "pyprof.prof.diff.cli", "two captures: what got faster or slower, and why; a gate for CI"),
     Command("peaks", "pyprof.benchmark.peaks", "measure what this machine's GPU (or CPU) really reaches"),
+    Command("bench", "pyprof.benchmark.bench_command", "time one call, or the heaviest calls of a capture, alone"),
     Command("schema", "pyprof.command.schemas", "the JSON Schemas of what --json prints"),
     Command("demo", "pyprof.demo", "run, parse, prof and report on one training step of LeNet"),
 )
@@ -50,7 +55,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run(command: Command, rest: list[str]) -> int:
-    from pyprof.errors import PyprofError, packages
+    from pyprof.errors import PyprofError, ScriptInterrupted, packages
 
     try:
         with packages():
@@ -60,6 +65,9 @@ def _run(command: Command, rest: list[str]) -> int:
         from pyprof.command.envelope import fail
 
         return fail(f"pyprof {command.name}", error, "--json" in rest)
+    except ScriptInterrupted:
+        sys.excepthook = lambda *_: None  # the script's traceback has been printed
+        raise KeyboardInterrupt from None  # for this class itself, and for no other, Python ends the process by SIGINT
     except KeyboardInterrupt:
         from pyprof.files import tell
 

@@ -58,6 +58,10 @@ class OutputError(PyprofError):
     """Standard output cannot be written, for example because the disk is full."""
 
 
+class ScriptInterrupted(KeyboardInterrupt):
+    """^C ended the script that `pyprof run` ran, and all has been said; the process ends as the script would have."""
+
+
 class MissingPackage(PyprofError):
     """A dependency is not installed for this Python: a checkout can be run without installing it."""
 

@@ -13,8 +13,9 @@ from tests.paths import GOLDEN, ROOT
 DATA = os.environ.get("PYPROF_DATA", "")
 SECONDS, KIB = 20, 1 << 20  # processor time, and 1 GiB
 COMMANDS = (
-    "parse FILE -o OUT.dict", "parse FILE --summary", "parse FILE --json", "prof FILE", "prof FILE --summary",
-    "prof FILE --advise", "prof FILE --csv", "prof FILE --json", "prof FILE --explain 1", "stats FILE",
+    "parse FILE -o OUT.dict", "parse FILE -o OUT.pyprof", "parse FILE --summary", "parse FILE --json", "prof FILE",
+    "prof FILE --summary", "prof FILE --advise", "prof FILE --csv", "prof FILE --json", "prof FILE --explain 1",
+    "stats FILE",
     "report FILE -o OUT.html", "perfetto FILE -o OUT.pftrace", "plot timeline FILE -o OUT.png", "diff FILE FILE",
 )  # fmt: skip
 MEASURED = (
@@ -25,7 +26,7 @@ FILES = sorted((Path(DATA) / "round2" / "hostile").glob("*.gz")) if DATA else []
 
 
 @pytest.mark.skipif(not DATA, reason="PYPROF_DATA does not name the folder of captures")
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", [*COMMANDS, "memory FILE --json"])
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
 def test_a_hostile_file_ends(file, command, tmp_path, tmp_path_factory):
     if file.name.endswith(".parquet.gz"):  # Parquet is read as it is

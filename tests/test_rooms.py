@@ -12,7 +12,9 @@ MOST = 25  # modules per room; prof/ops has one file per family of ops and is ex
 # Every module stands in the room that its folder names. The top of pyprof/ has two: the ground, on which all others
 # stand, and the commands and public names. Each room may import the rooms in its row, and itself, and nothing else.
 # Rooms come after all that they import, so that no import runs in a circle.
-GROUND = frozenset("_version dtypes errors files gc_pause marker quantities text".split())
+GROUND = frozenset(
+    "_version clock_reader clock_sampler dtypes errors files gc_pause marker memory_record nvml quantities text".split()
+)
 ALLOWED = {
     "ground": "",
     "pyprof/command": "ground",
@@ -23,6 +25,7 @@ ALLOWED = {
     "parse/formats": "ground pyprof/table parse/attribute",
     "parse/nsys": "ground pyprof/table parse/attribute parse/formats",
     "parse/kineto": "ground pyprof/table parse/attribute parse/formats",
+    "parse/ncu": "ground",
     "parse": "ground pyprof/command pyprof/table parse/attribute parse/formats parse/nsys parse/kineto",
     "parse/stats": "ground pyprof/command pyprof/table parse parse/attribute parse/formats parse/nsys parse/kineto",
     # prof/: the algorithm's work, then the hardware, then the time, then what is said of them
@@ -30,26 +33,35 @@ ALLOWED = {
     "prof/kernels": "ground prof/ops",
     "prof/work/helpers": "ground prof/ops prof/kernels",
     "prof/work": "ground pyprof/table prof/ops prof/kernels prof/work/helpers",
+    "prof/memory": "pyprof/command pyprof/table ground prof/work",
+    "prof/counters": "ground pyprof/table parse/formats parse/ncu",
     "prof/limits": "ground pyprof/table prof/ops prof/kernels prof/work",
-    "prof/timing": "pyprof/command pyprof/table prof/ops prof/kernels prof/work prof/limits",
+    "prof/timing": "ground pyprof/command pyprof/table prof/ops prof/work prof/limits",
     "prof/advice": "ground pyprof/command pyprof/table prof/kernels prof/work prof/limits prof/timing",
-    "prof/summary": "ground pyprof/command pyprof/table parse/attribute prof/ops prof/kernels prof/work prof/limits "
-    "prof/timing prof/advice",
-    "prof/table": "ground pyprof/command pyprof/table parse/formats prof/work prof/limits prof/timing prof/advice",
+    "prof/summary": "ground pyprof/command pyprof/table parse/attribute prof/memory prof/ops prof/kernels prof/work "
+    "prof/limits prof/timing prof/advice",
+    "prof/table": "ground pyprof/command pyprof/table parse/formats prof/work prof/counters prof/limits prof/timing "
+    "prof/advice",
     # the outputs, and the commands at the top of prof/
-    "prof": "ground pyprof/command pyprof/table parse prof/ops prof/kernels prof/work/helpers prof/work prof/limits "
-    "prof/timing prof/advice prof/summary prof/table",
+    "prof": "ground pyprof/command pyprof/table parse prof/memory prof/ops prof/kernels prof/work/helpers prof/work "
+    "prof/counters "
+    "prof/limits prof/timing prof/advice prof/summary prof/table",
     "prof/plot": "ground pyprof/command pyprof/table prof prof/kernels prof/work prof/limits prof/timing prof/table",
-    "prof/perfetto": "ground pyprof/command pyprof/table parse/attribute parse/stats prof prof/work prof/limits "
-    "prof/timing prof/table",
+    "prof/perfetto": "ground pyprof/command pyprof/table parse/attribute parse/stats prof prof/memory prof/work "
+    "prof/limits prof/timing prof/table",
     "prof/diff": "ground pyprof/command pyprof/table parse prof prof/work prof/limits prof/timing prof/summary "
     "prof/table",
-    "prof/report": "ground pyprof/command pyprof/table parse/attribute prof prof/kernels prof/work prof/limits "
-    "prof/timing prof/advice prof/summary prof/table",
+    "prof/report": "ground pyprof/command pyprof/table parse/attribute prof prof/memory prof/kernels prof/work "
+    "prof/limits prof/timing prof/advice prof/summary prof/table",
+    "prof/ncu": "ground pyprof/command pyprof/table parse/attribute parse/formats parse/ncu prof/ops prof/work "
+    "prof/limits prof/summary",
     "prof/notebook": "ground pyprof/command pyprof/table prof prof/work prof/limits prof/timing prof/advice "
     "prof/summary prof/table prof/plot prof/report",
-    "pyprof/benchmark": "ground pyprof/command prof/limits prof/plot",
+    "pyprof/ncu": "ground pyprof/command pyprof/capture prof/ncu",
     "pyprof/counting": "ground pyprof/capture prof/ops",
+    "pyprof/replay": "ground pyprof/table prof/ops prof/work",
+    "pyprof/benchmark": "ground pyprof/command pyprof/counting pyprof/replay prof prof/ops prof/kernels prof/limits "
+    "prof/plot prof/table",
     "pyprof": "ground pyprof/command prof prof/diff",
 }
 # `pyprof run --report` writes the page of what it has just collected. Only these modules of capture/ reach so far.
@@ -139,7 +151,7 @@ def test_no_room_holds_more_modules_than_a_reader_can_scan():
 
 # Rooms mirror each other in these: commands have a cli.py, readers a reader.py, families of ops their advice.
 MIRRORED = frozenset(
-    "attention cli copies json_document loss norm optimizer reader roofline sentences sorting timeline".split()
+    "attention cli copies json_document loss memory norm optimizer reader roofline sentences sorting timeline".split()
 )
 
 

@@ -1,27 +1,34 @@
-"""Recompute the numbers of the summary from the raw files, with code that shares nothing with pyprof.
+"""Recompute the numbers of the summary and of the rows from the raw files, with code that shares nothing with pyprof.
 
     python tools/audit.py [FILE or FOLDER ...]      (default: tests/golden, and $PYPROF_DATA if it is set)
 
-For each capture, ``prof.py --summary --json`` is run as a user runs it. Then plain SQL and JSON code (no pyprof, no
-numpy) reads the same file and computes each number again: operations and their time by kind and device, busy and idle
-time, late launches, time in the queue, steps, phases, the attributed share, copies, communication and its exposed part,
-and the bound of every piece of advice. Prints each difference, and one line per capture that cannot be compared, with
-the reason. Exit code 1 if anything differs.
+For each capture, ``prof.py --summary --json`` and ``prof.py --csv`` are run as a user runs them. Then plain SQL and
+JSON code (no pyprof, no numpy) reads the same file and computes each number again: operations and their time by kind
+and device, kinds of work, busy and idle time, late launches, time in the queue, steps, phases, the attributed share,
+FLOPs, bytes, tensor cores, copies, communication and its exposed part, and the bound of every piece of advice. Prints
+each difference, and one line per capture that cannot be compared, with the reason. Exit code 1 if anything differs.
 """
 
 import argparse
+import json
 import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tools.audit_numbers import Difference, compare, expected
-from tools.audit_raw import Unreadable, read
+from tools.audit_advice import advice_checks
+from tools.audit_kinds import kinds_of
+from tools.audit_numbers import Difference, compare, expected, in_question
+from tools.audit_raw import Capture, Unreadable, read
+from tools.audit_rows import COLUMNS, join
+from tools.audit_work import work_checks
 
 ROOT = Path(__file__).resolve().parent.parent
 SUFFIXES = (".sqlite", ".sqlite.gz", ".json", ".json.gz", ".sql", ".sql.gz", ".db", ".db.gz")
@@ -37,24 +44,56 @@ def captures(names: Sequence[Path]) -> Iterator[Path]:
         )
 
 
-def summary(file: Path) -> tuple[int, str, str]:
-    """Exit code, standard output and standard error of ``prof.py --summary --json``."""
-    command = [sys.executable, "-m", "pyprof", "prof", "-q", "--summary", "--json", str(file)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False, timeout=600)
-    return done.returncode, done.stdout, done.stderr
+def start(file: Path, *options: str) -> subprocess.Popen[str]:
+    """``prof.py`` with these options, begun."""
+    command = [sys.executable, "-m", "pyprof", "prof", "-q", *options, str(file)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
 
 
-def audit(file: Path) -> tuple[Path, int, list[Difference], str]:
-    """The file, how many numbers were compared, those that differ, and why it was left out if it was."""
-    code, out, errors = summary(file)
-    if code:
-        return file, 0, [], f"refused: {errors.strip().splitlines()[-1] if errors.strip() else code}"
-    try:
-        capture = read(file)
-    except Unreadable as error:
-        return file, 0, [], str(error)
-    compared, differences = compare(expected(capture, out), out)
-    return file, compared, differences, ""
+class Audited(NamedTuple):
+    """How many numbers of the summary and of the rows were compared, and those that differ.
+
+    ``left_out``: why the file cannot be compared, if it cannot. ``coverage``: all GPU time, the part whose kind of work
+    the names tell, all FLOPs that pyprof counts, and those of the products that were computed again.
+    """
+
+    file: Path
+    summary: int = 0
+    rows: int = 0
+    differences: Sequence[Difference] = ()
+    left_out: str = ""
+    coverage: Mapping[str, int] = MappingProxyType({})
+
+
+def audit(file: Path) -> Audited:
+    """Run pyprof on the file, read it with other code, and compare."""
+    with start(file, "--summary", "--json") as summary, start(file, "--csv", "-c", COLUMNS) as rows:
+        try:
+            capture, why = read(file), ""  # while the two run
+        except Unreadable as error:
+            capture, why = Capture(), str(error)
+        (out, errors), (table, _) = summary.communicate(timeout=600), rows.communicate(timeout=600)
+    if summary.returncode:
+        why = f"refused: {errors.strip().splitlines()[-1] if errors.strip() else summary.returncode}"
+    return Audited(file, left_out=why) if why else compared(file, capture, out, table)
+
+
+def compared(file: Path, capture: Capture, summary: str, table: str) -> Audited:
+    """The capture against the summary (JSON) and the rows (CSV) that pyprof printed for it."""
+    wrong = join(capture.operations, table)
+    if any(not row.printed for row in capture.operations):
+        return Audited(file, rows=1, differences=[Difference(*check) for check in wrong])
+    numbers, differences = compare(expected(capture, summary), summary)
+    work, wrong_work, products = work_checks(capture.operations)
+    advice, wrong_advice = advice_checks(in_question(capture.operations, summary), json.loads(summary))
+    differences += [Difference(*check) for check in (*wrong, *wrong_work, *wrong_advice)]
+    coverage = {
+        "ns": sum(row.duration for row in capture.operations),
+        "named_ns": sum(row.duration for row in capture.operations if len(kinds_of(row)) == 1),
+        "flop": sum(int(row.printed["FLOPs"] or 0) for row in capture.operations),
+        "products": products,
+    }
+    return Audited(file, numbers + advice, 2 * len(capture.operations) + work, differences, "", coverage)
 
 
 def main() -> int:
@@ -66,17 +105,30 @@ def main() -> int:
     names = arguments.files or [ROOT / "tests/golden", *([Path(data)] if data else [])]
     totals: Counter[str] = Counter()
     with ThreadPool(os.cpu_count()) as pool:  # each waits for a process of its own
-        for file, compared, differences, left_out in pool.imap(audit, captures(names)):
-            totals.update(captures=1, numbers=compared, differences=len(differences), left_out=int(bool(left_out)))
-            if left_out or arguments.verbose:
-                print(f"{file.name}: {left_out or f'{compared} numbers agree'}")
-            for difference in differences:
-                print(f"{file}: {difference}")
+        for done in pool.imap(audit, captures(names)):
+            totals.update(captures=1, summary=done.summary, rows=done.rows, left_out=int(bool(done.left_out)))
+            totals.update(differences=len(done.differences), **done.coverage)
+            if done.left_out or arguments.verbose:
+                print(f"{done.file.name}: {done.left_out or verdict(done)}")
+            for difference in done.differences:
+                print(f"{done.file}: {difference}")
     print(
-        f"{totals['captures']} captures: {totals['numbers']:,} numbers compared, {totals['differences']} differ; "
-        f"{totals['left_out']} captures left out"
+        f"{totals['captures']} captures: {totals['summary']:,} numbers of the summary and {totals['rows']:,} of the "
+        f"rows compared, {totals['differences']} differ; {totals['left_out']} captures left out. {shares(totals)}"
     )
-    return int(totals["differences"] > 0 or not totals["numbers"])
+    return int(totals["differences"] > 0 or not totals["summary"])
+
+
+def verdict(done: Audited) -> str:
+    return f"{done.summary} numbers of the summary and {done.rows:,} of the rows compared. {shares(done.coverage)}"
+
+
+def shares(coverage: Mapping[str, int]) -> str:
+    named, again = (
+        f"{coverage[part] / coverage[whole]:.1%}" if coverage[whole] else "0%"
+        for part, whole in (("named_ns", "ns"), ("products", "flop"))
+    )
+    return f"One kind of work by the names: {named} of GPU time; FLOPs computed again: {again}."
 
 
 if __name__ == "__main__":

@@ -8,14 +8,11 @@ from dataclasses import replace
 from statistics import median
 from typing import Any, NamedTuple
 
+from tools.audit_kinds import COLLECTIVE, OTHER, kind_bounds
 from tools.audit_raw import Capture, Operation
+from tools.audit_work import work_sums
 
 Interval = tuple[int, int]
-# NCCL and RCCL; the all-reduce of vLLM and TensorRT-LLM over NVLink; DeepEP and NVSHMEM
-COMMUNICATION = re.compile(
-    r"^(?:nccl|rccl)|cross_device_reduce|all_?reduce|all_?gather|reduce_?scatter|internode::|intranode::|nvshmem",
-    re.IGNORECASE,
-)
 # Ranges of PyTorch: an op of the dispatcher or of emit_nvtx, and a marker of pyprof. No user range is an op.
 NVTX_OP = r"^(?:aten|autograd|c10d|torch|prims|quantized)::\w|, (?:seq|op_id) = |^\{\""
 OP = r"^(?!user: |ProfilerStep#|## |Optimizer\.)"
@@ -48,15 +45,12 @@ def union(intervals: Iterable[Interval]) -> int:
 def expected(capture: Capture, printed: str) -> dict[str, Any]:
     """The numbers that the summary should have. What it says it leaves out (warm-up, loading) is left out here too."""
     numbers = json.loads(printed)["numbers"]
-    operations = capture.operations
-    if warm := numbers["warm_up"]:
-        operations = operations[warm["rows"] :]
-    found: dict[str, Any] = {"kinds_of_rows": by_kind(operations)}
+    run = _after_warm_up(capture.operations, numbers)
+    found: dict[str, Any] = {"kinds_of_rows": by_kind(run)}
     if numbers["copies"]:
-        found["copies"] = copies(operations)
-        if numbers["copies"]["apart"]:
-            operations = after_loading(operations)
-    capture = replace(capture, operations=list(operations))
+        found["copies"] = copies(run)
+    operations = in_question(capture.operations, printed)
+    capture = replace(capture, operations=operations)
     devices = defaultdict(list)
     for operation in operations:
         devices[operation.device].append(operation)
@@ -76,8 +70,21 @@ def expected(capture: Capture, printed: str) -> dict[str, Any]:
         "exposed_ns": sum(exposed(rows) for rows in devices.values()),
         "phases": phase_rows(capture),
         "attributed_ns": attributed(capture),
+        "kinds": kind_bounds(operations),
+        **work_sums(operations),
         "marks_ns": {name: ns for name, ns in marks(capture).items() if name in _marked(numbers)},
     }
+
+
+def in_question(operations: Sequence[Operation], printed: str) -> list[Operation]:
+    """The operations that the summary is about: not those that it says it leaves out."""
+    numbers = json.loads(printed)["numbers"]
+    run = _after_warm_up(operations, numbers)
+    return after_loading(run) if numbers["copies"] and numbers["copies"]["apart"] else list(run)
+
+
+def _after_warm_up(operations: Sequence[Operation], numbers: dict[str, Any]) -> Sequence[Operation]:
+    return operations[numbers["warm_up"]["rows"] :] if numbers["warm_up"] else operations
 
 
 def phase_rows(capture: Capture) -> dict[str, int]:
@@ -138,7 +145,7 @@ def waits(operations: Sequence[Operation]) -> list[Interval]:
 
 
 def is_communication(row: Operation) -> bool:
-    return row.kind == "kernel" and COMMUNICATION.search(row.name) is not None
+    return row.kind == "kernel" and COLLECTIVE.search(row.name) is not None
 
 
 def exposed(operations: Sequence[Operation]) -> int:
@@ -184,14 +191,19 @@ def compare(wanted: dict[str, Any], printed: str) -> tuple[int, list[Difference]
     phases = {part["name"]: part["rows"] for part in numbers["phases"]}
     shown["phases"] = {name: phases.get(name, 0) for name in wanted["phases"]}
     shown["marks_ns"] = {name: ns for name, ns in _marked(numbers).items() if name in wanted["marks_ns"]}
+    shown["kinds"] = {part["name"]: (part["rows"], part["ns"]) for part in numbers["kinds"]}
+    shown["tensor_ns"] = numbers["matrix"]["tensor_ns"]
     shown |= {key: numbers[key] for key in wanted if key not in shown}
-    differences = [
+    kinds = wanted.pop("kinds", {})
+    differences = list(_outside(kinds, shown["kinds"]))
+    differences += [
         Difference(key, value, shown[key]) for key, value in wanted.items() if not _agrees(key, value, shown[key])
     ]
     sums = _sums(document)
     differences += [Difference(name, left, right) for name, left, right in sums if left != right]
     differences += list(_bounds(document))
-    return len(wanted) + len(sums) + len(document["advice"]), differences
+    compared = len(wanted) + len(sums) + len(document["advice"]) + 2 * len(kinds.keys() | shown["kinds"].keys())
+    return compared, differences
 
 
 def _agrees(key: str, wanted: Any, shown: Any) -> bool:
@@ -199,6 +211,20 @@ def _agrees(key: str, wanted: Any, shown: Any) -> bool:
         low, high = wanted
         return bool(low <= shown <= high)
     return bool(wanted == shown)
+
+
+def _outside(kinds: dict[str, tuple[int, int, int, int]], shown: dict[str, tuple[int, int]]) -> Iterable[Difference]:
+    """The kinds of work whose rows or time are not within what the names allow."""
+    if not kinds:
+        return
+    unnamed = kinds[OTHER]  # a kind that no name has may still be that of the unclear names
+    for kind in sorted(kinds.keys() | shown.keys()):
+        least_rows, most_rows, least_ns, most_ns = kinds.get(kind, unnamed)
+        rows, ns = shown.get(kind, (0, 0))
+        if not least_rows <= rows <= most_rows:
+            yield Difference(f"rows of {kind}", f"{least_rows} to {most_rows}", rows)
+        if not least_ns <= ns <= most_ns:
+            yield Difference(f"time of {kind}", f"{least_ns} to {most_ns} ns", ns)
 
 
 def _sums(document: dict[str, Any]) -> list[tuple[str, Any, Any]]:

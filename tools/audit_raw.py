@@ -9,21 +9,33 @@ import re
 import sqlite3
 import tempfile
 from bisect import bisect_right
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 GPU_CATEGORIES = {"kernel": "kernel", "gpu_memcpy": "memcpy", "gpu_memset": "memset"}
 GPU_CATEGORIES |= {"memcpy": "memcpy", "memset": "memset"}  # before 2022
+WORDS = {"Input Dims": "sizes", "Input dims": "sizes", "Input type": "types"}
+WORDS |= {"Sequence number": "seq", "Concrete Inputs": "values", "Input Strides": "strides"}
 LAUNCHING = ("cuda_runtime", "cuda_driver", "hip_runtime", "xpu_runtime", "runtime")
 
 
 class Unreadable(Exception):
     """Why this module does not read the file."""
+
+
+class Range(NamedTuple):
+    """A range of a CPU thread; ``arguments``: shapes, dtypes and scalars of an op's inputs, where they are recorded."""
+
+    begin: int
+    end: int
+    name: str
+    arguments: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass
@@ -38,6 +50,9 @@ class Operation:
     api: tuple[int, int] | None = None
     thread: tuple[Any, Any] | None = None
     nbytes: int | None = None
+    full: str = ""  # a kernel's name with its template arguments
+    around: list[Range] = field(default_factory=list)  # the ranges that contain its launch, outermost first
+    printed: dict[str, str] = field(default_factory=dict)  # pyprof's row for it, by column
 
     @property
     def duration(self) -> int:
@@ -46,10 +61,10 @@ class Operation:
 
 @dataclass
 class Capture:
-    """``ranges``: begin, end and name of the ranges of each thread; ``steps``: number, begin and end as marked."""
+    """``ranges``: those of each thread; ``steps``: number, begin and end as marked."""
 
     operations: list[Operation] = field(default_factory=list)
-    ranges: dict[tuple[Any, Any], list[tuple[int, int, str]]] = field(default_factory=lambda: defaultdict(list))
+    ranges: dict[tuple[Any, Any], list[Range]] = field(default_factory=lambda: defaultdict(list))
     steps: list[tuple[int, int, int]] = field(default_factory=list)
     names_every_op: bool = False  # Kineto says of each range whether it is an op; NVTX ranges have only a text
 
@@ -57,10 +72,33 @@ class Capture:
         """The operations launched inside a range whose name has the pattern, on the range's own thread."""
         search = re.compile(pattern).search
         covered = {
-            thread: _merged((begin, end) for begin, end, name in ranges if search(name))
+            thread: _merged((range_.begin, range_.end) for range_ in ranges if search(range_.name))
             for thread, ranges in self.ranges.items()
         }
         return [row for row in self.operations if row.api and _contains(covered.get(row.thread, []), *row.api)]
+
+    def enclose(self) -> None:
+        """Fill ``around`` of each operation: one pass over each thread, with a stack of the open ranges.
+
+        The kernels of a CUDA graph share one launch, which says nothing about their ops: they get no ranges.
+        """
+        shared = Counter((row.thread, row.api) for row in self.operations)
+        waiting: dict[Any, list[Operation]] = defaultdict(list)
+        for row in self.operations:
+            if row.api and shared[row.thread, row.api] == 1:
+                waiting[row.thread].append(row)
+        for thread, rows in waiting.items():
+            ranges = sorted(self.ranges.get(thread, []), key=lambda range_: (range_.begin, -range_.end))
+            stack: list[Range] = []
+            place = 0
+            for row in sorted(rows, key=lambda row: row.api or (0, 0)):
+                begin = row.api[0] if row.api else 0
+                while place < len(ranges) and ranges[place].begin <= begin:
+                    stack = [open_ for open_ in stack if open_.end > ranges[place].begin]
+                    stack.append(ranges[place])
+                    place += 1
+                stack = [open_ for open_ in stack if open_.end > begin]
+                row.around = list(stack)
 
 
 def _merged(intervals: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -87,6 +125,7 @@ def read(file: Path) -> Capture:
     if not found.operations:
         raise Unreadable("no GPU operation in the file")
     found.operations.sort(key=lambda operation: operation.start)
+    found.enclose()
     return found
 
 
@@ -115,9 +154,10 @@ def _kineto(file: Path) -> Capture:
         if category in LAUNCHING and "correlation" in arguments:
             calls[arguments["correlation"]] = ((begin, end), (event["pid"], event["tid"]))
         if category in ("cpu_op", "operator"):
-            found.ranges[event["pid"], event["tid"]].append((begin, end, event["name"]))
+            details = {WORDS[key]: value for key, value in arguments.items() if key in WORDS}
+            found.ranges[event["pid"], event["tid"]].append(Range(begin, end, event["name"], details))
         if category == "user_annotation":  # what the program names itself; torch names its optimizers so
-            found.ranges[event["pid"], event["tid"]].append((begin, end, f"user: {event['name']}"))
+            found.ranges[event["pid"], event["tid"]].append(Range(begin, end, f"user: {event['name']}"))
         if category in ("user_annotation", "cpu_op", "operator") and event["name"].startswith("ProfilerStep#"):
             number = event["name"].partition("#")[2]
             if number.isdecimal():
@@ -131,8 +171,18 @@ def _kineto(file: Path) -> Capture:
         api, thread = calls.get(arguments.get("correlation"), (None, None))
         device = (0, int(arguments.get("device", 0)))
         size = arguments.get("bytes")
-        found.operations.append(Operation(kind, event["name"], device, begin, end, api, thread, size))
+        found.operations.append(Operation(kind, event["name"], device, begin, end, api, thread, size, event["name"]))
     return found
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    """``sizes`` of an NVTX text of emit_nvtx or nsys' --pytorch: ``aten::mm, seq = 1, sizes = [[2, 3], [3, 4]]``."""
+    found, number = re.search(r", sizes = (\[.*?\])(?:, input_op_ids|$)", text), re.search(r", seq = (\d+)", text)
+    seq = {"seq": number[1]} if number else {}
+    try:
+        return seq | ({"sizes": json.loads(found[1])} if found else {})
+    except ValueError:  # nsys cuts long texts
+        return seq
 
 
 def _span(event: dict[str, Any]) -> tuple[int, int]:
@@ -170,15 +220,17 @@ def _nsys(connection: sqlite3.Connection, tables: set[str]) -> Capture:
     sources = (("KERNEL", "kernel", "shortName", "NULL"), ("MEMCPY", "memcpy", "copyKind", "bytes"))
     sources += (("MEMSET", "memset", "NULL", "bytes"), ("GRAPH_TRACE", "graph", "NULL", "NULL"))
     for suffix, kind, name, size in sources:
+        long = "demangledName" if kind == "kernel" else "NULL"
         table = f"CUPTI_ACTIVITY_KIND_{suffix}"
         if table not in tables:
             continue
         process = "globalPid" if "globalPid" in columns[table] else "0"
-        query = f"SELECT start, end, deviceId, {process}, correlationId, {name}, {size} FROM {table}"  # noqa: S608 (names of our own)
-        for start, end, device, pid, correlation, named, nbytes in connection.execute(query):
+        query = f"SELECT start, end, deviceId, {process}, correlationId, {name}, {size}, {long} FROM {table}"  # noqa: S608 (names of our own)
+        for start, end, device, pid, correlation, named, nbytes, demangled in connection.execute(query):
             api, thread = calls.get((pid >> 24, correlation), (None, None))
             text = texts.get(named, str(named)) if kind == "kernel" else COPY.get(named, "")
-            operation = Operation(kind, text, (pid, device), start, max(end, start), api, thread, nbytes)
+            full = texts.get(demangled, text)
+            operation = Operation(kind, text, (pid, device), start, max(end, start), api, thread, nbytes, full)
             found.operations.append(operation)
     if "NVTX_EVENTS" in tables:
         query = (
@@ -190,7 +242,7 @@ def _nsys(connection: sqlite3.Connection, tables: set[str]) -> Capture:
                 "SELECT start, end, globalTid, text FROM NVTX_EVENTS WHERE end IS NOT NULL AND eventType IN (59, 60)"
             )
         for start, end, thread, text in connection.execute(query):
-            found.ranges[(thread or 0) >> 24, thread].append((start, end, text or ""))
+            found.ranges[(thread or 0) >> 24, thread].append(Range(start, end, text or "", _arguments(text or "")))
     return found
 
 
@@ -209,13 +261,14 @@ def _nvprof(connection: sqlite3.Connection, tables: set[str]) -> Capture:
         for start, end, device, correlation, named, nbytes in connection.execute(query):
             text = texts.get(named, "") if kind == "kernel" else COPY.get(named, "")
             api, thread = calls.get(correlation, (None, None))
-            found.operations.append(Operation(kind, text, (0, device), start, max(end, start), api, thread, nbytes))
+            operation = Operation(kind, text, (0, device), start, max(end, start), api, thread, nbytes, text)
+            found.operations.append(operation)
     if "CUPTI_ACTIVITY_KIND_MARKER" in tables:
         found.ranges = _marks(connection, texts)
     return found
 
 
-def _marks(connection: sqlite3.Connection, texts: dict[int, str]) -> dict[tuple[Any, Any], list[tuple[int, int, str]]]:
+def _marks(connection: sqlite3.Connection, texts: dict[int, str]) -> dict[tuple[Any, Any], list[Range]]:
     """nvprof's ranges: each has a row at its begin, with the name, and one at its end. The object is a packed id."""
     ranges, begun = defaultdict(list), {}
     query = "SELECT id, flags, timestamp, objectId, name FROM CUPTI_ACTIVITY_KIND_MARKER ORDER BY timestamp"
@@ -225,7 +278,7 @@ def _marks(connection: sqlite3.Connection, texts: dict[int, str]) -> dict[tuple[
         elif flags & 4 and number in begun:
             begin, text = begun.pop(number)
             pid, tid = (int.from_bytes(owner[place : place + 4], "little", signed=True) for place in (0, 4))
-            ranges[pid, tid].append((begin, at, text))
+            ranges[pid, tid].append(Range(begin, at, text, _arguments(text)))
     return ranges
 
 
@@ -246,5 +299,5 @@ def _rocpd(connection: sqlite3.Connection, tables: set[str]) -> Capture:
         )
     for kind, name, agent, start, end, stack, size in connection.execute(query):
         api, thread = calls.get(stack, (None, None))
-        found.operations.append(Operation(kind, name, (0, agent), start, max(end, start), api, thread, size))
+        found.operations.append(Operation(kind, name, (0, agent), start, max(end, start), api, thread, size, name))
     return found

@@ -5,7 +5,6 @@
 Without --write it says whether the page has the keys as they are.
 """
 
-import argparse
 import re
 import sys
 from collections.abc import Iterator
@@ -17,24 +16,16 @@ sys.path.insert(0, str(ROOT))
 
 from pyprof.command.envelope import ANSWERS, Answer, schema_name  # noqa: E402
 from pyprof.command.schemas import Header, schema_of  # noqa: E402
+from tools.generated_page import write_or_check  # noqa: E402
 
 PAGE = ROOT / "docs" / "reference" / "json.md"
 KEYS = re.compile(r"(<!-- keys: made by tools/json_page.py -->\n).*?(<!-- /keys -->)", re.DOTALL)
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Write the keys of each document of --json to docs/reference/json.md.")
-    parser.add_argument("--write", action="store_true", help="write the keys to the page")
-    args = parser.parse_args(argv)
-    page = PAGE.read_text(encoding="utf-8")
     keys = "\n".join(line for answer in ANSWERS for line in section(answer))
-    new = KEYS.sub(lambda match: f"{match[1]}\n{keys}\n{match[2]}", page)
-    if args.write:
-        PAGE.write_text(new, encoding="utf-8")
-    elif new != page:
-        print(f"{PAGE.relative_to(ROOT)}: the keys have changed: run tools/json_page.py --write")
-        return 1
-    return 0
+    new = KEYS.sub(lambda match: f"{match[1]}\n{keys}\n{match[2]}", PAGE.read_text(encoding="utf-8"))
+    return write_or_check(argv, __file__, "Write the keys of --json to docs/reference/json.md.", PAGE, new)
 
 
 def section(answer: Answer) -> Iterator[str]:

@@ -5,7 +5,6 @@
 Without --write it says whether the page still is what the tables give.
 """
 
-import argparse
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -17,6 +16,7 @@ sys.path.insert(0, str(ROOT))
 from pyprof.prof.kernels import family_tables  # noqa: E402
 from pyprof.prof.kernels.name_patterns import HELPERS, OTHERS, PRODUCTS, WORDS, Product, rows  # noqa: E402
 from pyprof.prof.work.kinds import kind_of_work  # noqa: E402
+from tools.generated_page import write_or_check  # noqa: E402
 
 PAGE = ROOT / "docs" / "reference" / "kernels.md"
 HEAD = """# Kernels: the families that are recognised by name
@@ -70,16 +70,7 @@ PRECISIONS = {"scan": "in template", "tensile": "letters"}
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Make docs/reference/kernels.md out of the tables of families.")
-    parser.add_argument("--write", action="store_true", help="write the page")
-    args = parser.parse_args(argv)
-    text = page()
-    if args.write:
-        PAGE.write_text(text, encoding="utf-8")
-    elif not PAGE.exists() or PAGE.read_text(encoding="utf-8") != text:
-        print("docs/reference/kernels.md is not what the tables say: run tools/kernels_page.py --write")
-        return 1
-    return 0
+    return write_or_check(argv, __file__, "Make docs/reference/kernels.md out of the tables of families.", PAGE, page())
 
 
 def page() -> str:

@@ -5,7 +5,6 @@
 Without --write it says whether the page still is what the registry gives.
 """
 
-import argparse
 import inspect
 import re
 import sys
@@ -21,6 +20,7 @@ import pyprof.prof.ops.families  # noqa: E402 (fills the registry)
 import pyprof.prof.work.helper_kernels  # noqa: E402, F401 (fills the rules)
 from pyprof.prof.ops.model import FAMILY, MODELS, ORDER  # noqa: E402
 from pyprof.prof.work.helpers import registry  # noqa: E402
+from tools.generated_page import write_or_check  # noqa: E402
 
 PAGE = ROOT / "docs" / "reference" / "ops.md"
 TESTS = sorted((ROOT / "tests" / "prof" / "ops").glob("test_*.py"))
@@ -55,16 +55,7 @@ mylib = "mylib.flops"
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Make docs/reference/ops.md out of the registry of op models.")
-    parser.add_argument("--write", action="store_true", help="write the page")
-    args = parser.parse_args(argv)
-    text = page()
-    if args.write:
-        PAGE.write_text(text, encoding="utf-8")
-    elif not PAGE.exists() or PAGE.read_text(encoding="utf-8") != text:
-        print("docs/reference/ops.md is not what the models say: run tools/ops_page.py --write")
-        return 1
-    return 0
+    return write_or_check(argv, __file__, "Make docs/reference/ops.md out of the registry of op models.", PAGE, page())
 
 
 def page() -> str:

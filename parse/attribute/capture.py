@@ -8,6 +8,7 @@ import numpy as np
 
 from pyprof.parse.attribute.scope import Scope
 from pyprof.table.columns import NULL, Bools, Coded, Data, Ints
+from pyprof.table.gpu_samples import GpuSamples
 
 OPEN = 1 << 62  # the end of a range that was never closed, later than all times; readers then subtract the origin
 
@@ -63,6 +64,41 @@ GRAPH_KINDS = ("kernel", "memcpy", "memset")
 
 
 @dataclass(slots=True)
+class MemoryEvents:
+    """Allocations and frees, in the file's order. Times in ns; ``NULL`` if unknown."""
+
+    thread: Ints  # index into Capture.threads; -1 if unknown
+    time: Ints
+    bytes: Ints  # negative where they are freed
+    address: Ints
+    kind: Coded  # cuda, cpu, ...; see pyprof.table.schema.MEMORY
+    device: Ints
+    level: Coded  # allocator, driver or before; see pyprof.table.schema.MEMORY
+    allocated: Ints | None = None  # in use after the event; None: the format does not record it
+    reserved: Ints | None = None
+    pid: Ints | None = None  # None: those of the threads
+    trace: Coded | None = None  # the call stack as a JSON list, where the format has one for each event
+    name: Coded | None = None
+    category: Coded | None = None
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedStorage:
+    """A tensor's storage at the end of the capture, as pyprof's own collector records it."""
+
+    address: int
+    nbytes: int  # of its block
+    kind: str
+    device: int
+    category: str  # parameters, buffers, gradients, optimizer state
+    name: str  # of the tensor in its model
+    layer: str  # of the module that holds it
+
+
+@dataclass(slots=True)
 class Capture:
     """The content of one profiler file."""
 
@@ -86,6 +122,9 @@ class Capture:
     spans: Ranges = field(default_factory=Ranges.empty)
     outs: dict[int, str] = field(default_factory=dict)  # range -> JSON list of its outputs' shapes, inferred
     warnings: list[str] = field(default_factory=list)
+    memory: MemoryEvents | None = None
+    storages: list[RecordedStorage] = field(default_factory=list)
+    samples: list[GpuSamples] = field(default_factory=list)  # clocks and power of the GPUs, where they were read
     is_host: bool = False  # whether the rows are CPU ops; launch_range is then each op's own range
 
     def pids(self) -> Ints:

@@ -35,30 +35,32 @@ SHAPED = ("marker", "sizes", "dtypes", "strides", "args", "comm", "forward")  # 
 
 
 @uncollected()
-def correlate(capture: Capture, brief: bool = False) -> Table:
+def correlate(capture: Capture, brief: bool = False, tree: RangeTree | None = None) -> Table:
     """The kernel table of a capture: one row per GPU operation, in the capture's order; no row is ever dropped.
 
     ``brief``: leave out columns that only op models and PyProf's readers need (opId, outs, grads, sequence numbers).
+    ``tree``: the capture's ranges, where they have been nested already.
     """
-    capture = with_graphs(capture)
-    tree = RangeTree(capture)
+    if tree is None:
+        capture = with_graphs(capture)
+        tree = RangeTree(capture)
     rows = attribute(capture, tree)
     columns: dict[str, Data] = {**capture.columns, **rows.columns}
     columns["comm"] = _first_known(capture.columns.get("comm"), columns["comm"])
     annotated = capture.columns.get("layer")
     if isinstance(annotated, Coded) and annotated.values:
         columns["layer"] = _first_known(columns["layer"], annotated)
-    columns["step"], columns["markStart"], columns["markEnd"] = steps(capture, tree)
+    columns["step"], columns["markStart"], columns["markEnd"], columns["emptySteps"] = steps(capture, tree)
     columns["stepStart"], columns["stepEnd"] = step_times(columns)
     if brief:
-        return name_wrappers(Table(capture.rows, columns))
+        return name_wrappers(Table(capture.rows, columns, capture.samples))
     call, op = rows.contexts.enclosing("call", rows.inner), rows.contexts.enclosing("op", rows.inner)
     columns["opId"] = _from_zero(value_at(tree.source, call, -1))
     outs = outputs(capture, tree, op, rows.node, rows.forward)
     columns["outs"] = Coded(np.where(rows.shapeless, np.int32(-1), outs.codes), outs.values)
     columns["grads"] = gradients(capture, tree, op)
     columns.update(sequence(tree, rows.inner, rows.node, rows.recomputed, columns))
-    return name_wrappers(Table(capture.rows, columns))
+    return name_wrappers(Table(capture.rows, columns, capture.samples))
 
 
 def _from_zero(given: Ints) -> Ints:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pyprof.marker import Marker
 from pyprof.parse.attribute import reasons
 from pyprof.parse.attribute.contexts import COMMUNICATION, Path, inside_node
 from pyprof.parse.attribute.cpp_functions import kinship
@@ -34,6 +35,8 @@ PUBLIC = {
 _OPTIMIZER = re.compile(r"Optimizer\.(\w+)#([\w.]+?)(?:\.\1)?$")
 # nn.Module's own calls between the user's frames; PyProf left them out too
 _MODULE_CALL = re.compile(r"(?:^|/)torch/nn/modules/\w+\.py:\d+$")
+RECORD = "record_param_comms"  # the profiler's record of any collective
+COLLECTIVES = ("c10d::", "_c10d_functional::", RECORD)  # torch.distributed's ops
 _NODE_OP = re.compile(r"^(?:torch::autograd::)?(.*?)(?:Backward\d*)?$")
 
 
@@ -43,6 +46,7 @@ class Facts:
 
     layer: str
     trace: str
+    functions: str
     marker: str
     mod: str
     op: str
@@ -74,11 +78,13 @@ def facts(path: Path, forward: Path, recomputed: bool, transfer: str, updating: 
     modules, ops = _ops(path, source, backward)
     phase = phase_of(path, [] if communication else ops, transfer, updating)
     collective = _collective(inside)
+    lines, functions = _trace(source)
     # NCCL's own record is used if PyTorch has none.
-    call = _call(inside, communication) or collective or Scope(Kind.USER, "")
+    call = _call(inside, collective) or collective or Scope(Kind.USER, "")
     return Facts(
         layer=_json(_names(source, Kind.LAYER) or _names(source, Kind.MODULE)),
-        trace=_json(_trace(source)),
+        trace=_json(lines),
+        functions=_json(functions) if any(functions) else "",
         marker=_json([s.text for s in source if s.kind == Kind.MARKER and s.marker and s.marker.op]),
         mod=_json(modules),
         op=_json(ops),
@@ -113,12 +119,35 @@ def _ops(path: Path, source: Path, backward: bool) -> tuple[list[str], list[str]
     return modules, ops
 
 
-def _call(inside: Path, communication: bool) -> Scope | None:
-    """The innermost op, whose operands the row gets; for a collective without operands, its annotation."""
+def _call(inside: Path, collective: Scope | None) -> Scope | None:
+    """The innermost op, whose operands the row gets; for a collective without a record of its message, the range that
+    tells most about its operands.
+
+    PyTorch describes a collective by its op (``c10d::alltoall_base_``, with outputs and inputs), in it by a record,
+    and in that by an annotation (``nccl:all_to_all``), both with inputs alone. Which of them list the tensors, and
+    their types, depends on the release: before 2024, Kineto has no sizes of lists of tensors.
+    """
     op = next((s for s in reversed(inside) if s.kind == Kind.OP), None)
-    if communication and (op is None or op.sizes.strip("[], ") == ""):  # [[], []]: a list of tensors has no sizes
-        return next((s for s in reversed(inside) if s.kind == Kind.COMM and s.sizes), op)
-    return op
+    if (collective is not None and collective.kind == Kind.OP) or (op is not None and not _about_collective(op)):
+        return op  # also an op inside a collective, such as a copy
+    ranges = [s for s in inside if _about_collective(s) and _filled(s.sizes)]
+    ranges.sort(key=lambda s: s.name == RECORD)  # the record does not name its collective: last of equals
+    return max(ranges, key=lambda s: (_filled(s.dtypes), _filled(s.sizes)), default=op)
+
+
+def _about_collective(scope: Scope) -> bool:
+    return scope.kind == Kind.COMM or (scope.kind == Kind.OP and scope.name.startswith(COLLECTIVES))
+
+
+def _filled(text: str) -> int:
+    """The number of tensors that have sizes in ``Scope.sizes``, or types in ``Scope.dtypes``."""
+    return sum(map(_leaves, json.loads(text))) if text else 0
+
+
+def _leaves(item: object) -> int:
+    if isinstance(item, list) and any(isinstance(part, list | str) for part in item):
+        return sum(map(_leaves, item))
+    return bool(item)
 
 
 def _collective(path: Path) -> Scope | None:
@@ -147,11 +176,21 @@ def _names(path: Path, kind: Kind) -> list[str]:
     return [s.name for s in path if s.kind == kind]
 
 
-def _trace(path: Path) -> list[str]:
+def _trace(path: Path) -> tuple[list[str], list[str]]:
+    """The lines of the user's stack, outermost first, and the functions that they are in; none if not recorded."""
     for scope in path:
         if scope.marker is not None and scope.marker.trace:
-            return [line for line in scope.marker.trace if not _MODULE_CALL.search(line)]
-    return _names(path, Kind.FRAME)
+            lines, functions = scope.marker.trace, _functions(scope.marker)
+            kept = [i for i, line in enumerate(lines) if not _MODULE_CALL.search(line)]
+            return [lines[i] for i in kept], [functions[i] for i in kept] if functions else []
+    frames = [s for s in path if s.kind == Kind.FRAME]
+    return [s.name for s in frames], [s.text for s in frames]
+
+
+def _functions(marker: Marker) -> list[str]:
+    """The functions of a marker's lines: `/main/Net::forward` has one for each, if pyprof wrote it."""
+    names = marker.func_stack.replace("::", ".").split("/")[1:]
+    return names if len(names) == len(marker.trace) else []
 
 
 def _called(path: Path) -> tuple[list[str], list[str]]:

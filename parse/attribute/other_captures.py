@@ -20,11 +20,12 @@ def with_graphs(capture: Capture) -> Capture:
     The threads of each other capture get a process number of their own, since its clock and its sequence numbers are
     its own: no range of it is near, before or after one of ``capture``. Its marks of steps are left out.
     """
-    for other in capture.graphs:
+    graphs, joined = capture.graphs, replace(capture, graphs=[])
+    for other in graphs:
         if other.graph_launches:
-            own_pid = min([0, *(pid for pid, _ in capture.threads)]) - 1
-            capture = _with(capture, other, other.graph_launches, own_pid)
-    return capture
+            own_pid = min([0, *(pid for pid, _ in joined.threads)]) - 1
+            joined = _with(joined, other, other.graph_launches, own_pid)
+    return joined if graphs else capture
 
 
 def _with(capture: Capture, other: Capture, launches: GraphLaunches, pid: int) -> Capture:

@@ -151,7 +151,7 @@ def _in_backward(tree: RangeTree, op: int, ahead: int) -> str:
     if gradient is not None:
         return json.dumps([shapes[gradient]]) if gradient < len(shapes) else ""
     if name == "aten::sum":
-        summed = next(iter(json.loads(tree.scopes[tree.scope[op]].sizes or "[]")), [])
+        summed: list[int] = next(iter(json.loads(tree.scopes[tree.scope[op]].sizes or "[]")), [])
         broadcast = {tuple(shape) for shape in shapes if shape != summed and _broadcasts(shape, summed)}
         return json.dumps([list(*broadcast)]) if len(broadcast) == 1 else ""
     return ""
@@ -165,7 +165,7 @@ def _broadcasts(shape: list[int], to: list[int]) -> bool:
 def _nodes(tree: RangeTree, ops: list[int]) -> dict[tuple[int, int], list[int]]:
     """(process, sequence number) -> backward nodes with sizes, in order, for the ops' numbers and those around them."""
     around = np.array(ops, np.int64)
-    numbers = []
+    numbers: list[Ints] = []
     while len(around) and len(numbers) <= MOST_AROUND:
         numbers.append(tree.seq[around])
         around = np.unique(tree.parent[around][tree.parent[around] >= 0])

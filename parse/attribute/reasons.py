@@ -38,7 +38,8 @@ _REMEDIES = {
     "alone decides; nsys with --cuda-graph-trace=node numbers the nodes, if it runs from before the capture",
     ONLY_PYTHON: "Python launched these itself (Triton, CuPy, an extension): register the launching function as an op "
     "(torch.library.custom_op), or give it a name with pyprof.wrap",
-    ONLY_USER_RANGES: "there are ranges, but none of an op: capture with pyprof.init() or torch.profiler",
+    ONLY_USER_RANGES: "there are ranges, but none of an op: capture with pyprof.init() or torch.profiler; where "
+    "that was done, code that is no op (an extension, for example) launched these, and pyprof.wrap gives it a name",
 }
 
 

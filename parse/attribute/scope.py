@@ -41,7 +41,7 @@ class Scope(NamedTuple):
     strides: str = ""
     args: str = ""
     marker: Marker | None = None
-    text: str = ""  # a marker's own text
+    text: str = ""  # a marker's own text; a frame's function
     comm: str = ""  # a collective's messages as a JSON list, see collective_records.py
 
 

@@ -11,6 +11,7 @@ capture with only markers has no backward nodes; in their place, launches by a t
 are used.
 """
 
+import json
 import re
 from typing import NamedTuple
 
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from pyprof.parse.attribute.capture import OPEN, Capture
 from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.attribute.scope import Kind, Scope
-from pyprof.table.columns import NULL, Ints, value_at
+from pyprof.table.columns import NULL, Coded, Ints, distinct, value_at
 
 _NUMBER = re.compile(r"\d{1,18}")
 
@@ -43,6 +44,7 @@ class Steps(NamedTuple):
     number: Ints
     mark: Ints  # the start of its mark; NULL for steps that the optimizer separates, and for step 0 before all marks
     until: Ints  # the start of the next mark; or the end of its own, if no mark follows, or work between them
+    empty: Coded  # in the first row of a step and device, as JSON: the steps after it that launch nothing
 
 
 def steps(capture: Capture, tree: RangeTree, nodes: Nodes | None = None) -> Steps:
@@ -51,7 +53,10 @@ def steps(capture: Capture, tree: RangeTree, nodes: Nodes | None = None) -> Step
     ``nodes``: the backward nodes, given if the capture does not have all ranges.
     """
     nodes = nodes_of(tree) if nodes is None else nodes
-    step, mark, until = found = Steps(*(np.full(capture.rows, NULL, np.int64) for _ in range(3)))
+    step, mark, until = (np.full(capture.rows, NULL, np.int64) for _ in range(3))
+    empty = Coded(np.full(capture.rows, -1, np.int32), [])
+    column = capture.columns.get("device")
+    device = column.astype(np.int64) if isinstance(column, np.ndarray) else np.full(capture.rows, NULL, np.int64)
     marked = marks(capture, tree)
     updates = np.flatnonzero(tree.scopes_where(Kind.OPTIMIZER, is_update)[tree.scope])
     pids = np.append(capture.pids(), NULL)[capture.launch_thread]
@@ -60,7 +65,9 @@ def steps(capture: Capture, tree: RangeTree, nodes: Nodes | None = None) -> Step
         time = capture.launch_time[rows]
         own_marks = Marks(*(column[marked.pid == pid] for column in marked))
         if len(own_marks.pid):
-            step[rows], mark[rows], until[rows] = _marked(own_marks, time)
+            step[rows], mark[rows], until[rows], following = _marked(own_marks, time)
+            if following:
+                _note(empty, following, rows, mark[rows], device[rows])
             if Kind.MARKER in tree.scope_kind and own_marks.number.min() == 1:
                 first = int(own_marks.start.min())
                 step[rows] = _with_first(step[rows], time < first)
@@ -72,7 +79,17 @@ def steps(capture: Capture, tree: RangeTree, nodes: Nodes | None = None) -> Step
                 elsewhere = ~np.isin(capture.launch_thread[rows], tree.thread[own_updates])
                 backward = np.sort(time[elsewhere])
             step[rows] = _inferred(tree.start[own_updates], tree.end[own_updates], backward, time)
-    return found
+    return Steps(step, mark, until, empty)
+
+
+def _note(column: Coded, following: dict[int, str], rows: Ints, mark: Ints, device: Ints) -> None:
+    """Write the texts about what follows a mark into the first row of each device in that mark's step."""
+    keys, number = distinct(mark, device)
+    first = np.unique(number, return_index=True)[1]
+    for (start, _), row in zip(keys, rows[first].tolist(), strict=True):
+        if start in following:
+            column.codes[row] = len(column.values)
+            column.values.append(following[start])
 
 
 class Marks(NamedTuple):
@@ -108,13 +125,31 @@ def _number(scope: Scope) -> int:
     return int(match.group()) if match else NULL
 
 
-def _marked(marks: Marks, time: Ints) -> Steps:
-    """The mark around each time. If marks nest, the mark that began last is used."""
+def _marked(marks: Marks, time: Ints) -> tuple[Ints, Ints, Ints, dict[int, str]]:
+    """Number, start and end of the mark around each time, of nested marks the last begun; and ``_empty``."""
     order = np.argsort(marks.start, kind="stable")
     start, number, until = marks.start[order], marks.number[order], _until(marks, order, time)
     at = np.searchsorted(start, time, "right") - 1
     at = np.where((at >= 0) & (time < marks.end[order][at]), at, -1)
-    return Steps(value_at(number, at), value_at(start, at), value_at(until, at))
+    return value_at(number, at), value_at(start, at), value_at(until, at), _empty(number, start, until, at)
+
+
+def _empty(number: Ints, start: Ints, until: Ints, at: Ints) -> dict[int, str]:
+    """The steps in which nothing was launched, by the start of the mark before them that is around launches: a JSON
+    list of number, start and end of their marks.
+
+    Only those between steps with work: a mark after all work is the end of the loop or of the profile, not a step.
+    ``at``: which of the marks, in order of their start, are around launches.
+    """
+    used = np.unique(at[at >= 0])
+    launched = set(number[used].tolist())
+    found: dict[int, str] = {}
+    for before, after in zip(used[:-1].tolist(), used[1:].tolist(), strict=True):
+        marks = (column[before + 1 : after].tolist() for column in (number, start, until))
+        steps = [step for step in zip(*marks, strict=True) if NULL not in step and step[0] not in launched]
+        if steps:
+            found[int(start[before])] = json.dumps(steps, separators=(",", ":"))
+    return found
 
 
 def _until(marks: Marks, order: Ints, time: Ints) -> Ints:

@@ -16,7 +16,7 @@ LAUNCH = named(
     "grid_x=gridX, grid_y=gridY, grid_z=gridZ, block_x=blockX, block_y=blockY, block_z=blockZ,"
     " registers=registersPerThread, staticSmem=staticSharedMemory, dynamicSmem=dynamicSharedMemory"
 )
-COPY = named("bytes, copy_kind=copyKind")
+COPY = named("bytes, copy_kind=copyKind, from_memory=srcKind, to_memory=dstKind")
 REQUIRED = ("start_ns", "end_ns", "corr")
 BY_START = ("start_ns", "corr")
 # Columns that the kernel table has under the same name and in the same unit.
@@ -29,6 +29,10 @@ _COPIES = (
     " Unified Device-to-Device"
 )
 COPIES = dict(enumerate(_COPIES.split(", "), 1))
+
+
+# The kinds of memory that a copy reads and writes: CUpti_ActivityMemoryKind, whose 0 is unknown.
+MEMORY = dict(enumerate("Pageable, Pinned, Device, Array, Managed, Device Static, Managed Static".split(", "), 1))
 
 
 def gpu_operations(
@@ -134,6 +138,18 @@ def name_operations(names: Sequence[Coded], data: Mapping[str, Ints], kinds: Seq
             for column in names:
                 column.values.append(f"[CUDA {kind} {text}]" if value >= 0 and text else f"[CUDA {kind}]")
                 column.codes[rows[detail == value]] = len(column.values) - 1
+
+
+def name_memory(names: Coded, data: Mapping[str, Ints], memory: Mapping[int, str]) -> None:
+    """Add to copies' names the memory that they read and write: `[CUDA memcpy Host-to-Device] (Pageable -> Device)`.
+
+    ``memory``: the kinds of memory. Names stay as they are where one of the two kinds is not among them.
+    """
+    pairs, number = distinct(data["from_memory"], data["to_memory"], names.codes)
+    for place, (source, target, code) in enumerate(pairs):
+        if source in memory and target in memory and code >= 0:
+            names.values.append(f"{names.values[code]} ({memory[source]} -> {memory[target]})")
+            names.codes[number == place] = len(names.values) - 1
 
 
 def sizes(data: Mapping[str, Ints], name: str) -> Coded:

@@ -112,7 +112,9 @@ def operation_names(db: Database, data: dict[str, Ints]) -> tuple[Coded, Coded, 
 
 def _columns(db: Database, data: dict[str, Ints]) -> dict[str, Data]:
     columns = cupti.table_columns(data, KINDS)
-    columns["kLongName"], columns["kShortName"], _ = operation_names(db, data)
+    long, columns["kShortName"], _ = operation_names(db, data)
+    cupti.name_memory(long, data, cupti.MEMORY)
+    columns["kLongName"] = long
     strings, infos = db.texts(STRINGS), database_infos(db, DEVICES, DEVICE_UNITS)
     names = {id_: strings.get(name, "") for id_, name in db.records(DEVICES, "id", "name")}
     device = data["device"].tolist()

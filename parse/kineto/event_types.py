@@ -56,7 +56,19 @@ class Args(Struct, gc=False):
     receiver: Any = field(default=None, name="Dst Rank")
 
 
+class MemoryArgs(Args, gc=False):
+    """The used args of an event, in a trace with allocations (profile_memory=True)."""
+
+    address: Number = _named("Addr")
+    size: Number = _named("Bytes")
+    allocated: Number = _named("Total Allocated")
+    reserved: Number = _named("Total Reserved")
+    device_type: Number = _named("Device Type")
+    device_id: Number = _named("Device Id")
+
+
 NO_ARGS = Args()
+MEMORY = "[memory]"  # the name of the events of allocations and frees
 
 
 class Event(Struct, gc=False):
@@ -81,6 +93,16 @@ class ExactEvent(Event, gc=False):
     """An event with exact decimal times. A float cannot represent fractional times since 1970 to the nanosecond."""
 
     ts: Decimal = Decimal(0)
+
+
+class MemoryEvent(FloatEvent, gc=False):
+    """An event of a trace with allocations. Only such traces are decoded with more args, which take memory."""
+
+    args: MemoryArgs | None = None
+
+
+class ExactMemoryEvent(ExactEvent, gc=False):
+    args: MemoryArgs | None = None
 
 
 class Header(Struct):

@@ -9,7 +9,7 @@ from decimal import Decimal
 
 import numpy as np
 
-from pyprof.parse.kineto.event_types import NO_ARGS, Args, Event, Number
+from pyprof.parse.kineto.event_types import MEMORY, NO_ARGS, Args, Event, Number
 from pyprof.table.columns import NULL, Ints
 
 # List in Events -> the categories of its events: today's names, then the names of 2021.
@@ -42,6 +42,7 @@ class Events:
     calls: list[Event] = field(default_factory=list)
     flow_starts: list[Event] = field(default_factory=list)  # starts of flows from a forward op to a backward node
     flow_ends: list[Event] = field(default_factory=list)
+    memory: list[Event] = field(default_factory=list)  # allocations and frees
     begin: float | Decimal | None = None  # the time at which the profiler started
     impossible: int = 0  # number of events that were left out for impossible times
     unplaced: list[Event] = field(default_factory=list)  # GPU operations without a possible start; they are in ``gpu``
@@ -68,6 +69,8 @@ def sort(events: Sequence[Event]) -> Events:
         append = lists.get(event.cat) if event.ph == "X" else None
         if append is None and event.cat == "fwdbwd":
             append = flows.get(event.ph)
+        if append is None and event.name == MEMORY:
+            append = found.memory.append
         if append is None:
             _note_other(found, event)
         elif -LONGEST_US < event.ts < LONGEST_US and -LONGEST_US < event.dur < LONGEST_US:

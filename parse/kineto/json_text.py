@@ -7,6 +7,7 @@ shapes and types as slices of the text, so that each distinct text is parsed onc
 import io
 import zlib
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from msgspec import DecodeError, Raw, Struct
 from msgspec.json import Decoder
@@ -14,7 +15,17 @@ from msgspec.json import Decoder
 from pyprof.errors import InputError
 from pyprof.files import GZIP, inflated
 from pyprof.parse.formats.kernel_names import kept
-from pyprof.parse.kineto.event_types import WANTED, Event, ExactEvent, FloatEvent, Header, Trace
+from pyprof.parse.kineto.event_types import (
+    MEMORY,
+    WANTED,
+    Event,
+    ExactEvent,
+    ExactMemoryEvent,
+    FloatEvent,
+    Header,
+    MemoryEvent,
+    Trace,
+)
 from pyprof.parse.kineto.mend import piecewise
 from pyprof.text import as_utf8
 
@@ -22,8 +33,11 @@ LONGEST = 1 << 20  # characters of a name; pyprof's markers, which have a call's
 EXACT_US = 2.0**43  # 101 days: up to here a float of µs is exact to the nanosecond; Kineto's base is 3 months
 
 
-class _Whole(Header, kw_only=True):
-    traceEvents: list[FloatEvent]
+Form = TypeVar("Form")
+
+
+class _Whole(Header, Generic[Form], kw_only=True):
+    traceEvents: list[Form]
 
 
 class _Kept(Struct):
@@ -49,11 +63,13 @@ def decoded(file: Path, text: bytes) -> Trace:
     first = text[:4096].lstrip()[:1]
     if first not in (b"{", b"["):
         raise InputError(file, f"{WANTED}, found {_describe(text)}")
-    trace = _decode(text, bare=first == b"[")
+    has_memory = text.rfind(f'"{MEMORY}"'.encode()) >= 0
+    form = MemoryEvent if has_memory else FloatEvent
+    trace = _decode(text, first == b"[", form)
     if trace is None:
-        trace = piecewise(file, text)
+        trace = piecewise(file, text, form)
     if any(event.ts >= EXACT_US and event.ts % 1 for event in trace.events):
-        trace.events = _exact(text, bare=first == b"[") or trace.events
+        trace.events = _exact(text, first == b"[", ExactMemoryEvent if has_memory else ExactEvent) or trace.events
     for event in trace.events:
         if len(event.name) > LONGEST:
             event.name = kept(event.name, LONGEST)
@@ -84,21 +100,23 @@ def _describe(text: bytes) -> str:
     return f"text that starts {text[:30].decode('utf-8', 'replace')!r}"
 
 
-def _decode(text: bytes, bare: bool) -> Trace | None:
+def _decode(text: bytes, bare: bool, form: type[FloatEvent]) -> Trace | None:
     """The events of valid JSON; None if it is invalid, or something in it is not an event."""
     try:
         if bare:
-            return Trace(list(Decoder(list[FloatEvent]).decode(text)))
-        whole = Decoder(_Whole).decode(text)
+            events: list[Event] = Decoder(list[form]).decode(text)  # type: ignore[valid-type]
+            return Trace(events)
+        whole = Decoder(_Whole[form]).decode(text)  # type: ignore[valid-type]
     except (DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    return Trace(list(whole.traceEvents)).with_header(whole)
+    return Trace(whole.traceEvents).with_header(whole)
 
 
-def _exact(text: bytes, bare: bool) -> list[Event]:
+def _exact(text: bytes, bare: bool, form: type[ExactEvent]) -> list[Event]:
     """Decode the events again, with times as decimal numbers."""
     try:
         events = text if bare else Decoder(_Kept).decode(text).traceEvents
-        return list(Decoder(list[ExactEvent], strict=False).decode(events))
+        exact: list[Event] = Decoder(list[form], strict=False).decode(events)  # type: ignore[valid-type]
+        return exact
     except (DecodeError, UnicodeDecodeError):  # the text had to be repaired: keep the rounded times
         return []

@@ -24,12 +24,15 @@ _STRING_OR_BRACKET = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[][{}]')
 _NEXT = re.compile(rb"\}\s*,\s*(?=\{\s*" + _KEYS + rb")")
 
 
-def piecewise(file: Path, text: bytes) -> Trace:
-    """Decode event by event and repair invalid events. Events that are still invalid are left out and counted."""
+def piecewise(file: Path, text: bytes, form: type[FloatEvent] = FloatEvent) -> Trace:
+    """Decode event by event and repair invalid events. Events that are still invalid are left out and counted.
+
+    ``form``: the type of the events.
+    """
     start = _EVENTS.search(text) if text[:4096].lstrip()[:1] == b"{" else re.compile(rb"\s*\[\s*").match(text)
     if start is None:
         raise InputError(file, f"{WANTED}, found {_other_json(text)}")
-    decoder = Decoder(FloatEvent, strict=False)  # also accepts times written as texts
+    decoder = Decoder(form, strict=False)  # also accepts times written as texts
     events: list[Event] = []
     wrong: list[tuple[Event, str]] = []
     mended = lost = 0
@@ -43,7 +46,7 @@ def piecewise(file: Path, text: bytes) -> Trace:
         except (DecodeError, UnicodeDecodeError, RecursionError):
             event: Event | None = _decoded(decoder, piece := _mend(piece))
             mended += event is not None
-            event = event or salvaged(piece, wrong)
+            event = event or salvaged(piece, wrong, form)
             lost += event is None
             if event is not None:
                 events.append(event)

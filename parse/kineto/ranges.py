@@ -10,15 +10,15 @@ import orjson
 from pyprof.dtypes import OF_CPP
 from pyprof.parse.attribute.capture import Ranges
 from pyprof.parse.attribute.scope import Kind, Scope, classify
+from pyprof.parse.formats.python_frames import frame_scope
 from pyprof.parse.formats.shape_text import as_sizes, as_strides
 from pyprof.parse.kineto.collectives import message
 from pyprof.parse.kineto.event_types import Args, Event
 from pyprof.parse.kineto.events import Clock, Events, Threads, args, durations, integers
-from pyprof.parse.kineto.python_frames import frame_scope
 from pyprof.table.columns import NULL, Bools, Ints, lookup, value_at
 
 NO_TENSOR = frozenset(("", "Scalar", "ScalarList", "GenericList", "nullptr (uninitialized)"))
-COMMUNICATION = ("nccl:", "gloo:", "mpi:", "ucc:")  # torch.distributed's annotations: "nccl:all_reduce"
+COMMUNICATION = ("nccl:", "gloo:", "mpi:", "ucc:", "xccl:")  # torch.distributed's annotations: "nccl:all_reduce"
 
 
 @dataclass(slots=True)

@@ -18,7 +18,9 @@ from pyprof.parse.kineto.embedded_graphs import embedded_graphs
 from pyprof.parse.kineto.event_types import WANTED, Trace
 from pyprof.parse.kineto.events import IGNORED, Clock, Events, Threads, sort
 from pyprof.parse.kineto.gpu import REASONS, gpu_rows, unrecorded_launches
+from pyprof.parse.kineto.gpu_samples import gpu_samples
 from pyprof.parse.kineto.json_text import load
+from pyprof.parse.kineto.memory import memory_events, recorded_storages
 from pyprof.parse.kineto.ranges import TraceRanges, trace_ranges
 from pyprof.parse.kineto.wrong_fields import wrong_fields
 from pyprof.table.attribution import LAUNCH_ALONE
@@ -45,6 +47,9 @@ def _capture(file: Path, trace: Trace, events: Events) -> Capture:
     clock, threads = Clock.of(events), Threads()
     named = trace_ranges(events, clock, threads)
     gpu = gpu_rows(events, clock, threads, trace, named)
+    memory, memory_warnings = memory_events(events, clock, threads) if events.memory else (None, [])
+    storages, storage_warnings = recorded_storages(trace.pyprof)
+    samples, sample_warnings = gpu_samples(trace, clock, _rank(trace))
     capture = Capture(
         file=str(file),
         profiler="kineto",
@@ -52,7 +57,10 @@ def _capture(file: Path, trace: Trace, events: Events) -> Capture:
         scopes=named.scopes,
         ranges=with_coalesced(named.ranges, named.scopes, gpu.launch_thread, gpu.launch_time),
         reason=REASONS,
-        warnings=trace.warnings,
+        warnings=[*trace.warnings, *sample_warnings, *memory_warnings, *storage_warnings],
+        samples=samples,
+        memory=memory,
+        storages=storages,
         **gpu._asdict(),
     )
     if not gpu.rows:

@@ -10,7 +10,7 @@ from msgspec import DecodeError, Raw, Struct
 from msgspec.json import Decoder
 from msgspec.structs import fields
 
-from pyprof.parse.kineto.event_types import Args, Event, FloatEvent, Number
+from pyprof.parse.kineto.event_types import Args, Event, FloatEvent, MemoryArgs, MemoryEvent, Number
 from pyprof.parse.kineto.events import CATEGORIES, LONGEST_US, integers
 from pyprof.table.columns import NULL, Ints
 
@@ -20,7 +20,7 @@ _GPU = frozenset(CATEGORIES["gpu"].split())
 _decoder = cache(Decoder)
 
 
-def salvaged(piece: bytes, wrong: list[tuple[Event, str]]) -> Event | None:
+def salvaged(piece: bytes, wrong: list[tuple[Event, str]], form: type[FloatEvent] = FloatEvent) -> Event | None:
     """The event of a JSON object some of whose values have wrong types; their keys are added to ``wrong``.
 
     A time that is unknown is nan. An event whose category is unknown is a GPU operation if its args are those of one
@@ -31,11 +31,12 @@ def salvaged(piece: bytes, wrong: list[tuple[Event, str]]) -> Event | None:
     except (DecodeError, UnicodeDecodeError, RecursionError):
         return None
     keys: list[str] = []
-    event = _filled(FloatEvent(), {key: value for key, value in values.items() if key != "args"}, keys)
+    event = _filled(form(), {key: value for key, value in values.items() if key != "args"}, keys)
     if "cat" not in values or ("ph" in keys and "dur" not in values):
         return None
     try:
-        event.args = _filled(Args(), _OBJECT.decode(values["args"]), keys) if "args" in values else None
+        args = MemoryArgs() if form is MemoryEvent else Args()
+        event.args = _filled(args, _OBJECT.decode(values["args"]), keys) if "args" in values else None
     except (DecodeError, RecursionError):
         keys.append("args")
     event.cat = _gpu_category(event) if "cat" in keys else event.cat

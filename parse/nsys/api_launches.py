@@ -61,9 +61,9 @@ class Launches(NamedTuple):
 
 
 def launches(db: Database, operations: Operations, calls: ApiCalls, tids: dict[int, int]) -> tuple[Ints, Launches]:
-    """The index of each operation's call (-1: none), and its launch. ``tids``: as for ``_threads``."""
+    """The index of each operation's call (-1: none), and its launch. ``tids``: as for ``threads_of``."""
     call = lookup(calls.pid, calls.corr, operations.pid, operations.corr)
-    thread, time = value_at(_threads(calls.global_tid, tids), call, -1), value_at(calls.start, call)
+    thread, time = value_at(threads_of(calls.global_tid, tids), call, -1), value_at(calls.start, call)
     reasons = _reasons(calls, operations, call >= 0)
     return call, Launches(thread, time, *reasons, *_graph_origins(db, tids, operations))
 
@@ -77,10 +77,10 @@ def captured_launches(calls: ApiCalls, named: Calls, call: Ints, tids: dict[int,
         return None
     ran = np.zeros(len(calls.start), bool)
     ran[call[call >= 0]] = True
-    return graph_launches(named, _threads(calls.global_tid, tids), ran, Coded.empty(len(ran)))
+    return graph_launches(named, threads_of(calls.global_tid, tids), ran, Coded.empty(len(ran)))
 
 
-def _threads(global_tids: Ints, tids: dict[int, int]) -> Ints:
+def threads_of(global_tids: Ints, tids: dict[int, int]) -> Ints:
     """The thread number of each globalTid. New threads are added to ``tids``: globalTid -> thread number."""
     used, inverse = distinct(global_tids)
     numbers = [tids.setdefault(tid, len(tids)) for (tid,) in used]
@@ -107,7 +107,7 @@ def _graph_origins(db: Database, tids: dict[int, int], operations: Operations) -
         if not moved.any():
             break
         event[clones[moved]] = further[moved]
-    return value_at(_threads(tid, tids), event, -1), value_at(start, event)
+    return value_at(threads_of(tid, tids), event, -1), value_at(start, event)
 
 
 def _reasons(calls: ApiCalls, operations: Operations, known: NDArray[np.bool_]) -> tuple[list[str], Ints]:

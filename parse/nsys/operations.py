@@ -4,11 +4,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyprof.parse.formats.cupti import gpu_operations, name_operations, table_columns
+from pyprof.parse.formats.cupti import MEMORY, gpu_operations, name_memory, name_operations, table_columns
 from pyprof.parse.formats.database import Database
 from pyprof.parse.formats.gpu_info import database_infos
 from pyprof.parse.formats.kernel_names import demangle, kept, short_name
-from pyprof.parse.nsys.tables import API, CUDA_DEVICES, GPUS, GRAPH, KERNEL, MEMCPY, MEMSET, STRINGS, process_of
+from pyprof.parse.nsys.tables import (
+    API,
+    CUDA_DEVICES,
+    GPUS,
+    GRAPH,
+    KERNEL,
+    MEMCPY,
+    MEMORY_KINDS,
+    MEMSET,
+    STRINGS,
+    process_of,
+)
 from pyprof.table.columns import NULL, Coded, Data, Ints, distinct
 
 SOURCES, KINDS = (KERNEL, MEMCPY, MEMSET, GRAPH), ("kernel", "memcpy", "memset", "graph")
@@ -33,9 +44,16 @@ def read_operations(db: Database) -> Operations:
     data, warnings = gpu_operations(db, SOURCES)
     short, long = _kernel_names(db, data)
     name_operations([short, long], data, KINDS)
+    name_memory(long, data, _memory_kinds(db))
     operations = _operations(db, data, warnings)
     operations.columns.update({"kShortName": short, "kLongName": long})
     return operations
+
+
+def _memory_kinds(db: Database) -> dict[int, str]:
+    """The kinds of memory by number. nsys counts them from 0; "Unknown" is none."""
+    labels = {number: label for number, label in db.records(MEMORY_KINDS) if label in MEMORY.values()}
+    return labels or {number - 1: label for number, label in MEMORY.items()}
 
 
 def outline_operations(db: Database) -> Operations:

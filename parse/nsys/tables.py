@@ -18,6 +18,8 @@ _OPERATION = (*OPERATION, *named("process=globalPid, graphNode=graphNodeId"))
 _NAMES = named("short_name=shortName, long_name=demangledName, mangled_name=mangledName")
 KERNEL = Source("CUPTI_ACTIVITY_KIND_KERNEL", (*_OPERATION, *LAUNCH, *_NAMES), REQUIRED, BY_START)
 MEMCPY = Source("CUPTI_ACTIVITY_KIND_MEMCPY", (*_OPERATION, *COPY), REQUIRED, BY_START)
+# The kinds of memory that the numbers in a copy mean. Exports before 2022 lack the table, and have the same numbers.
+MEMORY_KINDS = Source("ENUM_CUDA_MEM_KIND", named("id, label"), required=("id", "label"), order=("id",))
 MEMSET = Source("CUPTI_ACTIVITY_KIND_MEMSET", (*_OPERATION, *named("bytes")), REQUIRED, BY_START)
 GRAPH = Source("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", (*_OPERATION, *named("graph=graphId")), REQUIRED, BY_START)
 
@@ -30,6 +32,12 @@ API = Source("CUPTI_ACTIVITY_KIND_RUNTIME", _API, required=(*_CALLED, "corr"), o
 OS_CALLS = Source("OSRT_API", _CALL, required=(*_CALLED, "name"), only=("event_class", (27,)))
 _NODE = named("node=graphNodeId, original=originalGraphNodeId, start_ns=start, thread=globalTid")
 GRAPH_NODES = Source("CUDA_GRAPH_NODE_EVENTS", _NODE)
+
+# Memory of CUDA, where nsys recorded it (--cuda-memory-usage=true).
+_USAGE = named("time=start, process=globalPid, device=deviceId, address, bytes, kind=memKind, corr=correlationId")
+MEMORY_USAGE = Source(
+    "CUDA_GPU_MEMORY_USAGE_EVENTS", (*_USAGE, *named("operation=memoryOperationType")), ("time", "bytes", "operation")
+)
 
 # NVTX ranges and marks. `end_thread` is the thread that ended a range if it is not `thread`. A text is in the row or,
 # if it was registered with NVTX, in STRINGS.

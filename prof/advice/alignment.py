@@ -185,7 +185,7 @@ def _conv_padding(run: Run) -> Iterator[Finding]:
         why = (
             f"Convolutions of {' and '.join(map(str, channels))} channels in {dtype}: not a multiple of "
             f"{LINE // CONV_ITEM[dtype]} (16 bytes), so cuDNN pads copies of the operands in each call. "
-            f"{run.number(found)} kernels and fills take {run.ms_of(found):.4g} ms"
+            f"{run.number(found, 'kernel or fill takes', 'kernels and fills take')} {run.ms_of(found):.4g} ms"
         )
         pairs = ", ".join(f"{size} to {padded_to(size, CONV_ITEM[dtype])}" for size in channels)
         change = f"Pad the layer's channels from {pairs}. Let cuDNN measure: torch.backends.cudnn.benchmark = True."

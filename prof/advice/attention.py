@@ -112,7 +112,8 @@ def _by_name(run: Run) -> Iterator[Finding]:
     rows = np.flatnonzero(between)
     if len(rows) and run.dur[rows].sum() / count > LEAST_NS:
         why = (
-            f"{run.count(count):.4g} softmaxes stand between two matrix products. The kernels between the products "
+            f"{run.number(count, 'softmax stands', 'softmaxes stand')} between two matrix products. The kernels "
+            "between the products "
             f"take {run.ms_of(rows):.4g} ms, half of which is counted because the capture has no shapes"
         )
         # A fused kernel removes the time between the products, but is slower than the products alone.
@@ -203,7 +204,8 @@ def _finding(
     if rows:
         softmax, now = found[0].softmax, run.ms_of(rows)
         why = (
-            f"{who} the scores {run.shapes(softmax)[0]} in {run.dtype[softmax]}, {run.count(calls):.4g} times per "
+            f"{who} the scores {run.shapes(softmax)[0]} in {run.dtype[softmax]}, "
+            f"{run.number(calls, 'time', 'times')} per "
             f"{run.unit}: {now:.4g} ms; fused, {now - run.ms(float(saved.sum())):.4g} ms are expected"
         )
         yield Finding(np.array(rows), saved, why, change, "medium", launches=len(rows) - calls)
@@ -270,7 +272,8 @@ def _slower(run: Run, op: str, who: str, change: str) -> Iterator[Finding]:
     if rows:
         now = run.ms_of(rows)
         why = (
-            f"{run.number(rows)} attention kernels in {run.dtype[rows[0]]} belong to {who}: {now:.4g} ms; "
+            f"{run.number(rows, 'attention kernel', 'attention kernels')} of {who} in {run.dtype[rows[0]]}: "
+            f"{now:.4g} ms; "
             f"{now - run.ms(sum(saved)):.4g} ms are expected of the fastest backend that fits"
         )
         yield Finding(np.array(rows), np.array(saved), why, change, "medium")

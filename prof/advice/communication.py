@@ -36,7 +36,8 @@ def communication(run: Run) -> Iterator[Finding]:
     if not float(saved.sum()) > 0:  # NaN if the bandwidth is unknown
         return
     why = (
-        f"{run.number(rows)} all-reduces of {run.ms(float(size.sum())):.4g} MB in float32 take {run.ms_of(rows):.4g} "
+        f"{run.number(rows, 'all-reduce', 'all-reduces')} of {run.ms(float(size.sum())):.4g} MB in float32 took "
+        f"{run.ms_of(rows):.4g} "
         f"ms, {run.ms(float(bare.sum())):.4g} ms of it with nothing beside them. At the rate of the fastest, moving "
         f"the bytes takes {run.ms(float((size * fastest).sum())):.4g} ms; the rest is waiting for other ranks"
     )
@@ -67,7 +68,7 @@ def small_collectives(run: Run) -> Iterator[Finding]:
     each = np.where(run.phase[rows] == "backward", DDP_NS, CALLED_NS).mean()
     calls = (len(rows) - merged) * each / CALL_NS
     why = (
-        f"{run.number(rows)} all-reduces of {float(size.mean()) / 1e6:.3g} MB on average, "
+        f"{run.number(rows, 'all-reduce', 'all-reduces')} of {float(size.mean()) / 1e6:.3g} MB on average, "
         f"{run.ms(float(size.sum())):.4g} MB in all. Each takes the host about {each / 1e3:.0f} µs to launch, and "
         f"{run.ms(float(bare.sum())):.4g} ms of them run with nothing beside them"
     )

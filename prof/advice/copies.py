@@ -7,6 +7,7 @@ import numpy as np
 
 from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.run import Run
+from pyprof.prof.timing.gpus import named_rows
 from pyprof.table.columns import NULL, Bools
 
 # bytes/s that copies from pinned memory reach: PCIe 4 ×16 has 25 to 26 GB/s at its best, PCIe 5 ×16 twice that (`pyprof
@@ -22,13 +23,14 @@ LARGE = 1 << 20  # bytes; small copies go through the launch itself
 def pageable_copy(run: Run) -> Iterator[Finding]:
     """Large copies from or to pageable memory, which the driver moves through a buffer of its own while the call waits.
 
-    torch.profiler names such copies. Under nsys they are recognised by an asynchronous call that lasts into its copy:
-    with pinned memory it returns at once. Abstains on GPUs before compute capability 8.0 (PCIe 3) and, under nsys
-    without marked steps, for copies before the first kernel, which load the model.
+    The name of a copy tells the kinds of memory. In tables of older versions, copies that nsys recorded are recognised
+    by an asynchronous call that lasts into its copy: with pinned memory it returns at once. Abstains on GPUs before
+    compute capability 8.0 (PCIe 3) and, under nsys without marked steps, for copies before the first kernel, which load
+    the model.
     """
     size = run.table.ints("bytes")
     large = (run.texts("kind") == "memcpy") & (size != NULL) & (size >= LARGE)
-    rows = np.flatnonzero(large & (run.mentions("kShortName", "Pageable") | _waits(run)))
+    rows = np.flatnonzero(large & _pageable(run))
     if not len(rows) or run.device is None or run.device.arch in PCIE_3:
         return
     pinned = PINNED_PCIE_5 if run.device.arch in PCIE_5 else PINNED
@@ -39,7 +41,8 @@ def pageable_copy(run: Run) -> Iterator[Finding]:
     total = float(size[rows].sum())
     rate = total / float(run.dur[rows].sum())
     why = (
-        f"{run.number(rows)} copies move {run.ms(total):.4g} MB from or to pageable memory at {rate:.3g} GB/s. Pinned "
+        f"{run.number(rows, 'copy moves', 'copies move')} {run.ms(total):.4g} MB from or to pageable memory at "
+        f"{rate:.3g} GB/s. Pinned "
         f"memory gives {pinned / 1e9:.0f} GB/s or more, and its copies run beside kernels"
     )
     change = (
@@ -49,19 +52,20 @@ def pageable_copy(run: Run) -> Iterator[Finding]:
     yield Finding(rows, saved, why, change, "medium")
 
 
-def _waits(run: Run) -> Bools:
-    """A mask of the copies between host and device whose asynchronous call lasted until the copy was half done."""
-    # Only copies whose name does not say which kind of memory they use
-    unnamed = run.mentions("kShortName", "Host-to-Device", "Device-to-Host") & run.mentions("api", "MemcpyAsync")
+def _pageable(run: Run) -> Bools:
+    """A mask of the copies from or to pageable memory: named so, or, unnamed, with an asynchronous call that lasted
+    until the copy was half done. nsys also records how a program loads its model, which is no part of a step."""
     api, took = run.table.ints("apiStart"), run.table.ints("apiDuration")
     known = (api != NULL) & (took != NULL)
-    lasted: Bools = known & (np.where(known, api + took, 0) >= run.start + run.dur / 2)
+    lasted = known & (np.where(known, api + took, 0) >= run.start + run.dur / 2) & run.mentions("api", "MemcpyAsync")
+    of_nsys = named_rows(run.table, "Host-to-Device", "Device-to-Host")
+    found: Bools = named_rows(run.table, "Pageable") | (of_nsys & lasted & ~named_rows(run.table, "Pinned"))
     if not run.marked:
         kernels = np.flatnonzero(run.texts("kind") == "kernel")
         first = np.full(run.lanes, run.rows)
         np.minimum.at(first, run.lane[kernels], kernels)
-        lasted &= np.arange(run.rows) > first[run.lane]
-    return unnamed & lasted
+        found &= ~of_nsys | (np.arange(run.rows) > first[run.lane])
+    return found
 
 
 @rule("weight_casts")
@@ -76,7 +80,10 @@ def weight_casts(run: Run) -> Iterator[Finding]:
     casts = (run.aten == "copy_") & run.mentions("nodes", "aten::_to_copy")
     rows = [row for row in np.flatnonzero(casts).tolist() if _of_weight(run, row)]
     if rows:
-        why = f"Autocast casts {run.number(rows)} weights from float32 in every forward pass: {run.ms_of(rows):.4g} ms"
+        why = (
+            f"Autocast casts {run.number(rows, 'weight', 'weights')} from float32 in every forward pass: "
+            f"{run.ms_of(rows):.4g} ms"
+        )
         change = "Load the model in half precision: model.to(torch.bfloat16), without autocast."
         yield Finding(np.array(rows), run.dur[rows].copy(), why, change, "medium", launches=len(rows))
 

@@ -107,8 +107,10 @@ def _finding(run: Run, size: int, members: list[list[int]]) -> Iterator[Finding]
     ops_of = [dict.fromkeys(run.aten[row].rstrip("_") for row in chain) for chain in members]
     ops = list(ops_of[members.index(max(members, key=len))])
     why = (
-        f"{run.count(kept):.4g} chains of element-wise kernels ({', '.join(ops)}) over {size} elements write each "
-        f"intermediate result to memory and read it back: {run.number(rows)} kernels, {now:.4g} ms; as one kernel per "
+        f"{run.number(kept, 'chain', 'chains')} of element-wise kernels ({', '.join(ops)}) over {size} elements, "
+        "where each "
+        f"intermediate result is written to memory and read back: {run.number(rows, 'kernel', 'kernels')}, "
+        f"{now:.4g} ms; as one kernel per "
         f"chain {now - run.ms(float(saved.sum())):.4g} ms are expected"
     )
     instead = [call for parts, call in CALLS if any(parts <= found.keys() for found in ops_of)]

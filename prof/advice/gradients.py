@@ -46,10 +46,12 @@ def zero_grad(run: Run) -> Iterator[Finding]:
     spared = 0.0 if bool(run.collectives.any()) else min(1.0, filled / added)
     rows = np.concatenate([fills, adds]) if spared else fills
     saved = np.concatenate([run.dur[fills], run.dur[adds] * spared]) if spared else run.dur[fills].copy()
-    more = f", and {run.number(adds)} kernels add to them ({run.ms_of(adds):.4g} ms)" if spared else ""
+    more = (
+        f", and {run.number(adds, 'kernel adds', 'kernels add')} to them ({run.ms_of(adds):.4g} ms)" if spared else ""
+    )
     why = (
-        f"{run.number(fills)} kernels fill gradients with zeros ({run.ms_of(fills):.4g} ms){more}. Where a gradient is "
-        "None, autograd assigns it and needs neither"
+        f"{run.number(fills, 'kernel fills', 'kernels fill')} gradients with zeros ({run.ms_of(fills):.4g} ms)"
+        f"{more}. Where a gradient is None, autograd assigns it and needs neither"
     )
     change = "Set gradients to None: optimizer.zero_grad(set_to_none=True), the default since PyTorch 2.0."
     yield Finding(rows, saved, why, change, "high", launches=len(fills) + spared * len(adds))
@@ -157,8 +159,9 @@ def _selected(run: Run, shape: str, pieces: list[list[int]], tensors: int) -> Fi
     saved: Floats = run.dur[rows] * (1 - expected / now)
     launches = max(len(rows) - tensors - len(pieces) / STACKS, 0.0)
     why = (
-        f"{run.number(pieces)} indices into tensors of {shape}: for each, autograd fills a tensor of that size "
-        f"with zeros, copies the piece's gradient into it and adds it to the others, {run.ms(now):.4g} ms. One stack "
+        f"{run.number(pieces, 'index', 'indices')} into tensors of {shape}: for each, autograd fills a tensor of "
+        "that size with zeros, copies the piece's gradient into it and adds it to the others, "
+        f"{run.ms(now):.4g} ms. One stack "
         f"per tensor ({run.count(tensors):.4g}) would take {run.ms(expected):.4g} ms"
     )
     change = (

@@ -30,8 +30,9 @@ def small_grid(run: Run) -> Iterator[Finding]:
         return
     before = run.ms_of(rows)
     why = (
-        f"{run.number(rows)} kernels of equal, independent products run one after the other, each too small to fill "
-        f"the GPU: {before:.4g} ms; as {run.count(count):.4g} batched products "
+        f"{run.number(rows, 'kernel', 'kernels')} of equal, independent products run one after the other, each "
+        "too small to fill "
+        f"the GPU: {before:.4g} ms; as {run.number(count, 'batched product', 'batched products')} "
         f"{before - run.ms(float(saved.sum())):.4g} ms are expected"
     )
     change = "Batch the small products: stack their operands and call torch.bmm (or mm, where they share an operand)."

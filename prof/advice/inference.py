@@ -20,6 +20,9 @@ def dropout_in_eval(run: Run) -> Iterator[Finding]:
     if not len(rows) or run.records_gradients:
         return
     now = run.ms_of(rows)
-    why = f"{run.number(rows)} dropouts run although no gradient is recorded: {now:.4g} ms, and random outputs"
+    why = (
+        f"{run.number(rows, 'dropout runs', 'dropouts run')} although no gradient is recorded: {now:.4g} ms, and "
+        "random outputs"
+    )
     change = "Call model.eval() before inference. Keep the dropout where it is wanted, as in Monte Carlo dropout."
     yield Finding(rows, run.dur[rows].copy(), why, change, "medium", launches=len(rows))

@@ -92,7 +92,8 @@ def data_loader(run: Run) -> Iterator[Finding]:
     # A share of the GPU's work, not of the step, since the first step may take seconds.
     if waited > WAITED * run.busy_ns * run.steps * run.lanes:
         why = (
-            f"The GPU is idle for {run.ms(waited):.4g} ms before {run.number(rows)} copies of input data per "
+            f"The GPU is idle for {run.ms(waited):.4g} ms before {run.number(rows, 'copy', 'copies')} of input "
+            "data per "
             f"{run.unit}, because the host has no batch ready"
         )
         change = (

@@ -75,11 +75,11 @@ def _in_nhwc(run: Run, rank: int, mixed: bool, changes: Ints, depthwise: Ints, n
     rows, saved = rows[saved > 0], saved[saved > 0]  # drops NaN, too: bytes or device unknown
     nchw, nhwc = ("NCHW", "NHWC") if rank == 2 else ("NCDHW", "NDHWC")
     words = [
-        f"{run.number(some)} {what} ({run.ms_of(some):.4g} ms)"
-        for some, what in (
-            (changes, f"changes of layout by cuDNN, from {nchw} to {nhwc} or back"),
-            (depthwise, "depthwise convolutions by PyTorch's own kernels"),
-            (norms, f"batch norms by kernels for {nchw}"),
+        f"{run.number(some, one, f'{one}s')} {what} ({run.ms_of(some):.4g} ms)"
+        for some, one, what in (
+            (changes, "layout change", f"by cuDNN, from {nchw} to {nhwc} or back"),
+            (depthwise, "depthwise convolution", "by PyTorch's own kernels"),
+            (norms, "batch norm", f"by kernels for {nchw}"),
         )
         if len(some)
     ]
@@ -137,7 +137,8 @@ def conv_bias(run: Run) -> Iterator[Finding]:
     sums = np.flatnonzero((run.aten == "sum") & run.mentions("nodes", "aten::convolution_backward")).tolist()
     rows += [i for i in sums if tuple(run.first_shape(i)) in shapes]
     why = (
-        f"{run.number(rows)} kernels add a bias, or sum its gradient, although the following batch norm subtracts it "
+        f"{run.number(rows, 'kernel adds a bias, or sums', 'kernels add a bias, or sum')} its gradient, although "
+        "the following batch norm subtracts it "
         f"again: {run.ms_of(rows):.4g} ms"
     )
     change = "Remove the bias of convolutions before a batch norm: nn.Conv2d(..., bias=False)."

@@ -42,9 +42,10 @@ def _finding(run: Run, size: int, columns: int, calls: int) -> Iterator[Finding]
     now = float(run.dur[rows].sum())
     if not bool((run.aten[rows] == "_log_softmax_backward_data").any()) or not now > WORTH * expected:
         return
-    cast = f" ({run.number(casts)} of them casts)" if len(casts) else ""
+    cast = f" ({run.number(casts, 'of them a cast', 'of them casts')})" if len(casts) else ""
     why = (
-        f"{run.number(rows)} kernels{cast} go over logits of {size // columns} × {columns}: {run.ms(now):.4g} ms; "
+        f"{run.number(rows, 'kernel', 'kernels')}{cast} went over logits of {size // columns} × {columns}: "
+        f"{run.ms(now):.4g} ms; "
         f"{run.ms(expected):.4g} ms are expected where the logits are read in place and their gradient is written once"
     )
     change = (

@@ -74,8 +74,12 @@ def _by_name(run: Run) -> Iterator[Finding]:
     ratio = run.rate("tc_tf32") / (FP32_REACHED * run.device.peak("fp32")) / 2
     if not len(rows) or not ratio > 1 or bool((run.precision == "tf32").any()):
         return
+    name = run.texts("kShortName")[rows[0]]
+    products = run.number(
+        rows, "kernel is a float32 product by its name", "kernels are float32 products by their names"
+    )
     why = (
-        f"{run.number(rows)} kernels are float32 products by their names ({run.texts('kShortName')[rows[0]]}) and used "
+        f"{products} ({name}) and used "
         f"no tensor cores: {run.ms_of(rows):.4g} ms. TF32 is {2 * ratio:.2g} times as fast where compute is the limit; "
         "half of that is counted because the capture has no shapes"
     )
@@ -129,7 +133,8 @@ def _finding(run: Run, rows: Ints, expected: Floats, into: str, change: str, sur
         how = "without tensor cores"
     rate = float(run.flop[rows].sum() / run.dur[rows].sum() / 1e3)
     why = (
-        f"{run.number(rows)} products of float32 operands ran {how} at {rate:.3g} TFLOP/s: {before:.4g} ms; in "
+        f"{run.number(rows, 'product', 'products')} of float32 operands ran {how} at {rate:.3g} TFLOP/s: "
+        f"{before:.4g} ms; in "
         f"{into} {after:.4g} ms are expected"
     )
     yield Finding(rows, run.dur[rows] - expected, why, change, sure)

@@ -38,7 +38,7 @@ def group_norm(run: Run) -> Iterator[Finding]:
     worst, now = int(found[saved.argmax()]), run.ms_of(found)
     why = (
         f"The sums of group norms (over {run.shapes(worst)[0]} and others) run in {_blocks(run, worst):.0f} blocks on "
-        f"{run.device.sms} SMs: {run.number(found)} kernels, {now:.4g} ms; on all SMs "
+        f"{run.device.sms} SMs: {run.number(found, 'kernel', 'kernels')}, {now:.4g} ms; on all SMs "
         f"{now - run.ms(float(saved.sum())):.4g} ms are expected"
     )
     change = "Compile the group norms: torch.compile splits long sums, and fuses the casts and the activation."

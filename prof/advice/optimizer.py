@@ -106,7 +106,7 @@ def _finding(run: Run, kind: Kind, rows: Ints, mark: Ints, loop: bool) -> Iterat
     how = "single ops" if loop else "lists of tensors (foreach)"
     why = (
         f"{kind.name} by {how} moves {float(run.nbytes[rows].sum()) / parameters:.0f} bytes per parameter in "
-        f"{run.number(rows)} kernels; a fused one moves {kind.fused_values * item} in about "
+        f"{run.number(rows, 'kernel', 'kernels')}; a fused one moves {kind.fused_values * item} in about "
         f"{run.count(1) * max(after, 1):.2g}. It takes {run.ms(now):.4g} ms; {run.ms(min(expected, now)):.4g} ms are "
         f"expected for {parameters / run.steps / run.lanes / 1e6:.4g} M parameters"
     )

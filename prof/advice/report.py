@@ -21,9 +21,17 @@ FIRST = 5  # number of cards that the summary shows
 BECAUSE = {  # why there is no advice, unless it is that the GPU works well
     "host": ": the host is the limit, not by launches alone. A sampling profiler (py-spy) shows where it is",
     "near": ": host and GPU take about as long, so a change to one of them alone saves little",
+    "turns": ": host and GPU take turns, as the one waits for the other's results",
     "GPU": "",
 }
-LIMITS = {"host": "the host is the limit", "near": "neither is clearly the limit", "GPU": "the GPU is the limit"}
+LIMITS = {
+    "host": "the host is the limit",
+    "near": "neither is clearly the limit",
+    "turns": "they take turns, so neither alone is the limit",
+    "GPU": "the GPU is the limit",
+}
+EXPLAINED = 0.1  # a profiler makes a step up to three times as long (host_time.py), not ten times
+WORTH_SAYING = 0.05  # the share of the GPU's time from which on its waits for other ranks are said
 
 
 def write_advice(run: Run, found: Sequence[Advice], out: BinaryIO, width: int = 0) -> None:
@@ -59,8 +67,16 @@ def cards(run: Run, found: Sequence[Advice], width: int = WIDTH) -> Iterator[str
 
 
 def _limit(run: Run) -> str:
-    """Which limits the step with a probability of at least 80%: "host" or "GPU"; "near" if neither does."""
-    if run.host_ns > HOST_SURE * run.queued_ns:
+    """Which limits the step with a probability of at least 80%: "host" or "GPU"; "near" if neither does.
+
+    "turns" if the GPU is idle for long because the host has waited for a result of the GPU, or has no input data ready:
+    their times then add up, whichever is greater.
+    """
+    by_cause, much = run.idle_by_cause_ns, HOST_BOUND * run.step_ns
+    host = run.host_ns > HOST_SURE * run.queued_ns
+    if by_cause["sync"] > much or (not host and by_cause["sync"] + by_cause["data"] > much):
+        return "turns"
+    if host:
         return "host"
     return "GPU" if HOST_SURE * run.host_ns < run.queued_ns else "near"
 
@@ -124,7 +140,11 @@ def _outlook(run: Run) -> str:
     """For a capture whose GPU is often idle: whether host or GPU would limit the step without the profiler."""
     if not run.launches_timed or run.busy_ns > (1 - HOST_BOUND) * run.step_ns:
         return ""
+    if run.host_ns + run.busy_ns < EXPLAINED * run.step_ns:  # what takes so long is not in the capture
+        return ""
     host, gpu = f"{_digits(run.host_ns / 1e6, 2)} ms", f"{_digits(run.busy_ns / 1e6, 2)} ms"
+    if run.for_ranks_ns > WORTH_SAYING * run.busy_ns:
+        gpu += f" ({_digits(run.for_ranks_ns / 1e6, 2)} ms of them waiting for other ranks)"
     limit = LIMITS[_limit(run)]
     if run.stalled_ns > HOST_BOUND * run.step_ns:
         stalled = _digits(run.stalled_ns / 1e6, 2)

@@ -15,6 +15,7 @@ from pyprof.prof.timing.gpus import covered, devices_of_rows
 from pyprof.prof.timing.loading import loading
 from pyprof.prof.timing.steps import Step, steps
 from pyprof.prof.timing.timeline import alone
+from pyprof.prof.timing.waiting import CAUSES, waiting
 from pyprof.prof.timing.warmup import warm_up
 from pyprof.prof.work.annotate import Annotation
 from pyprof.table.columns import NULL, Bools, Floats, Ints, Table, distinct
@@ -62,14 +63,13 @@ class Run(Rows):
         self.dur: Floats = took.astype(np.float64)  # ns
         self.start = _starts(self.table.ints("start"), took)
         self.end = self.start + took
-        numbers, self.lane = distinct(self.table.ints("pid"), self.table.ints("device"))
+        numbers, self.lane = devices_of_rows(self.table)
         self.lanes = max(len(numbers), 1)
-        self.marked = int(
-            (np.unique(self.table.ints("step")) != NULL).sum()
-        )  # the number of steps that the capture marks
+        self.marked = int((np.unique(self.table.ints("step")) != NULL).sum())  # number of steps that the capture marks
+        self.times = _times(table, self.origin) if self.marked else []  # of each GPU's steps; empty: not known
+        self.marked = max(self.marked, len({step.number for step in self.times}))  # with those that launch nothing
         self.steps = max(self.marked, 1)
         self.unit = "step" if self.marked else "capture"  # what amounts "per step" refer to
-        self.times = _times(table, self.origin) if self.marked else []  # of each GPU's steps; empty: not known
 
     # Amounts
 
@@ -118,9 +118,16 @@ class Run(Rows):
         return min(each, self.step_ns - self.busy_ns)  # steps on the GPU may be longer than from mark to mark
 
     @cached_property
+    def idle_by_cause_ns(self) -> dict[str, float]:
+        """The idle time per step in ns by its cause, one of ``waiting.CAUSES``."""
+        found = waiting(self.table)
+        sums = ((cause, found.idle_ns[found.cause.codes == code].sum()) for code, cause in enumerate(CAUSES))
+        return {cause: float(ns) / self.steps / self.lanes for cause, ns in sums}
+
+    @cached_property
     def queued_ns(self) -> float:
         """The GPU's time per step in ns if it never waits for the host. Gaps are shorter in a CUDA graph."""
-        return self.busy_ns - self._for_ranks_ns + BETWEEN_NS * self.count(int((~self.in_graph).sum()))
+        return self.busy_ns - self.for_ranks_ns + BETWEEN_NS * self.count(int((~self.in_graph).sum()))
 
     @cached_property
     def in_graph(self) -> Bools:
@@ -128,7 +135,7 @@ class Run(Rows):
         return launched_by_graphs(self.table)
 
     @cached_property
-    def _for_ranks_ns(self) -> float:
+    def for_ranks_ns(self) -> float:
         """The time in ns per step in which collectives wait for other ranks and nothing else runs."""
         # The exposed time minus the time at the rate of the run's fastest collective; 0 without message sizes
         rows = np.flatnonzero(self.collectives)
@@ -231,9 +238,12 @@ class Run(Rows):
         """Rows per step and GPU, from rows of the whole run."""
         return rows / self.steps / self.lanes
 
-    def number(self, rows: Sized) -> str:
-        """The number of these rows (or groups of rows) per step and GPU as a text."""
-        return f"{self.count(len(rows)):.4g}"
+    def number(self, rows: Sized | int, one: str, many: str) -> str:
+        """The number of these rows (or groups of rows) per step and GPU, and the word for one or many of them."""
+        count = self.count(rows if isinstance(rows, int) else len(rows))
+        if count == 1:
+            return f"1 {one}"
+        return f"{count:.4g} {many}" if count.is_integer() else f"on average {count:.3g} {many}"
 
     def replaced(self, groups: Iterable[tuple[list[int], float]], worth: float = 1.0) -> tuple[list[int], Floats, int]:
         """The effect of replacing each group of rows, if it takes more than ``worth`` times its expected time in ns.
@@ -294,8 +304,11 @@ def _starts(start: Ints, took: Ints) -> Ints:
 def _times(table: Table, rows: Ints) -> list[Step]:
     """The steps of the devices that these rows belong to."""
     _, owner = devices_of_rows(table)
-    kept = set(distinct(owner[rows], table.ints("step")[rows])[0])
-    return [step for step in steps(table, owner) if (step.owner, step.number) in kept]
+    step = table.ints("step")
+    kept = set(distinct(owner[rows], step[rows])[0])
+    found = [each for each in steps(table, owner) if (each.owner, each.number) in kept or each.number not in step]
+    first = {each.owner: each.start_ns for each in reversed(found) if (each.owner, each.number) in kept}
+    return [each for each in found if each.start_ns >= first.get(each.owner, each.start_ns + 1)]
 
 
 def _in_order(table: Table, annotation: Annotation) -> Ints:
@@ -305,4 +318,4 @@ def _in_order(table: Table, annotation: Annotation) -> Ints:
     marked = bool((step[on_gpu] != NULL).any())
     inside = on_gpu & (step != NULL) & ~warm_up(table)[1] if marked else on_gpu & ~loading(table, annotation)
     rows = np.flatnonzero(inside)
-    return rows[np.lexsort((start[rows], table.ints("device")[rows], table.ints("pid")[rows]))]
+    return rows[np.lexsort((start[rows], devices_of_rows(table)[1][rows]))]

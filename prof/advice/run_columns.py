@@ -13,6 +13,7 @@ from pyprof.prof.limits.devices import parsed
 from pyprof.prof.limits.occupancy import floats, json_list
 from pyprof.prof.limits.roofline import flat_dtypes
 from pyprof.prof.work.annotate import Annotation
+from pyprof.prof.work.kinds import NCCL, kinds
 from pyprof.table.columns import Bools, Coded, Floats, Ints, Table
 
 Texts = NDArray[np.object_]
@@ -134,8 +135,8 @@ class Rows:
 
     @cached_property
     def collectives(self) -> Bools:
-        """Kernels of NCCL or RCCL."""
-        return self.mentions("kShortName", "ncclDevKernel", "ncclKernel", "rccl")
+        """Kernels that communicate."""
+        return kinds(self.table, self.annotation).among(NCCL)
 
     @cached_property
     def records_gradients(self) -> bool:

@@ -67,7 +67,8 @@ def _finding(run: Run, rows: int, members: list[tuple[int, int]]) -> Iterator[Fi
         return
     assert run.device is not None
     why = (
-        f"{run.number(found)} products of {rows} rows end in a wave of tiles that fills only part of the "
+        f"{run.number(found, 'product', 'products')} of {rows} rows ended in a wave of tiles that fills only part "
+        "of the "
         f"{run.device.sms} SMs. {more} rows would take as long: {run.ms(now):.4g} ms"
     )
     change = (

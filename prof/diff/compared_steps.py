@@ -175,7 +175,9 @@ def _waits(table: Table, owner: Ints, found: Sequence[Step]) -> Floats:
     shares = [
         max(following - end[step.owner, step.number], 0) / max(step.span_ns, 1)
         for step in found
-        if step.number is not None and (following := starts.get((step.owner, step.number + 1))) is not None
+        if step.number is not None
+        and (step.owner, step.number) in end  # not one that launched nothing
+        and (following := starts.get((step.owner, step.number + 1))) is not None
     ]
     return np.array(shares, np.float64)
 

@@ -174,12 +174,13 @@ def _value(one: Test, found: Comparison) -> Delta:
 
 
 def _same_coverage(one: Test, found: Comparison) -> None:
-    """Raise InputError unless FLOPs and bytes are known for about the same share of the operations on both sides."""
-    shares = [100 * side.counted_rows for side in (found.a, found.b)]
+    """Raise InputError unless FLOPs (or bytes) are known for about the same share of the operations on both sides."""
+    what = {"flop": "FLOPs", "byte": "bytes"}[one.kind]
+    shares = [100 * (s.counted_rows if what == "FLOPs" else s.bytes_counted_rows) for s in (found.a, found.b)]
     if abs(shares[0] - shares[1]) > COVERAGE or not all(shares):
         raise InputError(
             f"{found.a.name}, {found.b.name}",
-            f"FLOPs and bytes are known for {shares[0]:.0f}% and {shares[1]:.0f}% of the operations, which --fail-if "
+            f"{what} are known for {shares[0]:.0f}% and {shares[1]:.0f}% of the operations, which --fail-if "
             f"{one.text!r} cannot compare",
         )
 

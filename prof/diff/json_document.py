@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pyprof.command.json_schema import Record, doc, extended
+from pyprof.command.json_schema import Record, doc, extended, nan_doc
 
 if TYPE_CHECKING:
     from pyprof.prof.diff.compare import Change, Comparison
@@ -42,6 +42,8 @@ class CaptureSide(Record):
     on_cpu: Annotated[bool, doc("the rows are CPU ops")]
     attributed_percent: Annotated[float, doc("share of the time that has an op", "%")]
     counted_percent: Annotated[float, doc("share of the time whose FLOPs are known", "%")]
+    bytes_counted_percent: Annotated[float, doc("share of the time whose bytes are known", "%")]
+    sm_mhz: Annotated[float, nan_doc("mean SM clock while the GPUs worked, where --nvml read it", "MHz")]
 
 
 class Times(Record, kw_only=True):
@@ -127,7 +129,7 @@ class Difference(Record):
     """The difference of two captures, and why."""
 
     headline: Annotated[str, doc("the difference in a sentence")]
-    sentences: Annotated[list[str], doc("where it comes from")]
+    sentences: Annotated[list[str], doc("where it comes from; first, if the clocks differed")]
     a: Annotated[CaptureSide, doc("the first capture")]
     b: Annotated[CaptureSide, doc("the second capture")]
     step: Annotated[Times, doc("the step's time")]
@@ -147,14 +149,16 @@ class Difference(Record):
 
 
 def difference(found: Comparison, verdicts: Sequence[Verdict]) -> Difference:
-    from pyprof.prof.diff.sentences import headline, sentences
+    from pyprof.prof.diff.sentences import clock_words, headline, sentences
     from pyprof.prof.diff.table_rows import every_entry
 
     *rows, total = every_entry(found, 1.0)
-    amounts = _amount(found.rows), _known(found, found.flop), _known(found, found.nbytes)
+    a, b = found.a, found.b
+    of_bytes = a.bytes_counted_rows, b.bytes_counted_rows
+    amounts = _amount(found.rows), _known(found.flop, a.counted_rows, b.counted_rows), _known(found.nbytes, *of_bytes)
     return Difference(
         headline=headline(found),
-        sentences=sentences(found),
+        sentences=[*filter(None, [clock_words(found)]), *sentences(found)],
         a=_side(found.a),
         b=_side(found.b),
         step=Times(**_row(total)),
@@ -185,6 +189,8 @@ def _side(side: Side) -> CaptureSide:
         on_cpu=side.on_cpu,
         attributed_percent=100 * side.attributed,
         counted_percent=100 * side.counted,
+        bytes_counted_percent=100 * side.bytes_counted,
+        sm_mhz=side.sm_mhz,
     )
 
 
@@ -205,9 +211,9 @@ def _amount(value: Delta) -> dict[str, Any]:
     return {"before": value.before, "after": value.after, "change": value.change, "ratio": value.ratio}
 
 
-def _known(found: Comparison, value: Delta) -> dict[str, Any]:
-    """FLOPs or bytes of both sides; unknown for a side if none of its ops are counted."""
-    missing = [key for key, side in (("before", found.a), ("after", found.b)) if not side.counted_rows]
+def _known(value: Delta, before: float, after: float) -> dict[str, Any]:
+    """FLOPs or bytes of both sides; unknown for a side if none of its ops are counted. The shares that are known."""
+    missing = [key for key, counted in (("before", before), ("after", after)) if not counted]
     unknown = [*missing, "change", "ratio"] if missing else []
     return {**_amount(value), **dict.fromkeys(unknown)}
 

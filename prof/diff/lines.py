@@ -5,6 +5,7 @@ each step and their kernels.
 """
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,12 +17,14 @@ from numpy.typing import NDArray
 from pyprof.prof.diff.compared_steps import Steps, Wanted, find_steps
 from pyprof.prof.limits.roofline import dtype_of_rows
 from pyprof.prof.load import LoadedFile
+from pyprof.prof.timing.clocks import clocks
 from pyprof.prof.timing.loading import Leading, without_loading
 from pyprof.prof.work.annotate import Annotation, annotate
 from pyprof.prof.work.kinds import kinds
 from pyprof.prof.work.layer_path import layer_parts
 from pyprof.table.attribution import AttributedTime, runs_on_cpu
 from pyprof.table.columns import NULL, Coded, Floats, Ints, Table, distinct, distinct_texts
+from pyprof.table.kernel_names import narrow_name
 from pyprof.table.schema import first_text
 
 VARYING = "varying"  # shapes that differ from step to step
@@ -30,7 +33,6 @@ FUSED = re.compile(r"^triton_|^CompiledF")
 COMPILED = re.compile(r"^CompiledF")  # a whole compiled graph, not an op
 CASTS = re.compile(r"\((?:int|unsigned int|long|unsigned long|bool|char|short)\)(?=-?\d)")
 ANONYMOUS = re.compile(r"<unnamed>|\(anonymous namespace\)|\(anonymous class\)")
-WRAPPED = re.compile(r"void \w+::Kernel\d?<([\w:]+)>\(")  # cutlass::Kernel2<cutlass_80_...>: the argument is the name
 # nsys: [CUDA memcpy Host-to-Device]; Kineto: Memcpy HtoD (Pageable -> Device)
 COPY = re.compile(r"^(?:\[CUDA )?([Mm]em(?:cpy|set)) ?\(?([A-Za-z-]*)")
 WAYS = {"Host-to-Device": "HtoD", "Device-to-Host": "DtoH", "Device-to-Device": "DtoD", "Peer-to-Peer": "PtoP"}
@@ -96,7 +98,10 @@ class Side:
     nbytes: Floats
     counted: float  # share of the time whose FLOPs are known
     counted_rows: float  # share of the rows whose FLOPs are known
+    bytes_counted: float  # the same two shares for bytes
+    bytes_counted_rows: float
     attributed: float  # share of the time that has an op
+    sm_mhz: float  # mean SM clock of the GPUs while they worked in these steps; NaN where --nvml did not read it
     table: Table
     kind: Coded
 
@@ -143,11 +148,25 @@ def make_side(loaded: LoadedFile, wanted: Wanted | None = None) -> Side:
         flop=steps.sums(alone, 1, flops)[0],
         nbytes=steps.sums(alone, 1, nbytes)[0],
         counted=float(duration[inside & (annotation.flops != NULL)].sum()) / taken,
-        counted_rows=float((annotation.flops[inside] != NULL).mean()) if inside.any() else 0.0,
+        counted_rows=_known_share(annotation.flops[inside]),
+        bytes_counted=float(duration[inside & (annotation.bytes != NULL)].sum()) / taken,
+        bytes_counted_rows=_known_share(annotation.bytes[inside]),
         attributed=time.attributed_ns / taken,
+        sm_mhz=_sm_mhz(table.take(np.flatnonzero(inside))),
         table=table,
         kind=what,
     )
+
+
+def _sm_mhz(table: Table) -> float:
+    """The mean SM clock of the GPUs, weighted by their time of work; NaN if unknown."""
+    known = [gpu for gpu in clocks(table) if not math.isnan(gpu.sm_mhz) and gpu.work_ns]
+    work_ns = sum(gpu.work_ns for gpu in known)
+    return sum(gpu.sm_mhz * gpu.work_ns for gpu in known) / work_ns if work_ns else math.nan
+
+
+def _known_share(amounts: Ints) -> float:
+    return float((amounts != NULL).mean()) if len(amounts) else 0.0
 
 
 def _with_phases(table: Table) -> Table:
@@ -301,8 +320,7 @@ def _kernel(short: str, long: str) -> tuple[str, str]:
     if copy := COPY.match(name):
         name = f"{copy[1].lower()} {WAYS.get(copy[2], copy[2])}".strip()
         return name, name
-    if inner := WRAPPED.match(name):
-        name = inner[1].rpartition("::")[2]
+    name = narrow_name(name)
     same = CASTS.sub("", ANONYMOUS.sub("", long or short))
     return name, GENERATED.sub(r"\1", same.partition(">(")[0].replace(" ", ""))
 

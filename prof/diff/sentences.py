@@ -9,6 +9,7 @@ from pyprof.prof.diff.gate import Check, Verdict
 from pyprof.prof.diff.kernels import Swap
 from pyprof.prof.diff.lines import VARYING, Kernel, Side
 from pyprof.prof.diff.noise import Delta
+from pyprof.prof.summary.work_sentences import NEARLY
 
 NAMED = 3  # entries that a sentence names
 HARDLY = 0.02  # share of an op's time below which a kernel is not named, such as a memset
@@ -16,6 +17,7 @@ MENTIONED = 0.001  # share of the step below which a change is not mentioned
 SAME_WORK = 0.005  # relative difference in FLOPs below which both do the same work
 MANY = 0.2  # relative difference in the number of operations
 DRIFTED = 0.01  # relative change of unchanged kernels that is worth a sentence
+OTHER_CLOCK = 0.02  # relative change of the mean SM clock that is said before all else
 ATTRIBUTED = 0.9  # share of the time below which a warning says how much has an op
 MODES = {"appeared": "new", "vanished": "gone", "args": "args", "moved": "moved", "layer": "other ops", "same": ""}
 MODES |= dict.fromkeys(("kind", "graph"), "as a whole")
@@ -84,8 +86,22 @@ def side_words(side: Side) -> str:
     return "; ".join([*words, where, *([side.profiler] if side.profiler else [])])
 
 
+def clock_words(found: Comparison) -> str:
+    """That the GPUs ran at different clocks, and what follows; empty if they did not, or the clocks are unknown."""
+    before, after = found.a.sm_mhz, found.b.sm_mhz
+    if math.isnan(before) or math.isnan(after) or abs(after / before - 1) <= OTHER_CLOCK:
+        return ""
+    slower = before / after - 1
+    effect = f"{100 * abs(slower):.1f}% {'longer' if slower > 0 else 'shorter'}"
+    return (
+        f"The captures ran at different clocks: the SM clock was {before:,.0f} MHz in A and {after:,.0f} MHz in B "
+        f"({percent(after / before - 1)}), on average while the GPU worked. For that alone, kernels limited by "
+        f"arithmetic take about {effect} in B."
+    )
+
+
 def sentences(found: Comparison) -> list[str]:
-    """Where the difference comes from, the most important sentence first."""
+    """Where the difference comes from, the most important sentence first; ``clock_words`` come before the headline."""
     makers = (_split, _most, _kernels, _tensor, _work, _drift, _coarse)
     return [sentence for make in makers for sentence in make(found)]
 
@@ -162,7 +178,12 @@ def _work(found: Comparison) -> Iterator[str]:
     if not flop.before or abs(flop.ratio) < max(SAME_WORK, 4 * abs(counted[0] - counted[1])) or min(counted) < 0.5:
         return
     much = f"{percent(abs(flop.ratio)).lstrip('+')} {'more' if flop.change > 0 else 'fewer'}"
-    yield f"B does {much} FLOPs per step ({_flop(flop.before)} -> {_flop(flop.after)}): it is not the same work."
+    before, after = (
+        f"{'at least ' if known < NEARLY else ''}{_flop(amount)}"
+        for known, amount in zip(counted, (flop.before, flop.after), strict=True)
+    )
+    what = "counted FLOPs" if min(counted) < NEARLY else "FLOPs"
+    yield f"B does {much} {what} per step ({before} -> {after}): it is not the same work."
 
 
 def _flop(amount: float) -> str:

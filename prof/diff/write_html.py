@@ -34,6 +34,7 @@ def _model(found: Comparison, verdicts: Sequence[Verdict]) -> dict[str, Any]:
     return {
         "version": __version__,
         "title": f"{Path(found.a.name).name} -> {Path(found.b.name).name}",
+        "clocks": say.clock_words(found),
         "headline": say.headline(found),
         "sides": [{"letter": letter, "name": side.name, "words": say.side_words(side)} for letter, side in sides],
         "figures": _figures(found, places),

@@ -42,6 +42,8 @@ def write_terminal(
 def _print(console: Console, found: Comparison, verdicts: Sequence[Verdict], top: int | None) -> None:
     places = say.digits(found)
     unit = 10.0 ** (6 - places)
+    if other_clocks := say.clock_words(found):
+        prose(console, other_clocks, "bold yellow")
     prose(console, say.headline(found), "bold")
     for letter, side in (("A", found.a), ("B", found.b)):
         prose(console, f"{letter}: {side.name} ({say.side_words(side)})", "dim", hang=3)

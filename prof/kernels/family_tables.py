@@ -244,6 +244,7 @@ collective  (?<!warp)(?<!block)all_?reduce|all_?gather|reduce_?scatter|all_?to_?
 # Losses before softmax, whose names they contain; normalisation.
 softmax  log_?softmax  H200: ATen; torch.compile, which fuses the loss into it
 loss  cross_entropy|focal_loss|^_grpo_loss|^_tv_distance_kernel|SoftMaxXEntropy|ClassNLLCriterion|nll_loss
+    |(?:mse|smooth_l1|huber)_kernel
     |^_kldiv_kernel|^_jsd_kernel
     V100: ATen; linkedin/Liger-Kernel src/liger_kernel/ops; NVIDIA/apex contrib/csrc/xentropy
 softmax  softmax  H100: ATen; TransformerEngine common/fused_softmax; Megatron's in NVIDIA/apex
@@ -286,16 +287,20 @@ copy
 copy  quant(?!um|ile|ity)(?:ize)?_?(?:mx)?(?:kernel|fp\d|int\d|with|row|per|block)|quant(?!um|ile|ity)\w{0,40}kernel
     |cvt_fp16_to_fp4
     B200: TensorRT-LLM, vLLM csrc/quantization; pytorch/FBGEMM experimental/gemm/triton_gemm; SageAttention's Triton
+# CuPy names a kernel by its function and the types of its arguments.
+copy  ^cupy_copy__  cupy/cupy cupy/_core/_kernel.pyx: ufuncs
+fill  ^cupy_fill  cupy/cupy cupy/_core/_kernel.pyx
+pointwise  ^cupy_\w+?__(?:bool|u?int|float|complex)  cupy/cupy cupy/_core/_kernel.pyx: ufuncs
 copy  direct_copy|copy_kernel|copy_tensor_kernel|recat_copy|CatArray|transpose|permute|rocclr_copyBuffer
     V100 to B200: ATen; MI210: MIOpen; H100: pytorch/FBGEMM
-fill  rocclr_fillBuffer  MI300: ROCm/clr
+fill  rocclr_fillBuffer|FillFunctor|arange_cuda  MI300: ROCm/clr; H200: ATen, the values are not read
 indexing  (?<!with_)index|gather|scatter|sort|topk|nonzero|masked_select  H200, H100: ATen
 reduction  reduce_kernel|amax_kernel|triton_(?:red|per)_|cub::|reduction|rocprim::\w*|kernelReduceAll
     H200, MI300: ATen, torch.compile
 resize  upsample  A100: ATen UpSample*.cu
 pooling  pool  V100, H200: ATen, cuDNN
 rng  dropout|philox|distribution  H200: ATen
-pointwise  elementwise|triton_poi_|FillFunctor|silu|gelu|_mul_|kernelPointwiseApply|clamp_position|element_mul_kernel
+pointwise  elementwise|triton_poi_|silu|gelu|_mul_|kernelPointwiseApply|clamp_position|element_mul_kernel
     H200: ATen, torch.compile
 attention  attention(?!_?mask)  MI300: vLLM, TensorRT-LLM: products whose unit is unknown
 """

@@ -62,7 +62,7 @@ class Product:
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """A kernel that is neither: ``work`` is its kind of work as a family of op models, or ``fill``."""
+    """A kernel that is neither: ``work`` is its kind of work as a family of op models."""
 
     work: str
     pattern: Pattern
@@ -155,8 +155,11 @@ def find_other(name: str) -> Other | None:
 
 
 def is_collective(name: str) -> bool:
-    """Whether a kernel is NCCL's or RCCL's."""
-    return name.startswith(("nccl", "rccl"))
+    """Whether a kernel communicates: NCCL's, RCCL's, NVSHMEM's, DeepEP's and other families of ``family_tables``."""
+    if name.startswith(("nccl", "rccl")):
+        return True
+    other = find_other(name) if find_helper(name) is None and find_product(name) is None else None
+    return other is not None and other.work == "collective"
 
 
 def stays_on_device(copy: str) -> bool:

@@ -48,13 +48,15 @@ SM_LIMITS: Mapping[str, Limits] = {
     "sm_90": _limits(64, 32, 228),
     "sm_100": _limits(64, 32, 228),
     "sm_103": _limits(64, 32, 228),
+    "sm_110": _limits(48, 24, 228),
     "sm_120": _limits(48, 24, 100),
     "sm_121": _limits(48, 24, 100),
 }
 
 # FLOP per clock and SM, dense; an FMA is 2. Source: CUDA C++ Programming Guide, "Throughput of Native Arithmetic
 # Instructions", and the architectures' white papers. Multiplied by SMs and clock, they give the rows of
-# data/devices.csv.
+# data/devices.csv. The tensor cores of Jetson Orin (sm_87) and Thor (sm_110) follow from their data sheets: 170 sparse
+# int8 TOPS / 2 / (16 SMs × 1.3 GHz) = 4,087, and 2,070 sparse fp4 TFLOP/s / 2 / (20 SMs × 1.575 GHz) = 32,857.
 _RATES = """
            fp64    fp32    fp16    bf16 tc_fp64 tc_tf32 tc_fp16 tc_bf16  tc_fp8  tc_fp6  tc_fp4 tc_int8
 sm_60        64     128     256       -       -       -       -       -       -       -       -       -
@@ -63,10 +65,13 @@ sm_70        64     128     256       -       -       -    1024       -       - 
 sm_75         4     128     256       -       -       -    1024       -       -       -       -    2048
 sm_80        64     128     512     256     128    1024    2048    2048       -       -       -    4096
 sm_86         4     256     256     256       -     512    1024    1024       -       -       -    2048
+sm_87         4     256       -       -       -    1024    2048    2048       -       -       -    4096
 sm_89         4     256     256     256       -     512    1024    1024    2048       -       -    2048
 sm_90       128     256     512     512     256    2048    4096    4096    8192       -       -    8192
 sm_100      128     256     512     512     128    4096    8192    8192   16384   16384   32768   16384
+sm_110        4     256       -       -       -    4096    8192    8192   16384   16384   32768   16384
 sm_120        4     256     256     256       -     512    1024    1024    2048       -    4096    2048
+sm_121        4     256     256     256       -     512    1024    1024    2048       -    4096    2048
 """
 _UNITS, *_ROWS = (line.split() for line in _RATES.strip().splitlines())
 # The table above as a mapping: architecture to unit to rate, without empty cells

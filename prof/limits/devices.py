@@ -22,6 +22,8 @@ from pyprof.prof.limits.architectures import HALVED, RATES, SM_LIMITS, Limits
 
 # What drivers call a device whose name they do not know, as ``plain_name`` leaves it
 NAMELESS = frozenset(("", "graphics", "graphics device", "radeon graphics"))
+RENAMED = {"sm_101": "sm_110"}  # CUDA 13 renamed the compute capability of Jetson Thor
+INTEGRATED = ("sm_87", "sm_110", "sm_121")  # Orin, Thor, DGX Spark: they share the memory with the operating system
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,10 @@ class Device:
     limits: Limits | None = None
     source: str = ""
     memory_gib: float | None = None
-    tensor: str = "full"  # rate of the tensor cores: "full", "half" (``HALVED``), or empty: none, or not published
+    # Rate of the tensor cores: "full", "half" (``HALVED``), or empty: none, or not published. "cut": none of the part's
+    # rates is its architecture's
+    tensor: str = "full"
+    boost_hz: float | None = None
 
     def peak(self, unit: str) -> float:
         """FLOP/s of a unit, NaN where unknown."""
@@ -80,13 +85,14 @@ def _part(row: Mapping[str, str]) -> tuple[re.Pattern[str], Device]:
         source=row["source"],
         memory_gib=memory,
         tensor=row["tensor"],
+        boost_hz=None if boost is None else boost * 1e6,
     )
     return re.compile(row["match"]), device
 
 
 def _rates(arch: str, sms: float | None, clock_hz: float | None, tensor: str) -> dict[str, float]:
     """FLOP/s of each unit: rate per clock × SMs × clock; empty if a factor is unknown."""
-    if sms is None or clock_hz is None:
+    if sms is None or clock_hz is None or tensor == "cut":
         return {}
     share = dict.fromkeys(HALVED, 0.5) if tensor == "half" else {}
     return {
@@ -94,6 +100,19 @@ def _rates(arch: str, sms: float | None, clock_hz: float | None, tensor: str) ->
         for unit, rate in RATES.get(arch, {}).items()
         if tensor or not unit.startswith("tc_")
     }
+
+
+def peak_at(device: Device, unit: str, clock_hz: float, limit_hz: float) -> float:
+    """FLOP/s of a unit at a clock: rate × SMs × clock; NaN where the unit's rate on this part is not known.
+
+    ``limit_hz``: the highest clock that the GPU allows. A listed peak that implies a clock far from it is of a unit
+    that is cut (an H20's tensor cores), or was measured.
+    """
+    rate = RATES.get(device.arch, {}).get(unit, 0) * (0.5 if device.tensor == "half" and unit in HALVED else 1)
+    if not rate or device.sms is None or not limit_hz > 0:
+        return math.nan
+    implied = device.peak(unit) / (rate * device.sms)
+    return rate * device.sms * clock_hz if 0.8 < implied / limit_hz < 1.1 else math.nan
 
 
 def parsed(text: str) -> Any:
@@ -167,7 +186,10 @@ class _Facts:
     @property
     def arch(self) -> str:
         """``sm_90`` for compute capability 9.0; empty for AMD's devices, of which several have the same."""
-        return "" if self.capability is None or self.is_amd else f"sm_{self.capability[0]}{self.capability[1]}"
+        if self.capability is None or self.is_amd:
+            return ""
+        name = f"sm_{self.capability[0]}{self.capability[1]}"
+        return RENAMED.get(name, name)
 
 
 def _listed(plain: str, facts: _Facts) -> Device | None:
@@ -176,17 +198,19 @@ def _listed(plain: str, facts: _Facts) -> Device | None:
     if slice_of_gpu != plain and facts.sms is None:
         return None  # a MIG slice of unknown size
     if plain in NAMELESS:
-        return _common([device for _, device in parts() if _has_figures(device, facts)])
+        return _common(_variants([device for _, device in parts() if _has_figures(device, facts)], facts))
     is_slice = slice_of_gpu != plain
     named = [device for pattern, device in parts() if pattern.fullmatch(slice_of_gpu)]
     return _common(_variants([device for device in named if not _contradicts(device, facts, is_slice)], facts))
 
 
 def _same_memory(device: Device, facts: _Facts) -> bool | None:
-    """Whether the capture's memory is the device's; None if one is unknown. Drivers keep up to a tenth of it."""
+    """Whether the capture's memory is the device's; None if one is unknown. Drivers keep up to a tenth of it, and the
+    system of an integrated GPU up to a quarter.
+    """
     if device.memory_gib is None or facts.memory_gib is None:
         return None
-    return 0.88 < facts.memory_gib / device.memory_gib < 1.07
+    return (0.75 if device.arch in INTEGRATED else 0.88) < facts.memory_gib / device.memory_gib < 1.07
 
 
 def _contradicts(device: Device, facts: _Facts, is_slice: bool) -> bool:
@@ -199,9 +223,18 @@ def _contradicts(device: Device, facts: _Facts, is_slice: bool) -> bool:
 
 
 def _variants(devices: list[Device], facts: _Facts) -> list[Device]:
-    """Of several devices of one name, those with exactly the recorded SMs; all of them if none has."""
-    exact = [device for device in devices if facts.sms is not None and device.sms == facts.sms]
-    return exact or devices
+    """Of several devices that fit, those with exactly the recorded SMs, and of these, those whose boost clock is the
+    recorded one; where none has it, all of them. The clock only chooses: a device may run at another one than listed.
+    """
+    exact = [device for device in devices if facts.sms is not None and device.sms == facts.sms] or devices
+    return [device for device in exact if _same_clock(device, facts)] or exact
+
+
+def _same_clock(device: Device, facts: _Facts) -> bool:
+    """Whether the capture's clock is the device's boost clock; data sheets and drivers round to some MHz."""
+    if device.boost_hz is None or facts.clock_hz is None:
+        return False
+    return abs(facts.clock_hz / device.boost_hz - 1) < 0.01
 
 
 def _has_figures(device: Device, facts: _Facts) -> bool:

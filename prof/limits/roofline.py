@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pyprof.prof.kernels.name_patterns import is_collective, stays_on_device
+from pyprof.prof.kernels.name_patterns import stays_on_device
 from pyprof.prof.kernels.operand_dtypes import kernel_dtypes
 from pyprof.prof.kernels.precision import HOST_PRECISION, ROUNDED_PRECISION, tensor_unit
 from pyprof.prof.limits.devices import Device, find_device
@@ -26,6 +26,7 @@ from pyprof.prof.limits.occupancy import Geometry, by_device, floats, geometry, 
 from pyprof.prof.limits.peaks_file import Peaks, with_peaks
 from pyprof.prof.ops.model import MATRIX
 from pyprof.prof.work.annotate import Annotation
+from pyprof.prof.work.kinds import NCCL, kinds
 from pyprof.table.attribution import launched_alone
 from pyprof.table.columns import Bools, Coded, Floats, Ints, Table, distinct, distinct_texts
 
@@ -130,7 +131,7 @@ def _elsewhere(table: Table, annotation: Annotation) -> Bools:
     """Rows whose bytes go over a link: collectives, and copies that leave the device."""
     name = table.coded("kShortName")
     copies = table.coded("kind").among("memcpy") & ~name.where(stays_on_device)
-    linked: Bools = copies | annotation.family.among("collective") | name.where(is_collective)
+    linked: Bools = copies | annotation.family.among("collective") | kinds(table, annotation).among(NCCL)
     return linked
 
 

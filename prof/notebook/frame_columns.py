@@ -9,9 +9,10 @@ import numpy as np
 
 from pyprof.errors import packages
 from pyprof.prof.advice import Advice
-from pyprof.prof.table.cells import Data, ints
+from pyprof.prof.table.cells import Data, ints, texts
 from pyprof.prof.table.columns import COLUMN, Column
-from pyprof.prof.table.group import AGGREGATE, NEEDED, group_rows, own_column, ratio
+from pyprof.prof.table.group import AGGREGATE, group_rows, own_column, ratio
+from pyprof.table.attribution import launched_alone
 from pyprof.table.columns import NULL, Coded, Floats, Ints, distinct, distinct_texts
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ SOL = own_column("sol", "%", "speed of light: sum of the limits / time, of the r
 
 
 def group_columns(keys: Sequence[str], data: Mapping[str, Data]) -> Columns:
-    """One row per combination of the keys, longest time first, like ``--group``. ``data``: keys, sil, flops, bytes."""
-    agreed, sums = group_rows([data[key] for key in keys], {name: ints(data[name]) for name in NEEDED})
+    """One row per combination of the keys, longest time first, like ``--group``. ``data``: the keys and ``NEEDED``."""
+    agreed, sums = group_rows([data[key] for key in keys], data)
     order = np.argsort(-ints(sums["time"]), kind="stable")
     columns = [*(COLUMN[key] for key in keys), *(AGGREGATE[name] for name in sums)]
     return [(column, values.take(order)) for column, values in zip(columns, [*agreed, *sums.values()], strict=True)]
@@ -34,16 +35,17 @@ def group_columns(keys: Sequence[str], data: Mapping[str, Data]) -> Columns:
 def op_columns(data: Mapping[str, Data], call: Ints) -> Columns:
     """Groups by op and direction, with the number of calls and the percentage of the hardware's limit that they reach.
 
-    ``call``: a number per row, the same for the kernels of one call. ``data``: op, dir, sil, flops, bytes, sol_ns.
+    ``call``: a number per row, the same for the kernels of one call. ``data``: op, dir, sol_ns and ``NEEDED``.
     """
     (op_column, ops), (dir_column, directions), *sums = group_columns(("op", "dir"), data)
-    op, direction = (Coded.concat([_coded(data[key])]) for key in ("op", "dir"))
+    op, direction = (Coded.concat([texts(data[key])]) for key in ("op", "dir"))
     names, row = distinct_texts(op, direction)
     pairs, _ = distinct(row, call)
     calls = np.bincount([number for number, _ in pairs], minlength=len(names)).astype(np.int64)
-    sol = _reached(row, len(names), ints(data["sil"]), ints(data["sol_ns"]))
+    time = np.where(launched_alone(texts(data["reason"])), 0, ints(data["sil"]))  # the time of a launch: no rate
+    sol = _reached(row, len(names), time, ints(data["sol_ns"]))
     place = {name: i for i, name in enumerate(names)}
-    order = int_array(place[pair] for pair in zip(_coded(ops).texts(), _coded(directions).texts(), strict=True))
+    order = int_array(place[pair] for pair in zip(texts(ops).texts(), texts(directions).texts(), strict=True))
     has_op = np.array([bool(names[i][0]) for i in order.tolist()], bool)
     count = np.where(has_op, calls[order], NULL)
     return [(op_column, ops), (dir_column, directions), (CALLS, count), *sums, (SOL, sol[order])]
@@ -119,8 +121,3 @@ def _series(data: Data, plain: bool) -> Any:
 
 def int_array(values: Iterable[int]) -> Ints:
     return np.array(list(values), np.int64)
-
-
-def _coded(data: Data) -> Coded:
-    assert isinstance(data, Coded)
-    return data

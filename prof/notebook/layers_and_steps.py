@@ -10,6 +10,7 @@ from pyprof.prof.table.group import aggregates, own_column, ratio, row_amounts
 from pyprof.prof.timing.steps import PHASES, Step
 from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.layer_path import layer_parts
+from pyprof.table.attribution import launched_alone
 from pyprof.table.columns import NULL, Bools, Coded, Ints, Table
 
 LAYER = (
@@ -28,6 +29,7 @@ LAYER = (
     own_column("tflops", "TFLOP/s", "flops / time of the rows that are counted", "float"),
     own_column("gbps", "GB/s", "bytes / time of the rows that are counted", "float"),
     own_column("uncounted", "%", "share of the time in rows without FLOPs", "float"),
+    own_column("bytes_uncounted", "%", "share of the time in rows without bytes", "float"),
 )
 STEP = (
     own_column("device", "", "the GPU, and which one where there are several", "text"),
@@ -45,9 +47,10 @@ STEP = (
     own_column("bytes", "bytes", "of the operations that are counted"),
     own_column("tflops", "TFLOP/s", "flops / time, idle time included", "float"),
     own_column("uncounted", "%", "share of the operations' time in those without FLOPs", "float"),
+    own_column("bytes_uncounted", "%", "share of the operations' time in those without bytes", "float"),
 )
 # The sums per layer, one array column each: number of rows, two phases' time, those of ``row_amounts``.
-AMOUNTS = ("time", "flops", "flops_ns", "flops_rows", "bytes", "bytes_ns", "bytes_rows")
+AMOUNTS = ("time", "alone_rows", "flops", "flops_ns", "flops_rows", "bytes", "bytes_ns", "bytes_rows")
 SUMS = ("count", "forward", "backward", *AMOUNTS)
 TIME = SUMS.index("time")
 Path = tuple[str, ...]
@@ -59,7 +62,7 @@ def layer_columns(table: Table, annotation: Annotation) -> Columns:
     paths = [layer_parts(text) for text in layer.values]
     codes = np.where(layer.where(layer_parts), layer.codes, -1)
     time = np.where(time == NULL, 0, time)
-    amounts = dict(row_amounts(time, annotation.flops, annotation.bytes))
+    amounts = dict(row_amounts(time, annotation.flops, annotation.bytes, launched_alone(table.coded("reason"))))
     sums_of_path = _sums(codes, len(paths), table.coded("phase"), amounts)
     in_order = [code for code in _first_run(codes, len(paths), table.ints("start")) if sums_of_path[code, 0]]
     rows = _rows([paths[code] for code in in_order])
@@ -117,6 +120,8 @@ def step_columns(
     rows = [(owner == each.owner) & (step == _number(each)) for each in steps]
     flop = int_array(_known_sum(flops[mask]) for mask in rows)
     spans = int_array(each.span_ns for each in steps)
+    alone = launched_alone(table.coded("reason"))
+    launching = np.array([bool(alone[mask].any()) for mask in rows], bool)
     data: dict[str, Data] = {
         "device": Coded.of(names[each.owner] for each in steps),
         "step": int_array(map(_number, steps)),
@@ -129,8 +134,9 @@ def step_columns(
         "count": int_array(int(np.count_nonzero(mask)) for mask in rows),
         "flops": flop,
         "bytes": int_array(_known_sum(annotation.bytes[mask]) for mask in rows),
-        "tflops": ratio(np.where(flop == NULL, np.nan, flop / 1e3), spans),
+        "tflops": ratio(np.where((flop == NULL) | launching, np.nan, flop / 1e3), spans),
         "uncounted": np.array([_uncounted(mask, time, flops) for mask in rows], np.float64),
+        "bytes_uncounted": np.array([_uncounted(mask, time, annotation.bytes) for mask in rows], np.float64),
     }
     return [(column, data[column.name]) for column in STEP]
 
@@ -145,7 +151,7 @@ def _known_sum(amounts: Ints) -> int:
     return int(amounts[known].sum()) if known.any() or not len(amounts) else NULL
 
 
-def _uncounted(rows: Bools, time: Ints, flops: Ints) -> float:
-    """The share of the rows' time whose FLOPs are unknown, in %."""
+def _uncounted(rows: Bools, time: Ints, amounts: Ints) -> float:
+    """The share of the rows' time whose FLOPs (or bytes) are unknown, in %."""
     whole = int(time[rows].sum())
-    return 100 * int(time[rows & (flops == NULL)].sum()) / whole if whole else float("nan")
+    return 100 * int(time[rows & (amounts == NULL)].sum()) / whole if whole else float("nan")

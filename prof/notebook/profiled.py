@@ -24,7 +24,8 @@ from pyprof.prof.notebook.layers_and_steps import layer_columns, step_columns
 from pyprof.prof.notebook.notebook_views import SummaryText, profile_html
 from pyprof.prof.summary.capture_numbers import summarise
 from pyprof.prof.table.columns import COLUMN
-from pyprof.prof.timing.steps import owners, steps
+from pyprof.prof.table.group import NEEDED
+from pyprof.prof.timing.steps import Step, owners, steps
 from pyprof.prof.work.layer_path import layer_texts
 from pyprof.table.attribution import AttributedTime
 from pyprof.table.columns import NULL
@@ -35,18 +36,21 @@ if TYPE_CHECKING:
     from pyprof.prof.plot.style import Picture
 
 
-def load(*files: str | Path, peaks: str | Path | Peaks | None = None) -> Profile:
+def load(
+    *files: str | Path, peaks: str | Path | Peaks | None = None, ncu: str | Path | Sequence[str | Path] = ()
+) -> Profile:
     """Read a capture: a profiler's file or a kernel table, as ``pyprof prof`` reads them; gzipped or not.
 
         p = pyprof.load("net.sqlite")                           # or net.json.gz, net.dict, net.parquet, net.nsys-rep
         p = pyprof.load("rank0.json.gz", "rank1.json.gz")       # the ranks of a job in one profile
         p = pyprof.load("net.sqlite", peaks="peaks.json")       # with the limits that pyprof peaks measured
+        p = pyprof.load("net.sqlite", ncu="report.csv")         # with the counters of Nsight Compute, as --ncu
 
     Raises InputError where a file is none of these, and MissingPackage where a dependency is not installed.
     """
     if not files:
         raise PyprofError("load(): expected a file, found none")
-    return Profile(read_capture(files, peaks))
+    return Profile(read_capture(files, peaks, [ncu] if isinstance(ncu, (str, Path)) else ncu))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +116,14 @@ class Profile(CapturedRows):
         ``by``: ``"op,dir"`` or ``["op", "dir"]``. ``layer_depth``: keep only so many outermost parts of layers.
         The result has the columns of ``by`` and ``count``, ``time`` (ns), ``share`` (% of this profile's time),
         ``flops`` and ``bytes`` (of the rows where they are known), ``tflops`` and ``gbps`` (TFLOP/s and GB/s over the
-        time of these rows), and ``uncounted`` (% of the time without known FLOPs).
+        time of these rows), ``uncounted`` and ``bytes_uncounted`` (% of the time without known FLOPs, and bytes).
         """
         keys = by.split(",") if isinstance(by, str) else list(by)
         for key in keys:
             if key not in COLUMN or COLUMN[key].kind == "float":
                 there = ", ".join(column.name for column in COLUMN.values() if column.kind != "float")
                 raise PyprofError(f"group(): {key!r} is no column to group by; there are: {there}")
-        data = self._columns(*keys, "sil", "flops", "bytes")
+        data = self._columns(*keys, *NEEDED)
         if layer_depth is not None and "layer" in keys:
             data["layer"] = layer_texts(self.table.coded("layer"), layer_depth)
         return frame(group_columns(keys, data))
@@ -141,14 +145,14 @@ class Profile(CapturedRows):
         """One row per op and direction, the longest time first.
 
         Columns: ``calls``, ``count`` (rows), ``time`` (ns), ``share`` (%), ``flops``, ``bytes``, ``tflops``, ``gbps``,
-        ``uncounted`` (% of the time without FLOPs), ``sol`` (% of the limit).
+        ``uncounted`` and ``bytes_uncounted`` (% of the time without FLOPs, and bytes), ``sol`` (% of the limit).
         """
         return frame(self._ops)
 
     @cached_property
     def _ops(self) -> Columns:
         call = self._capture.call if self._rows is None else self._capture.call[self._rows]
-        return op_columns(self._columns("op", "dir", "sil", "flops", "bytes", "sol_ns"), call)
+        return op_columns(self._columns("op", "dir", "sol_ns", *NEEDED), call)
 
     @property
     def op_rows(self) -> list[dict[str, Any]]:
@@ -160,7 +164,7 @@ class Profile(CapturedRows):
         """One row per layer; its figures include the layers inside it.
 
         Columns: ``layer`` (its path), ``depth``, ``count``, ``time``, ``own``, ``forward``, ``backward`` (ns),
-        ``share`` (%), ``flops``, ``bytes``, ``tflops``, ``gbps``, ``uncounted`` (%).
+        ``share`` (%), ``flops``, ``bytes``, ``tflops``, ``gbps``, ``uncounted``, ``bytes_uncounted`` (%).
 
         Rows are in the order in which the layers first ran. ``own`` leaves out the layers inside, so it sums to the
         total time; ``time`` does not.
@@ -172,7 +176,8 @@ class Profile(CapturedRows):
         """One row per device and step.
 
         Columns: ``start``, ``time``, each phase, ``idle``, ``mark`` and ``extent`` (ns), ``count``, ``flops``,
-        ``bytes``, ``tflops`` (idle time included), ``uncounted`` (%). Phases and idle time sum to ``time``.
+        ``bytes``, ``tflops`` (idle time included), ``uncounted``, ``bytes_uncounted`` (%). Phases and idle time sum to
+        ``time``.
 
         ``time`` is from mark to mark, as the GPU reaches the marks; ``mark`` is the same on the host's clock;
         ``extent`` is from the start of the step's first operation to the end of its last one.
@@ -187,7 +192,7 @@ class Profile(CapturedRows):
         if self._rows is not None:
             owner = owner[self._rows]
             present = set(zip(owner.tolist(), self._ints("step").tolist(), strict=True))
-            shown = [step for step in shown if (step.owner, NULL if step.number is None else step.number) in present]
+            shown = _between(shown, present, set(whole.ints("step").tolist()))
         return frame(step_columns(shown, names, owner, self.table, self.annotation))
 
     @cached_property
@@ -227,7 +232,8 @@ class Profile(CapturedRows):
     @cached_property
     def _summary(self) -> SummaryText:
         whole = self._rows is None
-        numbers = summarise(self.table, self.annotation, self._capture.peaks, self._capture.limits if whole else None)
+        of_all = (self._capture.limits, self._capture.memory) if whole else (None, None)
+        numbers = summarise(self.table, self.annotation, self._capture.peaks, *of_all)
         if numbers.on_cpu:
             return SummaryText(numbers, self.conditions)
         run = self._capture.run if whole else Run(self.table, self.annotation, self._capture.peaks)
@@ -265,7 +271,27 @@ class Profile(CapturedRows):
             from pyprof.prof.report.render import render
 
             check_output(path, force)
-            model = page_model(self.table, self.annotation, self._capture.peaks, self.cards, title or self.name)
+            memory = self._capture.memory if self._rows is None else None
+            run = self.table, self.annotation, self._capture.peaks, self.cards
+            model = page_model(*run, title or self.name, memory=memory)
             with open_output(path, force) as out:
                 render(model, out)
         return Path(path)
+
+
+def _between(shown: Sequence[Step], present: set[tuple[int, int]], launched: set[int]) -> list[Step]:
+    """The steps with rows in a selection (``present``: device and number), and those between them that launch nothing.
+
+    ``launched``: the steps of the whole run that launch something.
+    """
+    keys = [(step.owner, NULL if step.number is None else step.number) for step in shown]
+    starts: dict[int, list[int]] = {}
+    for key, step in zip(keys, shown, strict=True):
+        if key in present:
+            starts.setdefault(step.owner, []).append(step.start_ns)
+    return [
+        step
+        for key, step in zip(keys, shown, strict=True)
+        if key in present
+        or (key[1] not in launched and key[0] in starts and min(starts[key[0]]) < step.start_ns < max(starts[key[0]]))
+    ]

@@ -4,13 +4,23 @@ The sums inside an all-reduce run in NCCL's kernels. They do not count as FLOPs,
 """
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
+from pyprof.prof.ops.evaluation import alias, assumes
 from pyprof.prof.ops.model import Family, Tensor, Work, distinct
 from pyprof.prof.ops.operands import moved, tensors
 
 op = Family("collective")
+
+# Annotations of torch.distributed's backends: "gloo:all_reduce", "nccl:_broadcast_oop", "nccl:send 0->1"
+# (ProcessGroupNCCL.cpp and ProcessGroupGloo.cpp of 2.0 to 2.11, the argument profilingTitle).
+_BACKEND = "(?:nccl|gloo|mpi|ucc|xccl):_?"
+alias(_BACKEND + r"all_?reduce\w*", "nccl:all_reduce")
+alias(_BACKEND + r"(broadcast|reduce|all_to_all)(?:v|_oop)?", r"nccl:\1")
+alias(_BACKEND + r"(send|recv)\b.*", r"nccl:\1")
+alias(_BACKEND + r"all_?gather\w*", "nccl:all_gather")
+alias(_BACKEND + r"reduce_?scatter\w*", "nccl:reduce_scatter")
+alias(_BACKEND + r"(gather|scatter|coalesced)", r"nccl:\1")
 
 
 def wire_factor(kind: str, ranks: int) -> float:
@@ -45,11 +55,16 @@ def read(argument: Any) -> float:
 
 @op(
     "c10d::allreduce_ c10d::broadcast_ c10d::reduce_ c10d::allreduce_coalesced_ nccl:all_reduce nccl:broadcast "
-    "nccl:reduce nccl:all_to_all nccl:all_to_allv symm_mem::multimem_all_reduce_"
+    "nccl:reduce nccl:all_to_all symm_mem::multimem_all_reduce_"
 )
 def same_size(*buffers: Any) -> Work:
     """Reads the buffers and writes as many bytes (all_to_all: if all parts have the same size)"""
     return Work(0, read(buffers), size(buffers))
+
+
+@assumes("nccl:all_to_all")
+def equal_parts(_: tuple[Any, ...]) -> str:
+    return "the annotation has the inputs only: all parts are assumed to have the same size"
 
 
 IN_PLACE = ("allreduce", "broadcast", "reduce", "allreduce_coalesced")
@@ -66,9 +81,8 @@ def recorded(buffers: Any, seq: Any = None, group: Any = None, rank: Any = None,
 
 
 @op(
-    "nccl:all_gather nccl:_all_gather_base nccl:reduce_scatter nccl:_reduce_scatter_base nccl:gather nccl:scatter "
-    "ncclAllReduce ncclBroadcast ncclReduce ncclAllGather ncclReduceScatter ncclAlltoAll ncclGather ncclScatter "
-    "ncclSend ncclRecv ncclGroupEnd nccl:coalesced"
+    "nccl:all_gather nccl:reduce_scatter nccl:gather nccl:scatter nccl:coalesced ncclAllReduce ncclBroadcast "
+    "ncclReduce ncclAllGather ncclReduceScatter ncclAlltoAll ncclGather ncclScatter ncclSend ncclRecv ncclGroupEnd"
 )
 def by_record(*_: Any) -> Work:
     """Unknown here: the accompanying record (`comm`) has all sizes, an annotation at most those of the inputs"""
@@ -116,17 +130,3 @@ def functional_all_gather(self: Tensor, ranks: int) -> Work:
 def functional_reduce_scatter(self: Tensor, operation: Any, ranks: int) -> Work:
     """Reads the tensor, writes this rank's part"""
     return Work(0, self.nbytes, moved(self.numel // ranks, self))
-
-
-_NAMES = {f"c10d::{name}_": name for name in IN_PLACE}
-
-
-def with_name(op: str, arguments: tuple[Any, ...], nodes: Sequence[str]) -> tuple[Any, ...]:
-    """The arguments of the profiler's record of a collective, with its name added as the fifth argument.
-
-    An NVTX range lacks the name, but the op around the record has it (``nodes``, outermost first).
-    """
-    if op != "record_param_comms" or len(arguments) < 5 or isinstance(arguments[4], str):
-        return arguments
-    name = next((_NAMES[node] for node in reversed(nodes) if node in _NAMES), None)
-    return (*arguments[:4], name, *arguments[5:])

@@ -63,7 +63,7 @@ def find(op: str) -> str | None:
         return _compiled(name)
     if name.endswith("_") and not name.endswith("__") and name[:-1] in MODELS:
         return name[:-1]
-    return _aliased(name) if "::" in name else None
+    return _aliased(name) if ":" in name else None
 
 
 @lru_cache(maxsize=4096)

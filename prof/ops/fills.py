@@ -12,7 +12,7 @@ from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct
 from pyprof.prof.ops.operands import Out, elementwise, first_output, moved, output, required
 from pyprof.prof.ops.result_types import dtype_name, type_of_number
 
-op = Family("copy")
+op = Family("fill")
 
 
 @op("fill_ fill zero_ zero fill_diagonal_")

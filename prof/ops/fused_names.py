@@ -12,7 +12,7 @@ from pyprof.prof.ops.model import FAMILY, MATRIX, MODELS, Tensor, names
 
 # Families that compute nothing in such a kernel. An op of a matrix product prepares an operand or adds a bias; the
 # product runs in another kernel.
-NO_WORK = MATRIX | {"view", "copy", "indexing", "embedding", "sort"}
+NO_WORK = MATRIX | {"view", "copy", "fill", "indexing", "embedding", "sort"}
 
 # Names from Inductor and prims that are not aten ops, with their FLOPs per element.
 NO_FLOP = names(

@@ -8,7 +8,7 @@ write   the result. Out of place, a scatter first copies all of self; in place i
 import math
 from typing import Any
 
-from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct
+from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct, model
 from pyprof.prof.ops.operands import Out, bool_mask, broadcast, indices, moved, number, required, result_numel, tensors
 from pyprof.prof.ops.result_types import addition_flop
 
@@ -119,7 +119,7 @@ def index_backward(self: Tensor, positions: Any, *, out: Out = None) -> Work:
     return Work(count * addition_flop(self), inputs, moved(self.numel, self))
 
 
-@op("masked_fill masked_fill_")
+@model("masked_fill", "masked_fill_", family="pointwise")  # as ``where``: every element is read and written
 def masked_fill(self: Tensor, mask: Tensor, value: Any = None) -> Work:
     """Selects self or the value; reads and writes all of self, also in place"""
     shape = broadcast("masked_fill", self.shape, required(mask).shape)

@@ -11,7 +11,7 @@ from pyprof.prof.ops.model import FAMILY, UNKNOWN, Tensor, Work, distinct, names
 from pyprof.prof.ops.operands import INDEX_BYTES
 
 # Families that move, sort or select elements. "indexing" and "embedding" are not included: their backwards add.
-FAMILIES = frozenset({"copy", "view", "collective", "sort", "layout"})
+FAMILIES = frozenset({"copy", "fill", "view", "collective", "sort", "layout"})
 GATHERS = names(
     "embedding index_select gather take index masked_select nonzero masked_fill max_pool2d max_pool3d "
     "max_pool2d_with_indices max_pool3d_with_indices"

@@ -18,11 +18,12 @@ from pyprof.prof.limits.roofline import roofline
 from pyprof.prof.perfetto.gpu_slices import Run, add_gpus, same
 from pyprof.prof.perfetto.host_slices import Host, calls_of, ranges_of
 from pyprof.prof.perfetto.lanes import nested_lanes
+from pyprof.prof.perfetto.memory_counters import add_memory
 from pyprof.prof.perfetto.tracks import Arg, Slices, Trace, grouped
 from pyprof.prof.table.columns import COLUMN
 from pyprof.prof.table.limit_columns import with_limits
 from pyprof.prof.work.annotate import Annotation
-from pyprof.table.columns import NULL, Bools, Ints, Ragged, Table, distinct
+from pyprof.table.columns import NULL, Bools, Ints, MemoryTable, Ragged, Table, distinct
 from pyprof.table.graph_replays import replay_numbers
 
 if TYPE_CHECKING:
@@ -46,8 +47,9 @@ def collect(
     capture: Capture | None = None,
     columns: Sequence[str] = ARGUMENTS,
     ranges: bool = True,
+    memory: MemoryTable | None = None,
 ) -> Trace:
-    """The trace of a run. With ``capture`` and ``ranges`` it has the ranges on the CPU, too.
+    """The trace of a run. With ``capture`` and ``ranges`` it has the ranges on the CPU, too; with ``memory`` counters.
 
     Raises InputError where no row has a start: PyProf's own tables have none.
     """
@@ -57,6 +59,8 @@ def collect(
     rows = np.flatnonzero(table.ints("start") != NULL)
     on_host = table.coded("kind").among("cpu")[rows]
     track = add_gpus(trace, Run(table, annotation, roofline(table, annotation, peaks)), rows[~on_host])
+    if memory is not None:
+        add_memory(trace, memory)
     calls, call = calls_of(table, capture)
     hosts = [calls, *_ranges(table, capture if ranges else None)]
     *host_tracks, of_cpu_ops = _add_threads(trace, [*hosts, _rows_as_host(table, rows[on_host])])

@@ -16,8 +16,8 @@ def build_parser() -> Parser:
     parser = Parser(
         prog="pyprof perfetto",
         description="Write a run as a trace for ui.perfetto.dev: every GPU operation with its op, layer, FLOPs, bytes "
-        "and limits as arguments, the layers over them, counters of TFLOP/s and GB/s, arrows from launch to kernel "
-        "and from forward to backward. A profiler's file gives the CPU's ranges, too.",
+        "and limits as arguments, the layers over them, counters of TFLOP/s, GB/s and memory, arrows from launch to "
+        "kernel and from forward to backward. A profiler's file gives the CPU's ranges, too.",
     )
     add_input(parser)
     add, default = parser.add_argument, "net.perfetto-trace"
@@ -54,7 +54,8 @@ def _run(args: argparse.Namespace) -> Done:
 
     loaded, annotation, peaks = load_annotated(args)
     columns, ranges = args.columns or ARGUMENTS, not args.no_ranges
-    trace = collect(loaded.name, loaded.table, annotation, peaks, loaded.capture, columns=columns, ranges=ranges)
+    run = loaded.name, loaded.table, annotation, peaks, loaded.capture
+    trace = collect(*run, columns=columns, ranges=ranges, memory=loaded.memory)
     as_json = args.output.removesuffix(".gz").endswith(".json")
     with open_output(args.output, args.force) as out:
         (write_json if as_json else write_proto)(trace, out)

@@ -12,6 +12,7 @@ from pyprof.prof.timing.steps import PHASES, steps
 from pyprof.prof.timing.waiting import WORDS, waiting
 from pyprof.prof.work.annotate import Annotation
 from pyprof.table.columns import NULL, Bools, Coded, Floats, Ints, Table, distinct
+from pyprof.table.gpu_samples import GpuSamples
 
 STEPS = (
     "a step lasts from mark to mark, as the GPU reaches them; without marks from its first operation to the "
@@ -37,12 +38,14 @@ def add_gpus(trace: Trace, run: Run, rows: Ints) -> Ints:
     for number, (rank, pid, ordinal) in enumerate(devices):
         of_gpu = rows[device[rows] == number]
         if len(of_gpu):
-            _add_gpu(trace, trace.process(rank, pid), ordinal, run, of_gpu, track)
+            _add_gpu(trace, (rank, pid, ordinal), run, of_gpu, track)
     return track
 
 
-def _add_gpu(trace: Trace, process: int, ordinal: int, run: Run, rows: Ints, track: Ints) -> None:
+def _add_gpu(trace: Trace, key: tuple[int, ...], run: Run, rows: Ints, track: Ints) -> None:
     table = run.table.take(rows)
+    rank, pid, ordinal = key
+    process = trace.process(rank, pid)
     name = next(filter(None, table.coded("gpu").texts()), "")
     title = ("GPU" if ordinal == NULL else f"GPU {ordinal}") + (f": {name}" if name else "")
     group = trace.child(process, title, "\n".join(run.limits.notes()), "group")
@@ -57,6 +60,9 @@ def _add_gpu(trace: Trace, process: int, ordinal: int, run: Run, rows: Ints, tra
         track[of_stream] = trace.on_lanes(group, title, lane)
     _idle(trace, group, table, rows)
     _counters(trace, group, table, run.annotation.flops[rows], run.annotation.bytes[rows])
+    for samples in table.samples:
+        if (samples.rank, samples.pid, samples.device) == (rank, pid, ordinal):
+            _sampled(trace, group, samples)
 
 
 def _steps(trace: Trace, group: int, table: Table) -> None:
@@ -109,6 +115,22 @@ def _counters(trace: Trace, group: int, table: Table, flop: Ints, nbytes: Ints) 
         time, total = load(start, start + duration, value)
         if len(time):
             trace.counters.append(Counter(trace.child(group, name, about, "counter", unit), time, total))
+
+
+def _sampled(trace: Trace, group: int, samples: GpuSamples) -> None:
+    """Add what ``pyprof run --nvml`` read: clocks, power and temperature."""
+    readings = (
+        ("SM clock", samples.sm_mhz, 1, "MHz"),
+        ("memory clock", samples.memory_mhz, 1, "MHz"),
+        ("power", samples.power_mw, 1000, "W"),
+        ("temperature", samples.temperature_c, 1, "°C"),
+    )
+    for name, values, divisor, unit in readings:
+        known = values != NULL
+        if known.any():
+            about = f"of NVML, {samples.power}" if name == "power" else "of NVML"
+            track = trace.child(group, name, about, "counter", unit)
+            trace.counters.append(Counter(track, samples.time_ns[known], values[known] / divisor))
 
 
 def _program(trace: Trace, group: int, title: str, run: Run, rows: Ints) -> None:

@@ -16,6 +16,7 @@ from pyprof.prof.limits.roofline import Roofline
 from pyprof.prof.perfetto.tracks import Arg
 from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.layer_path import layer_parts
+from pyprof.table.attribution import launched_alone
 from pyprof.table.columns import NULL, Coded, Ints, Table, distinct
 from pyprof.table.graph_replays import replay_numbers
 from pyprof.table.schema import first_text
@@ -126,12 +127,13 @@ def sums(shown: Projection, table: Table, annotation: Annotation, limits: Roofli
     limit = limits.sol_ns[rows]
     known, sized, limited = flop != NULL, nbytes != NULL, ~np.isnan(limit)
     time = total(ns)
+    launching = total(launched_alone(table.coded("reason"))[rows].astype(np.int64)) > 0  # a launch's time: no rate
     flops, counted = total(np.where(known, flop, 0)), total(known.astype(np.int64))
     size, sizes = total(np.where(sized, nbytes, 0)), total(sized.astype(np.int64))
     with np.errstate(divide="ignore", invalid="ignore"):
-        tflops = np.where(counted > 0, flops / total(np.where(known, ns, 0)) / 1e3, np.nan)
-        gbps = np.where(sizes > 0, size / total(np.where(sized, ns, 0)), np.nan)
-        sol = 100 * total(np.where(limited, limit, 0.0)) / total(np.where(limited, ns, 0))
+        tflops = np.where((counted > 0) & ~launching, flops / total(np.where(known, ns, 0)) / 1e3, np.nan)
+        gbps = np.where((sizes > 0) & ~launching, size / total(np.where(sized, ns, 0)), np.nan)
+        sol = np.where(launching, np.nan, 100 * total(np.where(limited, limit, 0.0)) / total(np.where(limited, ns, 0)))
     return [
         Arg("operations", last - first),
         Arg("busy_ns", time.astype(np.int64)),
@@ -141,4 +143,5 @@ def sums(shown: Projection, table: Table, annotation: Annotation, limits: Roofli
         Arg("gbps", gbps),
         Arg("sol", sol),
         Arg("uncounted", np.where(counted < last - first, last - first - counted, NULL).astype(np.int64)),
+        Arg("bytes_uncounted", np.where(sizes < last - first, last - first - sizes, NULL).astype(np.int64)),
     ]

@@ -107,7 +107,7 @@ def draw(shown: Growth, look: Look) -> Picture:
     with picture(look, 0.44 * look.width) as figure:
         titled(figure, look, f"Measured rates: {shown.device}" if shown.device else "Measured rates", caption(shown))
         for axes, curves in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-            _panel(axes, curves, look)
+            panel(axes, curves, look)
             if curves is shown.products:
                 axes.set(yscale="log", xlabel="rows and columns of the matrices", ylabel="FLOP/s")
                 log_ticks(axes.yaxis, amount, axes.get_ylim())
@@ -135,7 +135,7 @@ def caption(shown: Growth) -> str:
     return f"{words} Dashed: the data sheet's rate." if known else words
 
 
-def _panel(axes: Axes, curves: Sequence[Curve], look: Look) -> None:
+def panel(axes: Axes, curves: Sequence[Curve], look: Look) -> None:
     from pyprof.prof.plot.style import bare, plain
 
     bare(axes, look.theme)

@@ -93,6 +93,8 @@ def _chosen(found: Sequence[Step], wanted: int | None) -> int | None:
         raise PyprofError(f"there is no step {wanted}; {known}")
     if wanted is not None or not there:
         return wanted
+    working = {each.number for each in found if each.number is not None and each.idle_ns < each.span_ns}
+    there = sorted(working) or there  # not a step without work
     spans = {number: max(each.span_ns for each in found if each.number == number) for number in there}
     return sorted(there, key=lambda number: (spans[number], number))[(len(there) - 1) // 2]
 

@@ -8,7 +8,7 @@ from pyprof.command.envelope import write_answer
 from pyprof.command.frame import Done, check_standard_output, run_command, warned
 from pyprof.command.parser import Parser, add_common, add_json
 from pyprof.errors import InputError
-from pyprof.prof.load import add_input, load_annotated
+from pyprof.prof.load import add_counters, add_input, load_annotated
 
 
 def build_parser() -> Parser:
@@ -18,6 +18,7 @@ def build_parser() -> Parser:
         "and no server, so the file can be sent as it is.",
     )
     add_input(parser)
+    add_counters(parser)
     output = "the page to write; - is standard output (default: report.html)"
     parser.add_argument("-o", "--output", metavar="FILE", default="report.html", help=output)
     parser.add_argument("--title", metavar="TEXT", help="the page's title (default: the file's name)")
@@ -35,6 +36,7 @@ def _run(args: argparse.Namespace) -> Done:
     check_suffix(args.output, (".html", ".htm"), ".html, .htm or none (each also with .gz)")
     from pyprof.files import open_output
     from pyprof.prof.advice import Run, advise
+    from pyprof.prof.print_table import counter_notes
     from pyprof.prof.report.json_document import page_of
     from pyprof.prof.report.page_model import page_model
     from pyprof.prof.report.render import render
@@ -43,10 +45,12 @@ def _run(args: argparse.Namespace) -> Done:
     if not len(loaded.table):
         raise InputError(args.file, "expected kernels, found none: there is nothing to report")
     cards = advise(Run(loaded.table, annotation, peaks))
-    model = page_model(loaded.table, annotation, peaks, cards, args.title or Path(args.file).name)
+    title = args.title or Path(args.file).name
+    model = page_model(loaded.table, annotation, peaks, cards, title, memory=loaded.memory)
     with open_output(args.output, args.force) as out:
         render(model, out)
     if args.json:
         write_answer("report", page_of(args.output, model), input=[loaded.input], warnings=loaded.warnings)
     written = "" if args.output == "-" else f"wrote {args.output}: "
-    return Done([*warned(loaded.warnings), f"{written}{model['summary']['headline']}"])
+    joined = counter_notes(annotation, loaded.table)
+    return Done([*warned(loaded.warnings), *joined, f"{written}{model['summary']['headline']}"])

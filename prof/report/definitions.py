@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from markupsafe import Markup, escape
 
+from pyprof.prof.memory.categories import RULES, UNKNOWN
 from pyprof.prof.table.columns import COLUMN
 
 
@@ -121,9 +122,50 @@ TERMS = (
     Term("aten op", (), "What PyTorch's dispatcher ran for an op, such as aten::addmm; the innermost did the work."),
     Term("layer", (), "The names of the modules around an op, the outermost first."),
     Term("roofline", (), "The highest rate at a number of FLOPs per byte: bandwidth × FLOP/byte, or the unit's peak."),
+    Term(
+        "in use",
+        ("memory in use",),
+        "Bytes of the blocks that PyTorch has handed out and not taken back: what torch.cuda.memory_allocated() "
+        "returns. The peak is torch.cuda.max_memory_allocated().",
+    ),
+    Term(
+        "reserved",
+        ("in reserve",),
+        "Bytes that PyTorch's caching allocator has from the driver, in use or not: torch.cuda.memory_reserved().",
+    ),
+    *(Term(name, (), f"A category of memory: {rule}.") for name, rule in RULES.items() if name != UNKNOWN),
+    Term(
+        "saved activations",
+        ("activations for the backward pass",),
+        "What the forward pass leaves in memory because the backward pass needs it.",
+    ),
+    Term(
+        "activation checkpointing",
+        ("Checkpointing",),
+        "A checkpointed layer keeps its input alone, and its backward pass runs its forward pass again "
+        "(torch.utils.checkpoint). Predicted from this capture: how far the peak falls, and the GPU time of the "
+        "kernels that run again.",
+    ),
+    Term("frees", (), "By how much the peak of the step would fall."),
+    Term("repeats", (), "The GPU time, in each step, of the kernels that would run again."),
+    Term(
+        "DRAM traffic",
+        (),
+        "The bytes that a kernel read from the GPU's memory and wrote to it, as Nsight Compute's counters saw them. It "
+        "exceeds the algorithm's bytes where data is read again, and is below them where a cache has it.",
+    ),
+    Term(
+        "measured by Nsight Compute",
+        ("Nsight Compute measured",),
+        "The counters of another run of the same program, in which each kernel ran alone and several times. Its "
+        "kernels are matched with the capture's by name, grid, block and op, and where several are alike, by their "
+        "order.",
+    ),
     Term("own time", (), "Of a line of code: of the operations whose innermost line of the stack it is."),
     Term("time with callees", (), "Of a line of code: of the operations in whose stack it is, at any depth."),
 )
+# Words that mean something else in sentences: there, a capture is the file.
+ELSEWHERE = {"capture", "in use", "reserved", "frees", "repeats"}
 PARTS = {text: term for term in TERMS for text in (term.name, *term.also)}
 # Columns of the page that are columns of prof.py, whose meaning they have: key on the page -> name.
 SAME = {
@@ -153,7 +195,7 @@ def column_meanings() -> dict[str, str]:
 
 @lru_cache(maxsize=1)
 def _pattern() -> re.Pattern[str]:
-    longest = sorted(PARTS.keys() - {"capture"}, key=len, reverse=True)  # in sentences it is the file
+    longest = sorted(PARTS.keys() - ELSEWHERE, key=len, reverse=True)
     return re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, longest))})(?![\w-])")
 
 

@@ -14,7 +14,12 @@ from pyprof.table.schema import list_texts
 # Texts of a call: key in the model -> the table's column.
 TEXTS = {"name": "kShortName", "long": "kLongName"}
 TEXTS |= {key: key for key in "aten phase dir kind sizes dtypes args reason grid block api".split()}
-LISTS = {"op": ("op", "."), "layer": ("layer", "\x1f"), "trace": ("trace", "\n")}  # column and separator of its items
+LISTS = {  # key in the model -> the table's column, and the separator of its items
+    "op": ("op", "."),
+    "layer": ("layer", "\x1f"),
+    "trace": ("trace", "\n"),
+    "functions": ("functions", "\n"),
+}
 
 
 def call_columns(table: Table, annotation: Annotation, limits: Roofline) -> tuple[dict[str, Any], Ints]:
@@ -25,6 +30,7 @@ def call_columns(table: Table, annotation: Annotation, limits: Roofline) -> tupl
         "bytes": annotation.bytes,
         "sol_ns": _whole(limits.sol_ns),
         "device": np.where(limits.device < 0, NULL, limits.device),
+        **_measured(annotation),
     }
     keys, call = distinct(*(column.codes for column in texts.values()), *numbers.values())
     columns = [list(column) for column in zip(*keys, strict=True)] or [[] for _ in (*texts, *numbers)]
@@ -48,6 +54,12 @@ def _texts(table: Table, annotation: Annotation, limits: Roofline) -> dict[str, 
         "unit": limits.unit,
         "bound": limits.bound,
     }
+
+
+def _measured(annotation: Annotation) -> dict[str, Ints]:
+    """FLOPs executed and DRAM bytes, where a report of Nsight Compute was joined."""
+    counters = annotation.counters
+    return {} if counters is None else {name: counters.whole(name) for name in ("exec_flops", "dram")}
 
 
 def _joined(column: Coded, by: str) -> Coded:

@@ -22,17 +22,18 @@ from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import roofline
 from pyprof.prof.report.definitions import column_meanings
 from pyprof.prof.report.distinct_calls import call_columns
+from pyprof.prof.report.memory_section import memory_section
 from pyprof.prof.report.operations import operation_columns
 from pyprof.prof.summary.capture_numbers import Summary, summarise
 from pyprof.prof.summary.sentences import assumptions, figures, headline, sentences
 from pyprof.prof.summary.tables import summary_tables
 from pyprof.prof.timing.steps import PHASES, Step, owners, steps
 from pyprof.prof.timing.waiting import CAUSES, WORDS
-from pyprof.prof.work.annotate import Annotation
+from pyprof.prof.work.annotate import Annotation, uncounted_of
 from pyprof.prof.work.kinds import CLASSES
-from pyprof.table.attribution import attributed_rows
-from pyprof.table.columns import NULL, Coded, Table, distinct_texts
-from pyprof.table.schema import first_text
+from pyprof.table.attribution import LAUNCH_ALONE, attributed_rows
+from pyprof.table.columns import NULL, Coded, MemoryTable, Table, distinct_texts
+from pyprof.table.schema import outermost
 
 FORMAT = 2  # of the model; the page checks it
 # Key in the model -> field of the record.
@@ -47,11 +48,14 @@ def page_model(
     cards: Sequence[Advice] = (),
     title: str = "",
     summary: Summary | None = None,
+    memory: MemoryTable | None = None,
 ) -> dict[str, Any]:
     """The page's model. Its limits use ``peaks``, if given, and the data sheets' are shown for comparison.
 
-    ``cards``: the best first. ``summary``: the capture's, where it has been computed already.
+    ``cards``: the best first. ``summary``: the capture's, where it has been computed already. ``memory``: the capture's
+    allocations.
     """
+    summary = summary or summarise(table, annotation, peaks, memory=memory)
     limits = roofline(table, annotation, peaks)
     sheets = roofline(table, annotation).devices if peaks else ()
     unit = "step" if bool((table.ints("step") != NULL).any()) else "capture"
@@ -61,7 +65,8 @@ def page_model(
         "format": FORMAT,
         "version": __version__,
         "title": title,
-        "summary": _summary(summary or summarise(table, annotation, peaks, limits)),
+        "summary": _summary(summary),
+        "memory": None if memory is None else memory_section(memory, summary.memory),
         "advice": [{**asdict(card), "title": title_of_card(card, unit), "how": how(card)} for card in cards],
         "owners": names,
         "unit_names": {name: unit_name(name) for name in UNITS},
@@ -75,8 +80,14 @@ def page_model(
         **operation_columns(table, owner, names, call),
         "meanings": column_meanings(),
         "unattributed": _unattributed(table),
-        "uncounted": [{"name": _first(name), "ns": ns} for name, ns in annotation.uncounted.items()],
+        "uncounted": _uncounted(annotation.uncounted),
+        "bytes_uncounted": _uncounted(uncounted_of(table, annotation.bytes)),
+        "launching": LAUNCH_ALONE,  # the reason of rows whose time gives no rates
     }
+
+
+def _uncounted(ops: Mapping[str, int]) -> list[dict[str, Any]]:
+    return [{"name": outermost(name) or "(no name)", "ns": ns} for name, ns in ops.items()]
 
 
 def _summary(summary: Summary) -> dict[str, Any]:
@@ -93,10 +104,6 @@ def _summary(summary: Summary) -> dict[str, Any]:
 
 def _fields(record: Step | Device, keys: Mapping[str, str]) -> dict[str, Any]:
     return {key: getattr(record, name) for key, name in keys.items()}
-
-
-def _first(name: str) -> str:
-    return (first_text(name) if name.startswith('["') else name) or "(no name)"
 
 
 def _unattributed(table: Table) -> list[dict[str, Any]]:

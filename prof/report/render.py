@@ -15,7 +15,8 @@ from pyprof.prof.report.definitions import TERMS, marked, named
 LIBRARY = "report/templates/vendor/echarts.min.js"
 # The page's scripts in the order in which they run; each defines one name in the page's namespace.
 SCRIPTS = (
-    "format model theme state labels draw legend phases roofline layers stacks lines timeline op kernels lists main"
+    "format model theme state labels draw legend phases memory roofline layers stacks lines timeline op kernels lists"
+    " main"
 ).split()
 ESCAPED = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029\x7f"}
 

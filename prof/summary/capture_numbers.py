@@ -15,8 +15,11 @@ from pyprof.command.json_schema import doc
 from pyprof.parse.attribute.reasons import UNKNOWN
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import Roofline, roofline
+from pyprof.prof.memory.memory_numbers import DeviceMemory, memory_numbers
 from pyprof.prof.summary import work_numbers as work
 from pyprof.prof.summary.components import Part, Series, StepPart, components, parts_of, series
+from pyprof.prof.summary.measured_work import Measured, measured_work
+from pyprof.prof.timing.clocks import Clocks, clocks
 from pyprof.prof.timing.collectives import Collective, collectives
 from pyprof.prof.timing.gpus import device_rows, ends
 from pyprof.prof.timing.loading import Leading, without_loading
@@ -29,7 +32,7 @@ from pyprof.prof.timing.warmup import WarmUp, warm_up
 from pyprof.prof.work.annotate import Annotation, sum_known
 from pyprof.prof.work.kinds import NCCL, kinds
 from pyprof.table.attribution import AttributedTime, attributed_rows, launched_alone
-from pyprof.table.columns import NULL, Table
+from pyprof.table.columns import NULL, Ints, MemoryTable, Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,13 @@ class Summary:
     notes: Annotated[tuple[str, ...], doc("where the peaks come from")]
     bytes_counted_ns: Annotated[int, doc("time of the rows whose bytes are counted")]
     bytes_uncounted: Annotated[tuple[Part, ...], doc("ops whose FLOPs are counted, and not their bytes")]
+    memory: Annotated[
+        tuple[DeviceMemory, ...], doc("the memory of each device over the whole capture, where it records allocations")
+    ]
+    clocks: Annotated[tuple[Clocks, ...], doc("clocks, power and energy of each GPU, where --nvml read them")]
+    clock_peaks: Annotated[tuple[work.ClockPeak, ...], doc("what the clocks allow, of the peaks that MFU refers to")]
+    autotuning: Annotated[work.Autotuning, doc("trials of cuDNN's algorithms")]
+    measured: Annotated[Measured | None, doc("what Nsight Compute measured, with --ncu")]
 
     @property
     def worker(self) -> str:
@@ -106,14 +116,21 @@ class Summary:
 
 
 def summarise(
-    table: Table, annotation: Annotation, peaks: Peaks | None = None, limits: Roofline | None = None
+    table: Table,
+    annotation: Annotation,
+    peaks: Peaks | None = None,
+    limits: Roofline | None = None,
+    memory: MemoryTable | None = None,
 ) -> Summary:
     """The summary of a capture. Warm-up and long loading are reported but left out of all other numbers.
 
-    ``limits``: the limits of all rows with ``peaks``, if they have already been computed.
+    ``limits``: the limits of all rows with ``peaks``, if they have already been computed. ``memory``: the capture's
+    allocations, of which nothing is left out.
     """
+    devices = () if memory is None else tuple(memory_numbers(memory, table))
     all_rows = len(table)
     steps = slowest_steps(table)  # of all rows: a step begins when the GPU is done with the one before
+    launched = table.ints("step")
     warm, before = warm_up(table, steps)
     if warm is not None:
         kept = np.flatnonzero(~before)
@@ -122,9 +139,11 @@ def summarise(
     table, annotation, copies = without_loading(table, annotation)
     if limits is None or len(table) < all_rows:
         limits = roofline(table, annotation, peaks)
-    return _summary(
-        table, annotation, limits, steps=_steps(table, steps), kinds_of_rows=kinds_of_rows, copies=copies, warm_up=warm
-    )
+    parts = _steps(table, steps, launched)
+    counting = [steps[number] for number in steps if str(number) in {part.name for part in parts}]
+    found = clocks(table, counting)
+    left_out = {"kinds_of_rows": kinds_of_rows, "copies": copies, "warm_up": warm, "memory": devices}
+    return _summary(table, annotation, limits, steps=parts, clocks=found, **left_out)
 
 
 def _summary(table: Table, annotation: Annotation, limits: Roofline, **left_out: Any) -> Summary:
@@ -133,12 +152,14 @@ def _summary(table: Table, annotation: Annotation, limits: Roofline, **left_out:
     has_op, attributed = attributed_rows(table.coded("op")), AttributedTime.of(table)
     counted, bytes_counted = annotation.flops != NULL, annotation.bytes != NULL
     communication, late = row_kinds.among(NCCL), stragglers(table, annotation)
+    devices = tuple(usage(table, annotation, limits))
     return Summary(
         **left_out,
         **asdict(attributed),
+        clock_peaks=tuple(work.clock_peaks(left_out["clocks"], devices, limits)),
         launches_alone=bool(launched_alone(table.coded("reason")).any()),
         reasons=parts_of(table.coded("reason"), duration, np.flatnonzero(~has_op), empty=UNKNOWN),
-        devices=tuple(usage(table, annotation, limits)),
+        devices=devices,
         span_ns=int(time.own_ns.sum()) + int(time.idle_ns.sum()),
         busy_ns=int(time.own_ns.sum()),
         idle_ns=int(time.idle_ns.sum()),
@@ -164,17 +185,24 @@ def _summary(table: Table, annotation: Annotation, limits: Roofline, **left_out:
         notes=tuple(limits.notes()),
         bytes_counted_ns=int(duration[bytes_counted].sum()),
         bytes_uncounted=work.uncounted_ops(table, np.flatnonzero(has_op & counted & ~bytes_counted)),
+        autotuning=work.autotuning_numbers(table, annotation),
+        measured=measured_work(table, annotation, limits),
     )
 
 
-def _steps(table: Table, steps: Mapping[int, Step]) -> tuple[StepPart, ...]:
-    """Those of the steps that have rows in the table, in order of their numbers."""
+def _steps(table: Table, steps: Mapping[int, Step], launched: Ints) -> tuple[StepPart, ...]:
+    """Those of the steps that have rows in the table, and those after them without rows in the whole table.
+
+    ``launched``: the steps of the whole table's rows.
+    """
     number = table.ints("step")[table.ints("start") != NULL]
     rows = dict(zip(*(values.tolist() for values in np.unique(number, return_counts=True)), strict=True))
+    first = min((step.start_ns for number, step in steps.items() if number in rows), default=0)
+    empty = {number for number, step in steps.items() if step.start_ns > first and number not in launched}
     return tuple(
-        StepPart(str(number), rows[number], step.span_ns, step.idle_ns, step.mark_ns, step.extent_ns)
+        StepPart(str(number), rows.get(number, 0), step.span_ns, step.idle_ns, step.mark_ns, step.extent_ns)
         for number, step in steps.items()
-        if number in rows
+        if number in rows or number in empty
     )
 
 

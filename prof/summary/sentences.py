@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from pyprof.command.json_schema import doc
+from pyprof.prof.summary import clock_sentences as clock
 from pyprof.prof.summary import time_sentences as time
 from pyprof.prof.summary import work_sentences as work
 from pyprof.prof.summary.capture_numbers import Summary
+from pyprof.prof.summary.memory_sentences import memory_sentences
 from pyprof.prof.summary.wording import amount, counted, joined
 from pyprof.prof.timing.usage import Usage
 from pyprof.quantities import ms, share
@@ -28,9 +30,16 @@ MAKERS = (
     work.kind_sentences,
     work.matrix_sentences,
     work.attention_sentences,
+    work.autotuning_sentences,
     work.rate_sentences,
     work.usage_sentences,
     work.limit_sentences,
+    work.counter_sentences,
+    clock.clock_sentences,
+    clock.fall_sentences,
+    clock.peak_sentences,
+    clock.power_sentences,
+    lambda summary: memory_sentences(summary.memory),
     time.communication_sentences,
     time.layer_sentences,
     work.graph_sentences,
@@ -50,7 +59,10 @@ def headline(summary: Summary) -> str:
 def _device_names(devices: Sequence[Usage]) -> str:
     names = [device.name or "GPU" for device in devices]
     counts = {name: names.count(name) for name in names}
+    nameless = counts.pop("GPU", 0)
     texts = [f"{count} × {name}" if count > 1 else f"one {name}" for name, count in counts.items()]
+    if nameless:
+        texts.append("one GPU" if nameless == 1 else f"{nameless} GPUs")
     return joined(texts) or "a GPU whose name is not recorded"
 
 
@@ -66,6 +78,11 @@ def assumptions(summary: Summary) -> list[str]:
         remedy = "capture with pyprof.init(), or with torch.profiler's with_modules=True"
         texts.append(f"The capture names no layers: {remedy}.")
     texts.append("FLOPs and bytes are what the algorithm needs; a multiply-add counts as 2 FLOPs. Peaks are dense.")
+    if summary.measured is not None:
+        texts.append(
+            "Counters are those of Nsight Compute's run, each kernel alone; without --cache-control none and "
+            "--clock-control none, with empty caches and at the base clock."
+        )
     texts.append(f"{summary.worker} time is the sum of all durations, so that overlapping time counts more than once.")
     return texts
 

@@ -28,10 +28,17 @@ def write_summary(
     summary: Summary, out: BinaryIO, width: int, terminal: bool = False, advice: Sequence[str] = ()
 ) -> None:
     """Write the summary; ``advice`` is a title and pieces of advice from ``pyprof.prof.advice.report.brief``."""
+    text = io.StringIO()
+    _print(console(text, width, terminal), summary, advice)
+    lines = text.getvalue().split("\n")
+    out.write("\n".join(line.rstrip() for line in lines).encode("utf-8", "replace"))
+
+
+def console(text: io.StringIO, width: int, terminal: bool) -> Console:
+    """What prints into a text, in lines of at most ``width`` characters; ``terminal``: with colours."""
     from rich.console import Console
 
-    text = io.StringIO()
-    console = Console(
+    return Console(
         file=text,
         width=max(width, 40),
         height=25,  # has no effect itself, but without a height TERM=dumb has a width of 80
@@ -41,9 +48,6 @@ def write_summary(
         markup=False,
         emoji=False,
     )
-    _print(console, summary, advice)
-    lines = text.getvalue().split("\n")
-    out.write("\n".join(line.rstrip() for line in lines).encode("utf-8", "replace"))
 
 
 def _print(console: Console, summary: Summary, advice: Sequence[str]) -> None:
@@ -57,13 +61,14 @@ def _print(console: Console, summary: Summary, advice: Sequence[str]) -> None:
         for number, piece in enumerate(pieces, 1):
             prose(console, f"{number}. {piece}", "", hang=3)
     for table in summary_tables(summary):
-        _print_table(console, table)
+        print_table(console, table)
     console.print()
     for line in assumptions(summary):
         prose(console, line, "dim")
 
 
-def _print_table(console: Console, table: SummaryTable) -> None:
+def print_table(console: Console, table: SummaryTable, fitted: bool = False) -> None:
+    """Print a table under its title. ``fitted``: names get all the room that the other columns leave."""
     from rich.table import Table
     from rich.text import Text
 
@@ -74,9 +79,15 @@ def _print_table(console: Console, table: SummaryTable) -> None:
         grid.add_column(Text(name), justify="right" if i else "left", no_wrap=True)
     if table.bars:
         grid.add_column("", no_wrap=True, style="cyan")
-    longest = max(NAME, console.width - OTHER_COLUMNS)
+    longest = max(NAME, console.width - (_others(table) if fitted else OTHER_COLUMNS))
     bars = ["█" * math.ceil(BAR * bar) for bar in table.bars]
     for i, (name, *cells) in enumerate(table.rows):
         row = [cut_to(safe(name), longest, "middle"), *cells, *bars[i : i + 1]]
         grid.add_row(*(Text(cell) for cell in row))
     console.print(grid)
+
+
+def _others(table: SummaryTable) -> int:
+    """The characters that a table's columns take, but for the first one."""
+    columns = zip(table.head, *table.rows, strict=True)
+    return sum(max(map(len, column)) + 2 for column in list(columns)[1:]) + (BAR + 2 if table.bars else 2)

@@ -48,7 +48,8 @@ def loading_sentences(summary: Summary) -> Iterator[str]:
         rest = f"; {left_out}" if copies.apart else ""
         yield f"{count}. {subject} ran before the first kernel{rest}."
     elif copies.apart:
-        before = f"{amount(copies.before_nbytes, 'B')}, {ms(copies.before_ns)}"
+        moved = f"{amount(copies.before_nbytes, 'B')}, " if copies.before_nbytes else ""
+        before = f"{moved}{ms(copies.before_ns)}"
         yield f"{count}. {copies.before_rows:,} of them ({before}) ran before the first kernel; {left_out}."
     elif copies.ns > LITTLE * summary.total_ns:
         yield f"{count}: {share(copies.ns, summary.total_ns)} of {summary.worker} time."
@@ -57,8 +58,10 @@ def loading_sentences(summary: Summary) -> Iterator[str]:
 def _copy_counts(copies: Leading) -> str:
     way = copies.ways[0] if len(copies.ways) == 1 else "host-device"
     speed = f", {rate(copies.nbytes, copies.ns)}" if copies.ns and copies.nbytes else ""
-    what = f"{way} {'copy moves' if copies.rows == 1 else 'copies move'}"
-    return f"{copies.rows:,} {what} {amount(copies.nbytes, 'B')} in {ms(copies.ns)}{speed}"
+    copy, moves, takes = ("copy", "moves", "takes") if copies.rows == 1 else ("copies", "move", "take")
+    if not copies.nbytes:  # the capture does not say how much
+        return f"{copies.rows:,} {way} {copy} {takes} {ms(copies.ns)}"
+    return f"{copies.rows:,} {way} {copy} {moves} {amount(copies.nbytes, 'B')} in {ms(copies.ns)}{speed}"
 
 
 def busy_sentences(summary: Summary) -> Iterator[str]:
@@ -91,8 +94,10 @@ def queue_sentences(summary: Summary) -> Iterator[str]:
         time = brief_time(waits.queued_ns)
         if waits.queued_ns > QUEUED_NS:
             yield f"Half of the kernels wait in the GPU's queue for {time} or longer after their launch."
-        else:
+        elif waits.queued_ns:
             yield f"Half of the kernels start within {time} of their launch."
+        else:
+            yield "Half of the kernels start before the call that launches them has returned."
 
 
 def sync_sentences(summary: Summary) -> Iterator[str]:
@@ -109,10 +114,11 @@ def sync_sentences(summary: Summary) -> Iterator[str]:
     if waits.pageable_rows and waits.pageable_ns > LITTLE * summary.total_ns:
         copies = f"{counted(waits.pageable_rows, 'copy')} from or to pageable memory"
         take = "takes" if waits.pageable_rows == 1 else "take"
-        moved = amount(waits.pageable_bytes, "B")
+        moved = ""
         if waits.pageable_bytes and waits.pageable_ns:
-            moved += f", {rate(waits.pageable_bytes, waits.pageable_ns)}"
-        yield f"{copies} {take} {ms(waits.pageable_ns)} ({moved}); pinned memory is faster."
+            speed = rate(waits.pageable_bytes, waits.pageable_ns)
+            moved = f" ({amount(waits.pageable_bytes, 'B')}, {speed})"
+        yield f"{copies} {take} {ms(waits.pageable_ns)}{moved}; pinned memory is faster."
 
 
 def blocking_sentences(summary: Summary) -> Iterator[str]:
@@ -144,10 +150,11 @@ def step_sentences(summary: Summary) -> Iterator[str]:
     marks = [part.mark_ns for part in steps if part.mark_ns is not None]
     if len(steps) > 1:
         times = [part.ns for part in steps]
-        slowest = max(steps, key=lambda part: part.ns)
+        slowest, empty = max(steps, key=lambda part: part.ns), sum(not part.rows for part in steps)
+        without = f"; {counted(empty, 'step')} without work on the GPU among them" if empty else ""
         yield (
             f"A step takes {ms(summary.step_ns)} (median of {len(times)}); the fastest takes {ms(min(times))}, the "
-            f"slowest {ms(slowest.ns)} (step {slowest.name})."
+            f"slowest {ms(slowest.ns)} (step {slowest.name}){without}."
         )
         if not marks:
             extent = f"{summary.worker} extent, from the first operation of one to that of the next"
@@ -156,7 +163,7 @@ def step_sentences(summary: Summary) -> Iterator[str]:
         one = len(steps) == 1
         whole = f"The step takes {ms(summary.step_ns)}, from" if one else "From"
         host = f"{whole} mark to mark on the host{'' if one else ' a step takes'} {ms(median(marks))}"
-        extent = ms(median(part.extent_ns for part in steps))
+        extent = ms(median(part.extent_ns for part in steps if part.rows))
         medians = "" if one else " (medians)"
         yield f"{host}; its {summary.worker} extent, from its first operation to its last, is {extent}{medians}."
 

@@ -1,5 +1,7 @@
 """Numbers about the work of the kernels: matrix math, attention, hardware limits, ops without a FLOP model."""
 
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -7,10 +9,15 @@ import numpy as np
 
 from pyprof.command.json_schema import doc, nan_doc
 from pyprof.prof.kernels.precision import on_tensor_cores
+from pyprof.prof.limits.devices import peak_at
 from pyprof.prof.limits.roofline import Roofline
 from pyprof.prof.ops.model import MATRIX
 from pyprof.prof.summary.components import Part, parts_of
+from pyprof.prof.timing.clocks import Clocks
+from pyprof.prof.timing.usage import Usage
 from pyprof.prof.work.annotate import Annotation
+from pyprof.prof.work.autotuning import trial_rows
+from pyprof.prof.work.calls import call_numbers
 from pyprof.prof.work.kinds import is_fused_attention
 from pyprof.prof.work.unfused_attention import softmaxes_apart
 from pyprof.table.columns import Coded, Ints, Table
@@ -39,6 +46,15 @@ class Attention:
 
 
 @dataclass(frozen=True, slots=True)
+class Autotuning:
+    """The kernels with which cuDNN measured its algorithms (torch.backends.cudnn.benchmark); not their helpers."""
+
+    calls: Annotated[int, doc("number of convolutions that tried algorithms")]
+    rows: Annotated[int, doc("number of trials")]
+    ns: Annotated[int, doc("their time")]
+
+
+@dataclass(frozen=True, slots=True)
 class Limits:
     """The rows whose hardware limit is known, compared with that limit."""
 
@@ -46,6 +62,16 @@ class Limits:
     ns: Annotated[int, doc("their time")]
     sol_ns: Annotated[float, nan_doc("time that they would take at the limit: FLOPs / peak or bytes / bandwidth")]
     bounds: Annotated[tuple[Part, ...], doc("by their limit: compute, memory or latency")]
+
+
+@dataclass(frozen=True, slots=True)
+class ClockPeak:
+    """The peak of a GPU's most used unit at the clock that it had, beside the peak that limits and MFU refer to."""
+
+    unit: Annotated[str, doc("the unit that did most of the matrix products' FLOPs")]
+    sm_mhz: Annotated[float, doc("mean SM clock while the GPU worked", "MHz")]
+    flop_per_s: Annotated[float, doc("FLOPs per clock and SM × SMs × that clock, dense")]
+    peak_flop_per_s: Annotated[float, doc("the peak that limits and MFU refer to")]
 
 
 def matrix_numbers(table: Table, annotation: Annotation, limits: Roofline) -> Matrix:
@@ -87,6 +113,12 @@ def attention_numbers(table: Table, annotation: Annotation, row_kinds: Coded) ->
     )
 
 
+def autotuning_numbers(table: Table, annotation: Annotation) -> Autotuning:
+    rows = trial_rows(table, annotation.role)
+    calls = len(np.unique(call_numbers(table)[rows]))
+    return Autotuning(calls, len(rows), int(table.ints("kDuration")[rows].sum()))
+
+
 def limit_numbers(limits: Roofline, duration: Ints) -> Limits:
     known = np.flatnonzero(~np.isnan(limits.sol_ns) & (limits.sol_ns > 0) & (duration > 0))
     return Limits(
@@ -103,3 +135,16 @@ def uncounted_ops(table: Table, rows: Ints) -> tuple[Part, ...]:
     names = Coded.concat([aten, op])
     picked = np.where(aten.codes[rows] >= 0, rows, len(table) + rows)
     return parts_of(names, np.tile(table.ints("kDuration"), 2), picked)
+
+
+def clock_peaks(clocks: Sequence[Clocks], devices: Sequence[Usage], limits: Roofline) -> Iterator[ClockPeak]:
+    """The clock-limited peak of each GPU whose clocks are on record, where its unit's rate per clock is known."""
+    used = {(usage.rank, usage.pid, usage.ordinal): usage for usage in devices}
+    for gpu in clocks:
+        usage = used.get((gpu.rank, gpu.pid, gpu.ordinal))
+        device = next((each for each in limits.devices if usage is not None and each.name == usage.name), None)
+        if usage is None or device is None or not usage.unit or gpu.sm_limit_mhz is None:
+            continue
+        reached = peak_at(device, usage.unit, gpu.sm_mhz * 1e6, gpu.sm_limit_mhz * 1e6)
+        if not math.isnan(reached):
+            yield ClockPeak(usage.unit, gpu.sm_mhz, reached, usage.peak_flop_per_s)

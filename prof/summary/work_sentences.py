@@ -10,9 +10,10 @@ from pyprof.parse.attribute.reasons import remedy
 from pyprof.prof.kernels.precision import precision_of, unit_name
 from pyprof.prof.summary.capture_numbers import Summary
 from pyprof.prof.summary.components import Part
+from pyprof.prof.summary.measured_work import measured_sentences
 from pyprof.prof.summary.wording import amount, counted, joined, operation_name
 from pyprof.quantities import ms, percent, share
-from pyprof.table.schema import first_text
+from pyprof.table.schema import outermost
 
 MOST = 3  # parts that a sentence names
 MOST_OPS = 5  # ops without a model that a sentence names
@@ -38,7 +39,8 @@ def kind_sentences(summary: Summary) -> Iterator[str]:
     most = "Most" if first.ns > total / 2 else "The largest part"
     named = [f"{part.name} {share(part.ns, total)}" for part in rest[:MOST] if part.ns > LITTLE * total]
     then = f"; then {', '.join(named)}" if named else ""
-    yield f"{most} of {summary.worker} time is {first.name}: {share(first.ns, total)} ({ms(first.ns)}){then}."
+    kind = "in kernels of no known kind" if first.name == "other" else first.name
+    yield f"{most} of {summary.worker} time is {kind}: {share(first.ns, total)} ({ms(first.ns)}){then}."
 
 
 def matrix_sentences(summary: Summary) -> Iterator[str]:
@@ -61,6 +63,18 @@ def matrix_sentences(summary: Summary) -> Iterator[str]:
         yield f"The peak of this GPU's tensor cores, against that of {unit_name(matrix.units[0].name)}, is {ratios}."
 
 
+def autotuning_sentences(summary: Summary) -> Iterator[str]:
+    """How much of the time cuDNN's autotuning takes, which a capture of later steps does not have."""
+    tuning = summary.autotuning
+    if tuning.ns > LITTLE * summary.total_ns:
+        trials, calls = counted(tuning.rows, "kernel"), counted(tuning.calls, "convolution")
+        yield (
+            f"cuDNN's autotuning (torch.backends.cudnn.benchmark) tries algorithms in {calls}: {trials}, "
+            f"{ms(tuning.ns)}, {share(tuning.ns, summary.total_ns)} of GPU time, without their helpers. "
+            "Each shape is tried once per process: begin the capture after some steps of warm-up."
+        )
+
+
 def attention_sentences(summary: Summary) -> Iterator[str]:
     """Whether attention runs in fused kernels."""
     attention = summary.attention
@@ -78,11 +92,21 @@ def attention_sentences(summary: Summary) -> Iterator[str]:
         )
 
 
+def _no_flop(summary: Summary) -> Iterator[str]:
+    """Why there are no rates. The FLOPs of copies, fills and the like are counted, and there are none."""
+    if summary.counted_ns >= NEARLY * summary.total_ns > 0:
+        yield "The ops do no floating-point operations: they copy, fill, index or compare."
+    elif summary.counted_ns:
+        of_time = f"{share(summary.counted_ns, summary.total_ns)} of {summary.worker} time"
+        yield f"FLOP rates and MFU are unknown: the only ops counted, {of_time}, do no FLOPs, as copies do."
+    elif summary.attributed_ns:
+        yield "FLOP rates and MFU are unknown: the FLOPs of no op could be counted."
+
+
 def rate_sentences(summary: Summary) -> Iterator[str]:
     """FLOPs, bytes, their rates, and for how much of the time they are known."""
     if not summary.span_ns or not summary.flop:
-        if summary.attributed_ns:
-            yield "FLOP rates and MFU are unknown: no floating-point operations could be counted."
+        yield from _no_flop(summary)
     else:
         known = f"FLOPs are known for {share(summary.counted_ns, summary.total_ns)} of {summary.worker} time"
         least, mean = at_least(summary.counted_ns, summary), per_gpu(summary)
@@ -151,6 +175,11 @@ def limit_sentences(summary: Summary) -> Iterator[str]:
     yield f"Of the {ms(limits.ns)} of kernels whose limit is known, {joined(bounds)}."
 
 
+def counter_sentences(summary: Summary) -> Iterator[str]:
+    """What Nsight Compute measured, against the algorithm."""
+    yield from measured_sentences(summary.measured, summary.total_ns)
+
+
 def graph_sentences(summary: Summary) -> Iterator[str]:
     """CUDA graphs whose kernels are not in the capture."""
     graphs = next((part for part in summary.kinds_of_rows if part.name == "graph"), None)
@@ -182,7 +211,7 @@ def unattributed_sentences(summary: Summary) -> Iterator[str]:
 
 
 def uncounted_sentences(summary: Summary) -> Iterator[str]:
-    """The ops whose FLOPs are not counted, and those whose FLOPs are, but not their bytes."""
+    """The ops whose FLOPs are unknown, and those whose FLOPs are known, but not their bytes."""
     lacking = "ops without a FLOP model, or without the arguments that it needs"
     why = lacking if summary.has_sizes else "ops whose shapes the capture does not record"
     yield from _uncounted(summary, summary.uncounted, why)
@@ -193,7 +222,7 @@ def uncounted_sentences(summary: Summary) -> Iterator[str]:
 def _uncounted(summary: Summary, parts: Sequence[Part], what: str) -> Iterator[str]:
     sums: dict[str, int] = {}
     for part in parts:
-        op = operation_name(first_text(part.name) if part.name.startswith('["') else part.name)
+        op = operation_name(outermost(part.name))
         sums[op] = sums.get(op, 0) + part.ns
     if not sums:
         return

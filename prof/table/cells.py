@@ -50,6 +50,12 @@ def ints(data: Data) -> Ints:
     return data.astype(np.int64)
 
 
+def texts(data: Data) -> Coded:
+    """A column of texts."""
+    assert isinstance(data, Coded)
+    return data
+
+
 def is_known(numbers: Ints | Floats) -> Bools:
     """Where the value is not unknown: neither NULL nor NaN."""
     known: Bools = ~np.isnan(numbers) if numbers.dtype.kind == "f" else numbers != NULL

@@ -127,6 +127,43 @@ _args = _late("pyprof.prof.table.params", lambda module, table, _: module.aten_p
 _dtype = _late("pyprof.prof.limits.roofline", lambda module, table, a: module.dtype_of_rows(table, a.family))
 
 
+def _counted(name: str, kind: Kind = "int") -> Get:
+    """A getter of what Nsight Compute measured; unknown in every row if no report was joined (--ncu)."""
+
+    def get(table: Table, annotation: Annotation) -> Coded | Ints | Floats:
+        from pyprof.table.columns import blank
+
+        counters = annotation.counters
+        if counters is None:
+            return blank(kind, len(table))  # type: ignore[return-value] # not a column of lists
+        return counters.whole(name) if kind == "int" else counters.values[name]
+
+    return get
+
+
+def _compared(field: str, kind: Kind) -> Get:
+    """A getter of what follows from the counters, their row and its annotation."""
+
+    def get(table: Table, annotation: Annotation) -> Coded | Ints | Floats:
+        from pyprof.table.columns import blank
+
+        if annotation.counters is None:
+            return blank(kind, len(table))  # type: ignore[return-value] # not a column of lists
+        return annotation.counters.column(field, annotation)
+
+    return get
+
+
+def _registers(table: Table, annotation: Annotation) -> Ints:
+    """The registers per thread by the capture, and where it does not say, by the report."""
+    import numpy as np
+
+    from pyprof.table.columns import NULL
+
+    own = table.ints("registers")
+    return own if annotation.counters is None else np.where(own != NULL, own, annotation.counters.whole("regs"))
+
+
 def _advice(table: Table, annotation: Annotation) -> Coded:
     from pyprof.prof.advice import Run, row_rules
     from pyprof.table.columns import Coded
@@ -224,6 +261,25 @@ COLUMNS: tuple[Column, ...] = (
     _float("algbw", "AlgBW", "GB/s", "algorithm bandwidth: the whole buffer / sil", _traffic("algbw")),
     _float("busbw", "BusBW", "GB/s", "bus bandwidth: wire / sil, to compare with a link's speed", _traffic("busbw")),
     _int("wait", "Wait(ns)", "ns", "of a collective: until the last rank came, where the table has all ranks", _wait),
+    # what Nsight Compute measured, with --ncu (prof/counters/measured.py)
+    _int("dram_rd", "DRAMRd", "bytes", "measured: read from DRAM", _counted("dram_rd")),
+    _int("dram_wr", "DRAMWr", "bytes", "measured: written to DRAM", _counted("dram_wr")),
+    _int("dram", "DRAM", "bytes", "measured: read from DRAM and written to it", _counted("dram")),
+    _int("l2_rd", "L2Rd", "bytes", "measured: read from the L2 cache", _counted("l2_rd")),
+    _int("l2_wr", "L2Wr", "bytes", "measured: written to the L2 cache", _counted("l2_wr")),
+    _int("inst", "Inst", "", "measured: instructions executed, counted by warp", _counted("inst")),
+    _int("exec_flops", "ExecFLOPs", "flop", "measured: FLOPs executed, of what was counted", _counted("exec_flops")),
+    _float("tensor_pct", "Tensor%", "%", "measured: of the tensor pipe's peak", _counted("tensor_pct", "float")),
+    _float("dram_pct", "DRAM%", "%", "measured: of the DRAM's peak bandwidth", _counted("dram_pct", "float")),
+    _float("occ_achieved", "AchOcc%", "%", "measured: achieved occupancy", _counted("occ_achieved", "float")),
+    _int("regs", "Regs", "", "registers per thread", _registers),
+    Column("stalls", "Stalls", "", "measured: what warps waited for, % of their time", _compared("stalls", "text")),
+    _float("bytes_ratio", "BytesRatio", "", "measured / algorithmic: dram / bytes", _compared("bytes_ratio", "float")),
+    _float(
+        "flops_ratio", "FLOPsRatio", "", "executed / algorithmic: exec_flops / flops", _compared("flops_ratio", "float")
+    ),
+    Column("matched", "Matched", "", "how the row found its launch: key, order", _compared("matched", "text")),
+    Column("unmatched", "Unmatched", "", "why the kernel has no counters", _compared("unmatched", "text")),
     Column("advice", "Advice", "", "rules of the advice that concern the row, the greatest saving first", _advice),
 )
 COLUMN = {column.name: column for column in COLUMNS}
@@ -236,4 +292,10 @@ def meant_column(name: str, known: Mapping[str, Column]) -> str:
     return f": did you mean {' or '.join(map(repr, found))}?" if found else f"; there are: {', '.join(known)}"
 
 
+# Beside them with --ncu: in text for reading, and in CSV, JSON and Parquet.
+MEASURED_BRIEF = "dram,bytes_ratio,flops_ratio"
+MEASURED = (
+    "dram_rd,dram_wr,dram,l2_rd,l2_wr,inst,exec_flops,tensor_pct,dram_pct,occ_achieved,regs,stalls,bytes_ratio,"
+    "flops_ratio,matched,unmatched"
+)
 DEFAULT = "idx,dir,sub,mod,op,kernel,params,sil"  # PyProf's default

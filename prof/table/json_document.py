@@ -12,7 +12,7 @@ import msgspec
 
 from pyprof.command.json_schema import Record, Schema, doc, extended
 from pyprof.prof.table.columns import COLUMNS, Column
-from pyprof.prof.table.group import AGGREGATES
+from pyprof.prof.table.group import AGGREGATES, MEASURED
 
 if TYPE_CHECKING:
     from pyprof.prof.explain import Line
@@ -67,7 +67,7 @@ def _cell(column: Column) -> Schema:
     return {**schema, "unit": column.unit} if column.unit else schema
 
 
-BY_NAME = {column.name: column for column in (*COLUMNS, *AGGREGATES)}  # flops and bytes are the group's
+BY_NAME = {column.name: column for column in (*COLUMNS, *AGGREGATES, *MEASURED)}  # flops and bytes are the group's
 NO_ROWS: Any = msgspec.field(default_factory=list)  # rows are written one by one and are never set here
 
 
@@ -77,7 +77,9 @@ class TableDocument(Record, kw_only=True):
     selected: Annotated[SelectedRows, doc("the rows that --where chose, before --group and --top")]
     uncounted: Annotated[list[UncountedOp], doc("ops whose FLOPs no model counts, the longest first")]
     bytes_uncounted: Annotated[list[UncountedOp], doc("ops whose bytes no model counts, the longest first")]
-    assumptions: Annotated[list[str], doc("the peaks that the limits rest on, in sentences")]
+    assumptions: Annotated[
+        list[str], doc("the peaks that the limits rest on, and what of the reports was joined, in sentences")
+    ]
 
 
 class Kernels(TableDocument, kw_only=True):

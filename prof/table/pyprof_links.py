@@ -19,7 +19,8 @@ def link_backward_rows(table: Table) -> Table:
     if not np.any(forward >= 0):
         return table
     source = np.where(forward >= 0, forward, np.arange(len(table)))
-    return Table(len(table), {**table.columns, **{key: table.coded(key).take(source) for key in FROM_FORWARD}})
+    columns = {key: table.coded(key).take(source) for key in FROM_FORWARD}
+    return Table(len(table), {**table.columns, **columns}, table.samples)
 
 
 def _forward_rows(table: Table) -> Ints:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyprof.errors import UsageError
 from pyprof.prof.table.columns import COLUMN, Column, meant_column
-from pyprof.prof.table.group import AGGREGATE, NEEDED, group_rows
+from pyprof.prof.table.group import AGGREGATE, COUNTED, NEEDED, group_rows, unknown_counters
 from pyprof.prof.table.where import Where, rows_where
 
 if TYPE_CHECKING:
@@ -67,15 +67,21 @@ def make_query(
     sort: Sequence[Sort] = (),
     top: int | None = None,
     layer_depth: int | None = None,
+    counted: bool = False,
 ) -> Query:
-    """Make the query from the options. Raises UsageError, which names the option."""
+    """Make the query from the options. Raises UsageError, which names the option.
+
+    ``counted``: groups without ``columns`` have those of Nsight Compute's counters, too.
+    """
     keys = [_named(name, COLUMN, "--group") for name in group]
     for key in keys:
         if key.kind == "float":
             why = f"{key.name} is measured, and hardly twice the same; use --sort {key.name}"
             raise UsageError(f"argument --group: {why}")
-    known = {**{key.name: key for key in keys}, **AGGREGATE} if group else COLUMN
-    printed = [_named(name, known, "-c") for name in columns or (list(known) if group else default)]
+    by_key = {key.name: key for key in keys}
+    known = {**by_key, **AGGREGATE, **COUNTED} if group else COLUMN
+    usual = [*by_key, *AGGREGATE, *(COUNTED if counted else ())] if group else default
+    printed = [_named(name, known, "-c") for name in columns or dict.fromkeys(usual)]
     for by in sort:
         _named(by.column, known, "--sort")
     return Query(tuple(printed), where, tuple(keys), tuple(sort), top, layer_depth)
@@ -93,7 +99,7 @@ def run_query(
     """The printed cells, the numbers of the rows selected by --where, and the peaks that the limits use."""
     import numpy as np
 
-    from pyprof.prof.table.cells import Cells, ints
+    from pyprof.prof.table.cells import Cells
     from pyprof.prof.table.limit_columns import with_limits
 
     reads, notes = with_limits(query.reads(), table, annotation, peaks)
@@ -108,8 +114,10 @@ def run_query(
         data = {name: values.take(rows) for name, values in data.items()}
     size = len(rows)
     if query.group:
-        keys, sums = group_rows([data[key.name] for key in query.group], {name: ints(data[name]) for name in NEEDED})
-        data = {**sums, **{key.name: values for key, values in zip(query.group, keys, strict=True)}}
+        counters = annotation.counters.take(rows) if annotation.counters is not None else None
+        keys, sums = group_rows([data[key.name] for key in query.group], data, counters)
+        unknown = unknown_counters(len(sums["count"]))
+        data = {**unknown, **sums, **{key.name: values for key, values in zip(query.group, keys, strict=True)}}
         size = len(sums["count"])
     order = _ordered(query.order(), data, size)[: query.top]
     cells = [data[column.name].take(order) for column in query.columns]

@@ -10,7 +10,7 @@ from pyprof.command.terminal_text import cut_to, safe
 from pyprof.prof.work.annotate import uncounted_of
 from pyprof.quantities import share
 from pyprof.table.attribution import AttributedTime
-from pyprof.table.schema import first_text
+from pyprof.table.schema import outermost
 
 if TYPE_CHECKING:
     from pyprof.prof.work.annotate import Annotation
@@ -60,7 +60,7 @@ def _outermost(uncounted: dict[str, int]) -> dict[str, int]:
     """The same by the outermost op of each list of ops, the longest time first."""
     sums: Counter[str] = Counter()
     for name, ns in uncounted.items():
-        sums[first_text(name) if name.startswith('["') else name] += ns
+        sums[outermost(name)] += ns
     return dict(sums.most_common())
 
 

@@ -26,8 +26,13 @@ def device_rows(table: Table, wanted: Bools | None = None) -> Iterator[tuple[Dev
 
 
 def named_rows(table: Table, *words: str) -> Bools:
-    """The rows whose names contain one of these words."""
-    return table.coded("kShortName").where(lambda name: any(word in name for word in words))
+    """The rows whose names contain one of these words; the longer name of a copy also tells the kinds of memory."""
+
+    def has(name: str) -> bool:
+        return any(word in name for word in words)
+
+    found: Bools = table.coded("kShortName").where(has) | table.coded("kLongName").where(has)
+    return found
 
 
 def ends(table: Table) -> Ints:

@@ -8,16 +8,18 @@ A step's time is split by what ran on its device during it. Overlapping time cou
 overlap, it counts for the phase that comes first in ``PHASES``. So the phases and the idle time sum to the step's time.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from pyprof.command.json_schema import doc
 from pyprof.prof.timing.gpus import covered, devices_of_rows, ends
-from pyprof.table.columns import NULL, Ints, Table, greatest, known, least
+from pyprof.table.columns import NULL, Coded, Ints, Table, greatest, known, least
 
+LAST_NS = 1 << 62  # later times mean a damaged file
 PHASES = ("forward", "backward", "optimizer", "data", "other")
 
 
@@ -90,15 +92,60 @@ def steps(table: Table, owner: Ints) -> list[Step]:
         rows = np.flatnonzero(timed & (owner == device))
         rows = rows[np.argsort(start[rows], kind="stable")]
         columns = {key: table.ints(key)[rows] for key in COLUMNS}
-        found += _of_device(device, columns, end[rows], place[rows], marked)
+        empty = _empty_steps(table.coded("emptySteps").take(rows)) if marked else []
+        found += _of_device(device, columns, end[rows], place[rows], marked, empty)
     return found
 
 
 COLUMNS = ("start", "step", "markStart", "markEnd", "stepStart", "stepEnd")
 
 
-def _of_device(owner: int, columns: dict[str, Ints], end: Ints, place: Ints, marked: bool) -> Iterator[Step]:
-    """The steps of one device, from its rows in order of their start."""
+def _empty_steps(column: Coded) -> list[tuple[int, int, int]]:
+    """Number, start and end of the marks of steps without work; a damaged file's are left out."""
+    lists = [json.loads(text) for text in column.used().values if text]
+    steps = [step for each in lists if isinstance(each, list) for step in each if isinstance(step, list)]
+    whole = {tuple(step) for step in steps if [type(n) for n in step] == [int] * 3}
+    possible = {step[0]: step for step in whole if -LAST_NS < step[1] <= step[2] < LAST_NS}
+    return sorted(possible.values(), key=lambda step: step[1])
+
+
+class _Times(NamedTuple):
+    """One value per step of a device, in order."""
+
+    number: Ints
+    begin: Ints
+    end: Ints
+    mark: Ints
+    mark_end: Ints
+    extent: Ints
+
+    def with_empty(self, empty: Sequence[tuple[int, int, int]]) -> "_Times":
+        """With steps that launched nothing, each from the end of the step before it to the beginning of the next.
+
+        ``empty``: number, start and end of their marks, in order of start.
+        """
+        working = set(self.number.tolist())
+        between = [step for step in empty if self.mark[0] < step[1] < self.mark[-1] and step[0] not in working]
+        if not between:
+            return self
+        merged: list[tuple[int, ...]] = []
+        waiting = iter([*between, (NULL, LAST_NS, LAST_NS)])
+        number, mark, until = next(waiting)
+        for step in zip(*(column.tolist() for column in self), strict=True):
+            _, next_begin, _, next_mark, *_ = step
+            while mark < next_mark:
+                begin = max(mark, merged[-1][2])
+                end = max(begin, next_begin if until >= next_mark else min(until, next_begin))
+                merged.append((number, begin, end, mark, until, 0))
+                number, mark, until = next(waiting)
+            merged.append(step)
+        return _Times(*(np.array(column, np.int64) for column in zip(*merged, strict=True)))
+
+
+def _of_device(
+    owner: int, columns: dict[str, Ints], end: Ints, place: Ints, marked: bool, empty: Sequence[tuple[int, int, int]]
+) -> Iterator[Step]:
+    """The steps of one device, from its rows in order of their start, and its process's steps without work."""
     inside = np.flatnonzero(columns["step"] != NULL) if marked else np.arange(len(end))
     numbers, group = np.unique(columns["step"][inside], return_inverse=True)
     start, _, mark, mark_end, begin, until = (columns[key][inside] for key in COLUMNS)
@@ -109,6 +156,8 @@ def _of_device(owner: int, columns: dict[str, Ints], end: Ints, place: Ints, mar
     told = (low != NULL) & (high >= low)  # not so in a damaged table
     low = np.where(told, low, first)
     high = np.where(told, high, np.where(following > low, following, last))
+    times = _Times(numbers, low, high, mark, mark_end, last - first).with_empty(empty)
+    numbers, low, high, mark, mark_end, extent = times
     reach = np.maximum.accumulate(end)
     before, after = np.searchsorted(reach, low, "right"), np.searchsorted(columns["start"], high)
     for i, number in enumerate(numbers.tolist()):
@@ -118,7 +167,7 @@ def _of_device(owner: int, columns: dict[str, Ints], end: Ints, place: Ints, mar
         idle, host = span - sum(phases.values()), None
         if mark[i] != NULL and mark_end[i] != NULL:
             host = int(mark_end[i]) - int(mark[i])
-        yield Step(owner, known(number), int(low[i]), span, phases, idle, host, int(last[i]) - int(first[i]))
+        yield Step(owner, known(number), int(low[i]), span, phases, idle, host, int(extent[i]))
 
 
 def phase_places(table: Table) -> Ints:

@@ -15,10 +15,10 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from pyprof.command.json_schema import doc
-from pyprof.prof.kernels.name_patterns import is_collective
 from pyprof.prof.timing.collectives import working_rows
 from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.collective_records import Message, messages
+from pyprof.prof.work.kinds import NCCL, kinds
 from pyprof.table.columns import NULL, Ints, Table
 
 # Only collectives from all ranks to all ranks end together. If one rank sends or receives everything, others may end
@@ -97,7 +97,7 @@ def _matched(table: Table, annotation: Annotation) -> list[tuple[list[int], Ints
 
 def _collective_rows(table: Table, annotation: Annotation) -> Ints:
     """Kernels of collectives, by their record or, without one, by their name."""
-    by_name = table.coded("kShortName").where(is_collective) & (table.coded("comm").codes < 0)
+    by_name = kinds(table, annotation).among(NCCL) & (table.coded("comm").codes < 0)
     rows = np.union1d(working_rows(table, annotation), np.flatnonzero(by_name))
     return rows[table.coded("kind").among("kernel")[rows]]
 

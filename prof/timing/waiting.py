@@ -19,7 +19,7 @@ import numpy as np
 
 from pyprof.command.json_schema import doc
 from pyprof.prof.timing.blocking_copies import BlockingCopies, blocking_copies, call_places
-from pyprof.prof.timing.gpus import TO_DEVICE, TO_HOST, ends, named_rows
+from pyprof.prof.timing.gpus import TO_DEVICE, TO_HOST, devices_of_rows, ends, named_rows
 from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct
 
 _TEXTS = {  # cause: what the gaps of a capture are due to, and what happened during one gap
@@ -134,7 +134,7 @@ def _lanes(table: Table) -> list[Ints]:
     """For each GPU, its rows that have a time, in order of start."""
     start = table.ints("start")
     on_gpu = ~table.coded("kind").among("cpu") & (start != NULL)
-    keys, group = distinct(table.ints("pid"), table.ints("device"))
+    keys, group = devices_of_rows(table)
     lanes = [np.flatnonzero(on_gpu & (group == number)) for number in range(len(keys))]
     return [rows[np.argsort(start[rows], kind="stable")] for rows in lanes if len(rows)]
 
@@ -148,11 +148,12 @@ def _copies(table: Table) -> tuple[Bools, Bools]:
 
 def _in_copy(table: Table, copies: Bools, called: Ints, rows: Ints, since: Ints) -> Bools:
     """Whether each row is one of ``copies``, or the thread's preceding launch was one and lasted into the gap."""
-    order = np.lexsort((table.ints("apiStart"), table.ints("tid"), table.ints("pid")))
+    thread = distinct(table.ints("rank"), table.ints("pid"), table.ints("tid"))[1]
+    order = np.lexsort((table.ints("apiStart"), thread))
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     before = order[np.maximum(place[rows] - 1, 0)]
-    same = (place[rows] > 0) & (table.ints("tid")[before] == table.ints("tid")[rows])
+    same = (place[rows] > 0) & (thread[before] == thread[rows])
     inside: Bools = copies[rows] | (same & copies[before] & (called[before] > since))
     return inside
 

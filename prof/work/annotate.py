@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,10 +16,13 @@ from pyprof.prof.work.repeats import fill_repeats
 from pyprof.prof.work.shares import fill_copies, kernels, shares
 from pyprof.table.columns import NULL, Coded, Ints, Table
 
+if TYPE_CHECKING:
+    from pyprof.prof.counters.measured import Counters
+
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """The results of the op models, one value per row of the table."""
+    """The results of the op models, one value per row of the table, and the counters that were joined to it."""
 
     flops: Ints  # NULL: unknown
     bytes: Ints  # NULL: unknown
@@ -28,11 +31,13 @@ class Annotation:
     role: Coded  # "main", "aux" or empty
     family: Coded
     uncounted: dict[str, int]  # op whose FLOPs are unknown -> ns of its rows
+    counters: Counters | None = None  # what the hardware did, by a report of Nsight Compute; None: there is none
 
     def take(self, rows: Any) -> Annotation:
         """The annotation of some rows. ``uncounted`` still covers all rows; ``uncounted_of`` computes it for some."""
         coded = {name: getattr(self, name).take(rows) for name in ("tc", "tcprec", "role", "family")}
-        return Annotation(self.flops[rows], self.bytes[rows], **coded, uncounted=self.uncounted)
+        counters = self.counters.take(rows) if self.counters is not None else None
+        return Annotation(self.flops[rows], self.bytes[rows], **coded, uncounted=self.uncounted, counters=counters)
 
 
 def annotate(table: Table) -> Annotation:
@@ -41,7 +46,7 @@ def annotate(table: Table) -> Annotation:
     role, precision, tensor_cores = kernels(table, calls)
     main = role.among(MAIN)
     flops, nbytes = shares(table, calls, main)
-    fill_copies(table, main, flops, nbytes)
+    fill_copies(table, flops, nbytes)
     fill_helpers(table, calls, role.among(AUX), flops, nbytes)
     fill_multi_tensor(table, calls.names, flops, nbytes)
     fill_repeats(table, calls.names, flops, nbytes)

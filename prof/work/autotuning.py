@@ -9,9 +9,10 @@ from itertools import groupby
 
 import numpy as np
 
-from pyprof.prof.kernels.roles import MAIN, assign_parts
-from pyprof.prof.work.calls import Calls
-from pyprof.table.columns import Bools, Coded, Table
+from pyprof.prof.kernels.roles import AUX, MAIN, assign_parts, role
+from pyprof.prof.ops.evaluation import find
+from pyprof.prof.work.calls import Calls, kernel_names
+from pyprof.table.columns import Bools, Coded, Ints, Table, distinct
 
 # The first computes one convolution, and so runs one algorithm; the second one for each gradient, one after the other.
 ONE_CONVOLUTION = re.compile(r"(?:aten::)?cudnn_convolution\w{0,40}(?:\.\w{1,40})?")
@@ -39,6 +40,17 @@ def trials(table: Table, calls: Calls, roles: Coded) -> Bools:
             parts = (list(calls.of(of_call[0]).parts) or BOTH) if gradients[of_call[0]] else []
             for of_part in _by_gradient(products, parts):
                 found[of_call[of_part[: tried([products[i] for i in of_part])]]] = True
+    return found
+
+
+def trial_rows(table: Table, role_of_row: Coded) -> Ints:
+    """The rows that are trials: aux rows of a convolution (``role_of_row``) whose kernels are no helpers by name."""
+    aten, names = table.coded("aten"), kernel_names(table)
+    tuned = aten.where(lambda text: bool(ONE_CONVOLUTION.fullmatch(text) or GRADIENTS.fullmatch(text)))
+    rows = np.flatnonzero(tuned & role_of_row.among(AUX) & table.coded("kind").among("kernel"))
+    keys, number = distinct(names.codes[rows], aten.codes[rows])
+    of_key = [role(names.values[name], find(aten.values[op]) or "", "conv") == MAIN for name, op in keys]
+    found: Ints = rows[np.array(of_key, bool)[number]]
     return found
 
 

@@ -11,7 +11,6 @@ from typing import Any
 from pyprof.errors import ModelError
 from pyprof.marker import Marker, parse_marker
 from pyprof.prof.kernels.type_names import NOTHING, Dtypes
-from pyprof.prof.ops.collective import with_name
 from pyprof.prof.ops.compiled import is_compiled
 from pyprof.prof.ops.evaluation import SPARSE_PRODUCTS, evaluate, find, function_of, parameters
 from pyprof.prof.ops.from_forward import bias_gradient, from_forward
@@ -186,7 +185,7 @@ def _arguments(call: OpCall, name: str, known: Known) -> tuple[Any, ...]:
         arguments = with_flags(arguments, parameters(name), call.markers[-1])
         if call.is_forward:
             arguments = with_options(call.op, arguments, call.markers[-1])
-    arguments = (*with_name(call.op, arguments, call.around), *_forward_arguments(call.forward))
+    arguments = (*arguments, *_forward_arguments(call.forward))
     return (call.op, *arguments) if is_compiled(name) else arguments
 
 

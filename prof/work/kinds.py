@@ -33,6 +33,7 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {  # kind -> families of op models
     RESIZING: ("resize",),
     FFT: ("fft",),
     MOVES: ("copy", "view", "layout"),
+    FILLS: ("fill",),
     EMBEDDING: ("embedding",),
     INDEXING: ("indexing", "sort"),
     RANDOM: ("rng",),
@@ -52,10 +53,8 @@ KINDS_OF_CLASS: Mapping[str, tuple[str, ...]] = {  # class -> kinds, in the orde
     OTHER: (RESIZING, FFT, GRAPHS, OTHER),
 }
 CLASSES = tuple(KINDS_OF_CLASS)
-_KIND_OF_FAMILY = {family: kind for kind, families in FAMILIES.items() for family in families}
+KIND_OF_FAMILY = {family: kind for kind, families in FAMILIES.items() for family in families}
 _CLASS_OF_KIND = {kind: name for name, kinds in KINDS_OF_CLASS.items() for kind in kinds}
-
-_KIND_OF_WORK = {**_KIND_OF_FAMILY, "fill": FILLS}  # the words of prof/kernels/family_tables.py
 
 FUSED = re.compile(r"fmha|sdpa|flash|attention|attn_(?:fwd|bwd)|mha", re.IGNORECASE)
 CONV = re.compile(r"conv(?!ert)|[dw]grad|fprop|winograd|im2col|[shdcz]\d{0,6}cudnn|gcgemm", re.IGNORECASE)
@@ -95,10 +94,15 @@ def _kind(kind: str, family: str, long: str, short: str, phase: str) -> str:
         return MOVES if stays_on_device(name) else COPIES
     if is_collective(name):
         return NCCL
-    found = _KIND_OF_FAMILY.get(family) or _of_name(name)
+    found = KIND_OF_FAMILY.get(family) or _of_name(name)
     if found == OPTIMIZER and family and phase not in ("", "optimizer"):
         return next((kind for pattern, kind in OF_LISTS if pattern.search(name)), ELEMENTWISE)
     return found
+
+
+def kind_of_kernel(name: str) -> str:
+    """The kind of a kernel of which only the name is known."""
+    return NCCL if is_collective(name) else _of_name(name)
 
 
 def _of_name(name: str) -> str:
@@ -111,7 +115,7 @@ def _of_name(name: str) -> str:
 
 def kind_of_work(work: str) -> str:
     """The kind that a word of ``family_tables`` means; empty for an empty word."""
-    return _KIND_OF_WORK[work] if work else ""
+    return KIND_OF_FAMILY[work] if work else ""
 
 
 def _of_words(name: str) -> str:

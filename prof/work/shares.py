@@ -21,8 +21,8 @@ from pyprof.prof.work.calls import Calls
 from pyprof.prof.work.count import Counted
 from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct, value_at
 
-MOVES = frozenset({"copy", "indexing", "view", "embedding", "rng"})  # families whose work may be done by a copy
-VIEWS = frozenset({"view", "copy"})  # families whose ops may have nothing to do; if a kernel ran, it moved something
+MOVES = frozenset({"copy", "fill", "indexing", "view", "embedding", "rng"})  # families whose work may be done by a copy
+VIEWS = frozenset({"view", "copy", "fill"})  # their ops may have nothing to do; if a kernel ran, it moved something
 MOST_BYTES = 1 << 60  # per copy; more means a damaged file, and twice as much would not fit the column
 
 
@@ -186,15 +186,14 @@ def split(amount: int, weights: Sequence[int]) -> list[int]:
     return [b - a for a, b in pairwise(marks)]
 
 
-def fill_copies(table: Table, main: Bools, flops: Ints, nbytes: Ints) -> None:
-    """Write the work of copies and memsets that are not an op's main work: no FLOPs, and the bytes in the capture.
+def fill_copies(table: Table, flops: Ints, nbytes: Ints) -> None:
+    """Write the work of copies and memsets whose size is recorded: no FLOPs, and the bytes in the capture.
 
     A copy within a device reads and writes each byte; one to or from the host accesses the GPU's memory once per byte.
     """
     name, size = table.coded("kShortName"), table.ints("bytes")
     copies = table.coded("kind").among("memcpy")
-    rows = (copies | table.coded("kind").among("memset")) & (~main | (nbytes == NULL))
-    rows &= (size >= 0) & (size < MOST_BYTES)
+    rows = (copies | table.coded("kind").among("memset")) & (size >= 0) & (size < MOST_BYTES)
     within = copies & name.where(stays_on_device)
     flops[rows] = 0
     nbytes[rows] = np.where(within, 2 * np.where(rows, size, 0), size)[rows]

@@ -1,4 +1,4 @@
-"""A device's name, architecture, and sizes of memory and cache, as the system reports them."""
+"""A device's name, architecture, sizes of memory and cache, and clock, as the system reports them."""
 
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,16 @@ def free_bytes(device: Any) -> int:
         return UNKNOWN_FREE_BYTES
     free = next((line.split()[1] for line in text.splitlines() if line.startswith("MemAvailable:")), "")
     return int(free) << 10 if free.isdigit() else UNKNOWN_FREE_BYTES
+
+
+def clock_mhz() -> int | None:
+    """The clock of the current GPU's multiprocessors now, as NVML reports it; None without NVML's Python module."""
+    import torch
+
+    try:
+        return int(torch.cuda.clock_rate())
+    except (ImportError, RuntimeError, AttributeError):
+        return None
 
 
 # The CPU

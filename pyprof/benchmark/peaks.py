@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pyprof.benchmark.device_facts import facts
+from pyprof.benchmark.device_names import measured_device
 from pyprof.benchmark.print_peaks import print_peaks
 from pyprof.benchmark.sweeps import Sweeps
 from pyprof.benchmark.timer import FULL, QUICK
@@ -16,7 +17,7 @@ from pyprof.command.envelope import write_answer
 from pyprof.command.frame import Done, check_standard_output, run_command
 from pyprof.command.parser import Parser, add_common, add_json
 from pyprof.command.progress import progress
-from pyprof.errors import PyprofError, require
+from pyprof.errors import require
 from pyprof.files import check_output, open_output
 
 
@@ -51,7 +52,7 @@ def _run(args: argparse.Namespace) -> Done:
     require("torch", "measuring needs it: install PyTorch for this machine")
     if args.plot:
         require("matplotlib", "--plot needs it: pip install matplotlib")
-    peaks = measure(_device(args.device), quick=args.quick, shown=not args.quiet)
+    peaks = measure(measured_device(args.device), quick=args.quick, shown=not args.quiet)
     if args.output != "-" and not args.json:
         print_peaks(peaks)
     if args.output:
@@ -62,21 +63,6 @@ def _run(args: argparse.Namespace) -> Done:
     if args.json:
         write_answer("peaks", peaks)
     return Done()
-
-
-def _device(name: str) -> str:
-    """The device to measure. Raises PyprofError if torch has no such device."""
-    import torch
-
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if not name:
-        return "cuda" if count else "cpu"
-    kind, _, number = name.partition(":")
-    if kind not in ("cuda", "cpu") or (number and not number.isdecimal()):
-        raise PyprofError(f"--device: expected cuda, cuda:N or cpu, found {name[:40]!r}")
-    if kind == "cuda" and int(number or 0) >= count:
-        raise PyprofError(f"--device {name}: torch sees {count} GPUs here; try --device cpu")
-    return name
 
 
 def measure(device: str, *, quick: bool = False, shown: bool = False) -> dict[str, Any]:

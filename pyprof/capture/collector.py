@@ -24,7 +24,9 @@ from pyprof.capture.kineto_turns import Turns, torch_profiler_is_on
 from pyprof.capture.sinks import Profiler
 from pyprof.capture.step_finder import StepFinder
 from pyprof.capture.trace_file import event_text, write_trace
+from pyprof.clock_sampler import ClockSampler
 from pyprof.errors import PyprofError
+from pyprof.memory_record import memory_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,20 +164,43 @@ class Range(NamedTuple):
     in_window: bool  # False for what ran before the window
     iterations: int
     seconds: float
-    number: int  # makes comparing two of them end before the profilers
     profiler: Any
+    clocks: dict[str, Any] | None  # what --nvml read meanwhile
+    tensors: dict[str, Any] | None = None  # with memory=True: the tensors of modules and optimizers
+
+    def is_greater_than(self, other: "Range") -> bool:
+        """Ranges of as many iterations are compared by their records: a long one may hold nothing of PyTorch's."""
+        mine, others = ((r.in_window, r.iterations, _records(r.profiler), r.seconds) for r in (self, other))
+        return mine > others
+
+
+def _records(profiler: Any) -> int:
+    """How many events PyTorch's profiler has recorded; 0 if this version does not say."""
+    results = getattr(getattr(profiler, "profiler", None), "kineto_results", None)
+    return 0 if results is None else len(results.events())
 
 
 class TraceFile(Collector):
     """The embedded collector: runs PyTorch's profiler, and writes one range to one file.
 
-    If the program uses PyTorch's profiler itself, there are several ranges, and the longest one is written. With a
+    If the program uses PyTorch's profiler itself, there are several ranges, and the largest one is written. With a
     warmup, what runs before the end of the first iteration is collected too, and written if the warmup is not reached.
     """
 
-    def __init__(self, file: Path, force: bool, window: Window) -> None:
+    def __init__(
+        self,
+        file: Path,
+        force: bool,
+        window: Window,
+        sampler: ClockSampler | None = None,
+        note: str = "",
+        memory: bool = False,
+    ) -> None:
         super().__init__(window)
         self.name = str(file)
+        self._sampler = sampler
+        self._note = note  # a warning
+        self._memory = memory  # whether to record allocations
         self.file = file
         self.switching = False
         self._path = file.absolute()  # the program may change the working directory
@@ -183,12 +208,12 @@ class TraceFile(Collector):
         self._sink = Profiler()
         self._profiler: Any = None
         self._graphs = GraphCaptures(self._begin_graph, self._end_profiler)
+        self._abandoned: Any = None  # a profiler that cannot be ended
         self._wanted = False  # whether to collect whenever the program's own profiler is off
         self._made_way = False
         self._theirs = False
         self._thread = threading.get_ident()
         self._best: Range | None = None
-        self._ranges = 0
         self._since = (0, 0.0, 0)  # iterations, time and captures of graphs at the range's beginning
         self._with_graphs: list[Any] = []  # the profilers of ranges in which graphs were captured
         self._turns: Turns | None = None
@@ -218,12 +243,15 @@ class TraceFile(Collector):
         self._wanted = False
         self._close_range()
 
-    def pause(self) -> None:
-        """Make way: the program's own profiler is about to begin."""
-        self._graphs.finish()
+    def pause(self, kineto: bool = False) -> None:
+        """Make way: the program's own profiler is about to begin. ``kineto``: it needs the process's one Kineto."""
+        if kineto or threading.get_ident() == self._thread:
+            self._graphs.finish()
         if threading.get_ident() == self._thread:
             self._theirs = self._made_way = True
             self._close_range()
+        elif kineto and self._running:
+            self._abandon_range()
 
     def resume(self) -> None:
         """The program's own profiler has ended."""
@@ -234,8 +262,8 @@ class TraceFile(Collector):
                 if self._until is not None:
                     self._until = self._iterations + (self._window.steps or 0)
 
-    def _begin_profiler(self) -> Any:
-        """Start PyTorch's profiler, with our markers in it."""
+    def _begin_profiler(self, memory: bool) -> Any:
+        """Start PyTorch's profiler, with our markers in it, and with allocations if ``memory``."""
         import torch
         from torch.profiler import ProfilerActivity, profile
 
@@ -244,7 +272,7 @@ class TraceFile(Collector):
             activities.append(ProfilerActivity.CUDA)
         since_2_5 = {"acc_events": False} if "acc_events" in inspect.signature(profile).parameters else {}
         with self._switch():
-            profiler = profile(activities=activities, record_shapes=True, **since_2_5)
+            profiler = profile(activities=activities, record_shapes=True, profile_memory=memory, **since_2_5)
             profiler.__enter__()
         active = session.current()
         if active is not None:
@@ -262,11 +290,13 @@ class TraceFile(Collector):
         """Start PyTorch's profiler for the capture of a CUDA graph; None if one is on, or in a forked child."""
         if self._running or self._theirs or torch_profiler_is_on() or os.getpid() != self._pid:
             return None
-        return self._begin_profiler()
+        return self._begin_profiler(memory=False)
 
     def _open_range(self) -> None:
         self._graphs.finish()
-        self._profiler = self._begin_profiler()
+        self._profiler = self._begin_profiler(self._memory)
+        if self._sampler is not None:
+            self._sampler.begin()
         self._running = True
         self._since = self._iterations, time.monotonic(), self._graphs.begun
 
@@ -275,15 +305,29 @@ class TraceFile(Collector):
             return
         self._running = False
         self._end_profiler(self._profiler)
+        clocks = None if self._sampler is None else self._sampler.end()
+        tensors = memory_record() if self._memory else None
         iterations, since, graphs = self._since
         if self._graphs.begun > graphs:
             self._with_graphs.append(self._profiler)
         in_window = self._started or iterations >= self._begin_after
-        self._ranges += 1
-        found = Range(in_window, self._iterations - iterations, time.monotonic() - since, self._ranges, self._profiler)
+        lasted = time.monotonic() - since
+        found = Range(in_window, self._iterations - iterations, lasted, self._profiler, clocks, tensors)
         self._profiler = None
-        if self._best is None or found > self._best:
+        if self._best is None or found.is_greater_than(self._best):
             self._best = found
+
+    def _abandon_range(self) -> None:
+        """Give up the records: another thread's profiler takes Kineto, and only our own thread could end ours.
+
+        To end it later, or to destroy it, is a segmentation fault (2.13).
+        """
+        self._running = self._wanted = False
+        self._made_way = True
+        self._abandoned, self._profiler = self._profiler, None
+        active = session.current()
+        if active is not None:
+            active.set_profiler(None)
 
     @contextmanager
     def _switch(self) -> Iterator[None]:
@@ -324,21 +368,27 @@ class TraceFile(Collector):
         if self._best is None:
             cause = "the program never called start()" if self._window.wait else "the program's own profiler was on"
             raise PyprofError(f"{self.file}: not written, for {cause}")
-        write_trace(self._best.profiler, self._sink.texts, self._path, self._force, self._own())
+        write_trace(self._best.profiler, self._sink.texts, self._path, self._force, self._own(self._best))
 
-    def _own(self) -> dict[str, Any]:
-        """What pyprof itself recorded, for the trace's key "pyprof": the captures of graphs that the trace lacks."""
-        written = None if self._best is None else self._best.profiler
-        others = [profiler for profiler in self._with_graphs if profiler is not written]
+    def _own(self, best: Range) -> dict[str, Any]:
+        """What pyprof itself recorded, for the trace's key "pyprof"; of captures of graphs, those the trace lacks."""
+        others = [profiler for profiler in self._with_graphs if profiler is not best.profiler]
         texts = [event_text(profiler, self._sink.texts) for profiler in (*self._graphs.profilers, *others)]
-        return {"graphs": {"version": GRAPHS_VERSION, "traces": texts}} if texts else {}
+        graphs = {"version": GRAPHS_VERSION, "traces": texts} if texts else None
+        parts = {"nvml": best.clocks, "memory": best.tensors, "graphs": graphs}
+        return {name: part for name, part in parts.items() if part is not None}
 
     def warnings(self) -> list[str]:
-        told = super().warnings()
+        told = [*super().warnings(), *([self._note] if self._note else [])]
+        if self._sampler is not None:
+            why_not = self._sampler.warnings()
+            told += why_not
+            if self._best is not None and self._best.clocks is None and not why_not:
+                told.append("--nvml: the program used no GPU of NVIDIA's, so nothing was read")
         if self._made_way:
             told.append(
                 f"the program uses PyTorch's profiler itself, and meanwhile pyprof collected nothing: {self.file} "
-                "holds the longest range without it; `pyprof prof` reads the program's own traces, too"
+                "holds the largest range without it; `pyprof prof` reads the program's own traces, too"
             )
         return told
 

@@ -25,7 +25,7 @@ class Ours(Protocol):
 
     switching: bool  # whether the collector itself is turning its own profiler on or off
 
-    def pause(self) -> None: ...
+    def pause(self, kineto: bool = False) -> None: ...
 
     def resume(self) -> None: ...
 
@@ -56,7 +56,7 @@ class Turns:
     def _prepare(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def _prepare_profiler(*args: Any, **kwargs: Any) -> Any:
             if not self._ours.switching:
-                self._ours.pause()
+                self._ours.pause(kineto=True)
             with without_usdt_lines():
                 return original(*args, **kwargs)
 

@@ -53,26 +53,28 @@ def named(call: Callable[..., Any], mode: MarkerMode) -> Callable[..., Any]:
     stack, nvtx_pop = _Stack(), mode.nvtx_pop
     plain = call is torch.nn.Module.__dict__.get("_wrapped_call_impl")  # if so, one Python call can be skipped
 
-    def __call__(module: Any, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
+        # The first parameter must be called `self`: torch.profiler's Python tracer (with_stack=True) reads this local
+        # variable of Module.__call__'s frames, and ends in a segmentation fault if there is none (2.13).
         if is_dynamo_compiling():  # dynamo treats this as a constant and traces only the original call
-            return call(module, *args, **kwargs)
+            return call(self, *args, **kwargs)
         sink = mode.sink
         if sink is None:
-            return call(module, *args, **kwargs)
+            return call(self, *args, **kwargs)
         nodes = stack.nodes
         known = nodes[-1].children if nodes else roots
-        node = known.get(id(module))
-        if node is None or node.module() is not module:
-            node = known[id(module)] = _node(module, nodes)
+        node = known.get(id(self))
+        if node is None or node.module() is not self:
+            node = known[id(self)] = _node(self, nodes)
         entry = node.entry
         if entry.sink is not sink:
             sink.bind(entry)
         token = entry.push()
         nodes.append(node)
         try:
-            if plain and module._compiled_call_impl is None:
-                return module._call_impl(*args, **kwargs) if kwargs else module._call_impl(*args)
-            return call(module, *args, **kwargs)
+            if plain and self._compiled_call_impl is None:
+                return self._call_impl(*args, **kwargs) if kwargs else self._call_impl(*args)
+            return call(self, *args, **kwargs)
         finally:
             nodes.pop()
             if token is None:

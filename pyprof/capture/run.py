@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -16,7 +17,7 @@ from pyprof.command.argument_types import whole_number
 from pyprof.command.envelope import write_answer
 from pyprof.command.frame import Done, run_command, warned
 from pyprof.command.parser import Parser, add_common, add_json
-from pyprof.errors import PyprofError, UsageError
+from pyprof.errors import PyprofError, ScriptInterrupted, UsageError
 from pyprof.files import check_output, tell
 
 TRACES: dict[str, bool | str] = {"user": True, "all": "all", "none": False}  # --trace -> init(trace=)
@@ -80,29 +81,54 @@ def _add_collection(parser: argparse.ArgumentParser) -> None:
         help="cudaProfilerApi: collect nothing before pyprof.start() (default: %(default)s)",
     )
     parser.add_argument(
+        "--memory", action="store_true", help="record allocations and frees, too, for `pyprof memory` (0.2 us for each)"
+    )
+    parser.add_argument(
+        "--nvml",
+        action="store_true",
+        help="read the GPUs' clocks, power, temperature and energy meanwhile, into the trace (needs nvidia-ml-py)",
+    )
+    parser.add_argument(
         "--dispatch", action="store_true", help="mark each aten op too, with the types its kernels get (13 us an op)"
     )
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Return the script's exit code, or 1 if pyprof itself failed."""
+    """Return the script's exit code, or 1 if pyprof itself failed. Raises ScriptInterrupted if ^C ended the script."""
     words = _with_report_joined(build_parser(), sys.argv[1:] if argv is None else argv)
-    return run_command("pyprof run", build_parser, _run, words, inputs=())
+    scripts: list[Ran] = []
+    code = run_command("pyprof run", build_parser, partial(_run, scripts), words, inputs=())
+    if any(ran.interrupted for ran in scripts):
+        raise ScriptInterrupted
+    return code
 
 
-def _run(options: argparse.Namespace) -> Done:
+def _run(scripts: list[Ran], options: argparse.Namespace) -> Done:
     from pyprof.capture.collector import Window
 
     script = Script(options.script, tuple(options.args), options.module)
     window = Window(options.warmup, options.steps, options.capture_range == "cudaProfilerApi")
     trace = output_file(options.output)
+    if options.nvml and trace is None:
+        raise UsageError(
+            "argument --nvml: the tool that is attached (nsys, nvprof or ncu) collects this run; add -o net.json.gz to "
+            "collect it with PyTorch's profiler, or let the tool sample (nsys profile --gpu-metrics-devices=all)"
+        )
+    if options.memory and trace is None:
+        raise UsageError(
+            "argument --memory: the tool that is attached (nsys, nvprof or ncu) collects this run; add -o net.json.gz "
+            "to collect it with PyTorch's profiler, or let the tool record it (nsys profile --cuda-memory-usage=true)"
+        )
     page = _page(options, trace)
     if page is not None:
         check_output(page, options.force)  # checked now, before the script runs
     with _script_output_on_standard_error() if options.json else nullcontext():
-        ran = run(script, trace, window, force=options.force, trace=TRACES[options.trace], dispatch=options.dispatch)
+        marks = TRACES[options.trace]
+        more = {"dispatch": options.dispatch, "nvml": options.nvml, "memory": options.memory}
+        ran = run(script, trace, window, force=options.force, trace=marks, **more)
     if ran.forked:
-        _end_forked_child(ran.code)
+        end_forked_child(ran.code)
+    scripts.append(ran)
     return _finish(options, ran, trace if ran.written else None, page)
 
 
@@ -168,7 +194,7 @@ def _script_output_on_standard_error() -> Iterator[None]:
 # After the script
 
 
-def _end_forked_child(code: int) -> NoReturn:
+def end_forked_child(code: int) -> NoReturn:
     """End a forked child without C++ destructors: they would wait for Kineto's threads, which only the parent has."""
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):

@@ -61,8 +61,8 @@ def make_report(trace: Path, page: Path, *, force: bool, quiet: bool) -> Report:
             annotation = annotate(loaded.table)
         run = Run(loaded.table, annotation, None)
         cards = advise(run)
-        numbers = summarise(loaded.table, annotation)
-        model = page_model(loaded.table, annotation, None, cards, trace.name, numbers)
+        numbers = summarise(loaded.table, annotation, memory=loaded.memory)
+        model = page_model(loaded.table, annotation, None, cards, trace.name, numbers, loaded.memory)
         with open_output(page, force) as out:
             render(model, out)
         text = io.BytesIO()

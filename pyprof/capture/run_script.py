@@ -6,15 +6,17 @@ change. While it runs, `pyprof.init()` is in effect (session.py says what it rep
 
 from __future__ import annotations
 
+import atexit
 import builtins
 import concurrent.futures.thread
 import os
+import pkgutil
 import runpy
 import sys
 import threading
-from collections.abc import Container, Iterator, Mapping
-from contextlib import contextmanager
-from importlib.machinery import SourceFileLoader
+from collections.abc import Container, Mapping
+from contextlib import suppress
+from importlib.machinery import SourceFileLoader, SourcelessFileLoader
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, NamedTuple
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from pyprof.capture.collector import Window
 
 DEFAULT_OUTPUT = "net.json.gz"
+_OURS = os.path.dirname(__file__) + os.sep
 
 
 class Script(NamedTuple):
@@ -40,6 +43,41 @@ class Ran(NamedTuple):
     written: bool  # whether its trace was written, if one was asked for
     warnings: tuple[str, ...]
     forked: bool  # whether this is a child that the script forked: the trace is its parent's
+    interrupted: bool = False  # by ^C; Python then ends by SIGINT
+
+
+class ProcessState(NamedTuple):
+    """What a script changes, and what its atexit handlers and pyprof itself read."""
+
+    main: ModuleType
+    argv: list[str]
+    path: list[str]
+    folder: str | None  # None if it has been deleted
+
+    @classmethod
+    def now(cls) -> ProcessState:
+        try:
+            folder = os.getcwd()
+        except OSError:
+            folder = None
+        return cls(sys.modules["__main__"], sys.argv, sys.path, folder)
+
+    def restore(self) -> None:
+        _set_main(self.main)
+        sys.argv, sys.path = self.argv, self.path
+        if self.folder is not None:
+            with suppress(OSError):  # deleted since
+                os.chdir(self.folder)
+
+
+def _set_main(main: ModuleType) -> None:
+    """Make this module `__main__`, also under the name by which children of multiprocessing pickle its classes.
+
+    multiprocessing gives `__main__` that second name when it is imported, which torch does before the script begins.
+    """
+    if sys.modules.get("__mp_main__") is sys.modules["__main__"]:
+        sys.modules["__mp_main__"] = main
+    sys.modules["__main__"] = main
 
 
 def run(
@@ -50,6 +88,8 @@ def run(
     force: bool = False,
     trace: bool | str = True,
     dispatch: bool = False,
+    nvml: bool = False,
+    memory: bool = False,
 ) -> Ran:
     """Run the script and collect it into `file`. The result has the exit code that the script would have had.
 
@@ -58,7 +98,8 @@ def run(
     Raises PyprofError before anything runs if there is no such script or the file cannot be written, and afterwards if
     nothing was collected, unless the script itself failed.
     """
-    if not script.module and not Path(script.name).is_file():
+    path = Path(script.name)
+    if not script.module and (not path.exists() or (path.is_dir() and not (path / "__main__.py").exists())):
         raise PyprofError(f"{script.name}: no such file (a script to run was expected)")
     require("torch", "the collector is PyTorch's own: install it for this Python")
     from pyprof.capture.control import attach, collect
@@ -66,29 +107,20 @@ def run(
     if file is None:
         collecting = attach(window, trace=trace, dispatch=dispatch)
     else:
-        collecting = collect(file, window, force=force, trace=trace, dispatch=dispatch)
-    code, pid, threads = 0, os.getpid(), threading.enumerate()
-    with _everything_restored():
-        try:
-            with collecting as collector:
-                code = _exit_code(script)
-                _wait_for_threads(threads)
-        except PyprofError as error:
-            if not code:
-                raise
-            return Ran(code, False, (str(error),), os.getpid() != pid)
-        return Ran(code, True, tuple(collector.warnings()), os.getpid() != pid)
-
-
-@contextmanager
-def _everything_restored() -> Iterator[None]:
-    """Restore what a script changes, for a caller in this process that runs on."""
-    main, argv, path, folder = sys.modules["__main__"], sys.argv[:], sys.path[:], os.getcwd()
+        collecting = collect(file, window, force=force, trace=trace, dispatch=dispatch, nvml=nvml, memory=memory)
+    code, interrupted, pid, threads, before = 0, False, os.getpid(), threading.enumerate(), ProcessState.now()
     try:
-        yield
+        with collecting as collector:
+            code, interrupted = _exit_code(script)
+            _wait_for_threads(threads)
+    except PyprofError as error:
+        if not code:
+            raise
+        return Ran(code, False, (str(error),), os.getpid() != pid, interrupted)
     finally:
-        sys.modules["__main__"], sys.argv[:], sys.path[:] = main, argv, path
-        os.chdir(folder)
+        atexit.register(ProcessState.now().restore)  # before the script's own handlers: the last registered runs first
+        before.restore()
+    return Ran(code, True, tuple(collector.warnings()), os.getpid() != pid, interrupted)
 
 
 def _wait_for_threads(before: Container[threading.Thread]) -> None:
@@ -127,46 +159,119 @@ def rank_file(file: Path, environ: Mapping[str, str]) -> Path:
     return file.with_name(f"{stem}.rank{int(rank)}{dot}{suffixes}")
 
 
-def _exit_code(script: Script) -> int:
-    """Run the script; return the interpreter's exit code: 0, SystemExit's, 1 after a traceback, or 130 after ^C."""
+def _exit_code(script: Script) -> tuple[int, bool]:
+    """Run the script; return the interpreter's exit code (0, SystemExit's, or 1 after a traceback; 130 after ^C), and
+    whether ^C ended it."""
     try:
         _run_as_main(script)
     except SystemExit as stop:
-        if stop.code is None or isinstance(stop.code, int):
-            return stop.code or 0
+        return _code_of(stop), False
+    except BaseException as error:  # noqa: BLE001  (the script's failure, reported as Python reports it)
+        _leave_out_pyprof(error)
+        code = _report(error)
+        interrupted = code == 1 and isinstance(error, KeyboardInterrupt)
+        return 130 if interrupted else code, interrupted
+    return 0, False
+
+
+def _code_of(stop: SystemExit) -> int:
+    if stop.code is None or isinstance(stop.code, int):
+        return stop.code or 0
+    if sys.stderr is not None:
         print(stop.code, file=sys.stderr)
-        return 1
-    except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001  (the script's failure, reported as Python reports it)
-        tb = _traceback_of_script(error)
-        sys.excepthook(type(error), error.with_traceback(tb), tb)
-        return 130 if isinstance(error, KeyboardInterrupt) else 1
-    return 0
+    return 1
+
+
+def _report(error: BaseException) -> int:
+    """Call sys.excepthook as Python does, and return the exit code: 1, unless the hook itself exits."""
+    sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
+    try:
+        sys.excepthook(type(error), error, error.__traceback__)
+    except SystemExit as stop:
+        return _code_of(stop)
+    except BaseException as second:  # noqa: BLE001  (reported as Python reports it)
+        second.__context__ = None
+        _leave_out_pyprof(second)
+        for headline, failure in (("Error in sys.excepthook:", second), ("\nOriginal exception was:", error)):
+            if sys.stderr is not None:
+                print(headline, file=sys.stderr)
+            sys.__excepthook__(type(failure), failure, failure.__traceback__)
+    return 1
 
 
 def _run_as_main(script: Script) -> None:
     """Run the script as the module `__main__`, whose variables are those that Python gives it."""
-    sys.argv[:] = [script.name, *script.args]
-    first = os.getcwd() if script.module else str(Path(script.name).resolve().parent)
-    if not getattr(sys.flags, "safe_path", sys.flags.isolated):  # otherwise Python puts no folder before the others
-        sys.path[:1] = [first]
-    if script.module:
-        runpy.run_module(script.name, run_name="__main__", alter_sys=True)
-        return
-    path = os.path.join(os.getcwd(), script.name)  # not normalised, as in Python
-    loader = SourceFileLoader("__main__", path)
     main = ModuleType("__main__")
-    vars(main).update(
-        __annotations__={}, __builtins__=builtins, __cached__=None, __file__=path, __loader__=loader, __spec__=None
-    )
-    sys.modules["__main__"] = main
-    exec(loader.source_to_code(loader.get_data(path), path), vars(main))  # noqa: S102  (the script the user named)
+    vars(main).update(__annotations__={}, __builtins__=builtins)
+    _set_main(main)
+    sys.argv = [script.name, *script.args]
+    if script.module:
+        _put_first_on_path(os.getcwd())
+        _run_module(script.name, alter_argv=True)
+    elif pkgutil.get_importer(script.name) is not None:  # a folder or a zip file with a module __main__
+        _put_first_on_path(os.path.abspath(script.name))
+        _run_module("__main__", alter_argv=False)
+    else:
+        _put_first_on_path(str(Path(script.name).resolve().parent))
+        _run_file(script.name, vars(main))
 
 
-def _traceback_of_script(error: BaseException) -> TracebackType | None:
-    """The traceback, beginning at the script's own first frame."""
-    frozen = ("<frozen runpy>", "<frozen importlib._bootstrap>", "<frozen importlib._bootstrap_external>")
-    not_the_script = (__file__, runpy.__file__, *frozen)
-    tb = error.__traceback__
-    while tb is not None and tb.tb_frame.f_code.co_filename in not_the_script:
-        tb = tb.tb_next
-    return tb
+def _run_module(name: str, *, alter_argv: bool) -> None:
+    """Python's own function for -m, folders and zip files: names, messages and tracebacks are Python's."""
+    runpy._run_module_as_main(name, alter_argv)  # type: ignore[attr-defined]
+
+
+def _run_file(name: str, variables: dict[str, object]) -> None:
+    path = name if os.path.isabs(name) else os.path.join(os.getcwd(), name)  # not normalised, as in Python
+    variables.update(__cached__=None, __file__=path, __spec__=None)
+    if name.endswith(".pyc"):
+        compiled = SourcelessFileLoader("__main__", path)
+        variables["__loader__"], code = compiled, compiled.get_code("__main__")
+    else:
+        source = SourceFileLoader("__main__", path)
+        # Compiled here and not by the loader, whose functions would be part of a SyntaxError's traceback.
+        variables["__loader__"], code = source, compile(source.get_data(path), path, "exec", dont_inherit=True)
+    assert code is not None  # get_code raises ImportError where there is none
+    exec(code, variables)  # noqa: S102  (the script the user named)
+
+
+def _put_first_on_path(folder: str) -> None:
+    """Replace the folder of pyprof's command. With -P and -I, Python puts no folder before the others."""
+    if not getattr(sys.flags, "safe_path", sys.flags.isolated):
+        sys.path = [folder, *sys.path[1:]]
+
+
+# Tracebacks without the functions of pyprof that stand between the script and PyTorch
+
+
+def _leave_out_pyprof(error: BaseException) -> None:
+    """Shorten the tracebacks of `error`, of its causes, contexts and parts, to what plain Python would show.
+
+    An error of pyprof's own, such as a file that exists, keeps its frames, except those that ran the script.
+    """
+    todo, seen = [error], set()
+    while todo:
+        one = todo.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        one.__traceback__ = _shortened(one.__traceback__, only_leading=isinstance(one, PyprofError))
+        todo += [other for other in (one.__cause__, one.__context__) if other is not None]
+        todo += getattr(one, "exceptions", ())  # of an ExceptionGroup
+
+
+def _shortened(traceback: TracebackType | None, only_leading: bool) -> TracebackType | None:
+    while traceback is not None and _is_ours(traceback):
+        traceback = traceback.tb_next
+    last = traceback
+    while last is not None and not only_leading:
+        following = last.tb_next
+        while following is not None and _is_ours(following):
+            following = following.tb_next
+        last.tb_next = following
+        last = following
+    return traceback
+
+
+def _is_ours(traceback: TracebackType) -> bool:
+    return traceback.tb_frame.f_code.co_filename.startswith(_OURS)

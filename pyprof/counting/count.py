@@ -71,7 +71,7 @@ def _block(counter: Counter) -> Iterator[Counts]:
 
 def _differentiate(counter: Counter) -> None:
     outputs = [t for t in tensors(counter.sums.result) if t.requires_grad]
-    leaves = _leaves(outputs)
+    leaves = leaves_of(outputs)
     if not outputs or not leaves:
         return
     seeds = [torch.ones_like(t, memory_format=torch.contiguous_format) for t in outputs]
@@ -79,7 +79,7 @@ def _differentiate(counter: Counter) -> None:
         torch.autograd.grad(outputs, leaves, seeds, allow_unused=True, retain_graph=True)
 
 
-def _leaves(outputs: list[torch.Tensor]) -> list[torch.Tensor]:
+def leaves_of(outputs: list[torch.Tensor]) -> list[torch.Tensor]:
     """The leaves of the outputs' graph."""
     leaves: dict[int, torch.Tensor] = {id(t): t for t in outputs if t.is_leaf}
     todo = [t.grad_fn for t in outputs if t.grad_fn is not None]

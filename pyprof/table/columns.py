@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pyprof.table.schema import COLUMN, KERNELS, Kind
+from pyprof.table.schema import KERNELS, MEMORY, Column, Kind
+
+if TYPE_CHECKING:
+    from pyprof.table.gpu_samples import GpuSamples
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -232,15 +235,24 @@ def _numbered(key: Ints, room: int) -> tuple[Ints, Ints]:
     return first[present], number[key]
 
 
-class Table:
-    """The kernel table. It has every column of ``KERNELS``; columns that a reader did not provide are blank."""
+Columns = TypeVar("Columns", bound="Table")
 
-    def __init__(self, rows: int, columns: Mapping[str, Data]) -> None:
-        unknown = columns.keys() - COLUMN.keys()
+
+class Table:
+    """The kernel table. It has every column of ``schema``; columns that a reader did not provide are blank.
+
+    ``samples``: the clocks and power of its GPUs over time, where the capture has them.
+    """
+
+    schema: ClassVar[tuple[Column, ...]] = KERNELS
+
+    def __init__(self, rows: int, columns: Mapping[str, Data], samples: Sequence[GpuSamples] = ()) -> None:
+        unknown = columns.keys() - {column.key for column in self.schema}
         wrong = {key: len(data) for key, data in columns.items() if len(data) != rows}
         assert not unknown and not wrong, (unknown, rows, wrong)
         self.rows = rows
-        self.columns = {c.key: columns[c.key] if c.key in columns else blank(c.kind, rows) for c in KERNELS}
+        self.samples = tuple(samples)
+        self.columns = {c.key: columns[c.key] if c.key in columns else blank(c.kind, rows) for c in self.schema}
 
     def __len__(self) -> int:
         return self.rows
@@ -260,24 +272,31 @@ class Table:
         assert isinstance(data, Ragged)
         return data
 
-    def with_column(self, key: str, data: Data) -> Table:
+    def with_column(self: Columns, key: str, data: Data) -> Columns:
         """The same table with another column."""
-        return Table(self.rows, {**self.columns, key: data})
+        return type(self)(self.rows, {**self.columns, key: data}, self.samples)
 
-    def take(self, rows: Any) -> Table:
+    def take(self: Columns, rows: Any) -> Columns:
         """The rows that an index array, a mask or a slice selects, in its order."""
         columns = {key: c[rows] if isinstance(c, np.ndarray) else c.take(rows) for key, c in self.columns.items()}
-        return Table(len(np.arange(self.rows)[rows]), columns)
+        return type(self)(len(np.arange(self.rows)[rows]), columns, self.samples)
 
     @classmethod
-    def concat(cls, tables: Sequence[Table]) -> Table:
+    def concat(cls: type[Columns], tables: Sequence[Columns]) -> Columns:
         """The rows of all tables, one table after the other, unchanged. Call numbers may therefore repeat."""
         columns: dict[str, Data] = {}
-        for column in KERNELS:
+        for column in cls.schema:
             if column.kind in ("int", "float"):
                 columns[column.key] = np.concatenate([np.asarray(table.columns[column.key]) for table in tables])
             elif column.kind == "ints":
                 columns[column.key] = Ragged.concat([table.ragged(column.key) for table in tables])
             else:
                 columns[column.key] = Coded.concat([table.coded(column.key) for table in tables])
-        return cls(sum(len(table) for table in tables), columns)
+        samples = [gpu for table in tables for gpu in table.samples]
+        return cls(sum(len(table) for table in tables), columns, samples)
+
+
+class MemoryTable(Table):
+    """The memory table: one row per allocation or free, in order of time within each process."""
+
+    schema = MEMORY

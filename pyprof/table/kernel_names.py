@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 # cuBLAS's gemvx::kernel, rocPRIM's trampoline_kernel, Thrust's _kernel_agent.
 WRAPPER = re.compile(r"[Kk]ernel\d?|device_kernel|kentry|trampoline_kernel|_kernel_agent")
 
+WRAPPED = re.compile(r"(?:void )?\w+::Kernel\d?<([\w:]+)>(?:\(|$)")  # cutlass::Kernel2<cutlass_80_...>
+
 
 def shown_name(short: str, long: str) -> str:
     """The kernel's bare name or, where that only names a wrapper, the whole name, as ``pyprof stats`` shows it.
@@ -25,6 +27,16 @@ def shown_name(short: str, long: str) -> str:
     ('gather', 'Kernel2')
     """
     return long if long and WRAPPER.fullmatch(short) else short
+
+
+def narrow_name(shown: str) -> str:
+    """A shown name for narrow columns: of a wrapper's name only the argument that says what runs.
+
+    >>> narrow_name("void cutlass::Kernel2<cutlass_80_simt_sgemm_64x64_8x5_nt_align1>(T1::Params)")
+    'cutlass_80_simt_sgemm_64x64_8x5_nt_align1'
+    """
+    inner = WRAPPED.match(shown)
+    return inner[1].rpartition("::")[2] if inner else shown
 
 
 def name_wrappers(table: Table) -> Table:

@@ -1,7 +1,8 @@
-"""The kernel table as Parquet: texts as dictionaries, unknown as null, a million rows in row groups.
+"""The kernel table, or the memory table, as Parquet: texts as dictionaries, unknown as null, rows in row groups.
 
 Column names are net.dict's keys; each carries its meaning and unit as field metadata. Lists, dicts and grids are JSON
-text, as in ``pyprof.table.columns``. pyarrow takes 0.1 s to import and is loaded when a function here is called.
+text, as in ``pyprof.table.columns``. The clocks of the GPUs are in the file's metadata. pyarrow takes 0.1 s to import
+and is loaded when a function here is called.
 """
 
 from pathlib import Path
@@ -13,18 +14,22 @@ from pyprof._version import __version__
 from pyprof.errors import InputError, SchemaError
 from pyprof.files import FREE, MOST_TIMES, Name, is_standard, open_output
 from pyprof.table import arrow
-from pyprof.table.columns import NULL, Coded, Data, Ragged, Table
+from pyprof.table.columns import NULL, Coded, Columns, Data, Ragged, Table
 from pyprof.table.gather import gatherer, literal
-from pyprof.table.schema import COLUMN, KERNELS, REQUIRED, Column
+from pyprof.table.gpu_samples import GpuSamples, from_json, to_json
+from pyprof.table.schema import KERNELS, MEMORY, REQUIRED, Column
 
 MAGIC = b"PAR1"
 SCHEMA_VERSION = 1  # raised when a column changes its meaning, not when a column is added
 VERSION_KEY = b"pyprof.schema_version"
+SAMPLES_KEY = b"pyprof.gpu_samples"
 ROW_GROUP = 1 << 17
 DICTIONARY_PAGE = 16 << 20  # bytes; a row group with more distinct texts repeats them in every row
 # A capture of 121,400 rows has 2 values for each byte of its file.
 FREE_VALUES, VALUES_PER_BYTE = 32 << 20, 16
-ADVICE = "make it with parse.py -o net.parquet"
+# The columns that a file of each table must have, and the table's name.
+NEEDED = {KERNELS: ("kernel table", REQUIRED), MEMORY: ("memory table", ("time", "bytes"))}
+ADVICE = "make it with parse.py -o net.parquet, or -o net.pyprof"
 
 
 def write_parquet(table: Table, output: Name, force: bool = False) -> None:
@@ -34,35 +39,54 @@ def write_parquet(table: Table, output: Name, force: bool = False) -> None:
 
     fields = [
         pa.field(c.key, _arrow_type(pa, c.kind), metadata={"unit": c.unit, "meaning": c.meaning, "kind": c.kind})
-        for c in KERNELS
+        for c in table.schema
     ]
-    schema = pa.schema(fields, {VERSION_KEY: str(SCHEMA_VERSION), b"pyprof.version": __version__})
-    texts = {c.key: arrow.texts(table.coded(c.key).values) for c in KERNELS if _is_text(c)}
+    facts = {VERSION_KEY: str(SCHEMA_VERSION).encode(), b"pyprof.version": __version__.encode()}
+    if table.samples:
+        facts[SAMPLES_KEY] = to_json(table.samples)
+    schema = pa.schema(fields, facts)
+    texts = {c.key: arrow.texts(table.coded(c.key).values) for c in table.schema if _is_text(c)}
     form: dict[str, Any] = {"compression": "zstd", "dictionary_pagesize_limit": DICTIONARY_PAGE, "version": "2.6"}
     with open_output(output, force) as out, pq.ParquetWriter(out, schema, **form) as writer:
         for begin in range(0, len(table), ROW_GROUP):
             rows = slice(begin, min(begin + ROW_GROUP, len(table)))
-            arrays = [_array(pa, table.columns[c.key], texts.get(c.key), rows) for c in KERNELS]
+            arrays = [_array(pa, table.columns[c.key], texts.get(c.key), rows) for c in table.schema]
             writer.write_batch(pa.record_batch(arrays, schema=schema))
 
 
 def read_parquet(path: Path) -> Table:
-    """The table in a Parquet file, written by pyprof or by another program with these columns."""
+    """The kernel table in a Parquet file, written by pyprof or by another program with these columns."""
+    return read_columns(path, Table)
+
+
+def read_columns(path: Path, kind: type[Columns]) -> Columns:
+    """The table of a kind (``Table``, ``MemoryTable``) in a Parquet file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    known = {column.key: column for column in kind.schema}
     try:
         with pq.ParquetFile(path) as file:
-            _check(file.schema_arrow, path)
+            _check(file.schema_arrow, path, *NEEDED[kind.schema])
             check_size(file.metadata, path)
-            arrow_table = file.read([name for name in file.schema_arrow.names if name in COLUMN])
+            arrow_table = file.read([name for name in file.schema_arrow.names if name in known])
             arrow_table.validate(full=True)  # reading does not check the codes of texts and the offsets of lists
     except (pa.ArrowException, OSError) as error:
         why = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(path, f"expected a Parquet file, found a broken one ({why}); {ADVICE}") from None
     names = arrow_table.column_names
-    columns = {name: _column(pa, path, COLUMN[name], arrow_table.column(name)) for name in names}
-    return Table(arrow_table.num_rows, columns)
+    columns = {name: _column(pa, path, known[name], arrow_table.column(name)) for name in names}
+    return kind(arrow_table.num_rows, columns, _samples(arrow_table.schema.metadata, path))
+
+
+def _samples(metadata: Any, path: Path) -> tuple[GpuSamples, ...]:
+    """The clocks of the GPUs, from a file's metadata."""
+    text = (metadata or {}).get(SAMPLES_KEY)
+    try:
+        return () if text is None else from_json(text)
+    except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors, too
+        wanted = f"metadata {SAMPLES_KEY.decode()}: expected the readings of GPUs"
+        raise SchemaError(path, f"{wanted}, found another text ({error}); {ADVICE}") from None
 
 
 def _column(pa: Any, path: Path, column: Column, found: Any) -> Data:
@@ -102,12 +126,12 @@ def _array(pa: Any, data: Data, texts: Any, rows: slice) -> Any:
     return arrow.numbers(part, ~np.isnan(part) if part.dtype.kind == "f" else part != NULL)
 
 
-def _check(schema: Any, path: Path) -> None:
+def _check(schema: Any, path: Path, table: str, required: tuple[str, ...]) -> None:
     names = schema.names
-    for key in REQUIRED:
+    for key in required:
         if key not in names:
             shown = ", ".join(names[:5]) or "none"
-            message = f"expected the kernel table, found no column {key!r} (columns: {shown}, ...); {ADVICE}"
+            message = f"expected the {table}, found no column {key!r} (columns: {shown}, ...); {ADVICE}"
             raise SchemaError(path, message)
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:

@@ -1,8 +1,10 @@
-"""The columns of the kernel table.
+"""The columns of the kernel table and of the memory table.
 
-A row is a GPU operation (kernel, memcpy, memset, opaque CUDA graph launch) or, in a capture without a GPU, a CPU op
-that does work itself. The keys of net.dict, the Parquet schema, the documentation and the tests derive from
-``KERNELS``. The first nineteen keys are PyProf's, with its names and types.
+A row of the kernel table is a GPU operation (kernel, memcpy, memset, opaque CUDA graph launch) or, in a capture without
+a GPU, a CPU op that does work itself. The keys of net.dict, the Parquet schema, the documentation and the tests derive
+from ``KERNELS``. The first nineteen keys are PyProf's, with its names and types.
+
+A row of the memory table is one allocation or one free, as the capture recorded it, in order of time.
 """
 
 import json
@@ -90,6 +92,46 @@ KERNELS: tuple[Column, ...] = (
     Column("markEnd", "int", "ns", "start of the next mark; where none follows, the end of the step's own"),
     Column("stepStart", "int", "ns", "when the step begins on the device: at its mark, or later if work is left to do"),
     Column("stepEnd", "int", "ns", "when it ends there: where the next one begins; of the last one with all its work"),
+    Column(
+        "emptySteps",
+        "json",
+        "",
+        "steps that follow and launch nothing: number, mark, its end; in the first row of the step before them",
+    ),
+    Column("functions", "json", "", "the functions that the lines of `trace` are in, where the capture has them"),
+)
+
+MEMORY: tuple[Column, ...] = (
+    Column("time", "int", "ns", "when, since the capture began; may be negative"),
+    Column("bytes", "int", "bytes", "allocated; negative where they are freed"),
+    Column("address", "int", "", "start of the block, unique among the blocks that are alive on its device"),
+    Column("kind", "text", "", "where the memory is: cuda, hip, xpu, cpu, ... (PyTorch's names of devices)"),
+    Column("device", "int", "", "number of that device as the process saw it"),
+    Column(
+        "level",
+        "text",
+        "",
+        "allocator: a block of PyTorch's caching allocator; driver: memory from cudaMalloc and the like, which the "
+        "caching allocator holds in reserve; before: a block that was there when the capture began, of which the "
+        "capture has no allocation",
+    ),
+    Column("allocated", "int", "bytes", "in use on the device after this event, as the profiler recorded it"),
+    Column("reserved", "int", "bytes", "held by the caching allocator after this event, as the profiler recorded it"),
+    Column("peer", "int", "", "row, from 0, of this block's free, or of the allocation of what is freed here"),
+    Column("freed", "int", "ns", "when an allocated block is freed; empty: not within the capture"),
+    Column("category", "text", "", "what the block holds, where the capture itself says it"),
+    Column("name", "text", "", "the tensor's name in the model, where the capture itself says it"),
+    Column("op", "json", "", "what the user called at that time, outermost first; see the kernel table"),
+    Column("layer", "json", "", "layer names around the forward op, outermost first"),
+    Column("trace", "json", "", "the user's call stack at that time, file:line, outermost first"),
+    Column("dir", "text", "", "fprop, bprop or empty"),
+    Column("phase", "text", "", "forward, backward, optimizer, data or other"),
+    Column("aten", "text", "", "innermost aten op at that time"),
+    Column("seq", "int", "", "autograd's sequence number of that op or backward node"),
+    Column("step", "int", "", "training step, where the capture marks them"),
+    Column("pid", "int", "", "process"),
+    Column("tid", "int", "", "thread"),
+    Column("rank", "int", "", "rank in the distributed job"),
 )
 
 COLUMN = {column.key: column for column in KERNELS}
@@ -99,6 +141,18 @@ REQUIRED = ("kShortName", "kDuration")  # a kernel table must have these keys
 def first_text(text: str) -> str:
     """The first item of a JSON list, such as a cell of ``op``, ``layer`` or ``trace``."""
     return list_texts(text)[0]
+
+
+def outermost(name: str) -> str:
+    """The outermost op where ``name`` is a cell of ``op``; any other name, such as a kernel's, as it is.
+
+    >>> outermost('["linear", "addmm"]'), outermost("aten::mm"), outermost('["no list')
+    ('linear', 'aten::mm', '["no list')
+    """
+    try:
+        return first_text(name) if name.startswith('["') else name
+    except ValueError:  # a name from a file may begin like a list
+        return name
 
 
 def list_texts(text: str) -> list[str]:

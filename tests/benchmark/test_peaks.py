@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from pyprof.benchmark import peaks, sweeps, timer
+from pyprof.benchmark.device_names import measured_device
 from pyprof.benchmark.peaks_content import peaks_content
 from pyprof.benchmark.print_peaks import print_peaks
 from pyprof.benchmark.sweeps import PRODUCTS, ProductRates, Sweeps, memory_rate, on_plateau
@@ -138,7 +139,7 @@ def test_missing_modules_are_told(monkeypatch, capsys):
 
 def test_it_writes_the_file_and_prints_the_tables(found, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
-    monkeypatch.setattr(peaks, "_device", lambda name: "cpu")
+    monkeypatch.setattr(peaks, "measured_device", lambda name: "cpu")
     monkeypatch.setattr(peaks, "measure", lambda *_, **__: found)
     assert peaks.main(["-o", str(tmp_path / "peaks.json")]) == 0
     assert json.loads((tmp_path / "peaks.json").read_text()) == json.loads(json.dumps(found))
@@ -213,4 +214,4 @@ def test_a_product_that_torch_refuses_is_told():
 def test_a_device_that_is_not_there(name, message):
     pytest.importorskip("torch")
     with pytest.raises(PyprofError, match=message):
-        peaks._device(name)
+        measured_device(name)

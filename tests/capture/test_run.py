@@ -36,7 +36,7 @@ LIBRARIES = {name: value for name, value in os.environ.items() if name == "LD_LI
 
 
 def pyprof_run(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    code = "import sys; from pyprof.capture.run import main; sys.exit(main())"
+    code = "import sys; from pyprof.cli import main; sys.exit(main(['run', *sys.argv[1:]]))"
     return subprocess.run(
         [sys.executable, "-c", code, *args],
         cwd=folder,
@@ -84,7 +84,7 @@ SCRIPTS = [
     ("raise SystemExit", 0, ""),
     ("import sys; sys.exit('stopped here')", 1, "stopped here"),
     ("import torch; torch.relu(torch.ones(2)); 1 / 0", 1, "ZeroDivisionError"),
-    ("raise KeyboardInterrupt", 130, "KeyboardInterrupt"),
+    ("raise KeyboardInterrupt", -2, "KeyboardInterrupt"),
     ("import sys; print(sys.argv, __name__, sys.path[0] != ''); sys.exit(3)", 3, ""),
 ]
 
@@ -202,6 +202,8 @@ def test_options_are_these() -> None:
     assert options == {"-h", "--help", "-o", "--output", "--force", "--trace", "--warmup", "--steps"} | {
         "--capture-range",
         "--dispatch",
+        "--memory",
+        "--nvml",
         "--json",
         "--version",
         "-m",

@@ -1,10 +1,12 @@
 """Programs run by plain Python and by `pyprof run`: their output and their exit code are identical."""
 
 import os
+import py_compile
 import signal
 import subprocess
 import sys
 import time
+import zipapp
 from pathlib import Path
 
 import pytest
@@ -63,6 +65,61 @@ print(__file__, sys.argv, sys.path, __name__, __package__, __spec__, __cached__,
 print(sorted(vars(__main__)), vars(__main__) is globals(), sys.modules["__main__"] is __main__)
 os.chdir("/")
 print(open(__file__).readline(), os.path.samefile(__file__, __main__.__file__))
+""",
+    "profiler with the Python stack of modules": NET
+    + """
+with profile(activities=[ProfilerActivity.CPU], with_stack=True) as p:
+    train()
+print(sorted((e.name(), e.dtype()) for e in p.profiler.kineto_results.events() if e.name().startswith("aten::add")))
+""",
+    "what an atexit handler finds": """
+import atexit, os, pickle, sys
+class Last:
+    def __del__(self): print("deleted", flush=True)
+last = Last()
+def bye():
+    import __main__
+    print(os.getcwd(), sys.argv, __main__.last is last, type(pickle.loads(pickle.dumps(Last()))) is Last, flush=True)
+atexit.register(bye)
+os.chdir("/")
+print("end")
+""",
+    "an exception that is no Exception": """
+import asyncio, torch
+class Stop(BaseException): pass
+try:
+    raise Stop("here")
+except Stop as stop:
+    raise asyncio.CancelledError("there") from stop
+""",
+    "the traceback of a failed op": """
+import torch
+def product(a, b): return torch.mm(a, b)
+try:
+    product(torch.ones(2, 3), torch.ones(2, 3))
+except RuntimeError as error:
+    raise ValueError("no product") from error
+""",
+    "excepthook that fails": """
+import sys
+def hook(*args): 1 / 0
+sys.excepthook = hook
+raise ValueError("no")
+""",
+    "excepthook that exits": """
+import sys
+sys.excepthook = lambda *args: sys.exit(5)
+raise ValueError("no")
+""",
+    "the interpreter ends by SIGINT": "import torch; torch.ones(1)\nraise KeyboardInterrupt('by hand')\n",
+    "objects of the script's classes from a spawned process": """
+import multiprocessing
+class Point:
+    x = 3
+def work(_): return Point()
+if __name__ == "__main__":
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print([point.x for point in pool.map_async(work, [1]).get(timeout=200)])
 """,
     "exit code and handlers": """
 import argparse, atexit, sys, threading, time
@@ -152,6 +209,44 @@ def test_a_program_does_what_it_does_without_pyprof(tmp_path: Path, name: str) -
     assert under.stderr.count("net.json.gz\n") == (1 if name == "sigterm" else 2)  # wrote, next: once, by the parent
 
 
+def test_a_profiler_on_another_thread_keeps_its_profile(tmp_path: Path) -> None:
+    """Ours cannot be ended by that thread; ending it later was a segmentation fault, in which both were lost."""
+    in_a_thread = (
+        NET
+        + """
+import threading
+def job():
+    with profile(activities=[ProfilerActivity.CPU]) as p:
+        train()
+    print(names(p))
+train()
+thread = threading.Thread(target=job); thread.start(); thread.join()
+train()
+"""
+    )
+    (tmp_path / "script.py").write_text(in_a_thread, encoding="utf-8")
+    alone = run_in(tmp_path, "script.py")
+    under = run_in(tmp_path, "-m", "pyprof", "run", "-o", "net.json.gz", "script.py")
+    assert "aten::addmm" in alone.stdout
+    assert under.stdout == alone.stdout
+    assert (alone.returncode, under.returncode) == (0, 1)
+    assert "net.json.gz: not written, for the program's own profiler was on" in under.stderr
+
+
+def test_folders_zip_files_and_compiled_files_are_scripts(tmp_path: Path) -> None:
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "helper.py").write_text("print('helper', __file__)\n", encoding="utf-8")
+    (tmp_path / "app" / "__main__.py").write_text(
+        "import sys, helper\nprint(sys.argv, __file__, sys.path[0], __spec__ and __spec__.name)\n1 / 0\n", "utf-8"
+    )
+    zipapp.create_archive(tmp_path / "app", tmp_path / "app.pyz")
+    py_compile.compile(str(tmp_path / "app" / "__main__.py"), str(tmp_path / "app" / "main.pyc"))
+    for number, name in enumerate(("app", "app.pyz", "app/main.pyc")):
+        alone, under = (run_in(tmp_path, *words, name) for words in ((), ("-m", "pyprof", "run", "-o", f"{number}.gz")))
+        assert alone.returncode == 1 and "helper" in alone.stdout
+        assert (under.returncode, under.stdout, told(under.stderr)) == (1, alone.stdout, told(alone.stderr))
+
+
 def test_the_user_s_own_trace_has_none_of_our_marks(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(PROGRAMS["profiler"], encoding="utf-8")
     assert run_in(tmp_path, "-m", "pyprof", "run", "-o", "net.json.gz", "script.py").returncode == 0
@@ -172,3 +267,26 @@ def test_sigterm_from_outside_writes_what_was_collected(tmp_path: Path) -> None:
         _, stderr = job.communicate(timeout=120)
     assert (job.returncode, stderr) == (-signal.SIGTERM, "pyprof: SIGTERM: wrote net.json.gz\n")
     assert [marker.op for marker in markers(tmp_path / "net.json.gz")] == ["ones", "relu"]
+
+
+def test_the_range_with_most_records_is_written_and_not_the_one_that_lasts_longest(tmp_path: Path) -> None:
+    program = NET + "train()\nwith profile(activities=[ProfilerActivity.CPU]): train()\nimport time; time.sleep(2)\n"
+    (tmp_path / "script.py").write_text(program, encoding="utf-8")
+    assert run_in(tmp_path, "-m", "pyprof", "run", "-o", "net.json.gz", "script.py").returncode == 0
+    assert [marker.op for marker in markers(tmp_path / "net.json.gz")].count("linear") == 1
+
+
+def test_a_block_that_is_never_left_is_written_at_the_end(tmp_path: Path) -> None:
+    """As in a generator that is not used up; Python closes it when `open` is already gone."""
+    program = """
+import pyprof, torch
+def batches():
+    with pyprof.profile("net.json.gz"):
+        yield torch.relu(torch.ones(2))
+left_open = batches()
+print(next(left_open).sum().item())
+"""
+    (tmp_path / "script.py").write_text(program, encoding="utf-8")
+    done = run_in(tmp_path, "script.py")
+    assert (done.returncode, done.stdout, told(done.stderr)) == (0, "2.0\n", [])
+    assert [marker.op for marker in markers(tmp_path / "net.json.gz")] == ["ones", "relu", "sum", "item"]

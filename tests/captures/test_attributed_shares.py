@@ -65,6 +65,18 @@ def test_an_all_reduce_whose_record_lists_no_sizes_has_its_annotations(part: str
     assert min(notes.bytes[rows]) > 0
 
 
+def test_collectives_whose_results_have_another_size_have_those_of_their_op(data: Path) -> None:
+    """The file's ops ``c10d::alltoall_base_``: [6144] and [6144] float, [24] and [24] int64, [384] and [384] int,
+    [13312] out and [3392] in, int. The record and the annotation in them have the inputs alone."""
+    table = parsed(find(data / "round2", "param_dlrm_adagrad"))
+    notes, aten = annotate(table), table.coded("aten").texts()
+    rows = [i for i, name in enumerate(aten) if name == "c10d::alltoall_base_"]
+    assert len(rows) == 5
+    assert {int(n) for n in notes.bytes[rows]} == {2 * 4 * 6144, 2 * 8 * 24, 2 * 4 * 384, 4 * (13_312 + 3392)}
+    ns = table.ints("kDuration")
+    assert ns[notes.bytes != NULL].sum() / ns.sum() > 0.99  # 27% without the collectives
+
+
 def test_a_recommenders_tables_and_optimizer(data: Path) -> None:
     """The first step's, worked by hand, and that no kernel reads faster than from an A100's L2 cache.
 
@@ -91,3 +103,12 @@ def test_the_pages_tables_are_up_to_date(data: Path) -> None:
     command = [sys.executable, str(ROOT / "tools" / "capture_tables.py")]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_convolutions_without_stride_have_flops_by_their_gradients(data: Path) -> None:
+    """A trace of 2021 has no strides. ResNet-50's products are 8,178,368,512 FLOPs for each of 32 images, of which
+    2 * 2048 * 1000 are no convolution (docs/explanation/accuracy.md); each of six steps has them."""
+    table = parsed(find(data / "round2", "kineto_v100_workers0"))
+    aten, way = table.coded("aten"), table.coded("dir")
+    rows = aten.among("aten::cudnn_convolution") & way.among("fprop")
+    assert annotate(table).flops[rows].sum() == 6 * 32 * (8_178_368_512 - 2 * 2048 * 1000)

@@ -11,7 +11,7 @@ import pytest
 from pyprof import __version__, cli, demo
 from pyprof.errors import PyprofError
 
-NAMES = "run, parse, prof, stats, report, perfetto, plot, diff, peaks, schema, demo"
+NAMES = "run, ncu, parse, prof, memory, stats, report, perfetto, plot, diff, peaks, bench, schema, demo"
 
 
 def test_version(capsys):
@@ -25,14 +25,17 @@ def test_help_lists_every_command_on_standard_output(option, capsys):
     out, err = capsys.readouterr()
     assert [line.split()[0] for line in out.splitlines() if line.startswith("  ")] == [
         "run",
+        "ncu",
         "parse",
         "prof",
+        "memory",
         "stats",
         "report",
         "perfetto",
         "plot",
         "diff",
         "peaks",
+        "bench",
         "schema",
         "demo",
     ]

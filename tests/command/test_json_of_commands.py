@@ -242,7 +242,7 @@ FOUND = {
 
 def test_peaks_are_what_the_option_peaks_reads(tmp_path, monkeypatch, capfdbinary):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
-    monkeypatch.setattr(peaks, "_device", lambda name: "cuda")
+    monkeypatch.setattr(peaks, "measured_device", lambda name: "cuda")
     monkeypatch.setattr(peaks, "measure", lambda *_, **__: FOUND)
     code, out, err = run(peaks.main, capfdbinary, "--json")
     found = answer(out, "peaks", "peaks")

@@ -51,6 +51,8 @@ def test_what_the_page_shows_is_printed(mark, command, text, tmp_path, monkeypat
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     shutil.copy(ROOT / "tests" / "golden" / "h200_lenet_fp32.json.gz", "lenet.json.gz")
     shutil.copy(ROOT / "tests" / "golden" / "h200_lenet.sqlite.gz", "lenet.sqlite.gz")
+    shutil.copy(ROOT / "tests" / "golden" / "memory" / "h200_lstm.json.gz", "lstm.json.gz")
+    shutil.copy(ROOT / "tests" / "golden" / "ncu/h200_lenet.raw.csv.gz", "lenet.ncu.csv.gz")
     shutil.copy(demo.example("lenet.py"), "lenet.py")
     first, *words = shlex.split(command)
     if mark == "torch":  # pyprof run hands standard output on as a process has it

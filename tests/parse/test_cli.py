@@ -96,7 +96,10 @@ def test_a_selection_without_rows_is_an_error_and_says_what_there_is(options, wo
         (["--from", "soon"], "expected a time like 12ms"),
         (["--step", "5-4"], "expected a step like 3"),
         (["--rank", "-1"], "expected"),
-        (["-o", "net.txt"], "expected a name that ends in .dict, .dict.gz, .parquet, .csv, .csv.gz, found 'net.txt'"),
+        (
+            ["-o", "net.txt"],
+            "expected a name that ends in .dict, .dict.gz, .parquet, .csv, .csv.gz, .pyprof, found 'net.txt'",
+        ),
         (["--summary", "-o", "net.dict"], "leave out -o"),
     ],
 )

@@ -140,7 +140,7 @@ def test_rates_per_op_are_one_command(netdict, capfdbinary):
     rows = {row["op"]: row for row in found["rows"]}
     assert rows["matmul"] == {
         "op": "matmul", "count": 1, "time": 2000, "share": 40.0, "flops": 48, "bytes": 104,
-        "tflops": 48 / 2000 / 1e3, "gbps": 104 / 2000, "uncounted": 0.0,
+        "tflops": 48 / 2000 / 1e3, "gbps": 104 / 2000, "uncounted": 0.0, "bytes_uncounted": 0.0,
     }  # fmt: skip
     assert (rows[None]["flops"], rows[None]["tflops"], rows[None]["uncounted"]) == (None, None, 100.0)
 

@@ -52,6 +52,16 @@ const draw = (() => {
     };
   }
 
+  // A part that takes long to build, and that few readers scroll to: built when it comes near the window, and from then
+  // on again when it has changed and is near. `now` builds it wherever it is.
+  function whenNear(box, build) {
+    let near = false, stale = true;
+    const now = () => { if (stale) { stale = false; build(); } };
+    new IntersectionObserver((seen) => { if ((near = seen.at(-1).isIntersecting)) now(); }, { rootMargin: "600px" }).observe(box);
+    addEventListener("beforeprint", now);
+    return { now, changed: () => { stale = true; if (near) now(); } };
+  }
+
   const tooltip = (content) => ({
     confine: true,
     backgroundColor: "transparent",
@@ -77,7 +87,7 @@ const draw = (() => {
 
   return {
     inkOn,
-    charts, chart, refresh, tooltip, axis,
+    charts, chart, refresh, whenNear, tooltip, axis,
     get colors() { return colors; },
     opColor: (name, call) => classColors[Math.max(0, model.data.classes.indexOf(model.opClass(name) ?? model.texts.class[call]))],
     classColor: (name) => classColors[Math.max(0, model.data.classes.indexOf(name))],

@@ -19,9 +19,9 @@ const kernels = (() => {
     text("dtypes", "dtypes", 160), text("params", "arguments", 240),
     number("flops", "FLOPs", (at) => at.flops, (v) => format.si(v, "")),
     number("bytes", "bytes", (at) => at.bytes, (v) => format.si(v, "B")),
-    number("flop_s", "FLOP/s", (at) => perSecond(at.flops, at.ns), (v) => format.si(v, "")),
-    number("byte_s", "bytes/s", (at) => perSecond(at.bytes, at.ns), (v) => format.si(v, "B/s")),
-    number("sol", "% of limit", (at) => at.sol / at.ns, (v) => format.percent(v, 1), 90),
+    number("flop_s", "FLOP/s", (at) => perSecond(at.flops, at.working), (v) => format.si(v, "")),
+    number("byte_s", "bytes/s", (at) => perSecond(at.bytes, at.working), (v) => format.si(v, "B/s")),
+    number("sol", "% of limit", (at) => at.sol / at.working, (v) => format.percent(v, 1), 90),
     text("bound", "bound by", 90), text("tc", "TC", 50), text("tcprec", "TC format", 90), text("unit", "unit", 80),
     number("wait", "launch to start", (at) => at.wait, format.ns, 120),
     number("idle", "idle before", (at) => at.idle, format.ns, 100),
@@ -45,7 +45,7 @@ const kernels = (() => {
   function line(row) {
     const c = model.rows.call[row], { flops, bytes, sol_ns } = model.numbers;
     return {
-      row, call: c, count: 1, ns: model.rows.dur[row], flops: flops[c], bytes: bytes[c], sol: sol_ns[c],
+      row, call: c, count: 1, ns: model.rows.dur[row], working: model.working(row), flops: flops[c], bytes: bytes[c], sol: sol_ns[c],
       start: model.rows.start[row], wait: model.rows.wait[row], step: model.rows.step[row] >= 0 ? model.rows.step[row] : NaN, lane: model.rows.lane[row], idle: model.rows.idle[row],
     };
   }
@@ -58,7 +58,7 @@ const kernels = (() => {
       const each = key ? texts[model.rows.call[row]] : row, at = found.get(each);
       if (!at) { found.set(each, line(row)); continue; }
       const next = line(row);
-      at.count++; at.ns += next.ns; at.flops += next.flops; at.bytes += next.bytes; at.sol += next.sol;
+      at.count++; at.ns += next.ns; at.working += next.working; at.flops += next.flops; at.bytes += next.bytes; at.sol += next.sol;
     }
     return [...found.values()];
   }

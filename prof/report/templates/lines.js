@@ -5,10 +5,10 @@ const lines = (() => {
   const MOST = 300; // lines of the table
   const NONE = "\n"; // the value of the filter for operations without a stack
   const sort = { key: "ns", down: true };
-  let found = [];
+  let found = [], part = null;
 
   const COLUMNS = [
-    ["line", "line", (at) => shown(at.line || "(no stack recorded)"), "wide", "file:line; the capture has no source text"],
+    ["line", "line", (at) => shown(at.line ? model.lineName(at.line) : "(no stack recorded)"), "wide", "file:line and function; the capture has no source text"],
     ["ns", "own time", (at) => format.ns(at.ns), "number", "of the operations whose innermost line it is"],
     ["ns", "share", (at) => format.percent(at.ns, model.total), "number", "own time, of the time of all operations"],
     ["all", "with callees", (at) => format.ns(at.all), "number", "time of the operations in whose stack it is, at any depth"],
@@ -47,14 +47,14 @@ const lines = (() => {
     const mine = sort.key === key && name !== "share", cell = element("th", { className: className === "number" ? "number" : "" },
       element("button", { type: "button", title: `sort by ${name}: ${meaning}`, textContent: name + (mine ? (sort.down ? " ▾" : " ▴") : ""), onclick: () => {
         Object.assign(sort, sort.key === key ? { down: !sort.down } : { key, down: className === "number" });
-        update();
+        part.changed();
       } }));
     if (mine) cell.setAttribute("aria-sort", sort.down ? "descending" : "ascending");
     return cell;
   }
 
   function entry(at) {
-    const made = element("tr", { tabIndex: 0 }, ...COLUMNS.map(([, , get, className]) => element("td", { textContent: get(at), className, title: className !== "wide" ? "" : get === COLUMNS[0][2] ? at.line : get(at).slice(0, 500) })));
+    const made = element("tr", { tabIndex: 0 }, ...COLUMNS.map(([, , get, className]) => element("td", { textContent: get(at), className, title: className !== "wide" ? "" : get === COLUMNS[0][2] ? model.lineName(at.line) : get(at).slice(0, 500) })));
     const choose = () => state.toggle("line", at.line || NONE, `line: ${at.line || "no stack recorded"}`);
     made.onclick = choose;
     made.onkeydown = ({ key }) => key === "Enter" && choose();
@@ -62,8 +62,7 @@ const lines = (() => {
     return made;
   }
 
-  function update() {
-    if (!stacks.has) return;
+  function build() {
     found = gather();
     const more = found.length - MOST;
     const rest = more > 0 ? [element("tr", {}, element("td", { textContent: `and ${more.toLocaleString("en")} more`, colSpan: COLUMNS.length }))] : [];
@@ -74,9 +73,10 @@ const lines = (() => {
 
   function start() {
     document.getElementById("lines-section").hidden = !stacks.has;
-    state.subscribe(update);
-    update();
+    if (!stacks.has) return;
+    part = draw.whenNear(box, build);
+    state.subscribe(part.changed);
   }
 
-  return { start, update, found: () => found };
+  return { start, now: () => part?.now(), found: () => { part?.now(); return found; } };
 })();

@@ -1,4 +1,4 @@
-// Advice, operations without an op, operations without known FLOPs.
+// Advice, operations without an op, operations without known FLOPs or bytes.
 
 const lists = (() => {
   const { data } = model;
@@ -25,10 +25,10 @@ const lists = (() => {
     state.toggle("name", name, `kernel: ${name}`);
   }
 
-  function uncounted() {
-    fill("uncounted", data.uncounted.slice(0, 500).map(({ name, ns }) => listEntry(
+  function uncounted(key, what) {
+    fill(key, data[key].slice(0, 500).map(({ name, ns }) => listEntry(
       name, [format.ns(ns), format.percent(ns, model.total)],
-      () => state.toggle(...dimension(name)))), "FLOPs are known for every operation.");
+      () => state.toggle(...dimension(name)))), `${what} are known for every operation.`);
   }
 
   // The entry is named by the innermost op there is: aten op, op or kernel.
@@ -56,5 +56,5 @@ const lists = (() => {
     return made;
   }
 
-  return { start: () => { advice(); unattributed(); uncounted(); } };
+  return { start: () => { advice(); unattributed(); uncounted("uncounted", "FLOPs"); uncounted("bytes_uncounted", "Bytes"); } };
 })();

@@ -5,7 +5,7 @@
     draw.refresh();
     for (const chart of draw.charts) chart.rebuild();
     timeline.paint();
-    stacks.update();
+    stacks.changed();
   });
 
   draw.refresh();

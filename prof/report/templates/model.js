@@ -81,13 +81,23 @@ const model = (() => {
     return new Map([...sums].map(([name, of]) => [name, [...of].sort((a, b) => more(a[1], b[1]))[0][0]]));
   })();
 
+  // The function that a line of code is in, where the capture has it.
+  const functionOf = new Map();
+  for (let i = 0; i < calls; i++) {
+    const lines = texts.functions[i] ? texts.trace[i].split("\n") : [], names = texts.functions[i].split("\n");
+    if (lines.length === names.length) lines.forEach((line, k) => { if (names[k]) functionOf.set(line, names[k]); });
+  }
+
   return {
     data, rows, texts, numbers, calls,
+    lineName: (line) => (functionOf.has(line) ? `${line} ${functionOf.get(line)}` : line),
     opClass: (name) => opClasses.get(name),
     count: call.length,
     total: rows.dur.reduce((sum, ns) => sum + (ns > 0 ? ns : 0), 0),
     timed: rows.start.some((start) => !Number.isNaN(start)),
     text: (key, row) => texts[key][call[row]],
+    // The time that rates are over: unknown for a CPU op that launched work which the capture does not have.
+    working: (row) => (texts.reason[call[row]] === data.launching ? NaN : rows.dur[row]),
     number: (key, row) => numbers[key][call[row]],
   };
 })();

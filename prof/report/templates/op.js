@@ -31,10 +31,10 @@ const op = (() => {
     for (const row of rows) {
       const call = model.rows.call[row], key = `${texts.dir[call]}\x1f${texts.aten[call]}\x1f${texts.params[call]}`;
       let at = found.get(key);
-      if (!at) found.set(key, (at = { call, times: new Map(), ns: 0, flops: 0, bytes: 0, sol: 0, kernels: new Map(), bounds: new Map() }));
+      if (!at) found.set(key, (at = { call, times: new Map(), ns: 0, working: 0, flops: 0, bytes: 0, sol: 0, kernels: new Map(), bounds: new Map() }));
       const ns = model.rows.dur[row], instance = model.rows.instance[row];
       at.times.set(instance, (at.times.get(instance) ?? 0) + ns);
-      at.ns += ns; at.flops += numbers.flops[call]; at.bytes += numbers.bytes[call]; at.sol += numbers.sol_ns[call];
+      at.ns += ns; at.working += model.working(row); at.flops += numbers.flops[call]; at.bytes += numbers.bytes[call]; at.sol += numbers.sol_ns[call];
       add(at.kernels, texts.name[call] || "(no name)", 1);
       if (texts.bound[call]) add(at.bounds, texts.bound[call], ns);
     }
@@ -56,9 +56,9 @@ const op = (() => {
     ["range", (at) => spread([...at.times.values()]), "number"],
     ["FLOPs per call", (at) => format.si(at.flops / at.times.size, ""), "number"],
     ["bytes per call", (at) => format.si(at.bytes / at.times.size, "B"), "number"],
-    ["FLOP/s", (at) => (at.ns > 0 ? format.si((at.flops / at.ns) * 1e9, "") : ""), "number"],
-    ["bytes/s", (at) => (at.ns > 0 ? format.si((at.bytes / at.ns) * 1e9, "B/s") : ""), "number"],
-    ["% of limit", (at) => (Number.isNaN(at.sol) ? "" : format.percent(at.sol, at.ns)), "number", "sol"],
+    ["FLOP/s", (at) => (at.working > 0 ? format.si((at.flops / at.working) * 1e9, "") : ""), "number"],
+    ["bytes/s", (at) => (at.working > 0 ? format.si((at.bytes / at.working) * 1e9, "B/s") : ""), "number"],
+    ["% of limit", (at) => (Number.isNaN(at.sol) ? "" : format.percent(at.sol, at.working)), "number", "sol"],
     ["bound by", (at) => ordered(at.bounds)[0]?.[0] ?? ""],
     ["TC", (at) => model.texts.tc[at.call]],
     ["kernels", (at) => ordered(at.kernels).map(([text, count]) => `${format.cut(text, 60)} × ${count.toLocaleString("en")}`).join(", "), "wide"],
@@ -100,7 +100,7 @@ const op = (() => {
     document.getElementById(id).replaceChildren(...lines);
   }
 
-  const shown = (key, text) => (key === "trace" ? text.split("\n").pop() : text.replaceAll("\x1f", " › "));
+  const shown = (key, text) => (key === "trace" ? model.lineName(text.split("\n").pop()) : text.replaceAll("\x1f", " › "));
 
   // How long calls last, by direction.
   function times(rows) {
@@ -167,6 +167,7 @@ const op = (() => {
   }
 
   function go() {
+    for (const above of [stacks, lines]) above.now(); // built later, they would move this part out of sight
     section.style.scrollMarginTop = `${document.getElementById("filters").offsetHeight + 8}px`; // the bar stays on top
     section.scrollIntoView({ block: "start" });
     section.querySelector("h2").focus({ preventScroll: true });

@@ -1,4 +1,5 @@
-// The roofline, log-log: one dot per op, kernel or layer. Its size is its time, its colour its class of work.
+// The roofline, log-log: one dot per op, kernel or layer. Its size is its time, its colour its class of work. Where
+// Nsight Compute measured its kernels, a hollow diamond is where the measured FLOPs and bytes of these put it.
 
 const roofline = (() => {
   const group = document.getElementById("roofline-group"), choice = document.getElementById("roofline-roofs");
@@ -15,11 +16,12 @@ const roofline = (() => {
       if (!mask[row]) continue;
       const c = call[row], flops = numbers.flops[c], bytes = numbers.bytes[c];
       total += dur[row];
-      if (!(flops > 0 && bytes > 0 && dur[row] > 0)) { without += dur[row]; continue; }
+      if (!(flops > 0 && bytes > 0 && model.working(row) > 0)) { without += dur[row]; continue; }
       const key = dirs ? `${keys[c]}\x1f${dirs[c]}` : keys[c];
       let dot = found.get(key);
-      if (!dot) found.set(key, (dot = { key: keys[c], dir: dirs?.[c] ?? "", flops: 0, bytes: 0, ns: 0, count: 0, classes: new Map(), works: new Map(), units: new Map(), sol: 0 }));
+      if (!dot) found.set(key, (dot = { key: keys[c], dir: dirs?.[c] ?? "", flops: 0, bytes: 0, ns: 0, count: 0, measured: { flops: 0, bytes: 0, ns: 0, count: 0 }, classes: new Map(), works: new Map(), units: new Map(), sol: 0 }));
       dot.flops += flops; dot.bytes += bytes; dot.ns += dur[row]; dot.count++; dot.sol += numbers.sol_ns[c];
+      if (numbers.exec_flops?.[c] > 0 && numbers.dram[c] > 0) add(dot.measured, numbers.exec_flops[c], numbers.dram[c], dur[row]);
       dot.classes.set(texts.class[c], (dot.classes.get(texts.class[c]) ?? 0) + dur[row]);
       dot.works.set(texts.work[c], (dot.works.get(texts.work[c]) ?? 0) + dur[row]);
       dot.units.set(texts.unit[c], (dot.units.get(texts.unit[c]) ?? 0) + dur[row]);
@@ -28,6 +30,12 @@ const roofline = (() => {
     for (const dot of list) Object.assign(dot, { class: most(dot.classes), work: most(dot.works), unit: most(dot.units), name: nameOf(dot) });
     return { list, without, total };
   }
+
+  function add(sum, flops, bytes, ns) {
+    sum.flops += flops; sum.bytes += bytes; sum.ns += ns; sum.count++;
+  }
+
+  const point = (sum) => [sum.flops / sum.bytes, (sum.flops / sum.ns) * 1e9]; // FLOP/byte, FLOP/s
 
   const most = (sums) => [...sums].sort((a, b) => b[1] - a[1])[0][0];
   const nameOf = (dot) => `${dot.key.replaceAll("\x1f", ".") || "(none)"}${dot.dir === "bprop" ? ", backward" : ""}`;
@@ -58,7 +66,11 @@ const roofline = (() => {
       const cx = own.x + own.width / 2, cy = own.y + own.height / 2, [e, w] = [own.x + own.width + 3, own.x - wide - 3], [n, s] = [own.y - HEIGHT - 1, own.y + own.height + 1];
       return { text, own, places: [[e, cy - HEIGHT / 2], [w, cy - HEIGHT / 2], [cx - wide / 2, n], [cx - wide / 2, s], [e - 4, n + 4], [e - 4, s - 4], [w + 4, n + 4], [w + 4, s - 4]] };
     });
-    written = labels.place([...roofTexts, ...dotTexts], { x: left, y: top - labels.HEIGHT, width: right - left, height: bottom - top + labels.HEIGHT }, dots, lines);
+    const hollow = measured(shown).map((dot) => {
+      const [x, y] = pixel(point(dot.measured)), size = diamond(dot);
+      return { x: x - size / 2, y: y - size / 2, width: size, height: size };
+    });
+    written = labels.place([...roofTexts, ...dotTexts], { x: left, y: top - labels.HEIGHT, width: right - left, height: bottom - top + labels.HEIGHT }, [...dots, ...hollow], lines);
     return written.map(({ x, y, text }) => ({ type: "text", silent: true, z: 5, x: x + 1, y: y + 1, style: { text, fill: draw.colors.ink, fontSize: labels.SIZE, fontFamily: "system-ui, sans-serif" } }));
   }
 
@@ -104,9 +116,12 @@ const roofline = (() => {
     lineStyle: { color: draw.colors.dim, width: faint ? 1 : 1.5, type: faint ? "dotted" : at ? "dashed" : "solid" },
   });
 
+  const measured = (list) => list.filter((dot) => dot.measured.count);
+  const points = (list) => [...list.map(point), ...measured(list).map((dot) => point(dot.measured))];
+
   // Whole decades around the dots and the highest peak in use.
   function heights(list) {
-    const rates = list.map((dot) => (dot.flops / dot.ns) * 1e9);
+    const rates = points(list).map(([, rate]) => rate);
     const known = [...model.data.devices, ...model.data.sheets];
     const peaks = known.flatMap((device) => list.length ? peaksOf(device, list).map(([, peak]) => peak) : []);
     if (!rates.length) return {};
@@ -117,14 +132,15 @@ const roofline = (() => {
     const { list, without, total } = dots();
     shown = list;
     document.getElementById("roofline-hint").textContent = total
-      ? `The dots are ${format.percent(total - without, total)} of the time; the rest has no FLOPs, or FLOPs or bytes are unknown. A dot is the sum of its operations. A dot above a roof reads from caches.`
+      ? `The dots are ${format.percent(total - without, total)} of the time; the rest has no FLOPs, or FLOPs or bytes are unknown. A dot is the sum of its operations. A dot above a roof reads from caches.${measured(list).length ? " A diamond has the FLOPs that these executed and their DRAM traffic, as Nsight Compute measured them, in the time of this capture." : ""}`
       : "No operation passes the filters.";
-    const ai = list.map((dot) => dot.flops / dot.bytes), longest = Math.max(1, ...list.map((dot) => dot.ns));
+    const ai = points(list).map(([each]) => each), longest = Math.max(1, ...list.map((dot) => dot.ns));
     const low = 10 ** Math.floor(Math.log10(Math.min(0.1, ...ai))), high = 10 ** Math.ceil(Math.log10(Math.max(1000, ...ai)));
     const scale = heights(list);
     const classes = model.data.classes.filter((name) => list.some((dot) => dot.class === name));
     for (const dot of list) dot.size = 6 + 34 * Math.sqrt(dot.ns / longest);
-    legend.fill("roofline-legend", [["", legend.classes(new Set(classes))]]);
+    const kinds = measured(list).length ? [["the algorithm's FLOPs and bytes", draw.colors.dim], ["measured by Nsight Compute", draw.colors.dim, "", "hollow"]] : [];
+    legend.fill("roofline-legend", [["", legend.classes(new Set(classes))], ["", kinds]]);
     frame = { low, high, ...scale };
     roofsShown = list.length ? roofs(low, high, scale, list, box) : [];
     return {
@@ -136,10 +152,31 @@ const roofline = (() => {
         ...roofsShown.map(({ label, at, ...series }) => series),
         ...classes.map((name) => ({
           name, type: "scatter", z: 3, itemStyle: { color: draw.classColor(name), opacity: 0.8, borderColor: draw.colors.card },
-          data: list.flatMap((dot) => dot.class !== name ? [] : ({ value: [dot.flops / dot.bytes, (dot.flops / dot.ns) * 1e9], symbolSize: dot.size, dot })),
+          data: list.flatMap((dot) => dot.class !== name ? [] : ({ value: point(dot), symbolSize: dot.size, dot })),
         })),
+        ...diamonds(measured(list)),
       ],
     };
+  }
+
+  const diamond = (dot) => Math.max(9, Math.min(18, dot.size));
+
+  // The measured points, each with a line to its dot.
+  function diamonds(list) {
+    if (!list.length) return [];
+    const outline = (dot) => ({ color: draw.colors.card, opacity: 0.9, borderColor: draw.classColor(dot.class), borderWidth: 2 });
+    return [
+      { name: "measured - algorithm", type: "lines", coordinateSystem: "cartesian2d", silent: true, z: 2,
+        data: list.map((dot) => ({ coords: [point(dot), point(dot.measured)], lineStyle: { color: draw.classColor(dot.class), width: 1, opacity: 0.6 } })) },
+      { name: "measured", type: "scatter", symbol: "diamond", z: 4,
+        data: list.map((dot) => ({ value: point(dot.measured), symbolSize: diamond(dot), itemStyle: outline(dot), dot })) },
+    ];
+  }
+
+  function measuredLine({ measured: { flops, bytes, count }, ...dot }) {
+    if (!count) return "";
+    const of = count < dot.count ? ` (${count.toLocaleString("en")} operations)` : `: ${format.digits(flops / dot.flops)} and ${format.digits(bytes / dot.bytes)} times the algorithm's`;
+    return `measured: ${format.si(flops, "FLOP")} executed, ${format.si(bytes, "B")} of DRAM traffic${of}`;
   }
 
   function tip(dot) {
@@ -147,6 +184,7 @@ const roofline = (() => {
       `${format.ns(dot.ns)} in ${dot.count.toLocaleString("en")} operations, ${dot.work}`,
       `${format.si(dot.flops, "FLOP")}, ${format.si(dot.bytes, "B")}: ${format.digits(dot.flops / dot.bytes)} FLOP/byte`,
       `${format.si((dot.flops / dot.ns) * 1e9, "FLOP/s")}, ${format.si((dot.bytes / dot.ns) * 1e9, "B/s")}`,
+      measuredLine(dot),
       dot.sol > 0 ? `${format.percent(dot.sol, dot.ns)} of the limit (${model.data.unit_names[dot.unit] ?? "memory"})` : "",
     ]);
   }

@@ -6,7 +6,7 @@ const stacks = (() => {
   const ROW = 22, MOST = 1500, SMALLEST = 3; // pixels of a row, boxes, pixels of a box
   const NONE = "\n"; // the value of the filter for operations without a stack
   const has = model.texts.trace.some(Boolean);
-  let placed = [], root = null, focused = "";
+  let placed = [], root = null, focused = "", part = null;
 
   const node = (name, path, up, op = "", kind = "") => ({ name, path, up, op, kind, ns: 0, rows: 0, children: new Map() });
 
@@ -32,7 +32,7 @@ const stacks = (() => {
     count(top);
     for (const line of linesOf(c)) {
       path = line === NONE ? NONE : path ? `${path}\n${line}` : line;
-      step(`line ${line}`, line === NONE ? "(no stack recorded)" : line, "");
+      step(`line ${line}`, line === NONE ? "(no stack recorded)" : model.lineName(line), "");
     }
     const op = model.texts.op[c] || model.texts.name[c] || "(no name)";
     step(`op ${op}`, op, op, model.opClass(op) ?? model.texts.class[c]);
@@ -65,8 +65,8 @@ const stacks = (() => {
     return found.slice(0, MOST);
   }
 
-  function update() {
-    if (!has) return;
+  function build() {
+    const had = box.contains(document.activeElement);
     root = tree();
     const top = find(state.value("stack") ?? ""), width = Math.max(100, box.clientWidth);
     placed = top.ns ? place(top, width) : [];
@@ -81,6 +81,7 @@ const stacks = (() => {
     legend.fill("stacks-legend", [["ops", legend.classes(new Set(placed.filter(({ at }) => at.op).map(({ at }) => at.kind)))],
       ["", placed.some(({ at }) => !at.op) ? [["lines of code", draw.colors.idle]] : []]]);
     tellFound(wanted);
+    if (had) placed.find(({ button: made }) => made.tabIndex === 0)?.button.focus();
   }
 
   const share = (at) => `${format.ns(at.ns)}, ${format.percent(at.ns, model.total)} of all time, ${at.rows.toLocaleString("en")} operations`;
@@ -126,7 +127,7 @@ const stacks = (() => {
     const parts = top.path === NONE ? [NONE] : top.path ? top.path.split("\n") : [];
     const crumb = (name, to) => element("button", { type: "button", textContent: format.cut(name, 40), onclick: () => zoom(to) });
     document.getElementById("stacks-path").replaceChildren(crumb("all", ""),
-      ...parts.map((part, i) => (part === NONE ? crumb("(no stack recorded)", NONE) : crumb(part, parts.slice(0, i + 1).join("\n")))),
+      ...parts.map((part, i) => (part === NONE ? crumb("(no stack recorded)", NONE) : crumb(model.lineName(part), parts.slice(0, i + 1).join("\n")))),
       element("span", { className: "dim", textContent: format.ns(top.ns) }));
   }
 
@@ -164,21 +165,17 @@ const stacks = (() => {
       document.getElementById("stacks-hint").textContent = "The capture records no Python stacks. Capture with pyprof run --trace user, pyprof.init(trace=True), or torch.profiler's with_stack=True.";
       return;
     }
-    search.oninput = update;
+    part = draw.whenNear(box, build);
+    search.oninput = part.changed;
     box.onkeydown = key;
-    state.subscribe(() => {
-      const had = box.contains(document.activeElement);
-      update();
-      if (had) placed.find(({ button: made }) => made.tabIndex === 0)?.button.focus();
-    });
+    state.subscribe(part.changed);
     let width = box.clientWidth;
     new ResizeObserver(() => {
       if (box.clientWidth === width) return;
       width = box.clientWidth;
-      update();
+      part.changed();
     }).observe(box);
-    update();
   }
 
-  return { start, update, has, boxes: () => placed };
+  return { start, has, changed: () => part?.changed(), now: () => part?.now(), boxes: () => { part?.now(); return placed; } };
 })();

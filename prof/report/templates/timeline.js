@@ -240,13 +240,13 @@ const timeline = (() => {
     const long = format.ns(each.end[i] - each.start[i]), when = `at ${format.ns(each.start[i] - bounds[0])}`;
     if (each.kind === "gap") return tipContent(`idle ${long}`, [when, whyOf(each.next[i]), `before ${model.text("name", each.next[i])}`]);
     if (each.kind === "range") return tipContent(titleOf(each, row), [`${parts[rows.call[row]][each.level][0]}, ${long} ${when}`, model.text("layer", row).replaceAll("\x1f", " › ")]);
-    const flops = model.number("flops", row), bytes = model.number("bytes", row), sol = model.number("sol_ns", row);
+    const flops = model.number("flops", row), bytes = model.number("bytes", row), sol = model.number("sol_ns", row), ns = model.working(row);
     return tipContent(each.kind === "launch" ? `${model.text("api", row) || "launch"}: ${model.text("name", row)}` : model.text("name", row), [
       `${long} ${when}`,
       [model.text("op", row), model.text("dir", row), model.text("layer", row).replaceAll("\x1f", " › ")].filter(Boolean).join(" · "),
       rows.wait[row] >= 0 ? `${format.ns(rows.wait[row])} after its launch began` : "",
-      each.kind === "row" && flops > 0 ? `${format.si((flops / rows.dur[row]) * 1e9, "FLOP/s")}, ${format.si((bytes / rows.dur[row]) * 1e9, "B/s")}` : "",
-      each.kind === "row" && sol > 0 ? `${format.percent(sol, rows.dur[row])} of the limit (${model.text("bound", row) || "bound unknown"})` : "",
+      each.kind === "row" && flops > 0 && ns > 0 ? `${format.si((flops / ns) * 1e9, "FLOP/s")}, ${format.si((bytes / ns) * 1e9, "B/s")}` : "",
+      each.kind === "row" && sol > 0 && ns > 0 ? `${format.percent(sol, ns)} of the limit (${model.text("bound", row) || "bound unknown"})` : "",
     ]);
   }
 

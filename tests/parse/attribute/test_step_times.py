@@ -9,6 +9,8 @@ import pytest
 from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.attribute.step_times import step_times
 from pyprof.parse.nsys.reader import read
+from pyprof.prof.notebook import load
+from pyprof.prof.timing.steps import owners, steps
 from pyprof.table.columns import NULL, Coded
 from pyprof.table.netdict import read_netdict, write_netdict
 from pyprof.table.parquet import read_parquet, write_parquet
@@ -130,3 +132,46 @@ def test_net_dict_and_parquet_keep_the_times(tmp_path: Path) -> None:
     for read_again in tables:
         for key in ("markStart", "markEnd", "stepStart", "stepEnd"):
             assert read_again.ints(key).tolist() == table.ints(key).tolist()
+
+
+STEPS = [push(0, 100, "ProfilerStep#1"), push(100, 160, "ProfilerStep#2"), push(160, 250, "ProfilerStep#3"),
+         push(250, 300, "ProfilerStep#4"), push(300, 305, "ProfilerStep#5")]  # fmt: skip
+
+
+def listed(table: Any) -> list[tuple[Any, ...]]:
+    """Number, start, time, idle time, time on the host and GPU extent of each step."""
+    return [
+        (s.number, s.start_ns, s.span_ns, s.idle_ns, s.mark_ns, s.extent_ns) for s in steps(table, owners(table)[0])
+    ]
+
+
+def test_a_step_without_gpu_work_is_listed_with_its_time(tmp_path: Path) -> None:
+    """Steps 2 and 3 launch nothing; the mark of step 5, after all work, is only the end of the loop."""
+    table = table_of(tmp_path, STEPS, (20, 260))
+    assert table.coded("emptySteps").texts() == ["[[2,100,160],[3,160,250]]", ""]
+    assert listed(table) == [(1, 0, 100, 90, 100, 10), (2, 100, 60, 60, 60, 0), (3, 160, 90, 90, 90, 0),
+                             (4, 250, 50, 40, 50, 10)]  # fmt: skip
+    with (tmp_path / "net.dict").open("wb") as out:
+        write_netdict(table, out)
+    summary = load(tmp_path / "net.dict").summary()
+    assert any("; 2 steps without work on the GPU among them." in sentence for sentence in summary.sentences)
+    assert load(tmp_path / "net.dict").where("start >= 0").steps["step"].tolist() == [1, 2, 3, 4]
+    assert load(tmp_path / "net.dict").where("start > 100").steps["step"].tolist() == [4]
+    found = summary.numbers.steps
+    assert [(s.name, s.rows, s.ns) for s in found] == [("1", 1, 100), ("2", 0, 60), ("3", 0, 90), ("4", 1, 50)]
+
+
+def test_a_late_gpu_reaches_a_step_without_work_when_it_is_done(tmp_path: Path) -> None:
+    """The kernel of step 1 runs from 20 to 220: step 2, marked at 100, has no time left, and step 3 begins at 220."""
+    table = table_of(tmp_path, STEPS, (20, 260))
+    table = table.with_column("kDuration", np.array([200, 10]))
+    begin, end = step_times(table.columns)
+    table = table.with_column("stepStart", begin).with_column("stepEnd", end)
+    assert listed(table) == [(1, 0, 220, 20, 100, 200), (2, 220, 0, 0, 60, 0), (3, 220, 30, 30, 90, 0),
+                             (4, 250, 50, 40, 50, 10)]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["7", "[7]", "[[2,3]]", '[["a",1,2]]', "[[2,9,1]]", "[[2,1e99,3]]", "[[1,120,130]]"])
+def test_a_damaged_list_of_empty_steps_is_left_out(tmp_path: Path, text: str) -> None:
+    table = table_of(tmp_path, STEPS, (20, 260)).with_column("emptySteps", Coded.of([text, text]))
+    assert [step[0] for step in listed(table)] == [1, 4]

@@ -70,6 +70,68 @@ def test_a_record_without_sizes_leaves_them_to_its_annotation(tmp_path: Path, di
     assert annotate(without).bytes.tolist() == [NULL]  # not 0
 
 
+def described(
+    outer: str, dims: Any, inner: str, *, types: Any = None, annotated: Any = (), **record: Any
+) -> list[Event]:
+    """A collective's op, the record in it (with the first tensor) and the annotation in that one, all float32."""
+    types = types or ["float" if shape else "" for shape in dims]
+    sizes = {"Input_Dims": list(annotated), "Input_type": ["float"] * len(annotated)}
+    return [
+        op(outer, 8, 30, Input_Dims=dims, Input_type=types),
+        op("record_param_comms", 10, 25, Input_Dims=[*annotated[:1], []], Input_type=["float", "Scalar"], **record),
+        *(x("user_annotation", inner, 14, 10, **sizes), call(15, 1), kernel(50, 5, 1)),
+    ]
+
+
+A, B = [3, 100], [1200]  # 300 and 1,200 float32
+IN_TENSORS = ["TensorList", ""]  # in 2023 without sizes, later with sizes, never with types
+DESCRIBED = [  # read + written bytes
+    # The op lists outputs and inputs; record and annotation the inputs only
+    ("c10d::alltoall_base_", [B, A, [], []], "nccl:all_to_all", [A], None, 4 * 300 + 4 * 1200),
+    ("c10d::_reduce_scatter_base_", [A, B, [], []], "nccl:_reduce_scatter_base", [B], None, 4 * 1200 + 4 * 300),
+    ("c10d::_allgather_base_", [B, A, []], "nccl:_all_gather_base", [A], None, 4 * 300 + 4 * 1200),
+    # In place: the annotation has the type, which the op's list lacks
+    ("c10d::allreduce_", [[], []], "nccl:all_reduce", [A], IN_TENSORS, 2 * 4 * 300),
+    ("c10d::allreduce_", [[A], []], "nccl:all_reduce", [A], IN_TENSORS, 2 * 4 * 300),
+    ("c10d::allreduce_coalesced_", [[A, B], []], "nccl:allreduce_coalesced", [A, B], IN_TENSORS, 2 * 4 * 1500),
+    ("c10d::broadcast_", [[A], []], "nccl:broadcast", [A], IN_TENSORS, 2 * 4 * 300),
+    ("c10d::reduce_", [[A], []], "nccl:reduce", [A], IN_TENSORS, 2 * 4 * 300),
+    ("c10d::send", [[A], []], "nccl:send 0->1", [A], IN_TENSORS, 4 * 300),
+    ("c10d::recv_", [[A], []], "nccl:recv 1<-0", [A], IN_TENSORS, 4 * 300),
+    # The outputs stand nowhere: unknown, not the inputs' alone
+    ("c10d::allgather_", [[], [A]], "nccl:all_gather", [A], ["GenericList", "TensorList"], NULL),
+    ("c10d::gather_", [[], [A]], "nccl:gather", [A], ["GenericList", "TensorList"], NULL),
+    ("c10d::scatter_", [[A], []], "nccl:scatter", [A], ["TensorList", "GenericList"], NULL),
+    ("c10d::reduce_scatter_", [[A], []], "nccl:reduce_scatter", [A], ["TensorList", "GenericList"], NULL),
+]
+
+
+@pytest.mark.parametrize(("outer", "dims", "inner", "annotated", "types", "expected"), DESCRIBED)
+def test_the_range_that_tells_most_of_a_collective_counts(
+    tmp_path: Path, outer: str, dims: Any, inner: str, annotated: Any, types: Any, expected: int
+) -> None:
+    table = captured(tmp_path, *described(outer, dims, inner, types=types, annotated=annotated))
+    notes = annotate(table)
+    assert (notes.bytes.tolist(), notes.flops.tolist()) == ([expected], [0])
+    assert notes.family.texts() == ["collective"]
+
+
+def test_a_record_of_the_message_has_precedence(tmp_path: Path) -> None:
+    """Since 2024 the record has the message: 600 bytes in and 2,400 out, in bfloat16."""
+    meta = {**META, "Collective_name": "all_to_allv", "In_msg_nelems": 300, "Out_msg_nelems": 1200}
+    events = described("c10d::alltoall_base_", [B, A, [], []], "nccl:all_to_all", annotated=[A], **meta)
+    table = captured(tmp_path, *events)
+    assert annotate(table).bytes.tolist() == [3000]
+    assert table.coded("aten").texts() == ["record_param_comms"]
+
+
+def test_a_copy_inside_a_collective_keeps_its_operands(tmp_path: Path) -> None:
+    events = described("c10d::alltoall_base_", [B, A, [], []], "nccl:all_to_all", annotated=[A])
+    copy = op("aten::copy_", 14.5, 2, Input_Dims=[[7], [7], []], Input_type=["float", "float", "Scalar"])
+    table = captured(tmp_path, *events[:3], copy, *events[3:])
+    assert table.coded("aten").texts() == ["aten::copy_"]
+
+
 def test_coalesced_collectives_are_launched_where_they_end(tmp_path: Path) -> None:
     events = [
         *(record(1, 4, "allreduce", 100, 100), call(2, 1), kernel(200, 5, 1)),  # launches: no part of what comes later

@@ -243,6 +243,7 @@ def test_frames_are_the_users_and_modules(tmp_path):
         "nets/net.py:12",
         "pkg/mod.py:5",
     ]
+    assert json.loads(correlate(got).coded("functions").texts()[0]) == ["step", "forward", "f"]
 
 
 def test_the_names_of_2021(tmp_path):

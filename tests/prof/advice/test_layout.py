@@ -142,7 +142,7 @@ AFTER = {"aten": "aten::native_batch_norm", "sizes": [IMAGES, [128], [128], [128
 def test_batch_norms_of_a_run_that_changes_layouts_get_faster_too():
     """Read and write 2 × 25.7 MB (and read once more, as PyTorch's norm does, or not): at 0.18 × 4.8e12 bytes/s."""
     (card,) = cards(conv(LAYOUT, 30_000), conv(), AFTER, rule="channels_last")
-    assert card.kernels == 2 and "1 batch norms by kernels for NCHW" in card.why
+    assert card.kernels == 2 and "1 batch norm by kernels for NCHW" in card.why
     assert 0.0311 < card.saved_ms < 0.0311 + 0.075 - 2 * 25.69e6 / (0.18 * 4.8e12) * 1e3 + 0.001
     assert cards(conv(), AFTER, rule="channels_last") == []  # nothing says that the convolutions want NHWC
 

@@ -243,3 +243,42 @@ def test_the_command(tmp_path, capsysbinary):
     assert [card["rule"] for card in found["advice"]] == ["alignment", "tf32"]
     assert cli.main(["--advise", str(tmp_path / "net.dict")]) == 0
     assert b": saves 10.7 ms per capture" in capsysbinary.readouterr().out
+
+
+def turns(copy="Memcpy DtoH (Device -> Pinned)", **more):
+    """20 times: a kernel of 500 µs, a copy of 1, and 400 µs without a launch. All is launched 5 µs before it starts,
+    but the copy at once after its kernel's launch."""
+    made = []
+    for i in range(20):
+        at = i * 901_000
+        made += [
+            {"kShortName": "kernel", "start": at, "ns": 500_000, "apiStart": at - 9_000, "apiDuration": 4_000},
+            {"kShortName": copy, "kind": "memcpy", "bytes": 4, "start": at + 500_000, "ns": 1_000,
+             "apiStart": at - 4_000, "apiDuration": 504_000, **more},
+        ]  # fmt: skip
+    return made
+
+
+def test_a_host_that_waits_for_each_result_takes_turns_with_the_gpu():
+    """The GPU works 10 of 17.6 ms, and the rest is the host's; with more of either, the whole takes longer."""
+    title, *_ = brief(run(*turns()), [])
+    assert title.endswith(": they take turns, so neither alone is the limit")
+
+
+def test_nothing_is_said_of_a_step_that_the_capture_does_not_explain():
+    """Two kernels of 5 µs in a step that lasts 33 ms from mark to mark: what the host did is not in the capture."""
+    step = {"step": 1, "markStart": 0, "markEnd": 33_000_000, "stepStart": 0, "stepEnd": 33_000_000}
+    made = run(*({**row, **step} for row in steady(5_000)[:2]))
+    assert made.step_ns == 33_000_000
+    title, *_ = brief(made, [])
+    assert "Without a profiler" not in title
+
+
+@pytest.mark.parametrize(
+    ("rows", "steps", "said"),
+    [(5, 5, "1 copy"), (10, 5, "2 copies"), (4, 5, "on average 0.8 copies"), (907, 6, "on average 151 copies")],
+)
+def test_numbers_per_step_are_english(rows, steps, said):
+    made = run(*steady(5_000)[:1])
+    made.steps = steps
+    assert made.number(rows, "copy", "copies") == said

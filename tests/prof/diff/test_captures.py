@@ -5,13 +5,22 @@ the work launched before `ProfilerStep#N`, later than the mark because the host 
 `raw_steps` of tests/prof/timing/test_steps.py gave these.
 """
 
+import io
+import math
+
+import numpy as np
 import pytest
 
 from pyprof.prof.diff.compare import Comparison, compare
 from pyprof.prof.diff.gate import check, parse_gate
+from pyprof.prof.diff.json_document import difference
 from pyprof.prof.diff.lines import Side, make_side
-from pyprof.prof.diff.sentences import headline, warnings
+from pyprof.prof.diff.sentences import clock_words, headline, warnings
+from pyprof.prof.diff.write_html import write_html
+from pyprof.prof.diff.write_terminal import write_terminal
 from pyprof.prof.load import load_table
+from pyprof.table.columns import NULL, Table
+from pyprof.table.gpu_samples import GpuSamples
 from tests.prof.diff.diff_rows import entry
 
 EAGER_NS, PADDED_NS, COMPILED_NS = 23_138_245, 10_083_734, 10_493_836  # means of four steps
@@ -136,3 +145,42 @@ def test_ranks_are_averaged(data):
     found = compare(side, side)
     assert found.step.change == 0
     assert any(kind.name == "communication" for kind in found.kinds)
+
+
+# Clocks, where --nvml read them
+
+
+def clocked(root, mhz):
+    """A capture of golden, as if its GPU had worked at one clock all the time."""
+    loaded = load_table(root / "tests/golden/h200_diff_eager.json.gz")
+    table = loaded.table
+    known = [int(table.ints(key)[0]) for key in ("rank", "pid", "device")]
+    time = np.array([-1_000_000_000, 0, 1_000_000_000])
+    none = np.full(3, NULL)
+    clock = np.full(3, mhz)
+    samples = GpuSamples(*known, "", 50_000_000, 1980, NULL, NULL, time, clock, none, none, none, none, none)
+    return make_side(loaded._replace(table=Table(len(table), table.columns, [samples])))
+
+
+def test_other_clocks_are_said_before_all_else(root):
+    found = compare(clocked(root, 1980), clocked(root, 1410))
+    words = clock_words(found)
+    assert words == (
+        "The captures ran at different clocks: the SM clock was 1,980 MHz in A and 1,410 MHz in B (-28.8%), on average "
+        "while the GPU worked. For that alone, kernels limited by arithmetic take about 40.4% longer in B."
+    )
+    out = io.BytesIO()
+    write_terminal(found, (), out, 1000, False)
+    assert " ".join(out.getvalue().decode().split()).startswith(words)
+    document = difference(found, ())
+    assert document.sentences[0] == words and (document.a.sm_mhz, document.b.sm_mhz) == (1980, 1410)
+    page = io.BytesIO()
+    write_html(found, (), page)
+    text = page.getvalue().decode()
+    assert text.index("different clocks") < text.index("<h1>")
+
+
+def test_clocks_within_two_percent_and_unknown_ones_are_not_mentioned(root, sides):
+    assert clock_words(compare(clocked(root, 1980), clocked(root, 1945))) == ""
+    assert clock_words(compare(clocked(root, 1980), sides["eager"])) == ""
+    assert math.isnan(sides["eager"].sm_mhz)

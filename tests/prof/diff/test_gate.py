@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from pyprof.errors import InputError
 from pyprof.prof.diff.gate import QUANTITIES, check, parse_gate
-from pyprof.prof.diff.sentences import verdict_words
+from pyprof.prof.diff.json_document import difference
+from pyprof.prof.diff.sentences import sentences, verdict_words
 from pyprof.prof.table.condition import ConditionError
 from tests.prof.diff.diff_rows import NO_TC, compared, mm, row
 
@@ -112,6 +113,32 @@ def test_a_pattern_that_names_nothing_is_an_error():
 def test_work_that_only_one_side_counts_cannot_be_compared():
     with pytest.raises(InputError, match="known for 100% and 0% of the operations"):
         fails("flops > 1%", a=[[mm(5)]], b=[[row(5, "unheard_of")]])
+
+
+def test_bytes_and_flops_are_each_known_for_a_share_of_their_own():
+    """An all-gather whose record has no output: 0 FLOPs, an unknown number of bytes."""
+    gather = {"aten": "nccl:all_gather", "sizes": [[64]], "dtypes": ["bfloat16"]}
+    a, b = [[mm(5)]], [[row(5, "gather", **gather)]]
+    assert fails("flops < 0%", a=a, b=b)
+    with pytest.raises(InputError, match="bytes are known for 100% and 0% of the operations"):
+        fails("bytes > 1%", a=a, b=b)
+    amounts = difference(compared(a, b), []).amounts
+    assert (amounts.flop.after, amounts.byte.before, amounts.byte.after, amounts.byte.change) == (
+        0,
+        3 * 8192,
+        None,
+        None,
+    )
+
+
+def test_an_amount_that_is_known_for_a_part_of_the_time_is_said_to_be_at_least_so_much():
+    """2 * 128 * 64^2 and 2 * 256 * 64^2 FLOPs; in B, 3 of 103 us have no count."""
+    (said,) = (
+        s for s in sentences(compared([[mm(100, m=128)]], [[mm(100, m=256), row(3, "unheard_of")]])) if "FLOPs" in s
+    )
+    assert said == (
+        "B does 100.0% more counted FLOPs per step (1.049 MFLOP -> at least 2.097 MFLOP): it is not the same work."
+    )
 
 
 def test_the_verdict_says_which_test_failed_with_its_numbers():

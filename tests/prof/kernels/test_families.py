@@ -194,6 +194,9 @@ REST = [
     ("quant_per_block_int8_kernel", "copies and casts"),
     ("void dpsk::grouped_gemm::cuda::utils::transpose<512, 128, 4, 4>(unsigned char const*, unsigned char*, int, int, int, int)", "copies and casts"),
     ("__amd_rocclr_fillBufferAligned", "fills"),
+    ("cupy_fill", "fills"),
+    ("cupy_copy__float64_float64", "copies and casts"),
+    ("cupy_true_divide__float64_float64_float64", "element-wise"),
     # State-space layers
     ("void selective_scan_fwd_kernel<Selective_Scan_fwd_kernel_traits<128, 16, 1, false, true, true, true, float>>(SSMParamsBase)", "recurrent layers"),
     ("_state_passing_fwd_kernel", "recurrent layers"),

@@ -71,8 +71,8 @@ def test_a_name_finds_its_part(name, part, unit, tflops, gbps):
         "NVIDIA GeForce RTX 4090 D v2",
         "NVIDIA RTX 4000",
         "NVIDIA RTX 6000",
-        "NVIDIA A100-SXM-64GB",
-        "NVIDIA H100",
+        "NVIDIA A100-SXM-65GB",
+        "NVIDIA H101",
         "NVIDIA L400",
         "AMD Instinct MI100",
         "NVIDIA H100 80GB HBM3 MIG 1g.10gb",
@@ -281,7 +281,7 @@ def test_a_laptop_part_has_the_peaks_of_the_clock_that_was_recorded(name, sms, g
 
 
 CONTRADICTIONS = [
-    ("Quadro RTX 4000", {"smCount": 40}),  # the laptop's has more SMs than the card
+    ("Quadro RTX 4000", {"smCount": 48}),  # the card has 36, the laptop's part 40
     ("NVIDIA H20", {"smCount": 78, "totalMemory": memory(139.8)}),  # the later one, with HBM3e
     ("NVIDIA A100-SXM4-40GB", {"smCount": 108, "totalMemory": memory(79.2)}),
     ("NVIDIA T4", {"smCount": 40, "computeMajor": 8, "computeMinor": 9}),

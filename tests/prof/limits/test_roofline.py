@@ -158,6 +158,19 @@ UNKNOWN = [  # what is not known leaves the limit unknown
     ({"kind": "memcpy", "kShortName": "Memcpy DtoH (Device -> Pageable)"}, (0, 1000, "-", "", "")),
     ({"kShortName": "ncclDevKernel_AllReduce_Sum_f32_RING_LL"}, (0, 1000, "-", "", "")),
     ({}, (0, 1000, "-", "", "collective")),
+    # DeepEP's and NVSHMEM's, whose short names (combine, dispatch) say less than the long ones
+    (
+        {
+            "kShortName": "combine",
+            "kLongName": "void deep_ep::intranode::combine<__nv_bfloat16, 8, 768>(__nv_bfloat16*)",
+        },
+        (0, 1000, "-", "", ""),
+    ),
+    (
+        {"kShortName": "dispatch", "kLongName": "void deep_ep::internode_ll::dispatch<true, 3, 10, 7168>(void*)"},
+        (0, 1000, "-", "", ""),
+    ),
+    ({"kShortName": "barrier_on_stream_kernel_threadgroup"}, (0, 1000, "-", "", "")),
     ({"kDuration": None}, (1000, 1000, "-", "", "pointwise")),
 ]
 

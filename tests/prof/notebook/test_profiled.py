@@ -110,7 +110,7 @@ def test_ops_are_sums_by_op_and_direction(profile):
     assert linear["sol"].isna().all()  # no GPU is named: no limits
     nothing = profile.ops[profile.ops["op"].isna()]
     assert nothing["count"].tolist() == [1] and nothing["calls"].isna().all() and nothing["flops"].isna().all()
-    assert ops.loc["custom", "uncounted"] == 100
+    assert ops.loc["custom", ["uncounted", "bytes_uncounted"]].tolist() == [100, 100]
 
 
 def test_layers_hold_what_is_in_them_and_own_times_sum_to_all(profile):
@@ -139,6 +139,7 @@ def test_steps_sum_phases_and_idle_time(profile):
     assert second.tolist()[:-1] == [1, 2000, 1000, 1000, 0, 0, 0, 0, 0, 1] and pd.isna(second["flops"])
     assert steps["tflops"].tolist()[0] == pytest.approx(144 / 2000 / 1e3)
     assert steps["uncounted"].tolist() == [25, 100]  # 300 of 1200
+    assert steps["bytes_uncounted"].tolist() == [25, 100]
     parts = steps[["forward", "backward", "optimizer", "data", "other", "idle"]].sum(axis=1)
     assert parts.tolist() == steps["time"].tolist()
 

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from pyprof.prof.ops.collective import wire_factor
-from pyprof.prof.ops.evaluation import evaluate
+from pyprof.prof.ops.evaluation import assumption, evaluate, find
 from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, total
 from tests.prof.ops.op_cases import NAN, Row, t, worked
 
@@ -48,7 +48,7 @@ ROWS: list[Row] = [
     ("c10d::allreduce_ c10d::broadcast_ c10d::reduce_ c10d::allreduce_coalesced_", ((X, X), None), Work(0, 48, 48)),
     ("nccl:all_reduce nccl:broadcast nccl:reduce symm_mem::multimem_all_reduce_", (X,), Work(0, 24, 24)),
     ("c10d::send nccl:send", (X,), Work(0, 24, 0)),
-    ("nccl:all_to_all nccl:all_to_allv", (X,), Work(0, 24, 24)),
+    ("nccl:all_to_all", (X,), Work(0, 24, 24)),
     ("c10d::recv_ nccl:recv", (X,), Work(0, 0, 24)),
     ("c10d::allgather_ c10d::gather_", (((X, X),), (X,), None), Work(0, 24, 48)),
     ("c10d::_allgather_base_ c10d::allgather_into_tensor_coalesced_", (t(4, 3), X, None), Work(0, 24, 48)),
@@ -64,7 +64,7 @@ ROWS: list[Row] = [
     ("_c10d_functional::all_gather_into_tensor", (X, 4, "0"), Work(0, 24, 96)),
     # annotations that name what goes in, of collectives whose results have another size
     (
-        "nccl:all_gather nccl:_all_gather_base nccl:reduce_scatter nccl:_reduce_scatter_base nccl:gather nccl:scatter",
+        "nccl:all_gather nccl:reduce_scatter nccl:gather nccl:scatter",
         (X,),
         Work(0, NAN, NAN),
     ),
@@ -85,6 +85,28 @@ ROWS: list[Row] = [
     ("c10d::allgather_", ((), (X,), None), Work(0, 24, NAN)),
 ]
 test_worked_by_hand = worked(ROWS)
+
+
+ANNOTATIONS = [  # the titles in ProcessGroupNCCL.cpp, ProcessGroupGloo.cpp and ProcessGroupXCCL.cpp
+    ("gloo:all_reduce nccl:allreduce_coalesced nccl:all_reduce_barrier xccl:all_reduce", "nccl:all_reduce"),
+    ("nccl:_broadcast_oop gloo:broadcast", "nccl:broadcast"),
+    ("nccl:_reduce_oop", "nccl:reduce"),
+    ("nccl:_all_gather_base nccl:all_gather_into_tensor_coalesced gloo:all_gather", "nccl:all_gather"),
+    ("nccl:_reduce_scatter_base nccl:reduce_scatter_tensor_coalesced", "nccl:reduce_scatter"),
+    ("nccl:all_to_allv gloo:all_to_all", "nccl:all_to_all"),
+]
+
+
+def test_an_annotation_of_any_backend_names_its_collective() -> None:
+    for names, model in ANNOTATIONS:
+        assert {find(name) for name in names.split()} == {model}
+    assert (find("nccl:send 0->1"), find("nccl:recv 1<-0")) == ("nccl:send", "nccl:recv")
+    assert find("mylib:all_reduce") is None
+
+
+def test_an_all_to_all_without_its_outputs_says_what_is_assumed() -> None:
+    assert "same size" in assumption("nccl:all_to_all", (X,))
+    assert assumption("c10d::alltoall_base_", (X, X)) == ""
 
 
 def test_sizes_that_are_not_told_are_not_zero() -> None:

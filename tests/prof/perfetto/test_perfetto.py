@@ -26,8 +26,11 @@ from pyprof.prof.perfetto.write_json import write_json
 from pyprof.prof.perfetto.write_proto import varint, varints, write_proto
 from pyprof.prof.work.annotate import annotate
 from pyprof.table.columns import NULL, Coded, Ragged, Table
+from pyprof.table.gpu_samples import GpuSamples
 from pyprof.table.netdict import write_netdict
 from tests.prof.advice.advice_rows import mm, table
+from tests.prof.memory.memory_rows import event
+from tests.prof.memory.memory_rows import table as memory_table
 from tests.prof.perfetto.trace_processor import ask, missing
 from tests.tables import HOSTILE, readable_tables
 
@@ -61,6 +64,29 @@ def write(folder: Path, name: str, made: Table) -> Path:
     with open(file, "wb") as out:
         FORMS[name](collect("net", made, annotate(made)), out)
     return file
+
+
+# Clocks
+
+
+def test_what_nvml_read_is_a_counter_of_its_gpu(tmp_path):
+    """Of the GPU whose readings they are, with W and MHz; a reading that is unknown has no point."""
+    made = small()
+    known = [int(made.ints(key)[0]) for key in ("rank", "pid", "device")]
+    time, none = np.array([5000, 9000, 12000]), np.full(3, NULL)
+    clock, power = np.array([1980, NULL, 1410]), np.array([100_000, 350_500, 700_000])
+    own = GpuSamples(*known, "instant", 1, 1980, NULL, NULL, time, clock, none, power, none, none, none)
+    other = GpuSamples(*known[:2], 5, "", 1, NULL, NULL, NULL, time, *[time] * 6)
+    made = Table(len(made), made.columns, [own, other])
+    trace = collect("net", made, annotate(made))
+    counters = {trace.tracks[counter.track].name: counter for counter in trace.counters}
+    assert {"SM clock", "power"} <= counters.keys() and not {"memory clock", "temperature"} & counters.keys()
+    assert (counters["SM clock"].time.tolist(), counters["SM clock"].value.tolist()) == ([5000, 12000], [1980, 1410])
+    assert counters["power"].value.tolist() == [100, 350.5, 700]
+    assert trace.tracks[counters["power"].track].unit == "W"
+    written = json.loads(write(tmp_path, "net.json", made).read_text())["traceEvents"]
+    values = [event["args"]["value"] for event in written if event.get("name", "").startswith("power")]
+    assert values == [100.0, 350.5, 700.0]
 
 
 # Parts
@@ -432,3 +458,28 @@ def test_the_options_are_these():
     options = {o for action in cli.build_parser()._actions for o in action.option_strings}
     assert options == {"-h", "--help", "-o", "--output", "-c", "--no-ranges", "--force", "--peaks", "--models",
                        "--graphs", "--json", "-q", "--quiet", "--version"}  # fmt: skip
+
+
+@with_processor
+@pytest.mark.parametrize("form", FORMS)
+def test_memory_has_counters_per_device(tmp_path, form):
+    """Two blocks of 8 and 16 bytes beside the 100 that were there; of events at one time the last counts."""
+    memory = memory_table(
+        event(5000, 8, 1, reserved=2048),
+        event(5000, 16, 2, reserved=4096),
+        event(7000, -8, 1, reserved=4096),
+        event(7000, 32, 3, device=1, reserved=64),
+        start=100,
+    )
+    trace = collect("net", small(), annotate(small()), memory=memory)
+    with open(tmp_path / form, "wb") as out:
+        FORMS[form](trace, out)
+    counters = read(tmp_path, tmp_path / form)["counters"]
+    found = {name.removesuffix(" value"): values for name, values in counters.items()}  # as JSON's counters are named
+    assert found["cuda 0: memory in use"] == [(5000, 124.0), (7000, 116.0)]
+    assert found["cuda 0: memory reserved"] == [(5000, 4096.0), (7000, 4096.0)]
+    assert [value for _, value in found["cuda 1: memory reserved"]] == [64.0]
+
+
+def test_without_allocations_there_is_no_counter_of_memory():
+    assert not any("memory" in track.name for track in collect("net", small(), annotate(small())).tracks)

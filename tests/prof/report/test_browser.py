@@ -49,6 +49,24 @@ def test_the_page_opens_without_a_word_and_draws_every_chart(opened):
     assert opened.run("return document.querySelectorAll('#kernels .row').length") > 10
 
 
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_memory_section_is_drawn_and_fits(chromium, root, tmp_path, width):
+    file = root / "tests" / "golden" / "memory" / "h200_gpt2.json.gz"
+    assert cli.main([str(file), "-q", "-o", str(tmp_path / "page.html")]) == 0
+    chromium.resize(width, 900)
+    try:
+        chromium.open(tmp_path / "page.html")
+        assert chromium.run_async(READY)
+        assert chromium.log() == []
+        assert chromium.run("return document.documentElement.scrollWidth") <= width
+        chart = "echarts.getInstanceByDom(document.getElementById('memory'))"
+        assert chromium.run(f"return {chart}.getZr().storage.getDisplayList(true).length") > 10
+        texts = chromium.run("return document.getElementById('memory-legend').textContent")
+        assert "6.907 GB" in texts and "8.026 GB" in texts
+    finally:
+        chromium.resize(1280, 900)
+
+
 def test_it_fits_a_phone(opened):
     opened.resize(390, 800)
     try:

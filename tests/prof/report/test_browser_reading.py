@@ -58,6 +58,12 @@ def keys(found: Browser, name: str) -> list[str]:
     )
 
 
+def scroll_to(browser: Browser, name: str) -> None:
+    """Stacks and lines are built when they come near."""
+    browser.run(f"document.getElementById('{name}').scrollIntoView()")
+    browser.run_async(FRAMES)
+
+
 def show(text: str) -> str:
     """Colours as the browser has them."""
     return f"rgb({', '.join(str(int(text[i : i + 2], 16)) for i in (1, 3, 5))})"
@@ -71,6 +77,7 @@ def test_each_chart_names_its_colours(opened, table):
     phases = ["forward", "backward", "optimizer"]
     assert keys(opened, "timeline") == [*(name for name in CLASSES if name in used), *phases, "layers"]
     assert keys(opened, "phases") == ["forward", "backward", "optimizer", "idle"]
+    opened.run("pyprof.stacks.now()")
     for name in ("roofline", "layers", "stacks"):
         found = keys(opened, name)
         assert "GEMM, recurrent layers" in found and set(found) <= {*used, "layers", "lines of code"}
@@ -290,6 +297,7 @@ def test_a_stack_is_enlarged_by_click_and_by_keys_and_filters(opened, table):
 
 
 def test_search_in_the_stacks_counts_nested_finds_once(opened, table):
+    scroll_to(opened, "stacks")
     opened.run("const s = document.getElementById('stacks-search'); s.value = 'GPT2.py'; s.oninput()")
     ns = table.ints("kDuration")
     below = int(ns[[any("gpt2.py" in line for line in stack) for stack in traces(table)]].sum())
@@ -315,6 +323,7 @@ def test_lines_of_code_have_own_time_time_with_callees_and_idle_time(opened, tab
         if end is not None and start[row] > end:
             idle[stack[-1]] += int(start[row]) - end
         end = max(end or 0, int(start[row]) + time)
+    scroll_to(opened, "lines")
     found = opened.run("return pyprof.lines.found().map((at) => [at.line, at.ns, at.all, at.count, at.idle])")
     assert {line: (a, b, c, d) for line, a, b, c, d in found} == {
         line: (own[line], below[line], count[line], idle[line]) for line in below
@@ -367,6 +376,7 @@ def test_hostile_lines_are_text_and_a_deep_wide_tree_is_bounded(chromium, tmp_pa
     (tmp_path / "page.html").write_text(page_of(small(rows, trace=Coded.of(stacks))), encoding="utf-8")
     chromium.open(tmp_path / "page.html")
     assert chromium.run_async(READY)
+    chromium.run("pyprof.stacks.now(); pyprof.lines.now()")
     shown = chromium.run("""
         return [document.querySelectorAll('#stacks .frame').length,
             document.querySelectorAll('#lines tr').length]""")
@@ -381,3 +391,40 @@ def test_the_page_reads_without_a_script(gpt2):
     for term in TERMS:
         assert page.count(f'id="term-{term.key}"') == 1
     assert "popovertarget=" in page and "Where the time goes" in page
+
+
+def test_a_line_of_code_is_named_with_its_function(chromium, tmp_path):
+    """`net.py:7` is in ``forward`` as the trace says; for `train.py:1` it says nothing."""
+    table = small()
+    stack, rows = Coded.of(['["train.py:1", "net.py:7"]'] * len(table)), len(table)
+    table = table.with_column("trace", stack).with_column("functions", Coded.of(['["", "Net.forward"]'] * rows))
+    (tmp_path / "page.html").write_text(page_of(table), encoding="utf-8")
+    chromium.open(tmp_path / "page.html")
+    assert chromium.run_async(READY)
+    scroll_to(chromium, "lines")
+    cells = "return [...document.querySelectorAll('#lines tbody td:first-child')].map((each) => each.textContent)"
+    assert chromium.run(cells) == ["net.py:7 Net.forward", "train.py:1"]
+    assert "net.py:7 Net.forward" in chromium.run("return pyprof.stacks.boxes().map(({at}) => at.name)")
+    chromium.run("document.querySelector('#lines tbody tr').click()")
+    chromium.run_async(FRAMES)
+    assert chromium.run("return pyprof.state.value('line')") == "net.py:7"
+
+
+def test_stacks_and_lines_are_built_when_they_come_near(chromium, tmp_path):
+    """Each stands 4,000 pixels further down: nothing is built until the reader scrolls there, or prints."""
+    table = small().with_column("trace", Coded.of(['["train.py:1", "net.py:7"]'] * len(small())))
+    page, room = page_of(table), '<p style="height: 4000px"></p>'
+    for place in ("<h2>Python stacks</h2>", '<section class="card" id="lines-section"'):
+        assert page.count(place) == 1
+        page = page.replace(place, room + place)
+    (tmp_path / "page.html").write_text(page, encoding="utf-8")
+    chromium.open(tmp_path / "page.html")
+    assert chromium.run_async(READY)
+    chromium.run_async(FRAMES)
+    built = "return ['#stacks .frame', '#lines tr'].map((each) => document.querySelectorAll(each).length > 0)"
+    assert chromium.run(built) == [False, False]
+    scroll_to(chromium, "stacks")
+    assert chromium.run(built) == [True, False]
+    chromium.run("dispatchEvent(new Event('beforeprint'))")
+    assert chromium.run(built) == [True, True]
+    assert chromium.log() == []

@@ -13,12 +13,16 @@ from hypothesis import HealthCheck, given, settings
 from pyprof.prof import cli as prof_cli
 from pyprof.prof.page import ROOM
 from pyprof.prof.report import cli
+from pyprof.prof.report.memory_section import thinned
 from pyprof.prof.report.page_model import page_model
 from pyprof.prof.report.render import island, render
+from pyprof.prof.table.totals import totals
 from pyprof.prof.timing.steps import steps
 from pyprof.prof.work.annotate import Annotation, annotate
 from pyprof.prof.work.kinds import CLASSES, classes
 from pyprof.table.columns import NULL, Coded
+from tests.parse.kineto.kineto_file import write as write_trace
+from tests.prof.memory.test_print_memory import step as step_with_memory
 from tests.prof.report.report_rows import HOSTILE, model_of, page_of, small, uncounted, write_small
 from tests.tables import tables
 
@@ -206,6 +210,14 @@ def test_any_table_makes_a_page(table):
     assert out.getvalue().count(b"</script>") == 3
 
 
+def test_a_kernel_whose_name_begins_like_a_list_has_a_page_and_a_summary():
+    names = Coded.of(['["half a list'] * len(small()))
+    table = small().with_column("kShortName", names).with_column("op", Coded.of([""] * len(names.codes)))
+    table = table.with_column("aten", Coded.of([""] * len(names.codes)))
+    assert {found["name"] for found in model_of(table)["uncounted"]} == {'["half a list'}
+    assert '["half a list' in totals(table, annotate(table)).line()
+
+
 def test_half_a_surrogate_pair_has_a_page():
     assert "<h1>?</h1>" in page_of(small(), title="\ud83d")
 
@@ -261,6 +273,7 @@ def test_the_options_are_these():
         "--force",
         "--title",
         "--graphs",
+        "--ncu",
         "--peaks",
         "--models",
         "--json",
@@ -268,3 +281,34 @@ def test_the_options_are_these():
         "--quiet",
         "--version",
     }
+
+
+# Memory
+
+
+def test_the_memory_section_is_there_where_allocations_are(root, tmp_path):
+    file = root / "tests" / "golden" / "memory" / "h200_gpt2.json.gz"
+    assert cli.main([str(file), "-q", "-o", str(tmp_path / "page.html")]) == 0
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    section = page[page.index('id="memory-section"') :].partition("</section>")[0]
+    assert '<th scope="row" title="Gpt2_0:Block_*">Gpt2_0:Block_*</th><td>4</td><td>966 MB</td>' in section
+    assert 'popovertarget="term-activations"' in section and 'popovertarget="term-before-the-capture"' in section
+    found = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page)[1])["memory"]
+    assert found["peak"]["bytes"] == max(found["in_use"]) == 6_907_360_256
+    assert found["time"] == sorted(found["time"]) and max(found["reserved"]) == 8_025_800_704
+    assert 'id="memory-section"' not in page_of(small())
+
+
+def test_hostile_layers_in_the_memory_section_are_text(tmp_path):
+    trace = write_trace(tmp_path / "net.json", *step_with_memory(HOSTILE))
+    assert cli.main([str(trace), "-q", "-o", str(tmp_path / "page.html")]) == 0
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert 'id="memory-section"' in page and "<img src=x" not in page
+
+
+def test_a_long_line_keeps_its_peak():
+    total = np.arange(100_000) % 977
+    total[77_777] = 5000
+    kept = thinned(total, 100)
+    assert 77_777 in kept and kept[0] == 0 and kept[-1] == 99_999 and len(kept) <= 401
+    assert np.all(np.diff(kept) > 0)

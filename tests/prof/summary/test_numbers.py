@@ -297,7 +297,7 @@ def test_layers_of_unequal_work_are_no_series():
         ("at::native::elementwise_kernel<128, 2, at::native::gpu_kernel_impl_nocast<MulFunctor>>", "element-wise"),
         ("void at::native::elementwise_kernel<128, 2, at::native::direct_copy_kernel_cuda>", "copies and casts"),
         ("at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::MeanOps<float>>>", "reductions"),
-        ("void (anonymous)::elementwise_kernel_with_index<int, arange_cuda_out>", "element-wise"),
+        ("void (anonymous)::elementwise_kernel_with_index<int, arange_cuda_out>", "fills"),
         ("void at::native::index_elementwise_kernel<128, 4>", "indexing and sorting"),
         ("ncclKernel_AllReduce_RING_LL_Sum_float", "communication"),
         ("triton_poi_fused_add_mul_0", "element-wise"),
@@ -483,3 +483,22 @@ def test_on_a_terminal_the_summary_is_what_comes_without_options(captures, monke
     for argv in ([], ["-w", "0"], ["--csv"], ["-c", "op"], ["--top", "3"], ["-o", "x"], ["--json"], ["--summary"]):
         assert cli.main([*argv, "net.dict"]) == 0
     assert asked == ["summary", *["rows"] * 6, "summary"]
+
+
+def test_unknown_sizes_of_copies_are_not_0_bytes():
+    """AMD's traces of PyTorch 2.4 give no bytes."""
+    copies = [{"name": "Memcpy HtoD (Pageable -> Device)", "kind": "memcpy", "start": i, "ns": 1} for i in (0, 10)]
+    words = said(run_of({"name": SGEMM, "start": -5, "ns": 4, "reason": "no range"}, *copies))
+    assert "2 host-to-device copies take 0.0020 ms: 33.3% of GPU time." in words
+    assert "2 copies from or to pageable memory take 0.0020 ms; pinned memory is faster." in words
+    assert " 0 B" not in words
+
+
+def test_kernels_of_no_known_kind_are_no_kind():
+    words = said(run_of({"name": "step_of_my_solver", "start": 0, "ns": 9, "reason": "no range"}))
+    assert "Most of GPU time is in kernels of no known kind: 100% (0.0090 ms)." in words
+
+
+def test_gpus_without_a_name_are_counted():
+    table = run_of(mm(0, 50), mm(0, 10), gpu="").with_column("device", np.array([0, 1]))
+    assert headline(summary(table)).startswith("2 kernels on 2 GPUs.")

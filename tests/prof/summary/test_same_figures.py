@@ -21,7 +21,14 @@ from pyprof.prof.report import cli as report_cli
 from tests.paths import ROOT
 
 GOLDEN = ROOT / "tests" / "golden"
-CAPTURES = sorted([*GOLDEN.glob("*.sqlite.gz"), *GOLDEN.glob("*.json.gz"), *GOLDEN.glob("advice/*.json.gz")])
+CAPTURES = sorted(
+    [
+        *GOLDEN.glob("*.sqlite.gz"),
+        *GOLDEN.glob("*.json.gz"),
+        *GOLDEN.glob("advice/*.json.gz"),
+        GOLDEN / "memory" / "h200_gpt2.json.gz",
+    ]
+)
 PREFIX = {"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 DIGITS = 6e-4  # printed numbers have four digits
 LAST_DIGIT = 6e-5  # of short times in ms
@@ -72,6 +79,8 @@ class PageReader(HTMLParser):
             self.island += data
         elif "headline" in marks:
             self._headline(tag, marks, data)
+        elif "memory-section" in marks:
+            pass  # its tables are those of pyprof memory
         elif "sums" in marks or any(mark.startswith("table-") for mark in marks):
             if tag == "caption":
                 self.title = data

@@ -103,3 +103,17 @@ def test_the_rates_by_gpu_are_at_least_so_much():
         rates = [row[-1] for row in by_gpu.rows]  # 2.147 GFLOP in 17 us, and in 83
         assert rates == [f"{sign}126.3", f"{sign}25.87"]
         assert math.isclose(2 * 1024**3 / 17e-6 / 1e12, 126.3, rel_tol=1e-3)
+
+
+def test_without_flops_the_summary_says_what_is_known():
+    table = capture(*TIMES)
+    none = replace(made := annotate(table), flops=np.zeros_like(made.flops))
+    assert "The ops do no floating-point operations: they copy, fill, index or compare." in sentences(
+        summarise(table, none)
+    )
+    only_gather = np.where([True, True, False], NULL, 0)
+    some = replace(made, flops=only_gather, uncounted=uncounted_of(table, only_gather))
+    assert (
+        "FLOP rates and MFU are unknown: the only ops counted, 63.0% of GPU time, do no FLOPs, as copies do."
+        in sentences(summarise(table, some))
+    )

@@ -13,6 +13,7 @@ from pyprof.parse import cli as parse_cli
 from pyprof.prof import cli
 from pyprof.prof.table.query import _ranks
 from pyprof.prof.work.layer_path import layer_parts
+from pyprof.table.attribution import LAUNCH_ALONE
 from pyprof.table.columns import NULL, Coded, Table
 from pyprof.table.netdict import write_netdict
 
@@ -55,13 +56,13 @@ def run(capfdbinary, *argv: str) -> list[dict[str, str]]:
 def test_groups_come_longest_first_with_sums_shares_and_rates(netdict, capfdbinary):
     assert run(capfdbinary, "--group", "op", netdict) == [
         {"Op": "custom", "Count": "1", "Time(ns)": "1000", "Share%": "50", "FLOPs": "", "Bytes": "", "TFLOP/s": "",
-         "GB/s": "", "NoModel%": "100"},
+         "GB/s": "", "NoModel%": "100", "NoBytes%": "100"},
         {"Op": "linear", "Count": "2", "Time(ns)": "600", "Share%": "30", "FLOPs": "96", "Bytes": "208",
-         "TFLOP/s": "0.00016", "GB/s": "0.3467", "NoModel%": "0"},  # 96 / 600 ns = 0.16 GFLOP/s
+         "TFLOP/s": "0.00016", "GB/s": "0.3467", "NoModel%": "0", "NoBytes%": "0"},  # 96 / 600 ns = 0.16 GFLOP/s
         {"Op": "na", "Count": "1", "Time(ns)": "300", "Share%": "15", "FLOPs": "", "Bytes": "", "TFLOP/s": "",
-         "GB/s": "", "NoModel%": "100"},
+         "GB/s": "", "NoModel%": "100", "NoBytes%": "100"},
         {"Op": "relu", "Count": "1", "Time(ns)": "100", "Share%": "5", "FLOPs": "0", "Bytes": "64", "TFLOP/s": "0",
-         "GB/s": "0.64", "NoModel%": "0"},
+         "GB/s": "0.64", "NoModel%": "0", "NoBytes%": "0"},
     ]  # fmt: skip
 
 
@@ -74,6 +75,28 @@ def test_rates_of_a_group_are_of_its_counted_rows_if_these_are_most_of_its_time(
     assert (most["TFLOP/s"], most["NoModel%"]) == ("0.00016", "33.33")
     (relu,) = run(capfdbinary, "--where", "sil in (100, 300)", "--group", "device", netdict)
     assert (relu["FLOPs"], relu["Bytes"], relu["TFLOP/s"]) == ("", "64", "")  # 0 and unknown is not 0
+
+
+def test_bytes_have_their_own_share(tmp_path, capfdbinary):
+    """A collective without sizes does 0 FLOPs and moves an unknown number of bytes: 300 of 700 ns."""
+    table = sample().take(np.array([0, 3]))
+    table = table.with_column("aten", Coded.of(["aten::mm", "nccl:all_gather"])).with_column("op", Coded.of(["", ""]))
+    with (tmp_path / "net.dict").open("wb") as out:
+        write_netdict(table.with_column("sizes", Coded.of(["[[2, 3], [3, 4]]", "[[8]]"])), out)
+    (both,) = run(capfdbinary, "--group", "op", str(tmp_path / "net.dict"))
+    assert (both["FLOPs"], both["NoModel%"]) == ("48", "0")
+    assert (both["Bytes"], both["NoBytes%"]) == ("104", "42.86")
+
+
+def test_ops_that_only_launched_have_amounts_and_no_rates(tmp_path, capfdbinary):
+    """400 ns is the time in which the CPU launched the product, not that of the product."""
+    table = sample().with_column("reason", Coded.of([LAUNCH_ALONE, "", "", "", ""]))
+    with (tmp_path / "net.dict").open("wb") as out:
+        write_netdict(table, out)
+    groups = {row["Op"]: row for row in run(capfdbinary, "--group", "op", str(tmp_path / "net.dict"))}
+    linear, relu = groups["linear"], groups["relu"]
+    assert (linear["FLOPs"], linear["Bytes"], linear["TFLOP/s"], linear["GB/s"]) == ("96", "208", "", "")
+    assert relu["GB/s"] == "0.64"
 
 
 def test_several_keys_chosen_columns_and_a_sort(netdict, capfdbinary):

@@ -4,6 +4,7 @@ import gzip
 import json
 import shutil
 import sqlite3
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
@@ -30,11 +31,14 @@ def copy(start, ns, api, call, name="Memcpy HtoD (Pageable -> Device)", kind="cu
 
 PINNED, HOST = "Memcpy HtoD (Pinned -> Device)", "Memcpy DtoH (Device -> Pageable)"
 UNTOLD = "[CUDA memcpy Host-to-Device]"
+TOLD = {kind: {"kLongName": f"{UNTOLD} ({kind} -> Device)"} for kind in ("Pageable", "Pinned")}
 ROWS = {  # what is copied -> (a row, the µs that it holds the CPU; None: it does not)
     "pageable, and waited for": (copy(100, 2, 0, 5, apiSync=97 * US), 102),
     "pageable, staged": (copy(4, 2, 0, 5), 5),
     "pinned, not non_blocking": (copy(100, 2, 0, 5, PINNED, apiSync=97 * US), 102),
     "pinned, non_blocking": (copy(100, 2, 0, 5, PINNED), None),
+    "nsys tells pageable, staged": (copy(100, 2, 0, 5, UNTOLD, **TOLD["Pageable"]), 5),
+    "nsys tells pinned, and the call lasts": (copy(100, 20, 0, 115, UNTOLD, **TOLD["Pinned"]), None),
     "nsys does not tell, and the call returns": (copy(100, 2, 0, 5, UNTOLD), None),
     "nsys does not tell, and the call lasts into its copy": (copy(100, 20, 0, 115, UNTOLD), 115),
     "a synchronous call": (copy(100, 2, 0, 103, UNTOLD, "cudaMemcpy"), 103),
@@ -112,6 +116,24 @@ def test_the_synchronisation_of_an_exports_copy(tmp_path):
     })  # fmt: skip
     found = correlate(reader(path)(path))
     assert [None if ns < 0 else ns for ns in found.ints("apiSync").tolist()] == [50, None, None]
+
+
+def test_an_export_names_the_memory_of_its_copies(data: Path, tmp_path: Path) -> None:
+    """A100: 292 copies from pageable memory (srcKind 0), 2 from pinned (1); ENUM_CUDA_MEM_KIND labels the numbers."""
+    (file,) = (path for path in (data / "nsys").iterdir() if path.name.endswith("result_2_7B.sqlite.gz"))
+    with gzip.open(file) as packed, (tmp_path / "net.sqlite").open("wb") as plain:
+        shutil.copyfileobj(packed, plain)
+    query = """
+        SELECT e.label, COUNT(*) FROM CUPTI_ACTIVITY_KIND_MEMCPY m JOIN ENUM_CUDA_MEM_KIND e ON e.id = m.srcKind
+        WHERE m.copyKind = 1 GROUP BY e.label
+    """
+    counts = dict(sqlite3.connect(tmp_path / "net.sqlite").execute(query).fetchall())
+    assert counts == {"Pageable": 292, "Pinned": 2}
+    found = correlate(reader(file)(file))
+    names = Counter(name for name in found.coded("kLongName").texts() if "memcpy Host-to-Device" in name)
+    assert names == {f"{UNTOLD} ({kind} -> Device)": count for kind, count in counts.items()}
+    assert set(found.coded("kShortName").texts()) >= {UNTOLD}  # as nsys stats prints it
+    assert sum(place.pageable for place in blocking_copies(found)) > 200
 
 
 def test_owlv2_waits_for_its_steps_in_five_copies(data: Path) -> None:

@@ -2,10 +2,13 @@
 
 import pytest
 
+from pyprof.prof.advice import Run
+from pyprof.prof.notebook import load
 from pyprof.prof.table.columns import COLUMN
 from pyprof.prof.timing.waiting import SyncPoint, sync_points, waiting, waits
 from pyprof.prof.work.annotate import annotate
 from pyprof.table.columns import NULL
+from pyprof.table.netdict import write_netdict
 from tests.prof.advice.advice_rows import table
 
 US = 1000
@@ -59,6 +62,26 @@ def test_gaps_are_of_each_gpu():
         table(kernel(0, 10, 0), kernel(100, 10, 0, device=1), kernel(10, 10, 0), kernel(111, 5, 0, device=1))
     )
     assert found.idle_ns.tolist() == [0, 0, 0, 1 * US]
+
+
+def test_ranks_of_two_hosts_may_have_the_same_process_and_device_number():
+    """Per rank a gap of 90 and none; as one GPU's, rank 1's kernel would fill the gap of rank 0."""
+    rows = [kernel(0, 10, 0, rank=0), kernel(10, 90, 0, rank=1), kernel(100, 10, 0, rank=0), kernel(100, 5, 0, rank=1)]
+    made = table(*rows)
+    assert waiting(made).idle_ns.tolist() == [0, 0, 90 * US, 0]
+    found = Run(made, annotate(made))
+    assert found.lanes == 2
+    assert [made.ints("rank")[found.origin[rows]].tolist() for rows in found.lane_rows] == [[0, 0], [1, 1]]
+
+
+def test_two_merged_files_of_the_same_process_number_are_two_gpus(tmp_path):
+    """Each file: kernels from 0 to 10 and from 100 to 110. As one GPU's, there would be four kernels in a row."""
+    for name in ("a", "b"):
+        with (tmp_path / f"{name}.dict").open("wb") as out:
+            write_netdict(table(kernel(0, 10, 0), kernel(100, 10, 0)), out)
+    made = load(tmp_path / "a.dict", tmp_path / "b.dict").table
+    assert sorted(waiting(made).idle_ns.tolist()) == [0, 0, 90 * US, 90 * US]
+    assert Run(made, annotate(made)).lanes == 2
 
 
 def test_the_queue_is_from_the_calls_end_to_the_start():

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from pyprof.prof.load import load_table
+from pyprof.prof.summary.capture_numbers import summarise
+from pyprof.prof.summary.work_sentences import autotuning_sentences
 from pyprof.prof.work.annotate import annotate
 from pyprof.prof.work.autotuning import tried
 from pyprof.table.columns import Coded, Table
@@ -116,3 +118,25 @@ def test_a_real_autotuned_call() -> None:
     # 32 images, 3 to 6 channels, 3x3 on 32x32; then 6 to 16 channels, 5x5 on 15x15; no padding
     assert annotation.flops[conv].tolist() == [2 * 32 * 6 * 30 * 30 * 27, 2 * 32 * 16 * 11 * 11 * 150]
     assert annotation.flops[table.coded("aten").among("aten::cudnn_convolution")].sum() == 9331200 + 18585600
+
+
+def test_the_summary_says_how_long_the_trials_take() -> None:
+    """The file's kernels before the run that counts, without helpers (offsets, FFTs, Winograd's transforms), in ns."""
+    data = os.environ.get("PYPROF_DATA")
+    if not data:
+        pytest.skip("PYPROF_DATA is not set")
+    first = 21_951 + 21_504 + 30_112 + 20_064 + 14_560 + 15_776 + 43_712 + 15_712
+    second = 17_376 + 17_280 + 21_472 + 14_944 + 6_496 + 16_224 + 17_599
+    table = load_table(Path(data) / "round2" / "dlprof_w_relu.sqlite.gz").table
+    summary = summarise(table, annotate(table))
+    assert (summary.autotuning.calls, summary.autotuning.rows, summary.autotuning.ns) == (2, 8 + 7, first + second)
+    (sentence,) = autotuning_sentences(summary)
+    assert sentence.startswith(
+        "cuDNN's autotuning (torch.backends.cudnn.benchmark) tries algorithms in 2 convolutions: 15 kernels, "
+        "0.2948 ms, 44.9% of GPU time, without their helpers."
+    )
+
+
+def test_a_convolution_without_trials_has_no_such_sentence() -> None:
+    table = _table("aten::cudnn_convolution", [DIRECT])
+    assert list(autotuning_sentences(summarise(table, annotate(table)))) == []

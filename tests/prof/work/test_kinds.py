@@ -46,3 +46,35 @@ def test_a_server_has_no_optimizer(data: Path, name: str) -> None:
     of_rows = kinds(served, notes)
     assert "optimizer" not in {*of_rows.texts(), *components(served, notes, of_rows).texts()}
     assert "optimizer" not in served.coded("phase").texts()
+
+
+ELEMENTS = "void at::native::vectorized_elementwise_kernel<4, at::native::"
+RECORDED = {  # what a kernel does -> its kind, however the capture records it: with its op, or by its name alone
+    "aten::fill_": (f"{ELEMENTS}FillFunctor<float>, at::detail::Array<char*, 1> >(int)", "fills"),
+    "aten::zero_": (f"{ELEMENTS}FillFunctor<float>, at::detail::Array<char*, 1> >(int)", "fills"),
+    "aten::arange": (
+        "void (anonymous namespace)::elementwise_kernel_with_index<int, at::native::arange_cuda_out()>(int)", "fills",
+    ),
+    "aten::masked_fill_": (f"{ELEMENTS}masked_fill_kernel_cuda(at::TensorIterator&)::{{lambda()#1}}>", "element-wise"),
+    "aten::mse_loss": (f"{ELEMENTS}mse_kernel_cuda(at::TensorIteratorBase&)::{{lambda()#1}}>(int)", "loss"),
+    "aten::copy_": (f"{ELEMENTS}direct_copy_kernel_cuda(at::TensorIteratorBase&)::{{lambda()#1}}>", "copies and casts"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("cupy_true_divide__float64_float64_float64", "element-wise"), ("cupy_copy__float64_float64", "copies and casts"),
+     ("cupy_fill", "fills"), ("cupy_sum", "other")],
+)  # fmt: skip
+def test_kernels_of_cupy(name: str, kind: str) -> None:
+    made = table({"kLongName": name, "kShortName": name, "kind": "kernel", "ns": 9})
+    assert kinds(made, annotate(made)).texts() == [kind]
+
+
+@pytest.mark.parametrize("op", RECORDED)
+def test_the_kind_does_not_depend_on_whether_the_op_is_recorded(op: str) -> None:
+    name, kind = RECORDED[op]
+    kernel = {"kLongName": name, "kShortName": name.split("<")[0], "kind": "kernel", "ns": 9}
+    for shown in ({"aten": op, "sizes": [[8], [8]], "dtypes": ["float32", "float32"]}, {"aten": op}, {}):
+        made = table(kernel | shown)
+        assert kinds(made, annotate(made)).texts() == [kind]

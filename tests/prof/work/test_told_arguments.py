@@ -43,15 +43,6 @@ def test_a_convolutions_bias_gradient_is_a_sum_over_all_but_channels():
     assert counted(aten="aten::sum", sizes="[[32, 16, 10, 10], [], [], []]").flop is None
 
 
-def test_the_op_around_a_collectives_record_names_it():
-    # an all-reduce of 1,000 float32 reads and writes them; kernel names tell the type, here Kineto does
-    sizes, dtypes = "[[[1000]],[],[],[],[]]", '[["float32"],"","","",""]'
-    nodes = json.dumps(["c10d::allreduce_", "record_param_comms"])
-    record = counted(aten="record_param_comms", sizes=sizes, dtypes=dtypes, args='["","","","0",""]', nodes=nodes)
-    assert (record.flop, record.nbytes) == (0, 8000)
-    assert counted(aten="record_param_comms", sizes=sizes, dtypes=dtypes, args='["","","","0",""]').nbytes is None
-
-
 def test_a_loss_gradients_zeros_are_another_kernels():
     # 4 targets of 10 classes, float32: reads grad_output 4, target 4 * 8, total_weight 4; writes 4 of the 40 elements
     told = {"sizes": "[[],[4,10],[4],[],[],[],[]]", "dtypes": '["float32","float32","int64","","","","float32"]'}

@@ -1,10 +1,10 @@
-"""Python frames of a torch.profiler trace (with_stack, with_modules) -> scopes of the user's calls."""
+"""Python frames of a torch.profiler trace (with_stack, with_modules) or a memory snapshot -> the user's calls."""
 
 import re
 
 from pyprof.parse.attribute.scope import Kind, Scope
 
-_FRAME = re.compile(r"(.+)\((\d+)\): ", re.DOTALL)
+_FRAME = re.compile(r"(.+)\((\d+)\): (.*)", re.DOTALL)
 _MODULE = "nn.Module: "
 # Frames that are not the user's: torch, pyprof, and standard library code between a script and its functions.
 _FOLDERS = "torch pyprof importlib concurrent multiprocessing asyncio logging collections encodings json re"
@@ -21,8 +21,9 @@ _SKIPPED_FILES = frozenset(
 def frame_scope(name: str) -> Scope | None:
     """The scope of a ``python_function``; None for a C function or a frame that is not the user's.
 
-    >>> frame_scope("net.py(12): forward").name, frame_scope("nn.Module: Linear_3").name
-    ('net.py:12', 'Linear_3')
+    >>> frame = frame_scope("net.py(12): forward")
+    >>> frame.name, frame.text, frame_scope("nn.Module: Linear_3").name
+    ('net.py:12', 'forward', 'Linear_3')
     """
     if name.startswith(_MODULE):
         return Scope(Kind.MODULE, name[len(_MODULE) :].strip())
@@ -30,9 +31,14 @@ def frame_scope(name: str) -> Scope | None:
     if match is None or name.startswith("<"):
         return None
     path = short_path(match[1])
-    if path.startswith(_SKIPPED) or path in _SKIPPED_FILES:
+    if not is_users(path):
         return None
-    return Scope(Kind.FRAME, f"{path}:{match[2]}")
+    return Scope(Kind.FRAME, f"{path}:{match[2]}", text=match[3].strip())
+
+
+def is_users(path: str) -> bool:
+    """Whether a short path is that of the user's code, and not of torch, pyprof or the standard library's wrappers."""
+    return not path.startswith(_SKIPPED) and path not in _SKIPPED_FILES
 
 
 def short_path(path: str) -> str:

@@ -1,0 +1,77 @@
+"""How often each measured kernel runs in the whole model, where only some of its equal layers were profiled.
+
+The layers of a stack differ by a number in their names: `blocks.0.mlp`, `blocks.1.mlp`. With `--layers 12`, a kernel of
+such a layer counts 12 times, or 6 times if two of them were profiled. All other kernels count once, those
+of the optimizer too: they updated the parameters of the profiled layers.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pyprof.errors import UsageError
+from pyprof.prof.ncu.report_origins import BACKWARD, FORWARD
+
+_NUMBERED = re.compile(r"((?:[^.]*[^.\d][^.]*\.)*)(\d+)(?:\.|$)")  # the first part of a layer's name that is a number
+
+
+class Layers(NamedTuple):
+    """``--layers 12`` or ``--layers blocks=12``."""
+
+    total: int
+    stack: str = ""
+
+
+def parse_layers(text: str) -> Layers:
+    """Raises ValueError.
+
+    >>> parse_layers("12"), parse_layers("model.blocks=12")
+    (Layers(total=12, stack=''), Layers(total=12, stack='model.blocks'))
+    """
+    stack, _, count = text.rpartition("=")
+    if not count.isascii() or not count.isdigit() or not 0 < len(count) < 7 or int(count) < 1:
+        raise ValueError(f"expected a number of layers, as in 12 or blocks=12, found {text!r}")
+    return Layers(int(count), stack)
+
+
+def stack_and_number(layer: str) -> tuple[str, int] | None:
+    """
+    >>> stack_and_number("model.blocks.3.mlp.0"), stack_and_number("head"), stack_and_number("0")
+    (('model.blocks', 3), None, ('', 0))
+    """
+    match = _NUMBERED.match(layer)
+    return (match[1].removesuffix("."), int(match[2])) if match else None
+
+
+def counts(asked: Layers | None, layers: Sequence[str], phases: Sequence[str]) -> list[int]:
+    """How often each kernel runs. ``layers``: their layers' names, empty where they are not known.
+
+    Raises UsageError if ``asked`` is not clear for this report.
+    """
+    if asked is None:
+        return [1] * len(layers)
+    places = [stack_and_number(layer) for layer in layers]
+    stacks: dict[str, set[int]] = {}
+    for place in places:
+        if place is not None:
+            stacks.setdefault(place[0], set()).add(place[1])
+    if not stacks and not any(layers):  # without ranges: all of the forward and backward pass that is no end of it
+        return [asked.total if phase in (FORWARD, BACKWARD) else 1 for phase in phases]
+    stack = _chosen(asked, stacks)
+    each, rest = divmod(asked.total, len(stacks[stack]))
+    if rest:
+        profiled = f"{len(stacks[stack])} layers of {stack or 'the model'} were profiled"
+        raise UsageError(f"--layers {asked.total}: {profiled}, of which {asked.total} is no multiple")
+    return [each if place is not None and place[0] == stack else 1 for place in places]
+
+
+def _chosen(asked: Layers, stacks: dict[str, set[int]]) -> str:
+    if asked.stack in stacks and (asked.stack or len(stacks) == 1):
+        return asked.stack
+    named = ", ".join(f"{stack} ({len(numbers)})" for stack, numbers in stacks.items())
+    if not named:
+        raise UsageError(f"--layers {asked.total}: no layer of the report has a number in its name, as in blocks.0")
+    if not asked.stack and len(stacks) == 1:
+        return next(iter(stacks))
+    first = next(iter(stacks))
+    raise UsageError(f"--layers: expected one of the stacks of layers, as in {first}={asked.total}; there are {named}")

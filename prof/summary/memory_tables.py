@@ -1,0 +1,133 @@
+"""The tables of a device's memory as texts: by step, category, layer, line, and what checkpointing would change."""
+
+from collections.abc import Iterator, Sequence
+
+from pyprof.prof.memory.memory_numbers import DeviceMemory
+from pyprof.prof.memory.peak_content import LayerShare, Share
+from pyprof.prof.summary.tables import SummaryTable
+from pyprof.prof.summary.wording import amount
+from pyprof.quantities import ms, share
+
+TOP = 10  # rows per table
+
+
+def memory_tables(device: DeviceMemory, top: int = TOP) -> list[SummaryTable]:
+    """The tables that are not empty, with at most ``top`` rows each."""
+    return [
+        *_steps(device, top),
+        *_categories(device),
+        *_layers(device, top),
+        *_lines(device, top),
+        *_saved(device, top),
+        *_checkpointing(device, top),
+    ]
+
+
+def _steps(device: DeviceMemory, top: int) -> Iterator[SummaryTable]:
+    if len(device.steps) < 2:
+        return
+    shown = sorted(device.steps, key=lambda each: -each.peak_bytes)[:top] if len(device.steps) > top else device.steps
+    title = "Peak of each step" + _of(len(shown), len(device.steps), "highest")
+    if all(each.reserved_bytes is None for each in shown):
+        few = tuple((f"step {each.step}", size(each.peak_bytes)) for each in shown)
+        yield SummaryTable("memory-steps", title, ("", _word(device)), few)
+        return
+    rows = tuple((f"step {each.step}", size(each.peak_bytes), _or_unknown(each.reserved_bytes)) for each in shown)
+    yield SummaryTable("memory-steps", title, ("", _word(device), "reserved"), rows)
+
+
+def _word(device: DeviceMemory) -> str:
+    """What the total counts: blocks in use, or what the driver has given."""
+    return "allocated" if device.level == "driver" else "in use"
+
+
+def _categories(device: DeviceMemory) -> Iterator[SummaryTable]:
+    if device.level == "driver":
+        return
+    title = f"In use at the peak, {size(device.peak_bytes)}, by category"
+    yield _shares("memory-categories", title, device.content.categories, device.peak_bytes)
+
+
+def _shares(key: str, title: str, shares: Sequence[Share], whole: int, unknown: str = "") -> SummaryTable:
+    rows = tuple(
+        (each.name or unknown, size(each.nbytes), share(each.nbytes, whole), _count(each.blocks)) for each in shares
+    )
+    longest = max((each.nbytes for each in shares), default=0)
+    bars = tuple(max(each.nbytes, 0) / longest for each in shares) if longest > 0 else ()
+    return SummaryTable(key, title, ("", "bytes", "", "blocks"), rows, bars)
+
+
+def _layers(device: DeviceMemory, top: int) -> Iterator[SummaryTable]:
+    if any(each.name for each in device.content.layers):
+        title = f"{_word(device).capitalize()} at the peak, by layer" + _of(top, len(device.content.layers), "largest")
+        yield _by_layer("memory-layers", title, device.content.layers[:top], device.peak_bytes)
+
+
+def _by_layer(key: str, title: str, shares: Sequence[LayerShare], whole: int) -> SummaryTable:
+    rows = tuple(
+        (
+            each.name or "(no layer)",
+            str(each.layers or ""),
+            size(each.nbytes),
+            share(each.nbytes, whole),
+            max(each.categories, key=lambda name: each.categories[name], default=""),
+        )
+        for each in shares
+    )
+    return SummaryTable(key, title, ("", "layers", "bytes", "", "most of it"), rows)
+
+
+def _lines(device: DeviceMemory, top: int) -> Iterator[SummaryTable]:
+    if any(each.name for each in device.content.lines):
+        what = f"{_word(device).capitalize()} at the peak, by the line that allocated it"
+        title = what + _of(top, len(device.content.lines), "largest")
+        shares = device.content.lines[:top]
+        yield _shares("memory-lines", title, shares, device.peak_bytes, "(no line)")
+
+
+def _saved(device: DeviceMemory, top: int) -> Iterator[SummaryTable]:
+    if not device.saved:
+        return
+    whole = sum(each.nbytes for each in device.saved)
+    title = f"Activations saved for the backward pass, {size(whole)}" + _of(top, len(device.saved), "largest")
+    rows = tuple(
+        (each.name or "(no layer)", str(each.layers or ""), size(each.nbytes), share(each.nbytes, whole))
+        for each in device.saved[:top]
+    )
+    yield SummaryTable("memory-saved", title, ("", "layers", "bytes", ""), rows)
+
+
+def _checkpointing(device: DeviceMemory, top: int) -> Iterator[SummaryTable]:
+    if not device.checkpointing:
+        return
+    rows = tuple(
+        (each.layers, str(len(each.names)), size(each.freed_bytes), size(each.new_peak_bytes), _cost(each.cost_ns))
+        for each in device.checkpointing[:top]
+    )
+    title = "With activation checkpointing of these layers" + _of(top, len(device.checkpointing), "most effective")
+    yield SummaryTable("memory-checkpointing", title, ("", "layers", "frees", "peak", "repeats"), rows)
+
+
+def _cost(ns: int | None) -> str:
+    return "unknown" if ns is None else ms(ns)
+
+
+def size(nbytes: int) -> str:
+    """Bytes as text, with a minus sign where more were freed than allocated.
+
+    >>> size(6907360256)
+    '6.907 GB'
+    """
+    return amount(nbytes, "B")
+
+
+def _or_unknown(nbytes: int | None) -> str:
+    return "unknown" if nbytes is None else size(nbytes)
+
+
+def _count(blocks: int | None) -> str:
+    return "unknown" if blocks is None else f"{blocks:,}"
+
+
+def _of(shown: int, there: int, which: str) -> str:
+    return f", the {shown} {which} of {there}" if shown < there else ""

@@ -1,0 +1,231 @@
+"""How long one call takes by itself, in short bursts: from replays of a CUDA graph, from CUDA events, or on a CPU.
+
+The calls of a list take turns; each works on inputs of its own (``rotation``).
+
+* On a GPU, many calls are recorded into one CUDA graph, so that the host's launches do not limit small kernels. Some
+  calls cannot be recorded because they wait for the GPU or do work that depends on values there. These run one after
+  the other between two events, and the time of a launch is part of their time.
+* From the time of a call in a graph, the time of a node whose kernel does nothing is subtracted once
+  (``empty_node_s``; 0.52 µs on an H200). docs/explanation/performance.md compares the rest with nsys.
+* torch.profiler should not have run before in the process: CUPTI then stays attached, and an empty node takes 0.28 µs
+  more. So what needs it (``kernels_of``) comes after all measurements.
+* On a CPU, torch.utils.benchmark.Timer measures.
+"""
+
+import itertools
+import statistics
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+
+from pyprof.benchmark.device_facts import clock_mhz
+from pyprof.benchmark.timer import CPU_TRIAL_S, SHORTEST_CALL_S, Effort
+
+Call = Callable[[], object]
+GRAPH, EVENTS, CPU = "cuda graph", "cuda events", "cpu timer"
+GRAPH_S = 1e-3  # a graph lasts about this long, so that the start of a replay does not count
+MOST_CALLS = 4096  # in a graph
+EMPTY_NODES = 1000  # of the graph that measures the floor
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """The time of one call. The spread is that between trials: its quartiles."""
+
+    seconds: float  # the median
+    low_s: float
+    high_s: float
+    best_s: float  # the shortest trial
+    trials: int
+    method: str  # GRAPH, EVENTS or CPU
+    calls: int  # in a trial
+    empty_node_s: float | None = None  # of a graph's node whose kernel does nothing; has been subtracted
+    host_s: float | None = None  # of the host, to launch one call; only measured without a graph
+    why: str = ""  # why there is no graph
+    clock_mhz: int | None = None  # of the multiprocessors, while they worked
+
+    @property
+    def launches(self) -> bool:
+        """Whether the host's launches, and not the GPU, probably decide the time."""
+        return self.host_s is not None and self.host_s > 0.9 * self.seconds
+
+
+def time_calls(prepare: Callable[[], Sequence[Call]], device: torch.device, effort: Effort) -> Timing:
+    """Time calls of the same work, which take turns. An exception of a call passes through.
+
+    ``prepare`` makes the calls. On a GPU it runs on the stream that they will run on, as autograd requires.
+    """
+    if device.type != "cuda":
+        return _on_cpu(prepare(), effort)
+    with torch.cuda.device(device):
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            calls = prepare()
+            for _ in range(3):
+                calls[0]()  # compiles, allocates and chooses algorithms
+            torch.cuda.synchronize()
+            why = _why_no_graph(calls[0])
+            if not why:
+                try:
+                    return _by_graph(calls, stream, effort)
+                except RuntimeError as error:
+                    torch.cuda.synchronize()
+                    why = _first_line(error)
+            return _by_events(calls, effort, why)
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)[:160]
+
+
+def _spread(trials: Sequence[float]) -> tuple[float, float, float, float]:
+    """The median, the quartiles and the least.
+
+    >>> _spread([1.0, 2.0, 3.0, 4.0, 9.0])
+    (3.0, 2.0, 4.0, 1.0)
+    """
+    several = trials if len(trials) > 1 else [*trials, *trials]
+    low, middle, high = statistics.quantiles(several, n=4, method="inclusive")
+    return middle, low, high, min(trials)
+
+
+# On a CPU
+
+
+def _on_cpu(calls: Sequence[Call], effort: Effort) -> Timing:
+    from torch.utils.benchmark import Timer
+
+    turns = itertools.cycle(calls)
+    run = Timer("next(turns)()", globals={"turns": turns}, num_threads=torch.get_num_threads())
+    number, once = 1, run.timeit(1).median
+    while once * number < CPU_TRIAL_S:
+        number *= 2
+        once = run.timeit(number).median
+    trials: list[float] = []
+    while sum(trials) * number < effort.trials * effort.trial_s or len(trials) < effort.trials:
+        trials.append(run.timeit(number).median)
+    return Timing(*_spread(trials), len(trials), CPU, number)
+
+
+# On a GPU
+
+
+def _why_no_graph(call: Call) -> str:
+    """Why a call cannot be recorded: it makes the host wait for the GPU. Empty if it does not."""
+    before = torch.cuda.get_sync_debug_mode()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Synchronization debug mode is a prototype")
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            call()
+        except RuntimeError as error:
+            if "synchroniz" not in str(error):
+                raise
+            return "the call waits for the GPU"
+        finally:
+            torch.cuda.set_sync_debug_mode(before)
+    return ""
+
+
+def _by_graph(calls: Sequence[Call], stream: torch.cuda.Stream, effort: Effort) -> Timing:
+    once = min(_between_events(calls[0], 1) for _ in range(3))
+    rounds = max(1, int(min(GRAPH_S / max(once, SHORTEST_CALL_S), MOST_CALLS) / len(calls)))
+    graph = recorded(calls, rounds, stream)
+    number = rounds * len(calls)
+    trials, clock = _bursts(graph.replay, effort)
+    empty = empty_node_s(torch.cuda.current_device())
+    middle, low, high, best = (max(seconds / number - empty, 0.0) for seconds in _spread(trials))
+    return Timing(middle, low, high, best, len(trials), GRAPH, number, empty, clock_mhz=clock)
+
+
+def recorded(calls: Sequence[Call], rounds: int, stream: torch.cuda.Stream) -> torch.cuda.CUDAGraph:
+    """A graph in which the calls take turns. Each call's results stay in memory until its next turn.
+
+    So results do not overwrite each other in the cache, either.
+    """
+    graph = torch.cuda.CUDAGraph()
+    results: deque[object] = deque(maxlen=len(calls))
+    with torch.cuda.graph(graph, stream=stream):
+        for _ in range(rounds):
+            results.extend(call() for call in calls)
+    return graph
+
+
+def _bursts(run: Call, effort: Effort) -> tuple[list[float], int | None]:
+    """Seconds per run in short bursts with pauses between them, and the clock during the last one."""
+    once = min(_between_events(run, 1) for _ in range(2))
+    times = max(1, round(effort.burst_s / max(once, SHORTEST_CALL_S)))
+    trials = []
+    for _ in range(effort.bursts):
+        time.sleep(effort.pause_s)
+        run()  # lets the GPU leave its idle clock
+        trials.append(_between_events(run, times) / times)
+    run()
+    return trials, clock_mhz()
+
+
+def _by_events(calls: Sequence[Call], effort: Effort, why: str) -> Timing:
+    def run() -> None:
+        for call in calls:
+            call()
+
+    once = _between_events(run, 1)
+    times = max(1, round(effort.burst_s / max(once, SHORTEST_CALL_S)))
+    hosts: list[float] = []
+    trials = [_between_events(run, times, hosts) / times / len(calls) for _ in range(effort.bursts)]
+    host, number = statistics.median(hosts) / times / len(calls), times * len(calls)
+    return Timing(*_spread(trials), len(trials), EVENTS, number, host_s=host, why=why, clock_mhz=clock_mhz())
+
+
+def _between_events(run: Call, times: int, hosts: list[float] | None = None) -> float:
+    """The seconds that ``times`` runs take on the GPU. ``hosts`` receives the host's seconds to launch them."""
+    new_event: Any = torch.cuda.Event
+    begin, end = new_event(enable_timing=True), new_event(enable_timing=True)
+    torch.cuda.synchronize()
+    began = time.perf_counter()
+    begin.record()
+    for _ in range(times):
+        run()
+    end.record()
+    if hosts is not None:
+        hosts.append(time.perf_counter() - began)
+    end.synchronize()
+    return float(begin.elapsed_time(end)) * 1e-3
+
+
+# What the GPU reports
+
+
+@cache
+def empty_node_s(device: int) -> float:
+    """The seconds of a node of a graph whose kernels do nothing."""
+    stream = torch.cuda.Stream(device)
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        empty = recorded([lambda: torch.cuda._sleep(0)], EMPTY_NODES, stream)
+        empty.replay()
+        return min(_between_events(empty.replay, 3) / 3 for _ in range(7)) / EMPTY_NODES
+
+
+def kernels_of(run: Call) -> tuple[str, ...]:
+    """The names of the kernels that a run launches, without duplicates, as torch.profiler shows them.
+
+    Nothing can be measured in the process afterwards; see above.
+    """
+    from torch.profiler import ProfilerActivity, profile
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*Profiler clears events")
+        with profile(activities=[ProfilerActivity.CUDA]) as profiled:
+            run()
+            torch.cuda.synchronize()
+        events = profiled.events() or ()
+    on_gpu = torch.autograd.DeviceType.CUDA
+    return tuple(dict.fromkeys(str(event.name) for event in events if event.device_type == on_gpu))
