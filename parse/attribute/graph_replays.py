@@ -73,7 +73,7 @@ def with_graph_origins(capture: Capture, tree: RangeTree, replayed: Bools) -> tu
     """The capture, with the origins of rows that CUDA graphs ``replayed``, and the reason of each row without one (an
     index into ``REASONS``, -1: none). Rows whose origin the profiler names keep it."""
     launches = capture.graph_launches
-    if not launches or capture.is_host:
+    if not launches or capture.is_host or "kLongName" not in capture.columns:  # rows: CPU ops, or allocations
         return capture, np.full(capture.rows, -1, np.int64)
     found = _origins(capture, tree, launches, replayed)
     thread, time = value_at(launches.thread, found.launch, -1), value_at(launches.time, found.launch)
