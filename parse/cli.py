@@ -13,6 +13,7 @@ from pyprof.command.parser import Parser, add_common, add_json
 from pyprof.command.progress import progress
 from pyprof.errors import InputError, PyprofError, UsageError
 from pyprof.files import check_output, open_output
+from pyprof.parse.graph_option import add_graphs
 
 if TYPE_CHECKING:
     from pyprof.parse.attribute.contents import Contents
@@ -43,6 +44,7 @@ def build_parser() -> Parser:
         "a folder that holds the memory table, too",
     )
     _add_selection(parser)
+    add_graphs(parser)
     parser.add_argument(
         "--summary",
         action="store_true",
@@ -100,18 +102,19 @@ def _check_options(args: argparse.Namespace) -> None:
 def _run(args: argparse.Namespace) -> Done:
     from pyprof.parse.attribute.contents import Contents
     from pyprof.parse.merge import apart, memory_apart
-    from pyprof.parse.read import read_profile
+    from pyprof.parse.read import read_graphs, read_profile
     from pyprof.parse.selection import Selection
     from pyprof.table.columns import Table
 
     _check_options(args)
     _check_output(args.output, args.force)  # before minutes of work
     wanted = Selection(args.begin, args.end, args.steps, args.rank, args.range)
-    if args.summary and not args.exact and wanted == Selection():
+    if args.summary and not args.exact and not args.graphs and wanted == Selection():
         return _brief(args)
     lean = args.range is None and not args.json and not args.summary  # these options need the names of all ranges
     with progress(2 * len(args.files) + 1, not args.quiet) as say:
-        parsed = [read_profile(Path(file), say, brief=args.summary, lean=lean) for file in args.files]
+        graphs = read_graphs(args.graphs)
+        parsed = [read_profile(Path(file), say, args.summary, lean, graphs) for file in args.files]
         notes = [profile.notes for profile in parsed]
         tables = apart([profile.table for profile in parsed])
         if wanted != Selection():

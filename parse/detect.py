@@ -95,7 +95,7 @@ def is_table(file: Path) -> bool:
 
 
 def _reader(file: Path, head: bytes) -> Reader | None:
-    if head.startswith(HEADER) or _is_parquet_folder(file):
+    if head.startswith(HEADER) or is_parquet_folder(file):
         return _read_database
     if ROCPROF_JSON.match(head):
         from pyprof.parse.formats import rocprof_json
@@ -114,7 +114,7 @@ def _reader(file: Path, head: bytes) -> Reader | None:
     return None
 
 
-def _is_parquet_folder(file: Path) -> bool:
+def is_parquet_folder(file: Path) -> bool:
     """Whether a folder is an export of nsys in the form of Parquet files."""
     if not os.path.isdir(file):
         return False
@@ -187,7 +187,7 @@ def _describe(file: Path, head: bytes) -> str:
         return "a folder without nsys's tables (nsys export --type parquetdir makes one that is read)"
     if not head:
         return "an empty file"
-    if head.startswith(PARQUET) and _is_parquet_folder(file.parent):
+    if head.startswith(PARQUET) and is_parquet_folder(file.parent):
         return f"one table of an export by nsys: give the folder, {file.parent}"
     if head.lstrip()[:1] == b"<":
         return "XML: an .nvvp project of the Visual Profiler holds no events (export with nvprof -o net.sql)"

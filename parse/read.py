@@ -1,16 +1,19 @@
 """A profiler's file to its kernel table: find the reader, read, attribute."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from pyprof.command.progress import Say
+from pyprof.errors import InputError
 from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.contents import Contents
 from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.attribute.memory_rows import memory_table
 from pyprof.parse.attribute.notes import CaptureNotes
+from pyprof.parse.attribute.other_captures import with_graphs
 from pyprof.parse.attribute.range_tree import RangeTree
-from pyprof.parse.detect import brief_reader, lean_reader, reader
+from pyprof.parse.detect import brief_reader, is_parquet_folder, lean_reader, reader
 from pyprof.table.columns import MemoryTable, Table
 
 
@@ -21,9 +24,12 @@ class Parsed(NamedTuple):
     memory: MemoryTable | None = None  # the capture's allocations; None if it has none
 
 
-def read_profile(file: Path, say: Say = lambda _: None, brief: bool = False, lean: bool = False) -> Parsed:
+def read_profile(
+    file: Path, say: Say = lambda _: None, brief: bool = False, lean: bool = False, graphs: Sequence[Capture] = ()
+) -> Parsed:
     """Read one file, reporting progress to ``say``.
 
+    ``graphs``: captures of the CUDA graphs that the file replays, from files of their own.
     ``brief``: read for a summary, and skip columns that it does not use. ``lean``: read for the table alone; the
     capture, and so the names in ``notes``, may lack ranges on which no row depends.
     Raises InputError if the file is not a profiler's, or is damaged.
@@ -31,10 +37,34 @@ def read_profile(file: Path, say: Say = lambda _: None, brief: bool = False, lea
     say(f"reading {file.name}")
     capture = (lean_reader if lean else reader)(file)(file)
     say(f"attributing {capture.rows:,} rows")
-    tree = RangeTree(capture)
-    table = correlate(capture, brief, tree) if capture.rows else Table(0, {})
-    memory = None if brief or capture.memory is None else memory_table(capture, tree)
+    capture.graphs += graphs
+    joined = with_graphs(capture)
+    tree = RangeTree(joined)
+    table = correlate(joined, brief, tree) if capture.rows else Table(0, {})
+    memory = None if brief or capture.memory is None else memory_table(joined, tree)
     return Parsed(capture, CaptureNotes.of(capture), table, memory)
+
+
+def read_graphs(files: Sequence[str]) -> list[Capture]:
+    """The captures of CUDA graphs in files, and in the files of folders (vLLM and SGLang fill `capture_traces/`).
+
+    Raises InputError for a file that is not a profiler's or in which no graph is captured, and for an empty folder.
+    """
+    captures = [reader(path)(path) for file in files for path in _files(Path(file))]
+    for capture in captures:
+        if not capture.graph_launches:
+            wanted = "expected launches between cudaStreamBeginCapture and cudaStreamEndCapture, found none"
+            raise InputError(capture.file, f"{wanted}: give the trace that was recorded while the graph was captured")
+    return captures
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir() or is_parquet_folder(path):
+        return [path]
+    inside = sorted(entry for entry in path.iterdir() if entry.is_file() and not entry.name.startswith("."))
+    if not inside:
+        raise InputError(path, "expected traces of the capture of CUDA graphs, found an empty folder")
+    return inside
 
 
 def read_brief(file: Path, say: Say = lambda _: None) -> tuple[CaptureNotes, Contents]:

@@ -9,6 +9,7 @@ Every command that annotates a table (prof.py, pyprof report, ...) begins with::
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyprof.command.envelope import Input
 from pyprof.errors import InputError
 from pyprof.files import Name, is_standard
+from pyprof.parse.graph_option import add_graphs
 
 if TYPE_CHECKING:
     from pyprof.command.progress import Say
@@ -41,11 +43,11 @@ class LoadedFile(NamedTuple):
         return Input(self.name, self.profiler)
 
 
-def load_table(name: Name, say: Say = lambda _: None) -> LoadedFile:
+def load_table(name: Name, say: Say = lambda _: None, graphs: Sequence[str] = ()) -> LoadedFile:
     """Read a kernel table, or a profiler's file as parse.py does. The content decides which it is, not the name.
 
     ``say`` reports progress (``pyprof.command.progress``). A pipe must carry a kernel table, because its head cannot be
-    read twice.
+    read twice. ``graphs``: traces of the capture of the CUDA graphs that a profiler's file replays.
     Raises InputError for a file that is neither, is damaged, or holds neither a GPU operation nor a CPU op.
     """
     from pyprof.parse.detect import is_table  # imported here, not at the top: commands import this module for --help
@@ -65,12 +67,14 @@ def load_table(name: Name, say: Say = lambda _: None) -> LoadedFile:
     if is_standard(name) or (file.exists() and not file.is_file() and not file.is_dir()) or is_table(file):
         shown = "standard input" if is_standard(name) else str(name)
         say(f"reading {shown if is_standard(name) else file.name}")
+        if graphs:
+            raise InputError(shown, "expected a profiler's file beside --graphs, found a table (give both to parse.py)")
         table = name_wrappers(link_backward_rows(read_table(name)))
         check_cells(table, shown)
         return LoadedFile("-" if is_standard(name) else shown, table)
-    from pyprof.parse.read import read_profile
+    from pyprof.parse.read import read_graphs, read_profile
 
-    capture, notes, table, memory = read_profile(file, say)
+    capture, notes, table, memory = read_profile(file, say, graphs=read_graphs(graphs))
     if not len(table):
         why = "expected GPU operations or CPU ops, found allocations alone: pyprof memory reads them"
         raise InputError(file, notes.why_empty if memory is None else why)
@@ -136,6 +140,7 @@ def add_input(parser: argparse.ArgumentParser, nargs: str | None = None) -> None
         f"(net.sqlite, net.json, ...); - {'or none ' if nargs else ''}is a net.dict on standard input"
     )
     parser.add_argument("file", nargs=nargs, help=file)
+    add_graphs(parser)
     add_peaks(parser)
     add_models(parser)
 
@@ -179,7 +184,7 @@ def load_annotated(args: argparse.Namespace) -> tuple[LoadedFile, Annotation, Pe
     load_model_files(args)
     peaks = load_peaks(args.peaks) if args.peaks else None
     with progress(2, not args.quiet) as say:
-        loaded = load_table(args.file, say)
+        loaded = load_table(args.file, say, args.graphs)
         annotation = annotate(loaded.table)
         if getattr(args, "ncu", None):
             from pyprof.prof.counters.measured import read_counters

@@ -21,6 +21,7 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+GRAPH_RANGE = "CUDAGraph#"  # with a number: the range around the begin of a graph's capture, and around its replays
 VERSION = 1
 START = '{"v":1'  # the beginning of our marker texts
 OLD_START = "{'"  # the beginning of PyProf's and DLProf's marker texts, which are str() of a dict

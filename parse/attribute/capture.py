@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pyprof.parse.attribute.scope import Scope
-from pyprof.table.columns import NULL, Coded, Data, Ints
+from pyprof.table.columns import NULL, Bools, Coded, Data, Ints
 from pyprof.table.gpu_samples import GpuSamples
 
 OPEN = 1 << 62  # the end of a range that was never closed, later than all times; readers then subtract the origin
@@ -37,6 +37,30 @@ class Ranges:
     @classmethod
     def empty(cls) -> Ranges:
         return cls(*(np.zeros(0, np.int64) for _ in range(6)))
+
+
+@dataclass(slots=True)
+class GraphLaunches:
+    """Calls that CUDA graphs recorded instead of running them: one entry per call, in order of graph, then of time.
+
+    ``began`` and the columns after it have one entry per graph.
+    """
+
+    graph: Ints  # which graph recorded the call
+    kind: Ints  # index into GRAPH_KINDS
+    thread: Ints  # index into Capture.threads
+    time: Ints
+    kernel: Coded  # the kernel's name, where the profiler records it at capture (HIP); else empty
+    began_thread: Ints  # the thread that captured the graph, an index into Capture.threads
+    began: Ints  # when the capture of the graph began
+    ended: Ints  # when it ended; NULL if another file has it, whose clock is its own
+    branched: Bools  # whether streams waited for each other, so that replay may order the kernels in another way
+
+    def __len__(self) -> int:
+        return len(self.graph)
+
+
+GRAPH_KINDS = ("kernel", "memcpy", "memset")
 
 
 @dataclass(slots=True)
@@ -92,6 +116,8 @@ class Capture:
     launch_range: Ints | None = None  # per row: its range if the profiler names it; -1: found by launch time
     origin_thread: Ints | None = None  # per row: the thread that captured its CUDA graph node; -1: none
     origin_time: Ints | None = None  # per row: the time of that capture
+    graph_launches: GraphLaunches | None = None  # what was captured into graphs, where the nodes have no such origin
+    graphs: list[Capture] = field(default_factory=list)  # of graphs that the rows replay, recorded apart from the rows
     # NVTX start/end ranges belong to the process and may end on any thread, so they contain no launches.
     spans: Ranges = field(default_factory=Ranges.empty)
     outs: dict[int, str] = field(default_factory=dict)  # range -> JSON list of its outputs' shapes, inferred

@@ -5,6 +5,7 @@ All readers share this module. Ranges are stored in integer arrays. Their nestin
 found by its sequence number (``forward_ops``); texts are made once per distinct context (``contexts``, ``facts``).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -14,17 +15,24 @@ from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.contexts import Contexts
 from pyprof.parse.attribute.facts import Facts, facts
 from pyprof.parse.attribute.forward_ops import backward_nodes, forward_ops
+from pyprof.parse.attribute.graph_replays import REASONS as GRAPH_REASONS
+from pyprof.parse.attribute.graph_replays import with_graph_origins
 from pyprof.parse.attribute.optimizer_lists import gradients
+from pyprof.parse.attribute.other_captures import with_graphs
 from pyprof.parse.attribute.outputs import outputs
 from pyprof.parse.attribute.phase import TRANSFERS, transfers, updating
 from pyprof.parse.attribute.range_tree import RangeTree
-from pyprof.parse.attribute.reasons import GRAPH_LAUNCH
+from pyprof.parse.attribute.reasons import GRAPH_LAUNCH, GRAPH_SHAPES
 from pyprof.parse.attribute.seq_columns import sequence
 from pyprof.parse.attribute.serving import ServingRanges, with_serving_phases
 from pyprof.parse.attribute.step_times import step_times
 from pyprof.parse.attribute.steps import steps
-from pyprof.table.columns import NULL, Bools, Coded, Data, Ints, Table, distinct, numbered, value_at
+from pyprof.table.columns import NULL, Bools, Coded, Data, Ints, Table, blank, distinct, numbered, value_at
+from pyprof.table.graph_replays import LAUNCH_COLUMNS, in_graphs
 from pyprof.table.kernel_names import name_wrappers
+from pyprof.table.schema import COLUMN
+
+SHAPED = ("marker", "sizes", "dtypes", "strides", "args", "comm", "forward")  # the facts that a call's shapes decide
 
 
 @uncollected()
@@ -34,10 +42,15 @@ def correlate(capture: Capture, brief: bool = False, tree: RangeTree | None = No
     ``brief``: leave out columns that only op models and PyProf's readers need (opId, outs, grads, sequence numbers).
     ``tree``: the capture's ranges, where they have been nested already.
     """
-    tree = RangeTree(capture) if tree is None else tree
+    if tree is None:
+        capture = with_graphs(capture)
+        tree = RangeTree(capture)
     rows = attribute(capture, tree)
     columns: dict[str, Data] = {**capture.columns, **rows.columns}
     columns["comm"] = _first_known(capture.columns.get("comm"), columns["comm"])
+    annotated = capture.columns.get("layer")
+    if isinstance(annotated, Coded) and annotated.values:
+        columns["layer"] = _first_known(columns["layer"], annotated)
     serving = ServingRanges(capture, tree)
     columns["serving"] = texts = serving.texts()
     columns["phase"] = with_serving_phases(rows.phase, texts)
@@ -47,7 +60,8 @@ def correlate(capture: Capture, brief: bool = False, tree: RangeTree | None = No
         return name_wrappers(Table(capture.rows, columns, capture.samples))
     call, op = rows.contexts.enclosing("call", rows.inner), rows.contexts.enclosing("op", rows.inner)
     columns["opId"] = _from_zero(value_at(tree.source, call, -1))
-    columns["outs"] = outputs(capture, tree, op, rows.node, rows.forward)
+    outs = outputs(capture, tree, op, rows.node, rows.forward)
+    columns["outs"] = Coded(np.where(rows.shapeless, np.int32(-1), outs.codes), outs.values)
     columns["grads"] = gradients(capture, tree, op)
     columns.update(sequence(tree, rows.inner, rows.node, rows.recomputed, columns))
     return name_wrappers(Table(capture.rows, columns, capture.samples))
@@ -76,6 +90,7 @@ class Attributed:
     inner: Ints  # the innermost range around the launch, -1: none
     node: Ints  # the backward node around the launch, -1: none
     forward: Ints  # for a row in a backward node: the forward op's range, -1: none
+    shapeless: Bools  # whether only the row's shapes are unknown
     recomputed: Bools  # whether the row re-runs a forward op inside a backward node
     columns: dict[str, Data]  # one column per field of ``Facts``
 
@@ -88,45 +103,45 @@ class Attributed:
 
 def attribute(capture: Capture, tree: RangeTree) -> Attributed:
     """Find the ranges around each row's launch, and derive the row's columns from them."""
+    by_graph = replayed(capture)
+    capture, misfit = with_graph_origins(capture, tree, by_graph)
     inner, captured = tree.innermost_of_rows(capture)
     contexts = Contexts(tree, inner)
     node, recomputed = backward_nodes(tree, contexts, inner)
     forward = forward_ops(tree, node, recomputed)
     reason = capture.reason_code if capture.reason_code is not None else np.full(capture.rows, -1, np.int64)
+    reasons = [*capture.reason, *GRAPH_REASONS]
+    reason = np.where((inner < 0) | capture.is_host, reason, -1)  # why it is in no range, or what a CPU op is not
     keys, number = distinct(  # launches with equal keys have equal facts
         contexts.of(inner),
         contexts.of(forward),
         recomputed,
-        np.where((inner < 0) | capture.is_host, reason, -1),  # why the launch is in no range, or what a CPU op is not
+        np.where(misfit >= 0, len(capture.reason) + misfit, reason),
         transfers(capture),
         updating(capture, tree, inner),
-        replayed(capture) & ~captured,
+        by_graph & ~captured,
     )
-    known = [_facts_of(capture, contexts, key) for key in keys]
+    known = [_facts_of(capture, contexts, reasons, key) for key in keys]
     columns: dict[str, Data] = {
         field.name: Coded.of(getattr(found, field.name) for found in known).take(number) for field in fields(Facts)
     }
-    return Attributed(contexts, inner, node, forward, recomputed, columns)
+    shapeless = misfit == GRAPH_REASONS.index(GRAPH_SHAPES)
+    return Attributed(contexts, inner, node, forward, shapeless, recomputed, columns)
 
 
 def replayed(capture: Capture) -> Bools:
     """A mask of the rows that a CUDA graph launched: opaque graphs, nodes of graphs, and rows of a graph's launch."""
-    kind, node, api = (capture.columns.get(key) for key in ("kind", "graphNode", "api"))
-    found = np.zeros(capture.rows, bool)
-    if isinstance(kind, Coded):
-        found |= kind.among("graph")
-    if isinstance(node, np.ndarray):
-        found |= node != NULL
-    if isinstance(api, Coded):
-        found |= api.where(lambda name: "GraphLaunch" in name)
-    return found
+    columns = (capture.columns.get(key, blank(COLUMN[key].kind, capture.rows)) for key in LAUNCH_COLUMNS)
+    return in_graphs(*columns)
 
 
-def _facts_of(capture: Capture, contexts: Contexts, key: tuple[int, ...]) -> Facts:
+def _facts_of(capture: Capture, contexts: Contexts, reasons: Sequence[str], key: tuple[int, ...]) -> Facts:
     """The facts of the launches with a key of ``attribute``."""
     context, forward_context, recomputed, reason, transfer, updating, replayed = key
     path, forward = contexts.path(context), contexts.path(forward_context)
     found = facts(path, forward, bool(recomputed), TRANSFERS[transfer], bool(updating), bool(replayed))
+    if reason >= 0 and reasons[reason] == GRAPH_SHAPES:
+        return replace(found, **dict.fromkeys(SHAPED, ""), reason=GRAPH_SHAPES) if found.op else found
     if reason >= 0 and (capture.is_host or not found.op):  # a row without an op keeps its reader's reason
-        return replace(found, reason=capture.reason[reason])
+        return replace(found, reason=reasons[reason])
     return replace(found, reason=GRAPH_LAUNCH) if replayed and found.op else found

@@ -46,7 +46,8 @@ class CaptureNotes:
     @classmethod
     def of(cls, capture: Capture) -> CaptureNotes:
         warnings = list(capture.warnings)
-        if capture.rows and not any(scope.kind in NAMING for scope in capture.scopes):
+        scopes = (scope for part in (capture, *capture.graphs) for scope in part.scopes)
+        if capture.rows and not any(scope.kind in NAMING for scope in scopes):
             warnings.append(no_ops(capture.profiler))
         elif _lacks_autograd(capture):
             warnings.append(NO_AUTOGRAD)

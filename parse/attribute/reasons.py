@@ -10,10 +10,18 @@ NO_CORRELATION = "no correlation id, so its launch is unknown"
 NO_CALLS = "the capture has no API rows of its process"
 NO_RANGE = "no range around the launch"
 GRAPH_REPLAY = "replayed by a CUDA graph, which runs no op"
+# Captures of graphs are in the files, but do not tell the kernel's op. What follows ": " says why.
+GRAPH_UNKNOWN = "replayed by a CUDA graph, and it is not certain which captured launch it was"
+GRAPH_COUNT = f"{GRAPH_UNKNOWN}: no captured graph has as many kernels"
+GRAPH_KERNELS = f"{GRAPH_UNKNOWN}: the captured ops have other kernels"
+GRAPH_BRANCHES = f"{GRAPH_UNKNOWN}: the graph's branches may run in any order"
+GRAPH_SEVERAL = f"{GRAPH_UNKNOWN}: several captured graphs fit, with different ops, layers or lines"
+GRAPH_COPIES = f"{GRAPH_UNKNOWN}: the graph captured another number of copies or memsets"
 # These two are followed by ": " and the innermost range's name.
 ONLY_USER_RANGES = "only user ranges around the launch"
 ONLY_PYTHON = "Python code, but no op around the launch"
 GRAPH_LAUNCH = "op of the graph's launch, not of its capture"  # used for rows with an op: says how the op was found
+GRAPH_SHAPES = "of unknown shapes, for graphs of several shapes fit the replay"  # the same
 UNKNOWN = "the capture does not say why"  # PyProf's own net.dict has no reasons
 
 _REMEDIES = {
@@ -24,8 +32,10 @@ _REMEDIES = {
     NO_CALLS: "capture the API's calls, too: torch.profiler with ProfilerActivity.CPU; of CUDA, nsys with -t cuda,nvtx",
     NO_RANGE: "nothing of PyTorch's is around the launch: capture with pyprof.init(), pyprof run or torch.profiler, "
     "if it is no other library's",
-    GRAPH_REPLAY: "the ops ran when the graph was captured: profile once without CUDA graphs, or (NVIDIA) let nsys "
-    "profile --cuda-graph-trace=node run from before the graph's capture",
+    GRAPH_REPLAY: "the ops ran when the graph was captured: let the capture contain that, too (pyprof run from the "
+    "program's start; nsys with --cuda-graph-trace=node), or give the trace of it: parse.py FILE --graphs TRACE",
+    GRAPH_UNKNOWN: "where several graphs fit, parse.py FILE --graphs TRACE with the trace of this graph's capture "
+    "alone decides; nsys with --cuda-graph-trace=node numbers the nodes, if it runs from before the capture",
     ONLY_PYTHON: "Python launched these itself (Triton, CuPy, an extension): register the launching function as an op "
     "(torch.library.custom_op), or give it a name with pyprof.wrap",
     ONLY_USER_RANGES: "there are ranges, but none of an op: capture with pyprof.init() or torch.profiler; where "

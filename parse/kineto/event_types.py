@@ -42,6 +42,9 @@ class Args(Struct, gc=False):
     occupancy: Number = field(default=None, name="est. achieved occupancy %")
     bytes: Number = NULL
     graph_node: Number = _named("graph node id")
+    annotation: Any = field(default=None, name="str")  # torch.cuda._graph_annotations.mark_kernels("...") of 2.13
+    kernel: Any = None  # the name of the kernel that a HIP call launches
+    cbid: Number = NULL  # CUPTI's number of a call
     # a collective's message: ParamCommsUtils.hpp, SaveNcclMeta.cpp
     collective: Number = field(default=None, name="Collective name")
     elements_in: Number = field(default=None, name="In msg nelems")

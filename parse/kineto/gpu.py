@@ -1,5 +1,6 @@
 """Kernels, copies and memsets of a torch.profiler trace, and the calls that launched them."""
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,9 +11,11 @@ import orjson
 from msgspec import Raw
 from numpy.typing import NDArray
 
+from pyprof.parse.attribute.capture import GraphLaunches
 from pyprof.parse.attribute.reasons import BEFORE_CAPTURE, NO_CALL, NO_CALLS, NO_CORRELATION
 from pyprof.parse.formats.cupti import Calls, following_syncs
 from pyprof.parse.formats.gpu_info import kineto_info
+from pyprof.parse.formats.graph_capture import graph_launches
 from pyprof.parse.formats.kernel_names import demangle, kept, short_name
 from pyprof.parse.kineto.collectives import message
 from pyprof.parse.kineto.event_types import Args, Event, Number, Trace
@@ -27,6 +30,7 @@ KINDS = {
     **dict.fromkeys(("gpu_memset", "Memset"), "memset"),
 }
 REASONS = [BEFORE_CAPTURE, NO_CALL, NO_CALLS, NO_CORRELATION]
+UNNAMED = {430: "cudaLaunchKernelExC"}  # CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernelExC_v11060
 # Calls of CUDA, HIP, Level Zero and Unified Runtime that give a GPU work; adding a node to a graph gives it none.
 _LAUNCHING = re.compile(r"(?:cu|hip|ze|ur)(?!\w*Node)\w*(?:Launch|Memcpy|Memset|MemoryCopy|MemoryFill|USMFill)")
 
@@ -40,6 +44,7 @@ class GpuRows(NamedTuple):
     launch_time: Ints
     launch_range: Ints
     reason_code: Ints
+    graph_launches: GraphLaunches | None
 
 
 @dataclass(slots=True)
@@ -66,6 +71,8 @@ def gpu_rows(events: Events, clock: Clock, threads: Threads, trace: Trace, named
     start, corr = start[order], corr[order]
     call, pid = _join(calls, corr, start, threads, named)
     launch_thread, launch_time = value_at(calls.thread, call, -1), value_at(calls.start, call, NULL)
+    ends = np.where(calls.duration == NULL, calls.start, calls.start + calls.duration)
+    timed = Calls(calls.start, ends, calls.pid, calls.thread, calls.name, calls.corr)
     columns = {**_columns(gpu, details, trace), "start": start, "corr": corr, "pid": pid}
     if len(calls.start):
         tid = np.array([tid for _, tid in threads.pairs], np.int64)
@@ -73,8 +80,6 @@ def gpu_rows(events: Events, clock: Clock, threads: Threads, trace: Trace, named
         columns["apiStart"] = launch_time
         columns["apiDuration"] = value_at(calls.duration, call, NULL)
         columns["api"] = Coded(value_at(calls.name.codes, call, -1), calls.name.values)
-        ends = np.where(calls.duration == NULL, calls.start, calls.start + calls.duration)
-        timed = Calls(calls.start, ends, calls.pid, calls.thread, calls.name, calls.corr)
         columns["apiSync"] = value_at(following_syncs(timed), call, NULL)
     ranges = _ranges_by_id(_launch_ids(details, calls, call), pid, threads, named)
     return GpuRows(
@@ -84,6 +89,7 @@ def gpu_rows(events: Events, clock: Clock, threads: Threads, trace: Trace, named
         launch_time=launch_time,
         launch_range=_trusted(ranges, launch_thread, launch_time, named),
         reason_code=_reasons(calls, call >= 0, corr, start),
+        graph_launches=_graph_launches(events.calls, timed, call),
     )
 
 
@@ -95,6 +101,27 @@ def unrecorded_launches(calls: list[Event]) -> list[str]:
     calls_gave = f"{launching:,} call{'s' if launching > 1 else ''} gave"
     lost = f"{calls_gave} a GPU work that the trace does not have: the rows are CPU ops, and their times"
     return [f"{lost} are those of launching (profile with ProfilerActivity.CUDA or .XPU, too)"]
+
+
+def _graph_launches(events: list[Event], calls: Calls, call: Ints) -> GraphLaunches | None:
+    """The calls that CUDA graphs captured. ``call``: of each GPU operation.
+
+    Kineto's names of calls end with CUDA 12.1 or earlier; it then writes INVALID (pytorch/kineto#786, #1400). Its
+    number says which call it was.
+    """
+    if not calls.name.where(lambda name: "BeginCapture" in name).any():
+        return None
+    details = args(events)
+    numbers = integers([a.cbid for a in details])
+    named = Coded.of(
+        UNNAMED.get(number, event.name) if event.name == "INVALID" else event.name
+        for number, event in zip(numbers.tolist(), events, strict=True)
+    )
+    names = [a.kernel if isinstance(a.kernel, str) else "" for a in details]
+    demangled = {name: demangle(name) for name in set(names)}
+    ran = np.zeros(len(calls.start), bool)
+    ran[call[call >= 0]] = True
+    return graph_launches(calls._replace(name=named), calls.tid, ran, Coded.of(demangled[name] for name in names))
 
 
 def _calls(events: list[Event], clock: Clock, threads: Threads) -> _Calls:
@@ -211,7 +238,8 @@ def _columns(gpu: list[Event], details: list[Args], trace: Trace) -> dict[str, D
         # Kineto has only the sum of static and dynamic shared memory.
         "dynamicSmem": numbers([a.shared for a in details], "shared memory"),
         "occupancy": np.array([_float(a.occupancy) for a in details], np.float64),
-        "graphNode": numbers([a.graph_node for a in details], "graph node id"),
+        "graphNode": numbers([a.graph_node or NULL for a in details], "graph node id"),  # 0: not of a graph
+        "layer": Coded.of(_annotation(a) for a in details),
         "bytes": numbers([a.bytes for a in details], "bytes"),
         "grid": _triples([a.grid for a in details], "grid", gpu, trace),
         "block": _triples([a.block for a in details], "block", gpu, trace),
@@ -219,6 +247,12 @@ def _columns(gpu: list[Event], details: list[Args], trace: Trace) -> dict[str, D
         "gpu": _of_device(device, trace.devices, lambda entry: str(entry.get("name", ""))),
         "gpuInfo": _of_device(device, trace.devices, kineto_info),
     }
+
+
+def _annotation(details: Args) -> str:
+    """The layer of a graph's kernel, a JSON list, where PyTorch's annotations of graphs are merged into the trace."""
+    name = details.annotation if details.graph_node not in (NULL, 0) else None
+    return json.dumps([name], ensure_ascii=False) if isinstance(name, str) and name else ""
 
 
 def _float(value: Any) -> float:

@@ -53,7 +53,13 @@ def load(file: Path) -> Trace:
     warnings: list[str] = []
     if text.startswith(GZIP):
         text = _inflate(file, text, warnings)
-    text = as_utf8(text)
+    trace = decoded(file, as_utf8(text))
+    trace.warnings = warnings + trace.warnings
+    return trace
+
+
+def decoded(file: Path, text: bytes) -> Trace:
+    """Decode the text of a trace. Raises InputError, which names the file, if it is none."""
     first = text[:4096].lstrip()[:1]
     if first not in (b"{", b"["):
         raise InputError(file, f"{WANTED}, found {_describe(text)}")
@@ -69,7 +75,6 @@ def load(file: Path) -> Trace:
             event.name = kept(event.name, LONGEST)
     if not trace.events:
         raise InputError(file, f"{WANTED}, found one without events: the profiler recorded nothing or never stopped")
-    trace.warnings = warnings + trace.warnings
     return trace
 
 

@@ -14,6 +14,7 @@ from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.formats.possible_times import times_warning
 from pyprof.parse.kineto.collectives import with_coalesced
 from pyprof.parse.kineto.cpu_rows import host_rows
+from pyprof.parse.kineto.embedded_graphs import embedded_graphs
 from pyprof.parse.kineto.event_types import WANTED, Trace
 from pyprof.parse.kineto.events import IGNORED, Clock, Events, Threads, sort
 from pyprof.parse.kineto.gpu import REASONS, gpu_rows, unrecorded_launches
@@ -34,7 +35,12 @@ def read(file: Path) -> Capture:
         if not events.known:
             raise InputError(file, f"{WANTED}, found {_instead(events)}")
         trace.warnings += changed(events)
-        return _capture(file, trace, events)
+        graphs, unread = embedded_graphs(file, trace)
+        trace.warnings += unread
+        capture = _capture(file, trace, events)
+        sorted_graphs = ((graph, sort(graph.events)) for graph in graphs)
+        capture.graphs = [_capture(file, graph, inside) for graph, inside in sorted_graphs if inside.known]
+        return capture
 
 
 def _capture(file: Path, trace: Trace, events: Events) -> Capture:

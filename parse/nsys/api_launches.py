@@ -5,12 +5,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from pyprof.parse.attribute.capture import GraphLaunches
 from pyprof.parse.attribute.reasons import BEFORE_CAPTURE, NO_CALL, NO_CALLS, NO_CORRELATION
 from pyprof.parse.formats.cupti import Calls, texts_of
 from pyprof.parse.formats.database import Database
+from pyprof.parse.formats.graph_capture import graph_launches
 from pyprof.parse.nsys.operations import Operations
 from pyprof.parse.nsys.tables import API, GRAPH_NODES, STRINGS, process_of, thread_of
-from pyprof.table.columns import NULL, Ints, distinct, lookup, value_at
+from pyprof.table.columns import NULL, Coded, Ints, distinct, lookup, value_at
 
 
 class ApiCalls(NamedTuple):
@@ -64,6 +66,18 @@ def launches(db: Database, operations: Operations, calls: ApiCalls, tids: dict[i
     thread, time = value_at(threads_of(calls.global_tid, tids), call, -1), value_at(calls.start, call)
     reasons = _reasons(calls, operations, call >= 0)
     return call, Launches(thread, time, *reasons, *_graph_origins(db, tids, operations))
+
+
+def captured_launches(calls: ApiCalls, named: Calls, call: Ints, tids: dict[int, int]) -> GraphLaunches | None:
+    """The calls that graphs captured. ``call``: of each GPU operation; ``tids``: as for ``_threads``.
+
+    They serve the replays of nodes whose creation nsys did not record (``_graph_origins``).
+    """
+    if not named.name.where(lambda name: "BeginCapture" in name).any():
+        return None
+    ran = np.zeros(len(calls.start), bool)
+    ran[call[call >= 0]] = True
+    return graph_launches(named, threads_of(calls.global_tid, tids), ran, Coded.empty(len(ran)))
 
 
 def threads_of(global_tids: Ints, tids: dict[int, int]) -> Ints:

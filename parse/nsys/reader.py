@@ -18,7 +18,7 @@ from pyprof.parse.formats.cupti import launch_columns
 from pyprof.parse.formats.database import Database
 from pyprof.parse.formats.parquet_folder import opened
 from pyprof.parse.nsys import tables
-from pyprof.parse.nsys.api_launches import Launches, launches, launching_threads, read_calls
+from pyprof.parse.nsys.api_launches import Launches, captured_launches, launches, launching_threads, read_calls
 from pyprof.parse.nsys.memory import memory_events
 from pyprof.parse.nsys.nccl_payloads import Payload, memberships, missing_sizes, payloads, with_messages
 from pyprof.parse.nsys.nvtx_ranges import Nvtx, read_ranges
@@ -76,6 +76,7 @@ def _capture(db: Database, lean: bool) -> Capture:
     capture = assemble(db, operations, nvtx, launched, messages)
     capture.memory = memory
     capture.columns.update(launch_columns(call, named_calls))
+    capture.graph_launches = captured_launches(calls, named_calls, call, nvtx.tids)
     return capture
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.run import START_NS, STREAMED, Run
 from pyprof.prof.advice.run_columns import numel
-from pyprof.table.columns import NULL, Floats
+from pyprof.table.columns import Floats
 
 ADDED = 3  # adding to a gradient moves three tensors: two are read, one is written
 MADE = ("aten::zeros", "aten::new_zeros", "aten::zeros_like", "aten::full")  # fills of new tensors
@@ -33,7 +33,7 @@ def zero_grad(run: Run) -> Iterator[Finding]:
     Under DDP, whose buckets keep the gradients, only the fills are saved. Abstains if nothing was added, if the fills
     do not have the gradients' sizes, and in CUDA graphs, which need gradients at fixed addresses.
     """
-    outside = (run.phase != "backward") & ~run.mentions("nodes", *MADE) & (run.table.ints("graphNode") == NULL)
+    outside = (run.phase != "backward") & ~run.mentions("nodes", *MADE) & ~run.in_graph
     zeros = np.isin(run.aten, ("zero_", "_foreach_zero_")) | ((run.aten == "fill_") & run.mentions("nodes", *ZEROS))
     fills = np.flatnonzero(zeros & outside)
     adds = np.flatnonzero(run.mentions("nodes", "AccumulateGrad") & np.isin(run.aten, ("add_", "add")))

@@ -34,7 +34,7 @@ def host_ns(run: Run) -> tuple[float, float]:
     for the rest.
     """
     api, took = run.table.ints("apiStart"), run.table.ints("apiDuration")
-    launched = run.table.ints("graphNode") == NULL
+    launched = ~run.in_graph
     if not run.launches_timed:
         return LAUNCH_NS * run.count(int(launched.sum())), 0.0
     known = (api != NULL) & (took != NULL)

@@ -29,11 +29,10 @@ def launch_bound(run: Run) -> Iterator[Finding]:
     the median of the estimate, not its mean, which is greater. Abstains if there is, within the estimate's errors, a
     chance of more than one in five of no saving, and if a graph already launches the kernels.
     """
-    in_graphs = bool((run.table.ints("graphNode") != NULL).any()) or bool((run.texts("kind") == "graph").any())
     count = run.count(run.rows)
     graph = IN_GRAPH * run.busy_ns + AFTER_NS * count
     saved = run.launching_ns - graph
-    if in_graphs or count < MANY or run.launching_ns < HOST_SURE * max(run.queued_ns, graph):
+    if run.in_graph.any() or count < MANY or run.launching_ns < HOST_SURE * max(run.queued_ns, graph):
         return
     why = (
         f"The GPU works {run.busy_ns / 1e6:.4g} ms of a step: {count:.4g} kernels and copies of "

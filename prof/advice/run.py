@@ -18,7 +18,8 @@ from pyprof.prof.timing.timeline import alone
 from pyprof.prof.timing.waiting import CAUSES, waiting
 from pyprof.prof.timing.warmup import warm_up
 from pyprof.prof.work.annotate import Annotation
-from pyprof.table.columns import NULL, Floats, Ints, Table, distinct
+from pyprof.table.columns import NULL, Bools, Floats, Ints, Table, distinct
+from pyprof.table.graph_replays import launched_by_graphs
 
 # Time of a product: START_NS + max(flops / (REACHED × peak), bytes / (STREAMED × bandwidth)). Fitted to an H200,
 # PyTorch 2.11: bf16 products of 4.2 to 1687 GFLOP take 11.5 to 2118 µs, the formula gives 10.1 to 2084; those of
@@ -126,8 +127,12 @@ class Run(Rows):
     @cached_property
     def queued_ns(self) -> float:
         """The GPU's time per step in ns if it never waits for the host. Gaps are shorter in a CUDA graph."""
-        apart = (self.table.ints("graphNode") == NULL) & ~self.table.coded("kind").among("graph")
-        return self.busy_ns - self.for_ranks_ns + BETWEEN_NS * self.count(int(apart.sum()))
+        return self.busy_ns - self.for_ranks_ns + BETWEEN_NS * self.count(int((~self.in_graph).sum()))
+
+    @cached_property
+    def in_graph(self) -> Bools:
+        """A mask of the rows that a CUDA graph launched."""
+        return launched_by_graphs(self.table)
 
     @cached_property
     def for_ranks_ns(self) -> float:
@@ -171,7 +176,7 @@ class Run(Rows):
         the distribution of the host estimate's error.
         """
         per = self.steps * self.lanes
-        each = self.launching_ns / max(self.count(int((self.table.ints("graphNode") == NULL).sum())), 1e-9)
+        each = self.launching_ns / max(self.count(int((~self.in_graph).sum())), 1e-9)
         fewer = min(each, CALL_NS) * calls / per
         queued = self.queued_ns - (gpu_ns + BETWEEN_NS * launches) / per
         host = self.host_ns * HOST_ERRORS

@@ -24,6 +24,7 @@ from pyprof.prof.table.columns import COLUMN
 from pyprof.prof.table.limit_columns import with_limits
 from pyprof.prof.work.annotate import Annotation
 from pyprof.table.columns import NULL, Bools, Ints, MemoryTable, Ragged, Table, distinct
+from pyprof.table.graph_replays import replay_numbers
 
 if TYPE_CHECKING:
     from pyprof.parse.attribute.capture import Capture
@@ -160,8 +161,7 @@ def forward_of(table: Table, annotation: Annotation) -> Ints:
     numbers = [(*own, *others) for own, others in zip(inner, outer, strict=True)]
     rank, pid, op = table.ints("rank"), table.ints("pid"), table.coded("op").codes
     owner = list(zip(rank.tolist(), pid.tolist(), op.tolist(), strict=True))
-    replay = np.where(table.ints("graphNode") == NULL, 0, table.ints("corr"))
-    call = list(zip(table.ints("opId").tolist(), replay.tolist(), strict=True))
+    call = list(zip(table.ints("opId").tolist(), replay_numbers(table).tolist(), strict=True))
     direction, role = table.coded("dir").texts(), annotation.role.texts()
     exact: dict[tuple[object, int], int] = {}
     around: dict[tuple[object, int], int] = {}

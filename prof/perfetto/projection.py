@@ -18,6 +18,7 @@ from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.layer_path import layer_parts
 from pyprof.table.attribution import launched_alone
 from pyprof.table.columns import NULL, Coded, Ints, Table, distinct
+from pyprof.table.graph_replays import replay_numbers
 from pyprof.table.schema import first_text
 
 PHASE, LAYER, OP = LEVELS = ("phase", "layer", "op")
@@ -85,8 +86,7 @@ def _calls(
     first = [first_text(text) if text else "" for text in op.values]
     number = np.array([*(names.setdefault((OP, text), len(names)) if text else -1 for text in first), -1])
     name = number[op.codes[rows]]
-    replay = np.where(table.ints("graphNode")[rows] == NULL, 0, table.ints("corr")[rows])
-    keys, call = distinct(path, name, table.ints("opId")[rows], replay)
+    keys, call = distinct(path, name, table.ints("opId")[rows], replay_numbers(table)[rows])
     node = len(label) + call
     label += [key[1] for key in keys]
     depth = np.array([len(nodes) for nodes in paths], np.int64)

@@ -7,6 +7,7 @@ import numpy as np
 
 from pyprof.prof.timing.waiting import waiting
 from pyprof.table.columns import NULL, Ints, Table, distinct, known
+from pyprof.table.graph_replays import replay_numbers
 
 RISING = ("start", "instance")  # stored as differences from one row to the next
 
@@ -77,9 +78,8 @@ def _numbered(word: str, number: int) -> str:
 def _instances(table: Table, order: Ints) -> Ints:
     """The number of each row's call of an op, in order of its first row. A row without an op is a call of its own."""
     op = table.ints("opId")
-    replay = np.where(table.ints("graphNode") == NULL, 0, table.ints("corr"))
     alone = np.where(op == NULL, np.arange(len(table)), -1)
-    _, number = distinct(table.ints("pid"), op, replay, alone)
+    _, number = distinct(table.ints("pid"), op, replay_numbers(table), alone)
     _, first, inverse = np.unique(number[order], return_index=True, return_inverse=True)
     place = np.empty(len(first), np.int64)
     place[np.argsort(first)] = np.arange(len(first))

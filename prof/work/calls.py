@@ -20,6 +20,7 @@ from pyprof.prof.work.casts import uncover
 from pyprof.prof.work.count import Counted, OpCall, count_call
 from pyprof.prof.work.cut_lists import proven_lists
 from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct, distinct_texts
+from pyprof.table.graph_replays import replay_numbers
 
 SIGNATURE = ("aten", "sizes", "dtypes", "strides", "args", "outs", "marker", "dir", "nodes", "comm", "forward")
 
@@ -66,8 +67,7 @@ def call_numbers(table: Table) -> Ints:
     """The number of each row's call, which is identified by (pid, opId). For a call captured into a CUDA graph the
     launch is part of the identity, because each replay repeats the work. A row without an op is a call of its own."""
     op, pid = table.ints("opId"), table.ints("pid")
-    replay = np.where(table.ints("graphNode") == NULL, 0, table.ints("corr"))
-    _, dense = distinct(pid, op, replay)
+    _, dense = distinct(pid, op, replay_numbers(table))
     alone = op == NULL
     dense[alone] = dense.max(initial=0) + 1 + np.arange(int(alone.sum()))
     return dense

@@ -18,10 +18,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pyprof.capture import session
-from pyprof.capture.kineto_turns import Turns
+from pyprof.capture.graph_captures import RECORD_VERSION as GRAPHS_VERSION
+from pyprof.capture.graph_captures import GraphCaptures
+from pyprof.capture.kineto_turns import Turns, torch_profiler_is_on
 from pyprof.capture.sinks import Profiler
 from pyprof.capture.step_finder import StepFinder
-from pyprof.capture.trace_file import write_trace
+from pyprof.capture.trace_file import event_text, write_trace
 from pyprof.clock_sampler import ClockSampler
 from pyprof.errors import PyprofError
 from pyprof.memory_record import memory_record
@@ -205,24 +207,28 @@ class TraceFile(Collector):
         self._force = force
         self._sink = Profiler()
         self._profiler: Any = None
+        self._graphs = GraphCaptures(self._begin_graph, self._end_profiler)
         self._abandoned: Any = None  # a profiler that cannot be ended
         self._wanted = False  # whether to collect whenever the program's own profiler is off
         self._made_way = False
         self._theirs = False
         self._thread = threading.get_ident()
         self._best: Range | None = None
-        self._since = (0, 0.0)  # iterations and time at the range's beginning
+        self._since = (0, 0.0, 0)  # iterations, time and captures of graphs at the range's beginning
+        self._with_graphs: list[Any] = []  # the profilers of ranges in which graphs were captured
         self._turns: Turns | None = None
         self._pid = os.getpid()
 
     def open(self) -> None:
         self._turns = Turns(self)
+        self._graphs.open()
         super().open()
         if self._window.warmup and not self._window.wait:
             self.begin()
 
     def close(self) -> None:
         super().close()
+        self._graphs.close()
         if self._turns is not None:
             self._turns.close()
 
@@ -239,6 +245,8 @@ class TraceFile(Collector):
 
     def pause(self, kineto: bool = False) -> None:
         """Make way: the program's own profiler is about to begin. ``kineto``: it needs the process's one Kineto."""
+        if kineto or threading.get_ident() == self._thread:
+            self._graphs.finish()
         if threading.get_ident() == self._thread:
             self._theirs = self._made_way = True
             self._close_range()
@@ -254,7 +262,8 @@ class TraceFile(Collector):
                 if self._until is not None:
                     self._until = self._iterations + (self._window.steps or 0)
 
-    def _open_range(self) -> None:
+    def _begin_profiler(self, memory: bool) -> Any:
+        """Start PyTorch's profiler, with our markers in it, and with allocations if ``memory``."""
         import torch
         from torch.profiler import ProfilerActivity, profile
 
@@ -263,30 +272,44 @@ class TraceFile(Collector):
             activities.append(ProfilerActivity.CUDA)
         since_2_5 = {"acc_events": False} if "acc_events" in inspect.signature(profile).parameters else {}
         with self._switch():
-            self._profiler = profile(
-                activities=activities, record_shapes=True, profile_memory=self._memory, **since_2_5
-            )
-            self._profiler.__enter__()
-        if self._sampler is not None:
-            self._sampler.begin()
-        self._running = True
-        self._since = self._iterations, time.monotonic()
+            profiler = profile(activities=activities, record_shapes=True, profile_memory=memory, **since_2_5)
+            profiler.__enter__()
         active = session.current()
         if active is not None:
             active.set_profiler(self._sink)
+        return profiler
 
-    def _close_range(self) -> None:
+    def _end_profiler(self, profiler: Any) -> None:
         active = session.current()
         if active is not None:
             active.set_profiler(None)
+        with self._switch():
+            profiler.__exit__(None, None, None)
+
+    def _begin_graph(self) -> Any:
+        """Start PyTorch's profiler for the capture of a CUDA graph; None if one is on, or in a forked child."""
+        if self._running or self._theirs or torch_profiler_is_on() or os.getpid() != self._pid:
+            return None
+        return self._begin_profiler(memory=False)
+
+    def _open_range(self) -> None:
+        self._graphs.finish()
+        self._profiler = self._begin_profiler(self._memory)
+        if self._sampler is not None:
+            self._sampler.begin()
+        self._running = True
+        self._since = self._iterations, time.monotonic(), self._graphs.begun
+
+    def _close_range(self) -> None:
         if not self._running:
             return
         self._running = False
-        with self._switch():
-            self._profiler.__exit__(None, None, None)
+        self._end_profiler(self._profiler)
         clocks = None if self._sampler is None else self._sampler.end()
         tensors = memory_record() if self._memory else None
-        iterations, since = self._since
+        iterations, since, graphs = self._since
+        if self._graphs.begun > graphs:
+            self._with_graphs.append(self._profiler)
         in_window = self._started or iterations >= self._begin_after
         lasted = time.monotonic() - since
         found = Range(in_window, self._iterations - iterations, lasted, self._profiler, clocks, tensors)
@@ -345,9 +368,15 @@ class TraceFile(Collector):
         if self._best is None:
             cause = "the program never called start()" if self._window.wait else "the program's own profiler was on"
             raise PyprofError(f"{self.file}: not written, for {cause}")
-        parts = {"nvml": self._best.clocks, "memory": self._best.tensors}
-        own = {name: part for name, part in parts.items() if part is not None}
-        write_trace(self._best.profiler, self._sink.texts, self._path, self._force, own)
+        write_trace(self._best.profiler, self._sink.texts, self._path, self._force, self._own(self._best))
+
+    def _own(self, best: Range) -> dict[str, Any]:
+        """What pyprof itself recorded, for the trace's key "pyprof"; of captures of graphs, those the trace lacks."""
+        others = [profiler for profiler in self._with_graphs if profiler is not best.profiler]
+        texts = [event_text(profiler, self._sink.texts) for profiler in (*self._graphs.profilers, *others)]
+        graphs = {"version": GRAPHS_VERSION, "traces": texts} if texts else None
+        parts = {"nvml": best.clocks, "memory": best.tensors, "graphs": graphs}
+        return {name: part for name, part in parts.items() if part is not None}
 
     def warnings(self) -> list[str]:
         told = [*super().warnings(), *([self._note] if self._note else [])]

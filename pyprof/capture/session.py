@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyprof.capture.autograd_ranges import AutogradRanges
-from pyprof.capture.patch import Patches
-from pyprof.capture.removal import after_this_call, on_every_thread
+from pyprof.capture.patch import Patches, after_this_call, on_every_thread
 from pyprof.capture.replaced_names import replace_names, restore_names
 from pyprof.capture.sinks import Both, Nvtx, Sink
 

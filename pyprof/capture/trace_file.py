@@ -53,6 +53,20 @@ def write_trace(
         os.replace(done, file)
 
 
+# The categories that say how a graph was captured. A launch without a GPU operation was captured.
+KEPT = frozenset("cpu_op user_annotation cuda_runtime cuda_driver kernel gpu_memcpy gpu_memset".split())
+
+
+def event_text(profiler: Any, texts: dict[str, str]) -> str:
+    """The profiler's records of the capture of graphs as the JSON text of a trace, with nothing else in it."""
+    with tempfile.TemporaryDirectory(prefix="pyprof-") as scratch:
+        raw = Path(scratch, "raw.json")
+        profiler.export_chrome_trace(str(raw))
+        with open(raw, encoding="utf-8", errors="replace") as lines:
+            events = json.loads("".join(repaired(lines, texts)))["traceEvents"]
+    return json.dumps({"traceEvents": [event for event in events if event.get("cat") in KEPT]}, separators=(",", ":"))
+
+
 @contextmanager
 def _open_text(path: Path, zipped: bool) -> Iterator[TextIO]:
     with open(path, "wb") as file:

@@ -93,6 +93,7 @@ def test_the_options_are_frozen():
             "--ncu",
         ),
         "--models",
+        "--graphs",
         *("--where", "--group", "--sort", "--top", "--layer-depth", "--json", "--jsonl", "--summary"),
         *("--advise", "--explain"),
     }

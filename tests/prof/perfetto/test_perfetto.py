@@ -457,7 +457,7 @@ def test_json_tells_what_was_written(tmp_path, root, capsys):
 def test_the_options_are_these():
     options = {o for action in cli.build_parser()._actions for o in action.option_strings}
     assert options == {"-h", "--help", "-o", "--output", "-c", "--no-ranges", "--force", "--peaks", "--models",
-                       "--json", "-q", "--quiet", "--version"}  # fmt: skip
+                       "--graphs", "--json", "-q", "--quiet", "--version"}  # fmt: skip
 
 
 @with_processor

@@ -272,6 +272,7 @@ def test_the_options_are_these():
         "--output",
         "--force",
         "--title",
+        "--graphs",
         "--ncu",
         "--peaks",
         "--models",

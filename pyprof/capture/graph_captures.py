@@ -1,0 +1,159 @@
+"""The capture of CUDA graphs that lies outside of the range to collect, as in a server that captures when it starts.
+
+A graph's kernels run no op when the graph is replayed: the ops ran when it was captured. So while the embedded
+collector is open, PyTorch's profiler also records each capture of a graph that it would otherwise miss, from
+`CUDAGraph.capture_begin` to `capture_end`. All of PyTorch's ways to make a graph go through these two:
+`torch.cuda.graph`, `make_graphed_callables`, and the trees of graphs of `torch.compile(mode="reduce-overhead")`.
+trace_file.py writes the records into the trace, beside its events.
+
+Captures and replays of a graph are marked by ranges of one name, `CUDAGraph#3`, so that it is known which graph a
+launch replays. Outside of what is recorded, a replay takes a fraction of a microsecond longer on the CPU.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pyprof.capture import session
+from pyprof.capture.patch import Patches
+from pyprof.capture.sinks import Entry, pop, push
+from pyprof.files import tell
+from pyprof.marker import GRAPH_RANGE
+
+RECORD_VERSION = 1
+_NUMBERS = itertools.count(1)  # one sequence per process: a trace may hold graphs of several collectors' time
+
+
+class GraphCaptures:
+    """Replaces methods of CUDAGraph from open() to close().
+
+    ``start()`` starts PyTorch's profiler and returns it, or None if it is recording already; ``stop(profiler)`` stops
+    it again.
+    """
+
+    def __init__(self, start: Callable[[], Any], stop: Callable[[Any], None]) -> None:
+        self.profilers: list[Any] = []  # one per capture that was recorded by itself, stopped
+        self.begun = 0  # the captures that have begun since open()
+        self._start_profiler, self._stop_profiler = start, stop
+        self._patches = Patches()
+        self._entries: weakref.WeakKeyDictionary[Any, Entry] = weakref.WeakKeyDictionary()  # the range of each graph
+        self._recording: Any = None  # the profiler that records the capture in progress
+        self._thread = 0  # the thread on which it was started
+        # Profilers that another thread would have had to stop, which is a segmentation fault, as is their destruction.
+        self._abandoned: list[Any] = []
+        self._capturing = (
+            0  # captures in progress: stopping a profiler waits for the GPU, which would break another one
+        )
+
+    def open(self) -> None:
+        import torch
+
+        owner = torch.cuda.CUDAGraph
+        for name, replacement in (("capture_begin", self._begin), ("capture_end", self._end), ("replay", self._replay)):
+            self._patches.set(owner, name, replacement(getattr(owner, name)))
+
+    def close(self) -> None:
+        self.finish()
+        self._patches.undo()
+
+    def finish(self) -> None:
+        """Stop recording the capture that is in progress, if any: another profiler is about to begin."""
+        recording, self._recording = self._recording, None
+        if recording is None:
+            return
+        if self._thread != threading.get_ident():
+            self._abandoned.append(recording)
+            _say(RuntimeError("another thread's profiler began"))
+            return
+        try:
+            self._stop_profiler(recording)
+        except RuntimeError as error:
+            _say(error)
+        else:
+            self.profilers.append(recording)
+
+    def _begin(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def capture_begin(graph: Any, *args: Any, **kwargs: Any) -> Any:
+            self._entries[graph] = Entry(f"{GRAPH_RANGE}{next(_NUMBERS)}")
+            self.begun += 1
+            self._start()
+            try:
+                with self._range(graph):
+                    return original(graph, *args, **kwargs)
+            except BaseException:
+                self._stop()
+                raise
+
+        return capture_begin
+
+    def _end(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def capture_end(graph: Any, *args: Any, **kwargs: Any) -> Any:
+            try:
+                return original(graph, *args, **kwargs)
+            finally:
+                self._stop()
+
+        return capture_end
+
+    def _replay(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def replay(graph: Any, *args: Any, **kwargs: Any) -> Any:
+            active = session.current()
+            if active is None or active.sink is None:
+                return original(graph, *args, **kwargs)
+            with self._range(graph):
+                return original(graph, *args, **kwargs)
+
+        return replay
+
+    @contextmanager
+    def _range(self, graph: Any) -> Iterator[None]:
+        """The graph's range, if it was captured since open() and something records."""
+        active, entry = session.current(), self._entries.get(graph)
+        if active is None or active.sink is None or entry is None:
+            yield
+            return
+        token = push(active.sink, entry)
+        try:
+            yield
+        finally:
+            pop(token)
+
+    def _start(self) -> None:
+        self._capturing += 1
+        if self._recording is not None:
+            return
+        _keep_cupti()
+        try:
+            self._recording = self._start_profiler()
+        except RuntimeError as error:
+            _say(error)
+        self._thread = threading.get_ident()
+
+    def _stop(self) -> None:
+        self._capturing -= 1
+        if self._capturing <= 0 and self._thread == threading.get_ident():
+            self.finish()
+
+
+def _say(error: RuntimeError) -> None:
+    """PyTorch's profiler refused: the program goes on as it would without pyprof."""
+    tell(f"pyprof: the capture of a CUDA graph is not recorded, and its kernels will have no op: {error}")
+
+
+def _keep_cupti() -> None:
+    """Keep CUPTI loaded between profilers, as torch/profiler/profiler.py (2.13) does where it knows of CUDA graphs.
+
+    With CUDA before 12.6, replaying a graph fails after CUPTI was unloaded. The user's own settings come first.
+    """
+    import torch
+
+    version = (torch.version.cuda or "").split(".")[:2]
+    if len(version) == 2 and tuple(map(int, version)) < (12, 6):
+        os.environ.setdefault("DISABLE_CUPTI_LAZY_REINIT", "1")
+        os.environ.setdefault("TEARDOWN_CUPTI", "0")
