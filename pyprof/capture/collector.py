@@ -195,6 +195,7 @@ class TraceFile(Collector):
         sampler: ClockSampler | None = None,
         note: str = "",
         memory: bool = False,
+        graphs: bool = False,
     ) -> None:
         super().__init__(window)
         self.name = str(file)
@@ -207,6 +208,7 @@ class TraceFile(Collector):
         self._force = force
         self._sink = Profiler()
         self._profiler: Any = None
+        self._all_graphs = graphs  # whether to record captures of CUDA graphs outside of the window, too
         self._graphs = GraphCaptures(self._begin_graph, self._end_profiler)
         self._abandoned: Any = None  # a profiler that cannot be ended
         self._wanted = False  # whether to collect whenever the program's own profiler is off
@@ -287,8 +289,9 @@ class TraceFile(Collector):
             profiler.__exit__(None, None, None)
 
     def _begin_graph(self) -> Any:
-        """Start PyTorch's profiler for the capture of a CUDA graph; None if one is on, or in a forked child."""
-        if self._running or self._theirs or torch_profiler_is_on() or os.getpid() != self._pid:
+        """Start PyTorch's profiler for the capture of a CUDA graph; None if that is not wanted, or not possible: one is
+        on, or this is a forked child."""
+        if not self._all_graphs or self._running or self._theirs or torch_profiler_is_on() or os.getpid() != self._pid:
             return None
         return self._begin_profiler(memory=False)
 

@@ -37,6 +37,7 @@ def profile(
     wait: bool = False,
     nvml: bool = False,
     memory: bool = False,
+    graphs: bool = False,
 ) -> Iterator[None]:
     """Collect what runs in this block into `file`, a Chrome trace (gzipped if the name ends in .gz).
 
@@ -51,6 +52,8 @@ def profile(
         cannot be, a warning says why.
     memory: record every allocation and free, too, and at the end which tensors are parameters, buffers, gradients and
         optimizer state; `pyprof memory` reads them. Each event takes about 0.2 us.
+    graphs: record captures of CUDA graphs that lie outside of the collected iterations, too, so that the kernels of
+        their replays have ops. Each starts and stops PyTorch's profiler; not yet tried on hardware.
     force: overwrite an existing file.
 
     The file is written at the end of the block, also if the block raises, and appears only when it is complete.
@@ -58,9 +61,8 @@ def profile(
     at the end if nothing was collected.
     """
     window = Window(warmup, steps, wait)
-    with collect(
-        Path(file), window, force=force, trace=trace, dispatch=dispatch, nvml=nvml, memory=memory
-    ) as collector:
+    more = {"dispatch": dispatch, "nvml": nvml, "memory": memory, "graphs": graphs}
+    with collect(Path(file), window, force=force, trace=trace, **more) as collector:
         yield
     for warning in collector.warnings():
         tell(f"pyprof: warning: {warning}")
@@ -76,11 +78,12 @@ def collect(
     dispatch: bool = False,
     nvml: bool = False,
     memory: bool = False,
+    graphs: bool = False,
 ) -> Iterator[Collector]:
     """The same as `profile`, but with the window as one argument, and without printing the collector's warnings."""
     check_output(file, force)
     with _clock_sampler(nvml) as (sampler, why_none):
-        collector = TraceFile(file, force, window, sampler, why_none, memory)
+        collector = TraceFile(file, force, window, sampler, why_none, memory, graphs)
         with _collecting(collector, trace, dispatch) as done:
             done.callback(collector.write)
             atexit.register(done.close)  # for a block that is not left before the interpreter ends, as in a generator

@@ -84,6 +84,11 @@ def _add_collection(parser: argparse.ArgumentParser) -> None:
         "--memory", action="store_true", help="record allocations and frees, too, for `pyprof memory` (0.2 us for each)"
     )
     parser.add_argument(
+        "--graph-captures",
+        action="store_true",
+        help="record captures of CUDA graphs outside of the collected iterations, too, for the ops of their replays",
+    )
+    parser.add_argument(
         "--nvml",
         action="store_true",
         help="read the GPUs' clocks, power, temperature and energy meanwhile, into the trace (needs nvidia-ml-py)",
@@ -124,7 +129,8 @@ def _run(scripts: list[Ran], options: argparse.Namespace) -> Done:
         check_output(page, options.force)  # checked now, before the script runs
     with _script_output_on_standard_error() if options.json else nullcontext():
         marks = TRACES[options.trace]
-        more = {"dispatch": options.dispatch, "nvml": options.nvml, "memory": options.memory}
+        more = {name: getattr(options, name) for name in ("dispatch", "nvml", "memory")}
+        more["graphs"] = options.graph_captures and trace is not None
         ran = run(script, trace, window, force=options.force, trace=marks, **more)
     if ran.forked:
         end_forked_child(ran.code)

@@ -90,6 +90,7 @@ def run(
     dispatch: bool = False,
     nvml: bool = False,
     memory: bool = False,
+    graphs: bool = False,
 ) -> Ran:
     """Run the script and collect it into `file`. The result has the exit code that the script would have had.
 
@@ -107,7 +108,8 @@ def run(
     if file is None:
         collecting = attach(window, trace=trace, dispatch=dispatch)
     else:
-        collecting = collect(file, window, force=force, trace=trace, dispatch=dispatch, nvml=nvml, memory=memory)
+        more = {"dispatch": dispatch, "nvml": nvml, "memory": memory, "graphs": graphs}
+        collecting = collect(file, window, force=force, trace=trace, **more)
     code, interrupted, pid, threads, before = 0, False, os.getpid(), threading.enumerate(), ProcessState.now()
     try:
         with collecting as collector:

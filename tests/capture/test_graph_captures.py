@@ -80,7 +80,7 @@ def capture(graph: Any) -> None:
 
 def test_a_capture_before_the_range_is_recorded_with_ops_layers_and_shapes(tmp_path: Path) -> None:
     file, graph = tmp_path / "net.json", Graph()
-    with pyprof.profile(file, wait=True):
+    with pyprof.profile(file, wait=True, graphs=True):
         torch.ones(7).sin()
         capture(graph)
         torch.ones(7).cos()
@@ -99,7 +99,7 @@ def test_a_capture_before_the_range_is_recorded_with_ops_layers_and_shapes(tmp_p
 
 def test_a_capture_within_the_range_is_in_the_trace_itself(tmp_path: Path) -> None:
     file, graph = tmp_path / "net.json", Graph()
-    with pyprof.profile(file):
+    with pyprof.profile(file, graphs=True):
         capture(graph)
         graph.replay()
     assert graphs(file) == []
@@ -110,7 +110,7 @@ def test_a_capture_within_the_range_is_in_the_trace_itself(tmp_path: Path) -> No
 def test_a_capture_in_the_warm_up_is_kept(tmp_path: Path) -> None:
     """The first iteration is collected in case that the warm-up is never over, and left out otherwise."""
     file, graph = tmp_path / "net.json", Graph()
-    with pyprof.profile(file, warmup=2, steps=1):
+    with pyprof.profile(file, warmup=2, steps=1, graphs=True):
         capture(graph)
         for _ in range(4):
             graph.replay()
@@ -121,7 +121,7 @@ def test_a_capture_in_the_warm_up_is_kept(tmp_path: Path) -> None:
 
 def test_each_capture_has_a_number_of_its_own(tmp_path: Path) -> None:
     file, first, second = tmp_path / "net.json", Graph(), Graph()
-    with pyprof.profile(file, wait=True):
+    with pyprof.profile(file, wait=True, graphs=True):
         for graph in (first, second, first):  # the first one is captured again
             capture(graph)
         pyprof.start()
@@ -136,7 +136,7 @@ def test_each_capture_has_a_number_of_its_own(tmp_path: Path) -> None:
 
 def test_a_capture_that_fails_raises_its_own_error_and_ends_the_recording(tmp_path: Path) -> None:
     file, graph = tmp_path / "net.json", Graph()
-    with pyprof.profile(file, wait=True):
+    with pyprof.profile(file, wait=True, graphs=True):
         with pytest.raises(RuntimeError, match="operation not permitted"):
             graph.capture_begin(capture_error_mode="refused")
         pyprof.start()
@@ -147,7 +147,7 @@ def test_a_capture_that_fails_raises_its_own_error_and_ends_the_recording(tmp_pa
 
 def test_the_programs_own_profiler_goes_first(tmp_path: Path) -> None:
     file, graph = tmp_path / "net.json", Graph()
-    with pyprof.profile(file, wait=True):
+    with pyprof.profile(file, wait=True, graphs=True):
         with torch.profiler.profile() as theirs:
             capture(graph)
         pyprof.start()
@@ -160,7 +160,7 @@ def test_the_programs_own_profiler_goes_first(tmp_path: Path) -> None:
 def test_a_capture_ends_its_recording_only_when_no_other_is_in_progress(tmp_path: Path) -> None:
     """Stopping PyTorch's profiler waits for the GPU, which is not allowed while a graph is captured."""
     file, outer, inner = tmp_path / "net.json", Graph(), Graph()
-    with pyprof.profile(file, wait=True):
+    with pyprof.profile(file, wait=True, graphs=True):
         outer.capture_begin()
         thread = threading.Thread(target=capture, args=(inner,))
         thread.start()
@@ -195,7 +195,7 @@ def test_a_profiler_that_cannot_start_leaves_the_program_alone(
         raise RuntimeError("CUPTI is busy")
 
     file, graph = tmp_path / "net.json", Graph()
-    with pyprof.profile(file, wait=True):
+    with pyprof.profile(file, wait=True, graphs=True):
         with monkeypatch.context() as patch:
             patch.setattr(torch.profiler.profile, "__enter__", refuse)
             capture(graph)
@@ -207,7 +207,7 @@ def test_a_profiler_that_cannot_start_leaves_the_program_alone(
 
 def test_no_graph_no_key(tmp_path: Path) -> None:
     file = tmp_path / "net.json"
-    with pyprof.profile(file):
+    with pyprof.profile(file, graphs=True):
         torch.ones(7).sin()
     assert "pyprof" not in trace(file)
 
