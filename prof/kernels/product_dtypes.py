@@ -39,16 +39,24 @@ ATTENTION = {
     "_scaled_dot_product_cudnn_attention_backward": {5: "float32", 9: "int32", 10: "int32"},
 }
 
+# Types of the operands alone: results, scales and biases are of wider ones.
+ONE_BYTE = frozenset({"int8", "uint8", "float8_e4m3fn", "float8_e5m2", "opaque1"})
+
 
 def product(text: str, name: str, op: str, family: str) -> Dtypes:
     """The operand dtypes that the name of a matrix-product kernel reveals; ``text`` is the name in CUPTI's spelling."""
     if family == "attention":
         dtype = _attention(text, name, family)
+        if (
+            dtype in ONE_BYTE
+        ):  # of a paged cache, k and v are the cache's; the op's are the new tokens', before the cast
+            operands = 1 if re.search("paged|unified_attention", text + op, re.IGNORECASE) else 3
+            return Dtypes(at=tuple((position, dtype) for position in range(operands)))
         return Dtypes(dtype, tuple(ATTENTION.get(op, {}).items()), dtype, _causal(text, op)) if dtype else NOTHING
     if family not in ("gemm", "conv"):
         return NOTHING  # each kernel of a recurrent op works on a part of its operands
     source, out = _operands(text, name, family)
-    if source in ("int8", "uint8", "float8_e4m3fn", "float8_e5m2", "opaque1"):  # with scales and biases of other types
+    if source in ONE_BYTE:
         return Dtypes(at=((0, source), (1, source)), out=out)
     if out and out != source and op in ("addmm", "baddbmm", "addmv", "addbmm"):
         return Dtypes(source, ((0, ""),), out)  # self may be of either type

@@ -210,7 +210,6 @@ class TraceFile(Collector):
         self._profiler: Any = None
         self._all_graphs = graphs  # whether to record captures of CUDA graphs outside of the window, too
         self._graphs = GraphCaptures(self._begin_graph, self._end_profiler)
-        self._abandoned: Any = None  # a profiler that cannot be ended
         self._wanted = False  # whether to collect whenever the program's own profiler is off
         self._made_way = False
         self._theirs = False
@@ -327,7 +326,8 @@ class TraceFile(Collector):
         """
         self._running = self._wanted = False
         self._made_way = True
-        self._abandoned, self._profiler = self._profiler, None
+        session.ABANDONED.append(self._profiler)
+        self._profiler = None
         active = session.current()
         if active is not None:
             active.set_profiler(None)

@@ -45,11 +45,8 @@ class GraphCaptures:
         self._entries: weakref.WeakKeyDictionary[Any, Entry] = weakref.WeakKeyDictionary()  # the range of each graph
         self._recording: Any = None  # the profiler that records the capture in progress
         self._thread = 0  # the thread on which it was started
-        # Profilers that another thread would have had to stop, which is a segmentation fault, as is their destruction.
-        self._abandoned: list[Any] = []
-        self._capturing = (
-            0  # captures in progress: stopping a profiler waits for the GPU, which would break another one
-        )
+        # captures in progress: stopping a profiler waits for the GPU, which would break another one
+        self._capturing = 0
 
     def open(self) -> None:
         import torch
@@ -68,7 +65,7 @@ class GraphCaptures:
         if recording is None:
             return
         if self._thread != threading.get_ident():
-            self._abandoned.append(recording)
+            session.ABANDONED.append(recording)
             _say(RuntimeError("another thread's profiler began"))
             return
         try:

@@ -105,6 +105,10 @@ def main(argv: list[str] | None = None) -> int:
     code = run_command("pyprof run", build_parser, partial(_run, scripts), words, inputs=())
     if any(ran.interrupted for ran in scripts):
         raise ScriptInterrupted
+    from pyprof.capture.session import ABANDONED
+
+    if ABANDONED:
+        end_process(code)
     return code
 
 
@@ -133,7 +137,7 @@ def _run(scripts: list[Ran], options: argparse.Namespace) -> Done:
         more["graphs"] = options.graph_captures and trace is not None
         ran = run(script, trace, window, force=options.force, trace=marks, **more)
     if ran.forked:
-        end_forked_child(ran.code)
+        end_process(ran.code)
     scripts.append(ran)
     return _finish(options, ran, trace if ran.written else None, page)
 
@@ -200,8 +204,12 @@ def _script_output_on_standard_error() -> Iterator[None]:
 # After the script
 
 
-def end_forked_child(code: int) -> NoReturn:
-    """End a forked child without C++ destructors: they would wait for Kineto's threads, which only the parent has."""
+def end_process(code: int) -> NoReturn:
+    """End the process without C++ destructors.
+
+    In a forked child they would wait for Kineto's threads, which only the parent has. Where a profiler was abandoned,
+    they find it running: one run of twenty was aborted ("terminate called", 2.13).
+    """
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:

@@ -26,6 +26,9 @@ from pyprof.capture.sinks import Both, Nvtx, Sink
 if TYPE_CHECKING:
     from pyprof.capture.mode import DispatchMode
 
+# Profilers of PyTorch that are running and that no thread may end or destroy (a segmentation fault), kept to the end.
+ABANDONED: list[Any] = []
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
