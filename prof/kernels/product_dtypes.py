@@ -47,9 +47,8 @@ def product(text: str, name: str, op: str, family: str) -> Dtypes:
     """The operand dtypes that the name of a matrix-product kernel reveals; ``text`` is the name in CUPTI's spelling."""
     if family == "attention":
         dtype = _attention(text, name, family)
-        if (
-            dtype in ONE_BYTE
-        ):  # of a paged cache, k and v are the cache's; the op's are the new tokens', before the cast
+        if dtype in ONE_BYTE:
+            # A paged kernel reads k and v from the cache; those of the op are the new tokens', before their cast.
             operands = 1 if re.search("paged|unified_attention", text + op, re.IGNORECASE) else 3
             return Dtypes(at=tuple((position, dtype) for position in range(operands)))
         return Dtypes(dtype, tuple(ATTENTION.get(op, {}).items()), dtype, _causal(text, op)) if dtype else NOTHING
