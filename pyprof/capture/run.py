@@ -100,14 +100,15 @@ def _add_collection(parser: argparse.ArgumentParser) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """Return the script's exit code, or 1 if pyprof itself failed. Raises ScriptInterrupted if ^C ended the script."""
+    from pyprof.capture.session import ABANDONED
+
+    before = len(ABANDONED)
     words = _with_report_joined(build_parser(), sys.argv[1:] if argv is None else argv)
     scripts: list[Ran] = []
     code = run_command("pyprof run", build_parser, partial(_run, scripts), words, inputs=())
     if any(ran.interrupted for ran in scripts):
         raise ScriptInterrupted
-    from pyprof.capture.session import ABANDONED
-
-    if ABANDONED:
+    if len(ABANDONED) > before:
         end_process(code)
     return code
 
