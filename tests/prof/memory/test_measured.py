@@ -4,6 +4,7 @@ The captures of an H200 are read from the folder that PYPROF_MEMORY names: NAME.
 and beside them what torch.cuda.max_memory_allocated() and max_memory_reserved() returned in each step.
 """
 
+import gc
 import json
 import os
 from collections import Counter
@@ -166,13 +167,15 @@ CASES = {"Net:h.*": transformer, "Net:stage:*": residual, "Net:stage": stage}
 
 @pytest.mark.parametrize("pattern", CASES)
 def test_the_peak_and_the_kernels_that_run_again(pattern, tmp_path):
-    """Within 10% of the bytes that checkpointing frees (25% are asked for), and exactly the ops that it repeats."""
+    """Within 25% of the bytes that checkpointing frees (alone in a process within 6%), and exactly the ops it repeats."""
+    gc.collect()  # tensors of earlier tests in cycles would be freed during one of the two runs
     plain = run(False, CASES[pattern], tmp_path / "plain.json.gz")
+    gc.collect()
     done = run(True, CASES[pattern], tmp_path / "checkpointed.json.gz")
     (before,), (after,) = (memory_numbers(run.memory, run.kernels, pattern) for run in (plain, done))
     found = before.checkpointing[0]
     measured = before.peak_bytes - after.peak_bytes
-    assert found.freed_bytes == pytest.approx(measured, rel=0.1, abs=0.005 * before.peak_bytes)
+    assert found.freed_bytes == pytest.approx(measured, rel=0.25, abs=0.005 * before.peak_bytes)
     rows = done.kernels
     again = np.flatnonzero(rows.coded("phase").among("backward") & rows.coded("dir").among("fprop"))
     assert repeated(plain, found.names) == Counter(rows.coded("aten").take(again).texts())
