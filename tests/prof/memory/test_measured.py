@@ -167,7 +167,7 @@ CASES = {"Net:h.*": transformer, "Net:stage:*": residual, "Net:stage": stage}
 
 @pytest.mark.parametrize("pattern", CASES)
 def test_the_peak_and_the_kernels_that_run_again(pattern, tmp_path):
-    """Within 25% of the bytes that checkpointing frees (alone in a process: 6%), and exactly the ops that it repeats."""
+    """Within 25% of the bytes that checkpointing frees (in a process alone: 6%), and exactly what it repeats."""
     gc.collect()  # tensors of earlier tests in cycles would be freed during one of the two runs
     plain = run(False, CASES[pattern], tmp_path / "plain.json.gz")
     gc.collect()
