@@ -181,10 +181,12 @@ def is_copy(row: Operation) -> bool:
     return row.kind == "memcpy" and re.search("HtoD|DtoH|Host", row.name) is not None
 
 
-def copies(operations: Sequence[Operation]) -> list[int]:
-    """Rows, time and bytes of the copies between host and device."""
+def copies(operations: Sequence[Operation]) -> list[int | None]:
+    """Rows, time and bytes of the copies between host and device; None where no size is known."""
     moved = [row for row in operations if is_copy(row)]
-    return [len(moved), sum(row.duration for row in moved), sum(row.nbytes or 0 for row in moved)]
+    sizes = [row.nbytes for row in moved if row.nbytes is not None]
+    nbytes = sum(sizes) if any(sizes) or len(sizes) == len(moved) else None
+    return [len(moved), sum(row.duration for row in moved), nbytes]
 
 
 def after_loading(operations: Sequence[Operation]) -> list[Operation]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from pyprof.command.json_schema import doc
 from pyprof.prof.timing.gpus import TO_DEVICE, TO_HOST, device_rows, named_rows
-from pyprof.prof.work.annotate import Annotation
+from pyprof.prof.work.annotate import Annotation, sum_known
 from pyprof.prof.work.kinds import COPIES, kinds
 from pyprof.table.columns import NULL, Bools, Table
 
@@ -24,10 +24,10 @@ class Leading:
 
     rows: Annotated[int, doc("copies between host and device")]
     ns: Annotated[int, doc("their time")]
-    nbytes: Annotated[int, doc("bytes that they moved")]
+    nbytes: Annotated[int | None, doc("bytes that they moved; null if no size is known")]
     before_rows: Annotated[int, doc("copies before the device's first kernel: the loading of a model")]
     before_ns: Annotated[int, doc("their time")]
-    before_nbytes: Annotated[int, doc("bytes that they moved")]
+    before_nbytes: Annotated[int | None, doc("bytes that they moved; null if no size is known")]
     ways: Annotated[tuple[str, ...], doc("their directions: host-to-device, device-to-host")]
     apart: Annotated[bool, doc("whether the copies before the first kernel are left out of all other figures")]
 
@@ -52,15 +52,15 @@ def _copies(table: Table, annotation: Annotation) -> tuple[Leading | None, Bools
     moved = kinds(table, annotation).among(COPIES)
     if not moved.any():
         return None, moved
-    start, duration = table.ints("start"), table.ints("kDuration")
-    size = np.where(table.ints("bytes") == NULL, 0, table.ints("bytes"))
+    start, duration, size = (table.ints(key) for key in ("start", "kDuration", "bytes"))
     before = _before_first_kernel(table, moved)
-    rows, ns, nbytes = (int(values[moved].sum()) for values in (moved, duration, size))
-    before_rows, before_ns, before_nbytes = (int(values[before].sum()) for values in (before, duration, size))
+    rows, ns = (int(values[moved].sum()) for values in (moved, duration))
+    before_rows, before_ns = (int(values[before].sum()) for values in (before, duration))
     ways = tuple(way for way, words in WAYS if bool((named_rows(table, *words) & moved).any()))
     rest = ~before & (start != NULL)
     span = int((start + duration)[rest].max() - start[rest].min()) if rest.any() else 0
     apart = before_ns > LOADING * max(span, 1) and not bool(before.all())
+    nbytes, before_nbytes = sum_known(size[moved]), sum_known(size[before])
     return Leading(rows, ns, nbytes, before_rows, before_ns, before_nbytes, ways, apart), before
 
 

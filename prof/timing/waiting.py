@@ -20,6 +20,7 @@ import numpy as np
 from pyprof.command.json_schema import doc
 from pyprof.prof.timing.blocking_copies import BlockingCopies, blocking_copies, call_places
 from pyprof.prof.timing.gpus import TO_DEVICE, TO_HOST, devices_of_rows, ends, named_rows
+from pyprof.prof.work.annotate import sum_known
 from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct
 
 _TEXTS = {  # cause: what the gaps of a capture are due to, and what happened during one gap
@@ -70,7 +71,7 @@ class Waits:
     blocking_copies: Annotated[tuple[BlockingCopies, ...], doc("places in the program where copies hold the CPU")]
     pageable_rows: Annotated[int, doc("copies from or to pageable memory, as the capture says")]
     pageable_ns: Annotated[int, doc("their time")]
-    pageable_bytes: Annotated[int, doc("what they moved")]
+    pageable_bytes: Annotated[int | None, doc("what they moved; null if no size is known")]
 
 
 def waits(table: Table) -> Waits:
@@ -79,7 +80,6 @@ def waits(table: Table) -> Waits:
     masks = [(name, of_rows.cause.codes == code) for code, name in enumerate(CAUSES)]
     causes = [(name, int(rows.sum()), int(of_rows.idle_ns[rows].sum())) for name, rows in masks if rows.any()]
     queued = of_rows.queue_ns[(of_rows.queue_ns != NULL) & table.coded("kind").among("kernel")]
-    size = table.ints("bytes")
     pageable = named_rows(table, "Pageable") & table.coded("kind").among("memcpy")
     return Waits(
         causes=tuple(sorted(causes, key=lambda cause: -cause[2])),
@@ -89,7 +89,7 @@ def waits(table: Table) -> Waits:
         blocking_copies=tuple(blocking_copies(table)),
         pageable_rows=int(pageable.sum()),
         pageable_ns=int(table.ints("kDuration")[pageable].sum()),
-        pageable_bytes=int(size[pageable & (size != NULL)].sum()),
+        pageable_bytes=sum_known(table.ints("bytes")[pageable]),
     )
 
 

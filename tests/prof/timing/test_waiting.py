@@ -5,6 +5,7 @@ import pytest
 from pyprof.prof.advice import Run
 from pyprof.prof.notebook import load
 from pyprof.prof.table.columns import COLUMN
+from pyprof.prof.timing.loading import without_loading
 from pyprof.prof.timing.waiting import SyncPoint, sync_points, waiting, waits
 from pyprof.prof.work.annotate import annotate
 from pyprof.table.columns import NULL
@@ -116,6 +117,13 @@ def test_pageable_copies_are_summed():
     made = table(copy(0, 10, 0, PAGEABLE, bytes=1000), copy(20, 30, 1, PAGEABLE, bytes=None), copy(60, 5, 2, PINNED))
     found = waits(made)
     assert (found.pageable_rows, found.pageable_ns, found.pageable_bytes) == (2, 40 * US, 1000)
+
+
+def test_copies_of_unknown_size_have_no_bytes_and_not_zero():
+    made = table(kernel(0, 5, 0), copy(10, 10, 1, PAGEABLE, bytes=None), copy(30, 10, 2, PAGEABLE, bytes=None))
+    assert waits(made).pageable_bytes is None
+    _, _, copies = without_loading(made, annotate(made))
+    assert (copies.rows, copies.nbytes, copies.before_rows, copies.before_nbytes) == (2, None, 0, 0)
 
 
 def test_exposed_communication_a_row():
