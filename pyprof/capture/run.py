@@ -100,16 +100,11 @@ def _add_collection(parser: argparse.ArgumentParser) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """Return the script's exit code, or 1 if pyprof itself failed. Raises ScriptInterrupted if ^C ended the script."""
-    from pyprof.capture.session import ABANDONED
-
-    before = len(ABANDONED)
     words = _with_report_joined(build_parser(), sys.argv[1:] if argv is None else argv)
     scripts: list[Ran] = []
     code = run_command("pyprof run", build_parser, partial(_run, scripts), words, inputs=())
     if any(ran.interrupted for ran in scripts):
         raise ScriptInterrupted
-    if len(ABANDONED) > before:
-        end_process(code)
     return code
 
 
@@ -206,11 +201,7 @@ def _script_output_on_standard_error() -> Iterator[None]:
 
 
 def end_process(code: int) -> NoReturn:
-    """End the process without C++ destructors.
-
-    In a forked child they would wait for Kineto's threads, which only the parent has. Where a profiler was abandoned,
-    they find it running: one run of twenty was aborted ("terminate called", 2.13).
-    """
+    """End a forked child without C++ destructors, which would wait for Kineto's threads: only the parent has them."""
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
