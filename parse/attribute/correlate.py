@@ -129,6 +129,23 @@ def attribute(capture: Capture, tree: RangeTree) -> Attributed:
     return Attributed(contexts, inner, node, forward, shapeless, recomputed, columns)
 
 
+def at_times(capture: Capture, thread: Ints, time: Ints) -> Capture:
+    """The capture with other events of its threads in place of its rows, so that they are attributed as launches are."""
+    return replace(
+        capture,
+        rows=len(time),
+        columns={},
+        launch_thread=thread,
+        launch_time=time,
+        launch_range=None,
+        reason=[],
+        reason_code=None,
+        origin_thread=None,
+        origin_time=None,
+        is_host=False,
+    )
+
+
 def replayed(capture: Capture) -> Bools:
     """A mask of the rows that a CUDA graph launched: opaque graphs, nodes of graphs, and rows of a graph's launch."""
     columns = (capture.columns.get(key, blank(COLUMN[key].kind, capture.rows)) for key in LAUNCH_COLUMNS)

@@ -11,7 +11,7 @@ import orjson
 from msgspec import Raw
 from numpy.typing import NDArray
 
-from pyprof.parse.attribute.capture import GraphLaunches
+from pyprof.parse.attribute.capture import GraphLaunches, HostCalls
 from pyprof.parse.attribute.reasons import BEFORE_CAPTURE, NO_CALL, NO_CALLS, NO_CORRELATION
 from pyprof.parse.formats.cupti import Calls, following_syncs
 from pyprof.parse.formats.gpu_info import kineto_info
@@ -20,6 +20,7 @@ from pyprof.parse.formats.kernel_names import demangle, kept, short_name
 from pyprof.parse.kineto.collectives import message
 from pyprof.parse.kineto.event_types import Args, Event, Number, Trace
 from pyprof.parse.kineto.events import Clock, Events, Threads, args, durations, integer, integers
+from pyprof.parse.kineto.sync_events import host_calls
 from pyprof.parse.kineto.ranges import TraceRanges
 from pyprof.parse.kineto.wrong_fields import checked
 from pyprof.table.columns import NULL, Coded, Data, Ints, lookup, value_at
@@ -45,6 +46,7 @@ class GpuRows(NamedTuple):
     launch_range: Ints
     reason_code: Ints
     graph_launches: GraphLaunches | None
+    calls: HostCalls
 
 
 @dataclass(slots=True)
@@ -90,6 +92,7 @@ def gpu_rows(events: Events, clock: Clock, threads: Threads, trace: Trace, named
         launch_range=_trusted(ranges, launch_thread, launch_time, named),
         reason_code=_reasons(calls, call >= 0, corr, start),
         graph_launches=_graph_launches(events.calls, timed, call),
+        calls=host_calls(events.syncs, timed, calls.thread),
     )
 
 

@@ -19,6 +19,7 @@ from pyprof.parse.formats.database import Database
 from pyprof.parse.formats.parquet_folder import opened
 from pyprof.parse.nsys import tables
 from pyprof.parse.nsys.api_launches import Launches, captured_launches, launches, launching_threads, read_calls
+from pyprof.parse.nsys.synchronizations import host_calls
 from pyprof.parse.nsys.memory import memory_events
 from pyprof.parse.nsys.nccl_payloads import Payload, memberships, missing_sizes, payloads, with_messages
 from pyprof.parse.nsys.nvtx_ranges import Nvtx, read_ranges
@@ -75,6 +76,9 @@ def _capture(db: Database, lean: bool) -> Capture:
     memory = memory_events(db, calls, nvtx.tids)
     capture = assemble(db, operations, nvtx, launched, messages)
     capture.memory = memory
+    if not lean:
+        capture.calls = host_calls(db, calls, named_calls, nvtx.tids)
+        capture.threads = [(tables.process_of(tid), tables.thread_of(tid)) for tid in nvtx.tids]
     capture.columns.update(launch_columns(call, named_calls))
     capture.graph_launches = captured_launches(calls, named_calls, call, nvtx.tids)
     return capture

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from pyprof.table.schema import KERNELS, MEMORY, Column, Kind
+from pyprof.table.schema import HOST_CALLS, KERNELS, MEMORY, Column, Kind
 
 if TYPE_CHECKING:
     from pyprof.table.gpu_samples import GpuSamples
@@ -300,3 +300,9 @@ class MemoryTable(Table):
     """The memory table: one row per allocation or free, in order of time within each process."""
 
     schema = MEMORY
+
+
+class HostTable(Table):
+    """The table of host calls: one row per call of the GPU's API, in order of process, thread and start."""
+
+    schema = HOST_CALLS

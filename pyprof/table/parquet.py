@@ -17,7 +17,7 @@ from pyprof.table import arrow
 from pyprof.table.columns import NULL, Coded, Columns, Data, Ragged, Table
 from pyprof.table.gather import gatherer, literal
 from pyprof.table.gpu_samples import GpuSamples, from_json, to_json
-from pyprof.table.schema import KERNELS, MEMORY, REQUIRED, Column
+from pyprof.table.schema import HOST_CALLS, KERNELS, MEMORY, REQUIRED, Column
 
 MAGIC = b"PAR1"
 SCHEMA_VERSION = 1  # raised when a column changes its meaning, not when a column is added
@@ -28,7 +28,11 @@ DICTIONARY_PAGE = 16 << 20  # bytes; a row group with more distinct texts repeat
 # A capture of 121,400 rows has 2 values for each byte of its file.
 FREE_VALUES, VALUES_PER_BYTE = 32 << 20, 16
 # The columns that a file of each table must have, and the table's name.
-NEEDED = {KERNELS: ("kernel table", REQUIRED), MEMORY: ("memory table", ("time", "bytes"))}
+NEEDED = {
+    KERNELS: ("kernel table", REQUIRED),
+    MEMORY: ("memory table", ("time", "bytes")),
+    HOST_CALLS: ("table of host calls", ("name", "start", "duration", "pid", "tid")),
+}
 ADVICE = "make it with parse.py -o net.parquet, or -o net.pyprof"
 
 

@@ -1,0 +1,56 @@
+"""Turn a capture's calls of the GPU's API into the table of host calls."""
+
+import numpy as np
+
+from pyprof.gc_pause import uncollected
+from pyprof.parse.attribute.api_kinds import api_kind
+from pyprof.parse.attribute.capture import Capture, HostCalls
+from pyprof.parse.attribute.correlate import at_times, attribute
+from pyprof.parse.attribute.hand_overs import hand_overs
+from pyprof.parse.attribute.memory_rows import rank_of
+from pyprof.parse.attribute.range_tree import RangeTree
+from pyprof.parse.attribute.steps import steps
+from pyprof.table.columns import NULL, Coded, Data, HostTable, Ints, value_at
+
+
+@uncollected()
+def host_table(capture: Capture, tree: RangeTree) -> HostTable:
+    """The table of a capture that has calls: one row per call, in order of process, thread and start."""
+    assert capture.calls is not None
+    calls = capture.calls
+    pairs = np.append(np.array(capture.threads or [(NULL, NULL)], np.int64), [(NULL, NULL)], axis=0)
+    pid, tid = pairs[calls.thread, 0], pairs[calls.thread, 1]
+    timed = np.flatnonzero((calls.start != NULL) & (calls.end != NULL))
+    end = np.maximum(calls.end, calls.start)
+    order = timed[np.lexsort((-end[timed], calls.start[timed], tid[timed], pid[timed]))]
+    place = np.full(len(calls), -1, np.int64)
+    place[order] = np.arange(len(order))
+    events = at_times(capture, calls.thread[order], calls.start[order])
+    rows = attribute(events, tree)
+    kind = Coded.of(map(api_kind, calls.name.values))
+    columns: dict[str, Data] = {
+        "name": calls.name.take(order),
+        "kind": Coded(kind.codes[calls.name.codes[order]], kind.values),
+        "start": calls.start[order],
+        "duration": (end - calls.start)[order],
+        "pid": pid[order],
+        "tid": tid[order],
+        "corr": calls.corr[order],
+        **_events(calls, order, place),
+        **{key: rows.columns[key] for key in ("op", "layer", "trace", "aten", "phase")},
+        "step": steps(events, tree).number,
+        "rank": rank_of(capture, len(order)),
+    }
+    columns["after"] = hand_overs(columns, calls.thread[order], tree)
+    return HostTable(len(order), columns)
+
+
+def _events(calls: HostCalls, order: Ints, place: Ints) -> dict[str, Data]:
+    """What synchronising calls are about, where the capture records it."""
+    found: dict[str, Data] = {}
+    if calls.stream is not None:
+        found["stream"] = calls.stream[order]
+    if calls.record is not None:
+        record = value_at(place, calls.record[order], -1)
+        found["record"] = np.where(record >= 0, record, NULL)
+    return found

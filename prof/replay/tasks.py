@@ -1,0 +1,150 @@
+"""The run as a graph of tasks in an order in which each comes after all that it waits for.
+
+A call has two tasks: the host's work before it (since the thread's previous call, or since the hand-over from another
+thread), and the call itself. A GPU operation is a task. A task begins when all tasks that it waits for have ended, each
+with a lag that is a cost of its own: the latency of a launch, the gap between two kernels, the wake-up after a
+synchronisation. No task has a recorded start, but those that begin without a cause within the capture.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pyprof.prof.replay.blocking import Blocked, blocked_calls
+from pyprof.prof.replay.dependencies import between_streams
+from pyprof.prof.replay.latencies import Latencies, latencies, previous_on_lane
+from pyprof.prof.replay.recorded_run import Recorded
+from pyprof.table.columns import Ints
+
+HOST, CALL, WORK = 0, 1, 2
+LAGS = ("", "launch", "gap", "stream wait", "synchronisation", "queue")  # what the lag of a dependency is
+DEPENDS, LAUNCH, GAP, STREAM_WAIT, SYNC, QUEUE = range(len(LAGS))
+
+
+@dataclass(slots=True)
+class Tasks:
+    """The tasks, and the dependencies by target in the same order."""
+
+    kind: Ints  # HOST, CALL or WORK
+    item: Ints  # index into the run's calls or its work
+    duration: Ints  # ns
+    release: Ints  # ns; the task begins at that time or after; the begin of the capture where nothing else is known
+    first: Ints  # offsets of the tasks' dependencies in the columns below, one more than tasks
+    source: Ints
+    lag: Ints  # ns after the end of ``source``
+    cause: Ints  # index into LAGS
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+
+def tasks_of(run: Recorded) -> Tasks:
+    """The tasks of a recorded run."""
+    before = previous_on_lane(run.work)
+    typical = latencies(run, before)
+    blocked = blocked_calls(run)
+    graph = _Graph(run, blocked)
+    graph.add_host()
+    graph.add_calls()
+    graph.add_work(before, typical)
+    return graph.tasks()
+
+
+class _Graph:
+    """Collects dependencies by number: host segments, then calls, then operations."""
+
+    def __init__(self, run: Recorded, blocked: Blocked) -> None:
+        self.run, self.blocked = run, blocked
+        self.calls, self.rows = len(run.calls), len(run.work)
+        self.duration = np.zeros(2 * self.calls + self.rows, np.int64)
+        self.release = np.full(len(self.duration), run.begin(), np.int64)
+        self.edges: list[tuple[Ints, Ints, Ints, Ints]] = []
+
+    def add(self, target: Ints, source: Ints, lag: Ints, cause: int) -> None:
+        self.edges.append((target, source, lag, np.full(len(target), cause, np.int64)))
+
+    def add_host(self) -> None:
+        """The host's work before each call, by the thread's previous call or by the hand-over."""
+        calls = self.run.calls
+        since = np.where(calls.after >= 0, calls.after, calls.before)
+        known = np.flatnonzero(since >= 0)
+        self.duration[known] = np.maximum(calls.start[known] - calls.end[since[known]], 0)
+        begins = np.flatnonzero(since < 0)
+        self.release[begins] = calls.start[begins]
+        self.add(known, self.calls + since[known], np.zeros_like(known), DEPENDS)
+        both = np.flatnonzero((calls.after >= 0) & (calls.before >= 0))
+        self.add(both, self.calls + calls.before[both], -self.duration[both], DEPENDS)
+
+    def add_calls(self) -> None:
+        """Each call, with the operations that it waits for."""
+        every, blocked = np.arange(self.calls), self.blocked
+        self.duration[self.calls : 2 * self.calls] = blocked.own
+        self.add(self.calls + every, every, np.zeros_like(every), DEPENDS)
+        lag = blocked.tail - blocked.own[blocked.call]
+        for cause in np.unique(blocked.cause).tolist():
+            chosen = blocked.cause == cause
+            target, source = self.calls + blocked.call[chosen], 2 * self.calls + blocked.work[chosen]
+            self.add(target, source, lag[chosen], cause)
+
+    def add_work(self, before: Ints, typical: Latencies) -> None:
+        """Each operation, after its launch, its stream's operation before, and those that its stream waits for."""
+        work, first = self.run.work, 2 * self.calls
+        self.duration[first:] = work.end - work.start
+        launched = np.flatnonzero(work.call >= 0)
+        call = work.call[launched]
+        inside = self.blocked.inside[launched]  # it begins within its call, which waits for it
+        lag = np.where(inside, self.blocked.launch[launched], typical.launch[launched])
+        self.add(first + launched, np.where(inside, call, self.calls + call), lag, LAUNCH)
+        follows = np.flatnonzero(before >= 0)
+        self.add(first + follows, first + before[follows], typical.gap[follows], GAP)
+        expected = self._expected(before, typical)
+        target, source = between_streams(self.run, expected)
+        self.add(first + target, first + source, np.minimum(typical.gap[target], 0) * 0 + _WAIT_NS, STREAM_WAIT)
+        strangers = np.flatnonzero(work.call < 0)
+        self.release[first + strangers] = work.start[strangers]
+        busy = np.flatnonzero((before < 0) & (work.start > expected + BEFORE_NS))
+        self.release[first + busy] = work.start[busy]  # the stream had work from before the capture
+
+    def _expected(self, before: Ints, typical: Latencies) -> Ints:
+        """When each operation would have begun in the capture by its launch and its stream alone."""
+        work, calls = self.run.work, self.run.calls
+        call = np.maximum(work.call, 0)
+        inside = self.blocked.inside
+        launched = np.where(inside, calls.start[call] + self.blocked.launch, calls.end[call] + typical.launch)
+        launched = np.where(work.call >= 0, launched, work.start)
+        return np.maximum(launched, np.where(before >= 0, work.end[before] + typical.gap, launched))
+
+    def tasks(self) -> Tasks:
+        """All tasks in the order of the host's calls: the segment, the call, what it launches.
+
+        An operation that its call waits for comes before the call.
+        """
+        work = self.run.work
+        position = np.concatenate([np.arange(self.calls), np.arange(self.calls), work.position])
+        part = np.concatenate([np.zeros(self.calls), np.full(self.calls, 2), np.where(self.blocked.inside, 1, 3)])
+        part[2 * self.calls :][work.call < 0] = -1
+        order = np.lexsort((np.arange(len(position)), part, position))
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        target, source, lag, cause = (np.concatenate(columns) for columns in zip(*self.edges, strict=True))
+        by_target = np.argsort(place[target], kind="stable")
+        counts = np.bincount(place[target], minlength=len(order))
+        kind = np.repeat([HOST, CALL, WORK], [self.calls, self.calls, self.rows])
+        item = np.concatenate([np.arange(self.calls), np.arange(self.calls), np.arange(self.rows)])
+        first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        return Tasks(
+            kind=kind[order],
+            item=item[order],
+            duration=self.duration[order],
+            release=self.release[order],
+            first=first,
+            source=place[source[by_target]],
+            lag=lag[by_target],
+            cause=cause[by_target],
+        )
+
+
+_WAIT_NS = 1500  # from the end of an operation to the start of one on another stream that waits for its event
+BEFORE_NS = 50_000
