@@ -30,14 +30,14 @@ class Blocked:
     work: Ints
     tail: Ints
     cause: Ints  # index into tasks.LAGS
-    inside: Bools  # per operation: whether it begins within its call, which waits for it
-    launch: Ints  # and then: from the start of the call to its own start, ns
+    held: Bools  # per operation: whether its own call waits for it
 
 
-def blocked_calls(run: Recorded, sync: int = 4, queue: int = 5) -> Blocked:
+def blocked_calls(run: Recorded, sync: int, queue: int) -> Blocked:
+    """What each call waits for. ``sync`` and ``queue``: the causes as tasks number them."""
     calls, work = run.calls, run.work
-    inside = _held_by_copies(run)
-    held = np.flatnonzero(inside)
+    holding = _held_by_copies(run)
+    held = np.flatnonzero(holding)
     synced = waited_for(run)
     full_call, full_work = _full_queue(run)
     call = np.concatenate([synced.target, work.call[held], full_call])
@@ -52,8 +52,7 @@ def blocked_calls(run: Recorded, sync: int = 4, queue: int = 5) -> Blocked:
     usual_tail = _median(tail[(work.end[source] == late[call]) & waited[call]], 2000)
     last = (work.end[source] == late[call]) & waited[call]
     tail = np.where(last, tail, np.minimum(usual_tail, tail))
-    launch = np.where(work.call >= 0, work.start - calls.start[work.call], 0)
-    return Blocked(own, call, source, tail, cause, inside, np.maximum(launch, 0))
+    return Blocked(own, call, source, tail, cause, holding)
 
 
 def _median(values: Ints, otherwise: int) -> int:

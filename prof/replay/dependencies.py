@@ -6,7 +6,7 @@ place, of which none can make an operation wait for something that in the captur
 
 * a stream may wait where its process called cudaStreamWaitEvent since the stream's last launch, for as many operations
   as there were such calls. They are the last ones of other streams, by their end, that were launched before the last
-  cudaEventRecord;
+  cudaEventRecord; or before the last cudaStreamWaitEvent, in captures without those calls (PyTorch 1.13 to 2.0);
 * if another launch came between that call and the operation, the wait counts only where nothing else explains when the
   operation began;
 * a call that waits for a stream or an event waits for the last operation, by its end, that was done when it returned.
@@ -18,10 +18,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyprof.prof.replay.recorded_run import KIND, Recorded
+from pyprof.prof.replay.recorded_run import KIND, ROW_KINDS, Recorded
 from pyprof.table.columns import Bools, Ints
 
 SKEW_NS = 2000  # by which the clocks of host and GPU may differ, as profilers align them
+LATE_NS = 10_000  # what began later than expected by this waited for something
 NEAR_NS = 12_000  # a stream goes on this soon after the event that it waits for
 
 
@@ -158,6 +159,7 @@ def _inferred_waits(run: Recorded, calls: Ints, rows: Ints, expected: Ints) -> E
     """By the rules in the module's text."""
     start, end, lanes = run.work.start, run.work.end, run.work.lane
     kind = run.calls.kind
+    any_record = bool(np.any(kind[calls] == KIND["record"]))
     history: dict[int, list[int]] = {}  # lane -> its last operations when an event was recorded, oldest first
     tail: dict[int, int] = {}
     seen: dict[int, int] = {}  # lane -> the number of waits when it last began an operation
@@ -168,13 +170,16 @@ def _inferred_waits(run: Recorded, calls: Ints, rows: Ints, expected: Ints) -> E
         if is_call:
             if kind[place] == KIND["wait"]:
                 waits, direct = waits + 1, direct + 1
-            else:
+            if kind[place] == KIND["record"] or not any_record:
                 for lane, last in tail.items():
                     kept = history.setdefault(lane, [])
                     if not kept or kept[-1] != last:
                         kept.append(last)
             continue
         lane = int(lanes[place])
+        if run.work.call[place] < 0:
+            tail[lane] = place
+            continue
         room = direct or int(waits > seen.get(lane, 0) and bool(start[place] > expected[place] + SKEW_NS))
         if room:
             begun = start[place] + SKEW_NS
@@ -186,6 +191,34 @@ def _inferred_waits(run: Recorded, calls: Ints, rows: Ints, expected: Ints) -> E
             source += found
         tail[lane], seen[lane], direct = place, waits, 0
     return Edges(np.array(target, np.int64), np.array(source, np.int64))
+
+
+def room_on_gpu(run: Recorded, expected: Ints) -> Edges:
+    """Kernels (target) that waited for room, which kernels of other streams (source) took.
+
+    A kernel with more blocks than the GPU can run at once leaves no room until its last blocks have begun. So a kernel
+    that in the capture began later than all else explains (``expected``), while an earlier launched kernel of another
+    stream ran, begins at the same time before that one's end.
+    """
+    work = run.work
+    kernel = work.kind == ROW_KINDS.index("kernel")
+    late = np.flatnonzero(kernel & (work.call >= 0) & (work.start > expected + LATE_NS))
+    source = np.full(len(late), -1, np.int64)
+    keys = [lane[:2] for lane in run.lanes]
+    for lane, key in enumerate(keys):
+        rows = np.flatnonzero(kernel & (work.lane == lane))
+        mine = np.isin(work.lane[late], [other for other in range(len(keys)) if keys[other] == key and other != lane])
+        if not len(rows) or not mine.any():
+            continue
+        targets = np.flatnonzero(mine)
+        rows = rows[np.argsort(work.start[rows], kind="stable")]
+        at = np.searchsorted(work.start[rows], work.start[late[targets]]) - 1
+        found = rows[np.maximum(at, 0)]
+        ran = (at >= 0) & (work.end[found] >= work.start[late[targets]] - SKEW_NS)
+        ran &= work.position[found] < work.position[late[targets]]
+        better = ran & ((source[targets] < 0) | (work.end[found] < work.end[source[targets]]))
+        source[targets[better]] = found[better]
+    return Edges(late[source >= 0], source[source >= 0])
 
 
 def _last_done(rows: list[int], end: Ints, time: int) -> int:

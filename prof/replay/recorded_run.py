@@ -170,14 +170,28 @@ def _lane_of(host: HostTable, lanes: list[tuple[int, ...]]) -> Ints:
 def _work(table: Table, rows: Ints, lane: Ints, host: HostTable, place: Ints, calls: Calls) -> Work:
     start = table.ints("start")[rows]
     call = _call_of(table, rows, host, place)
-    before = np.searchsorted(calls.start, start, "right") - 1
-    position = np.where(call >= 0, call, np.maximum(before, 0))
+    before = np.maximum(np.searchsorted(calls.start, start, "right") - 1, 0)
+    position = np.where(call >= 0, call, np.minimum(before, _next_launched(start, lane, call)))
     order = np.lexsort((start, call >= 0, position))
     kinds = table.coded("kind")
     kind = np.array([*(ROW_KINDS.index(value) if value in ROW_KINDS else 0 for value in kinds.values), 0], np.int64)
     took = np.maximum(table.ints("kDuration")[rows], 0)
     columns = (start, start + took, call, position, lane, kind[kinds.codes][rows], table.ints("pid")[rows], rows)
     return Work(*(column[order] for column in columns))
+
+
+def _next_launched(start: Ints, lane: Ints, call: Ints) -> Ints:
+    """For each operation, the first call that launched one which its stream began later.
+
+    Streams keep the order of launches, so an operation whose own launch is unknown was launched before that call.
+    """
+    found = np.full(len(start), np.iinfo(np.int64).max)
+    for number in np.unique(lane).tolist():
+        rows = np.flatnonzero(lane == number)
+        rows = rows[np.argsort(start[rows], kind="stable")]
+        places = np.where(call[rows] >= 0, call[rows], np.iinfo(np.int64).max)
+        found[rows] = np.minimum.accumulate(places[::-1])[::-1]
+    return found
 
 
 def _call_of(table: Table, rows: Ints, host: HostTable, place: Ints) -> Ints:
@@ -187,3 +201,12 @@ def _call_of(table: Table, rows: Ints, host: HostTable, place: Ints) -> Ints:
     api = table.ints("apiStart")[rows]
     found = lookup(thread[len(rows) :], host.ints("start"), thread[: len(rows)], api)
     return np.where(api == NULL, -1, value_at(place, found, -1))
+
+
+def previous_on_lane(work: Work) -> Ints:
+    """For each operation, the one launched before it on its stream; -1: none."""
+    order = np.lexsort((np.arange(len(work)), work.lane))
+    same = work.lane[order][1:] == work.lane[order][:-1]
+    found = np.full(len(work), -1, np.int64)
+    found[order[1:]] = np.where(same, order[:-1], -1)
+    return found

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from pyprof.prof.replay.blocking import Blocked, blocked_calls
-from pyprof.prof.replay.dependencies import between_streams
-from pyprof.prof.replay.latencies import Latencies, latencies, previous_on_lane
-from pyprof.prof.replay.recorded_run import Recorded
-from pyprof.table.columns import Ints
+from pyprof.prof.replay.dependencies import between_streams, room_on_gpu
+from pyprof.prof.replay.latencies import Latencies, latencies
+from pyprof.prof.replay.recorded_run import Recorded, previous_on_lane
+from pyprof.table.columns import Bools, Ints
 
 HOST, CALL, WORK = 0, 1, 2
-LAGS = ("", "launch", "gap", "stream wait", "synchronisation", "queue")  # what the lag of a dependency is
-DEPENDS, LAUNCH, GAP, STREAM_WAIT, SYNC, QUEUE = range(len(LAGS))
+LAGS = ("", "launch", "gap", "stream wait", "room", "synchronisation", "queue")  # what the lag of a dependency is
+DEPENDS, LAUNCH, GAP, STREAM_WAIT, ROOM, SYNC, QUEUE = range(len(LAGS))
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ def tasks_of(run: Recorded) -> Tasks:
     """The tasks of a recorded run."""
     before = previous_on_lane(run.work)
     typical = latencies(run, before)
-    blocked = blocked_calls(run)
+    blocked = blocked_calls(run, SYNC, QUEUE)
     graph = _Graph(run, blocked)
     graph.add_host()
     graph.add_calls()
@@ -94,25 +94,36 @@ class _Graph:
         self.duration[first:] = work.end - work.start
         launched = np.flatnonzero(work.call >= 0)
         call = work.call[launched]
-        inside = self.blocked.inside[launched]  # it begins within its call, which waits for it
-        lag = np.where(inside, self.blocked.launch[launched], typical.launch[launched])
-        self.add(first + launched, np.where(inside, call, self.calls + call), lag, LAUNCH)
+        inside = typical.inside[launched]
+        self.add(first + launched, np.where(inside, call, self.calls + call), typical.launch[launched], LAUNCH)
         follows = np.flatnonzero(before >= 0)
         self.add(first + follows, first + before[follows], typical.gap[follows], GAP)
         expected = self._expected(before, typical)
         target, source = between_streams(self.run, expected)
-        self.add(first + target, first + source, np.minimum(typical.gap[target], 0) * 0 + _WAIT_NS, STREAM_WAIT)
-        strangers = np.flatnonzero(work.call < 0)
+        self.add(first + target, first + source, np.full(len(target), _WAIT_NS), STREAM_WAIT)
+        np.maximum.at(expected, target, work.end[source] + _WAIT_NS)
+        target, source = room_on_gpu(self.run, expected)
+        self.add(first + target, first + source, work.start[target] - work.end[source], ROOM)
+        expected[target] = work.start[target]
+        strangers = np.flatnonzero((work.call < 0) & ~self._left_over(before))
         self.release[first + strangers] = work.start[strangers]
         busy = np.flatnonzero((before < 0) & (work.start > expected + BEFORE_NS))
         self.release[first + busy] = work.start[busy]  # the stream had work from before the capture
+
+    def _left_over(self, before: Ints) -> Bools:
+        """Operations launched before the capture that follow another one: they were in their stream's queue."""
+        work = self.run.work
+        launched = np.full(len(self.run.lanes), np.iinfo(np.int64).max)
+        known = work.call >= 0
+        np.minimum.at(launched, work.lane[known], work.start[known])
+        found: Bools = ~known & (before >= 0) & (work.start < launched[work.lane])
+        return found
 
     def _expected(self, before: Ints, typical: Latencies) -> Ints:
         """When each operation would have begun in the capture by its launch and its stream alone."""
         work, calls = self.run.work, self.run.calls
         call = np.maximum(work.call, 0)
-        inside = self.blocked.inside
-        launched = np.where(inside, calls.start[call] + self.blocked.launch, calls.end[call] + typical.launch)
+        launched = np.where(typical.inside, calls.start[call], calls.end[call]) + typical.launch
         launched = np.where(work.call >= 0, launched, work.start)
         return np.maximum(launched, np.where(before >= 0, work.end[before] + typical.gap, launched))
 
@@ -123,7 +134,7 @@ class _Graph:
         """
         work = self.run.work
         position = np.concatenate([np.arange(self.calls), np.arange(self.calls), work.position])
-        part = np.concatenate([np.zeros(self.calls), np.full(self.calls, 2), np.where(self.blocked.inside, 1, 3)])
+        part = np.concatenate([np.zeros(self.calls), np.full(self.calls, 2), np.where(self.blocked.held, 1, 3)])
         part[2 * self.calls :][work.call < 0] = -1
         order = np.lexsort((np.arange(len(position)), part, position))
         place = np.empty(len(order), np.int64)
