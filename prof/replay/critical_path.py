@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pyprof.prof.replay.recorded_run import ROW_KINDS, Recorded
-from pyprof.prof.replay.tasks import CALL, HOST, QUEUE, SYNC, WORK, Tasks
+from pyprof.prof.replay.tasks import CALL, HOST, QUEUE, SYNC, Tasks
 from pyprof.table.columns import Bools, Ints
 
 CLASSES = ("host", "kernels", "copies", "communication", "synchronisation", "latency")
@@ -68,7 +68,7 @@ def _backwards(tasks: Tasks, ends: Ints) -> tuple[Ints, Ints, Ints]:
 
 def _classes(run: Recorded, tasks: Tasks, path: Ints, communicates: Bools) -> Ints:
     kind, item = tasks.kind[path], tasks.item[path]
-    rows = np.where(kind == WORK, item, 0)
+    rows = np.where(np.isin(kind, (HOST, CALL)), 0, item)
     of_work = np.where(
         communicates[run.work.row[rows]],
         _COMMUNICATION,

@@ -11,10 +11,9 @@ from pyprof.prof.timing.gpus import TO_DEVICE, TO_HOST, named_rows
 from pyprof.table.columns import NULL, Bools, HostTable, Ints, Table, distinct, lookup, value_at
 
 # Kinds of calls as numbers. They are those of the column `kind` of the table of host calls, of which -1 is none.
-CALL_KINDS = (
-    "launch copy set graph device_sync stream_sync event_sync query record wait allocate free begin_capture end_capture"
-).replace("_", "\0").split()
-KIND = {name.replace("\0", " "): number for number, name in enumerate(CALL_KINDS)}
+CALL_KINDS = (*"launch copy set graph".split(), "device sync", "stream sync", "event sync", "record", "wait", "free")
+GIVING = CALL_KINDS[:4]  # kinds of calls that give the GPU work
+KIND = {name: number for number, name in enumerate(CALL_KINDS)}
 ROW_KINDS = ("kernel", "memcpy", "memset", "graph")
 
 
@@ -76,7 +75,10 @@ class Recorded:
 
 
 def recorded(table: Table, host: HostTable, name: str) -> Recorded:
-    """The run of a kernel table and its table of host calls. Raises InputError if there is nothing to replay."""
+    """The run of a kernel table and its table of host calls. Raises InputError if there is nothing to replay.
+
+    Threads that give the GPU no work are left out: NCCL's watchdog asks for events at times of its own.
+    """
     on_gpu = np.flatnonzero(~table.coded("kind").among("cpu") & (table.ints("start") != NULL))
     if not len(on_gpu) or not len(host):
         found = "no GPU operation" if len(host) else "no call of CUDA or HIP"
@@ -95,6 +97,13 @@ def _holding(table: Table) -> Bools:
     return between & (~is_async | ~named_rows(table, "Pinned"))
 
 
+def _of_giving_threads(host: HostTable, thread: Ints) -> Bools:
+    """The calls of threads that give the GPU work; all, if none does."""
+    giving = np.zeros(int(thread.max()) + 1, bool)
+    giving[thread[host.coded("kind").among(*GIVING)]] = True
+    return giving[thread] if giving.any() else np.ones(len(thread), bool)
+
+
 def _outermost(start: Ints, end: Ints, thread: Ints) -> Ints:
     """For each call, in order of thread and start: the outermost call around it, or itself."""
     found = np.arange(len(start))
@@ -108,7 +117,7 @@ def _outermost(start: Ints, end: Ints, thread: Ints) -> Ints:
 
 def _calls(host: HostTable, top: Ints, thread: Ints, lanes: list[tuple[int, ...]]) -> tuple[Calls, Ints]:
     """The outermost calls in order of start, and the place of each row of the host table among them."""
-    outer = np.flatnonzero(top == np.arange(len(top)))
+    outer = np.flatnonzero((top == np.arange(len(top))) & _of_giving_threads(host, thread))
     order = outer[np.argsort(host.ints("start")[outer], kind="stable")]
     number = np.full(len(top), -1, np.int64)
     number[order] = np.arange(len(order))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,7 +11,7 @@ import numpy as np
 from pyprof.prof.replay.critical_path import CriticalPath, critical_path
 from pyprof.prof.replay.recorded_run import Recorded, recorded
 from pyprof.prof.replay.simulate import simulate
-from pyprof.prof.replay.tasks import CALL, WORK, Tasks, tasks_of
+from pyprof.prof.replay.tasks import ARRIVAL, CALL, HOST, WORK, Tasks, tasks_of
 from pyprof.prof.timing.gpus import covered
 from pyprof.table.columns import NULL, Bools, HostTable, Ints, Table, greatest
 
@@ -49,16 +50,21 @@ class Replayed:
     @cached_property
     def call_start(self) -> Ints:
         """When each call begins in the replay: when the host's work before it is done."""
-        return self._by_item(0, len(self.run.calls))
+        return self._by_item(HOST, len(self.run.calls))
 
-    @property
+    @cached_property
     def work_start(self) -> Ints:
-        return self.work_end - (self.run.work.end - self.run.work.start)
+        """When each operation begins in the replay."""
+        found = self._by_item(WORK, len(self.run.work)) - self._by_item(WORK, len(self.run.work), self.tasks.duration)
+        arrived = self.tasks.kind == ARRIVAL
+        found[self.tasks.item[arrived]] = self.ends[arrived]
+        return found
 
-    def _by_item(self, kind: int, items: int) -> Ints:
+    def _by_item(self, kind: int, items: int, values: Ints | None = None) -> Ints:
+        """The ends, or other values, of the tasks of a kind, by what they are of."""
         found = np.empty(items, np.int64)
         chosen = self.tasks.kind == kind
-        found[self.tasks.item[chosen]] = self.ends[chosen]
+        found[self.tasks.item[chosen]] = (self.ends if values is None else values)[chosen]
         return found
 
     @property
@@ -116,8 +122,14 @@ class Replayed:
         return critical_path(self.run, self.tasks, self.ends, communicates)
 
 
-def replay(table: Table, host: HostTable, name: str) -> Replayed:
-    """Replay a kernel table and its host calls. ``name``: of the file. Raises InputError if there is nothing to replay."""
+def replay(table: Table, host: HostTable, name: str, meetings: Sequence[Ints] = ()) -> Replayed:
+    """Replay a kernel table and its host calls. ``name``: of the file.
+
+    ``meetings``: the rows of each collective of which the table has all ranks. Without them, a collective takes as long
+    as in the capture, with its wait for the other ranks. Raises InputError if there is nothing to replay.
+    """
     run = recorded(table, host, name)
-    tasks = tasks_of(run)
+    place = np.full(len(table) + 1, -1, np.int64)
+    place[run.work.row] = np.arange(len(run.work))
+    tasks = tasks_of(run, [place[rows] for rows in meetings if (place[rows] >= 0).all()])
     return Replayed(table, host, run, tasks, simulate(tasks))

@@ -8,26 +8,28 @@ synchronisation. No task has a recorded start, but those that begin without a ca
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from pyprof.errors import PyprofError
 from pyprof.prof.replay.blocking import Blocked, blocked_calls
 from pyprof.prof.replay.dependencies import between_streams, room_on_gpu
 from pyprof.prof.replay.latencies import Latencies, latencies
 from pyprof.prof.replay.recorded_run import Recorded, previous_on_lane
 from pyprof.table.columns import Bools, Ints
 
-HOST, CALL, WORK = 0, 1, 2
-LAGS = ("", "launch", "gap", "stream wait", "room", "synchronisation", "queue")  # what the lag of a dependency is
-DEPENDS, LAUNCH, GAP, STREAM_WAIT, ROOM, SYNC, QUEUE = range(len(LAGS))
+HOST, CALL, WORK, ARRIVAL = range(4)
+LAGS = ("", "launch", "gap", "stream wait", "room", "synchronisation", "queue", "meeting")  # what the lag of a dependency is
+DEPENDS, LAUNCH, GAP, STREAM_WAIT, ROOM, SYNC, QUEUE, MEETING = range(len(LAGS))
 
 
 @dataclass(slots=True)
 class Tasks:
     """The tasks, and the dependencies by target in the same order."""
 
-    kind: Ints  # HOST, CALL or WORK
+    kind: Ints  # HOST, CALL, WORK or ARRIVAL, the begin of a collective's kernel
     item: Ints  # index into the run's calls or its work
     duration: Ints  # ns
     release: Ints  # ns; the task begins at that time or after; the begin of the capture where nothing else is known
@@ -40,8 +42,8 @@ class Tasks:
         return len(self.kind)
 
 
-def tasks_of(run: Recorded) -> Tasks:
-    """The tasks of a recorded run."""
+def tasks_of(run: Recorded, meetings: Sequence[Ints] = ()) -> Tasks:
+    """The tasks of a recorded run. ``meetings``: the operations of each collective whose ranks are all in the capture."""
     before = previous_on_lane(run.work)
     typical = latencies(run, before)
     blocked = blocked_calls(run, SYNC, QUEUE)
@@ -49,6 +51,7 @@ def tasks_of(run: Recorded) -> Tasks:
     graph.add_host()
     graph.add_calls()
     graph.add_work(before, typical)
+    graph.add_meetings(meetings)
     return graph.tasks()
 
 
@@ -61,6 +64,7 @@ class _Graph:
         self.duration = np.zeros(2 * self.calls + self.rows, np.int64)
         self.release = np.full(len(self.duration), run.begin(), np.int64)
         self.edges: list[tuple[Ints, Ints, Ints, Ints]] = []
+        self.meeting = np.zeros(0, np.int64)  # the operations that meet others, each of which has an arrival
 
     def add(self, target: Ints, source: Ints, lag: Ints, cause: int) -> None:
         self.edges.append((target, source, lag, np.full(len(target), cause, np.int64)))
@@ -127,34 +131,75 @@ class _Graph:
         launched = np.where(work.call >= 0, launched, work.start)
         return np.maximum(launched, np.where(before >= 0, work.end[before] + typical.gap, launched))
 
-    def tasks(self) -> Tasks:
-        """All tasks in the order of the host's calls: the segment, the call, what it launches.
+    def add_meetings(self, meetings: Sequence[Ints]) -> None:
+        """Collectives: an operation arrives when it could begin, and all end a time after the last one has arrived.
 
-        An operation that its call waits for comes before the call.
+        That time is the duration of the operation that arrived last, which is the shortest one.
+        """
+        if not meetings:
+            return
+        self.meeting = np.concatenate(meetings)
+        first, arrival = 2 * self.calls, len(self.duration)
+        place = np.full(arrival, -1, np.int64)
+        place[first + self.meeting] = arrival + np.arange(len(self.meeting))
+        self.edges = [
+            (np.where(place[target] >= 0, place[target], target), *rest) for target, *rest in self.edges
+        ]
+        self.release = np.append(self.release, self.release[first + self.meeting])
+        self.release[first + self.meeting] = self.run.begin()
+        self.duration = np.append(self.duration, np.zeros_like(self.meeting))
+        for rows in meetings:
+            self.duration[first + rows] = self.duration[first + rows].min()
+            target, source = np.repeat(first + rows, len(rows)), np.tile(place[first + rows], len(rows))
+            self.add(target, source, np.zeros_like(target), MEETING)
+
+    def tasks(self) -> Tasks:
+        """All tasks, each after those that it waits for."""
+        target, source, lag, cause = (np.concatenate(columns) for columns in zip(*self.edges, strict=True))
+        order = topological(target, source, len(self.duration)) if len(self.meeting) else self._in_host_order()
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        by_target = np.argsort(place[target], kind="stable")
+        counts = np.bincount(place[target], minlength=len(order))
+        parts = self.calls, self.calls, self.rows, len(self.meeting)
+        return Tasks(
+            kind=np.repeat([HOST, CALL, WORK, ARRIVAL], parts)[order],
+            item=np.concatenate([*(np.arange(count) for count in parts[:3]), self.meeting])[order],
+            duration=self.duration[order],
+            release=self.release[order],
+            first=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+            source=place[source[by_target]],
+            lag=lag[by_target],
+            cause=cause[by_target],
+        )
+
+    def _in_host_order(self) -> Ints:
+        """The order of the host's calls: the segment, the call, what it launches; a copy that its call waits for first.
+
+        Nothing waits for what is launched later, but for the kernels of other ranks.
         """
         work = self.run.work
         position = np.concatenate([np.arange(self.calls), np.arange(self.calls), work.position])
         part = np.concatenate([np.zeros(self.calls), np.full(self.calls, 2), np.where(self.blocked.held, 1, 3)])
         part[2 * self.calls :][work.call < 0] = -1
-        order = np.lexsort((np.arange(len(position)), part, position))
-        place = np.empty(len(order), np.int64)
-        place[order] = np.arange(len(order))
-        target, source, lag, cause = (np.concatenate(columns) for columns in zip(*self.edges, strict=True))
-        by_target = np.argsort(place[target], kind="stable")
-        counts = np.bincount(place[target], minlength=len(order))
-        kind = np.repeat([HOST, CALL, WORK], [self.calls, self.calls, self.rows])
-        item = np.concatenate([np.arange(self.calls), np.arange(self.calls), np.arange(self.rows)])
-        first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        return Tasks(
-            kind=kind[order],
-            item=item[order],
-            duration=self.duration[order],
-            release=self.release[order],
-            first=first,
-            source=place[source[by_target]],
-            lag=lag[by_target],
-            cause=cause[by_target],
-        )
+        return np.lexsort((np.arange(len(position)), part, position))
+
+
+def topological(target: Ints, source: Ints, tasks: int) -> Ints:
+    """The tasks in an order in which each comes after its sources. Raises PyprofError if there is none."""
+    waiting = np.bincount(target, minlength=tasks).tolist()
+    by_source = np.argsort(source, kind="stable")
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(source, minlength=tasks))]).tolist()
+    targets = target[by_source].tolist()
+    order = [task for task, count in enumerate(waiting) if not count]
+    for task in order:  # which grows
+        for follower in targets[offsets[task] : offsets[task + 1]]:
+            waiting[follower] -= 1
+            if not waiting[follower]:
+                order.append(follower)
+    if len(order) < tasks:
+        raise PyprofError("the collectives of the ranks wait for each other in a circle: replay one rank alone")
+    return np.array(order, np.int64)
 
 
 _WAIT_NS = 1500  # from the end of an operation to the start of one on another stream that waits for its event

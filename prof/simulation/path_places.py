@@ -10,7 +10,7 @@ from pyprof.prof.kernels.name_patterns import is_collective
 from pyprof.prof.replay.critical_path import CLASSES, CriticalPath
 from pyprof.prof.replay.recorded_run import Recorded
 from pyprof.prof.replay.replayed_run import Replayed
-from pyprof.prof.replay.tasks import WORK, Tasks
+from pyprof.prof.replay.tasks import CALL, HOST, Tasks
 from pyprof.prof.timing.blocking_copies import call_places
 from pyprof.table.columns import Bools, Ints, Table
 
@@ -47,7 +47,7 @@ def path_places(replayed: Replayed, path: CriticalPath) -> list[PathPlace]:
 
 def _places(table: Table, host: Table, run: Recorded, tasks: Tasks, task: Ints) -> tuple[list[tuple[str, str]], Ints]:
     """The distinct places, and that of each task: an operation's own; a call's, or where that is unknown, its name."""
-    is_work, item = tasks.kind[task] == WORK, tasks.item[task]
+    is_work, item = ~np.isin(tasks.kind[task], (HOST, CALL)), tasks.item[task]
     rows, calls = run.work.row[item[is_work]], run.calls.row[item[~is_work]]
     of_work, work_place = call_places(table, rows)
     of_calls, call_place = call_places(host, calls)

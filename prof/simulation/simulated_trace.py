@@ -8,7 +8,7 @@ from pyprof.prof.perfetto.lanes import single_lanes
 from pyprof.prof.perfetto.tracks import Arg, Slices, Trace
 from pyprof.prof.replay.critical_path import CLASSES, CriticalPath
 from pyprof.prof.replay.replayed_run import Replayed
-from pyprof.prof.replay.tasks import WORK
+from pyprof.prof.replay.tasks import CALL, HOST
 from pyprof.table.columns import NULL, Coded, Ints
 
 
@@ -78,7 +78,7 @@ def _path(replayed: Replayed, trace: Trace, path: CriticalPath, begin: int) -> S
 def _names(replayed: Replayed, task: Ints) -> Coded:
     kind, item = replayed.tasks.kind[task], replayed.tasks.item[task]
     host, table = replayed.host.coded("name"), replayed.table.coded("kShortName")
-    is_work = kind == WORK
+    is_work = ~np.isin(kind, (HOST, CALL))
     codes = np.empty(len(task), np.int32)
     codes[is_work] = table.codes[replayed.run.work.row[item[is_work]]] + len(host.values)
     codes[~is_work] = host.codes[replayed.run.calls.row[item[~is_work]]]
