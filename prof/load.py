@@ -44,9 +44,7 @@ class LoadedFile(NamedTuple):
         return Input(self.name, self.profiler)
 
 
-def load_table(
-    name: Name, say: Say = lambda _: None, graphs: Sequence[str] = (), host: bool = False
-) -> LoadedFile:
+def load_table(name: Name, say: Say = lambda _: None, graphs: Sequence[str] = (), host: bool = False) -> LoadedFile:
     """Read a kernel table, or a profiler's file as parse.py does. The content decides which it is, not the name.
 
     ``say`` reports progress (``pyprof.command.progress``). A pipe must carry a kernel table, because its head cannot be
@@ -67,7 +65,9 @@ def load_table(
         container = read_container(file)
         table = name_wrappers(link_backward_rows(kernels_of(container, str(name))))
         check_cells(table, str(name))
-        return LoadedFile(str(name), table, container.profiler, container.warnings, None, container.memory, container.host)
+        return LoadedFile(
+            str(name), table, container.profiler, container.warnings, None, container.memory, container.host
+        )
     if is_standard(name) or (file.exists() and not file.is_file() and not file.is_dir()) or is_table(file):
         shown = "standard input" if is_standard(name) else str(name)
         say(f"reading {shown if is_standard(name) else file.name}")

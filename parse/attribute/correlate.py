@@ -130,7 +130,7 @@ def attribute(capture: Capture, tree: RangeTree) -> Attributed:
 
 
 def at_times(capture: Capture, thread: Ints, time: Ints) -> Capture:
-    """The capture with other events of its threads in place of its rows, so that they are attributed as launches are."""
+    """The capture with other events of its threads in place of its rows: they are attributed as launches are."""
     return replace(
         capture,
         rows=len(time),

@@ -7,35 +7,31 @@ as of several GPUs, wait for nobody. A few ranges do not count, because the thre
 nodes of tensors on the CPU. Threads that give the GPU no work, such as NCCL's watchdog, count for nothing.
 """
 
-from collections.abc import Mapping
-
 import numpy as np
 
-from pyprof.parse.attribute.api_kinds import GIVING
 from pyprof.parse.attribute.range_tree import RangeTree
-from pyprof.table.columns import NULL, Coded, Data, Ints
+from pyprof.table.api_kinds import GIVING
+from pyprof.table.columns import NULL, Coded, Ints
 
 BUSY = 0.1  # the least number of a thread's ranges, for each range of the thread that it may wait for
 
-def hand_overs(columns: Mapping[str, Data], thread: Ints, tree: RangeTree) -> Ints:
+
+def hand_overs(kind: Coded, pid: Ints, thread: Ints, start: Ints, end: Ints, tree: RangeTree) -> Ints:
     """Per call, the row of the other thread's call that it came after; ``NULL``: none.
 
-    ``columns``: of the table of host calls, in its order. ``thread``: each call's, as an index into Capture.threads.
+    The calls are in order of process, thread and start. ``thread``: each one's, as an index into Capture.threads.
     """
-    kind, start, duration, pid = (columns[key] for key in ("kind", "start", "duration", "pid"))
-    assert isinstance(kind, Coded) and isinstance(start, np.ndarray)
-    assert isinstance(duration, np.ndarray) and isinstance(pid, np.ndarray)
     found = np.full(len(start), NULL, np.int64)
-    giving, end = kind.among(*GIVING), start + duration
+    giving = kind.among(*GIVING)
     for process in np.unique(pid).tolist():
         mine = np.flatnonzero(pid == process)
         threads = np.unique(thread[mine][giving[mine]]).tolist()
         calls = {number: mine[thread[mine] == number] for number in threads}
         activity = {number: _activity(tree, number) for number in threads if len(threads) > 1}
-        for own in activity:
+        for own, of_own in activity.items():
             for other in threads:
                 if other != own:
-                    after = _came_after(calls[own], calls[other], start, end, (activity[own], activity[other]))
+                    after = _came_after(calls[own], calls[other], start, end, (of_own, activity[other]))
                     found[calls[own]] = _later(found[calls[own]], after, end)
     return found
 

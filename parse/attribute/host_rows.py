@@ -3,13 +3,13 @@
 import numpy as np
 
 from pyprof.gc_pause import uncollected
-from pyprof.parse.attribute.api_kinds import api_kind
 from pyprof.parse.attribute.capture import Capture, HostCalls
 from pyprof.parse.attribute.correlate import at_times, attribute
 from pyprof.parse.attribute.hand_overs import hand_overs
 from pyprof.parse.attribute.memory_rows import rank_of
 from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.attribute.steps import steps
+from pyprof.table.api_kinds import api_kind
 from pyprof.table.columns import NULL, Coded, Data, HostTable, Ints, value_at
 
 
@@ -27,12 +27,14 @@ def host_table(capture: Capture, tree: RangeTree) -> HostTable:
     place[order] = np.arange(len(order))
     events = at_times(capture, calls.thread[order], calls.start[order])
     rows = attribute(events, tree)
-    kind = Coded.of(map(api_kind, calls.name.values))
+    kinds = Coded.of(map(api_kind, calls.name.values))
+    kind = Coded(kinds.codes[calls.name.codes[order]], kinds.values)
+    thread, start, end = calls.thread[order], calls.start[order], end[order]
     columns: dict[str, Data] = {
         "name": calls.name.take(order),
-        "kind": Coded(kind.codes[calls.name.codes[order]], kind.values),
-        "start": calls.start[order],
-        "duration": (end - calls.start)[order],
+        "kind": kind,
+        "start": start,
+        "duration": end - start,
         "pid": pid[order],
         "tid": tid[order],
         "corr": calls.corr[order],
@@ -40,8 +42,8 @@ def host_table(capture: Capture, tree: RangeTree) -> HostTable:
         **{key: rows.columns[key] for key in ("op", "layer", "trace", "aten", "phase")},
         "step": steps(events, tree).number,
         "rank": rank_of(capture, len(order)),
+        "after": hand_overs(kind, pid[order], thread, start, end, tree),
     }
-    columns["after"] = hand_overs(columns, calls.thread[order], tree)
     return HostTable(len(order), columns)
 
 

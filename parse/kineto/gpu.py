@@ -20,8 +20,8 @@ from pyprof.parse.formats.kernel_names import demangle, kept, short_name
 from pyprof.parse.kineto.collectives import message
 from pyprof.parse.kineto.event_types import Args, Event, Number, Trace
 from pyprof.parse.kineto.events import Clock, Events, Threads, args, durations, integer, integers
-from pyprof.parse.kineto.sync_events import host_calls
 from pyprof.parse.kineto.ranges import TraceRanges
+from pyprof.parse.kineto.sync_events import host_calls
 from pyprof.parse.kineto.wrong_fields import checked
 from pyprof.table.columns import NULL, Coded, Data, Ints, lookup, value_at
 

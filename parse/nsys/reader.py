@@ -19,12 +19,12 @@ from pyprof.parse.formats.database import Database
 from pyprof.parse.formats.parquet_folder import opened
 from pyprof.parse.nsys import tables
 from pyprof.parse.nsys.api_launches import Launches, captured_launches, launches, launching_threads, read_calls
-from pyprof.parse.nsys.synchronizations import host_calls
 from pyprof.parse.nsys.memory import memory_events
 from pyprof.parse.nsys.nccl_payloads import Payload, memberships, missing_sizes, payloads, with_messages
 from pyprof.parse.nsys.nvtx_ranges import Nvtx, read_ranges
 from pyprof.parse.nsys.nvtx_sql import left_out
 from pyprof.parse.nsys.operations import KINDS, SOURCES, Operations, read_operations
+from pyprof.parse.nsys.synchronizations import host_calls
 from pyprof.table.columns import NULL, Ints, distinct
 
 SIGNS = (tables.STRINGS.table, "ANALYSIS_DETAILS", "TARGET_INFO_SESSION_START_TIME")  # every export has one of them

@@ -73,9 +73,9 @@ def _held_by_copies(run: Recorded) -> Bools:
     calls, work = run.calls, run.work
     call = np.maximum(work.call, 0)
     copies = (work.call >= 0) & (calls.kind[call] == KIND["copy"]) & run.holding[work.row]
-    found: Bools = copies & (calls.end[call] >= work.end - SKEW_NS)
-    began = copies & (calls.end[call] > work.start + LONGEST_OWN_NS)
-    return found | began
+    ended = calls.end[call] >= work.end - SKEW_NS
+    found: Bools = copies & (ended | (calls.end[call] > work.start + LONGEST_OWN_NS))
+    return found
 
 
 def _full_queue(run: Recorded) -> tuple[Ints, Ints]:

@@ -7,6 +7,7 @@ the path add up to the length of the run. Only what shortens a task on the path 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -14,7 +15,8 @@ from pyprof.prof.replay.recorded_run import ROW_KINDS, Recorded
 from pyprof.prof.replay.tasks import CALL, HOST, QUEUE, SYNC, Tasks
 from pyprof.table.columns import Bools, Ints
 
-CLASSES = ("host", "kernels", "copies", "communication", "synchronisation", "latency")
+PathClass = Literal["host", "kernels", "copies", "communication", "synchronisation", "latency"]
+CLASSES: tuple[PathClass, ...] = get_args(PathClass)
 _HOST, _KERNELS, _COPIES, _COMMUNICATION, _SYNC, _LATENCY = range(len(CLASSES))
 
 

@@ -71,7 +71,7 @@ def _typical(values: Ints, otherwise: int, least: int) -> int:
 
 
 def _from_start(kind: Ints, since: Ints, idle: Bools) -> Ints:
-    """From the start of the call: of an idle stream its own time, of another at most the median of those of its kind."""
+    """From the start of the call: on an idle stream its own time, on another at most the median of its kind."""
     found = since.copy()
     for number in np.unique(kind).tolist():
         mine = kind == number

@@ -53,4 +53,5 @@ def _nth(tasks: Tasks, count: Ints, number: int) -> tuple[Ints, Ints]:
 def _latest(tasks: Tasks, ends: list[int], task: int) -> int:
     between = slice(int(tasks.first[task]), int(tasks.first[task + 1]))
     sources, lags = tasks.source[between].tolist(), tasks.lag[between].tolist()
-    return max(int(tasks.release[task]), *(ends[source] + lag for source, lag in zip(sources, lags, strict=True)))
+    begin: int = max(ends[source] + lag for source, lag in zip(sources, lags, strict=True))
+    return max(int(tasks.release[task]), begin)

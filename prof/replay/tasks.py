@@ -21,7 +21,8 @@ from pyprof.prof.replay.recorded_run import Recorded, previous_on_lane
 from pyprof.table.columns import Bools, Ints
 
 HOST, CALL, WORK, ARRIVAL = range(4)
-LAGS = ("", "launch", "gap", "stream wait", "room", "synchronisation", "queue", "meeting")  # what the lag of a dependency is
+# What the lag of a dependency is
+LAGS = ("", "launch", "gap", "stream wait", "room", "synchronisation", "queue", "meeting")
 DEPENDS, LAUNCH, GAP, STREAM_WAIT, ROOM, SYNC, QUEUE, MEETING = range(len(LAGS))
 
 
@@ -43,7 +44,10 @@ class Tasks:
 
 
 def tasks_of(run: Recorded, meetings: Sequence[Ints] = ()) -> Tasks:
-    """The tasks of a recorded run. ``meetings``: the operations of each collective whose ranks are all in the capture."""
+    """The tasks of a recorded run.
+
+    ``meetings``: the operations of each collective whose ranks are all in the capture.
+    """
     before = previous_on_lane(run.work)
     typical = latencies(run, before)
     blocked = blocked_calls(run, SYNC, QUEUE)
@@ -142,9 +146,7 @@ class _Graph:
         first, arrival = 2 * self.calls, len(self.duration)
         place = np.full(arrival, -1, np.int64)
         place[first + self.meeting] = arrival + np.arange(len(self.meeting))
-        self.edges = [
-            (np.where(place[target] >= 0, place[target], target), *rest) for target, *rest in self.edges
-        ]
+        self.edges = [(np.where(place[edge[0]] >= 0, place[edge[0]], edge[0]), *edge[1:]) for edge in self.edges]
         self.release = np.append(self.release, self.release[first + self.meeting])
         self.release[first + self.meeting] = self.run.begin()
         self.duration = np.append(self.duration, np.zeros_like(self.meeting))

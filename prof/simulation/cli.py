@@ -28,7 +28,9 @@ def build_parser() -> Parser:
         "the order of their streams, waits between streams and for the GPU, hand-overs between threads. Idle time "
         "follows from these dependencies. Prints how far the replay is from the capture, and the critical path.",
     )
-    parser.add_argument("file", help="a profiler's file (net.sqlite, net.json, ...; files gzipped or not) or net.pyprof")
+    parser.add_argument(
+        "file", help="a profiler's file (net.sqlite, net.json, ...; files gzipped or not) or net.pyprof"
+    )
     parser.add_argument("--top", metavar="N", type=whole_number(), default=TOP, help=f"rows per table (default: {TOP})")
     output = "write the simulated timeline for ui.perfetto.dev: net.perfetto-trace, .pftrace, .json or .json.gz"
     parser.add_argument("-o", "--output", metavar="FILE", type=file_name(FORMS), help=output)
@@ -61,7 +63,9 @@ def _run(args: argparse.Namespace) -> Done:
     else:
         with open_output(None) as out:
             out.write("".join(f"{line}\n" for line in replay_lines(document, args.top)).encode())
-    wrote = [f"wrote {args.output}: open it at https://ui.perfetto.dev (it stays on your machine)"] if args.output else []
+    wrote = (
+        [f"wrote {args.output}: open it at https://ui.perfetto.dev (it stays on your machine)"] if args.output else []
+    )
     return Done([*warned(loaded.warnings), *wrote])
 
 

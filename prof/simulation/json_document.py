@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pyprof.command.json_schema import FileWritten, Record, doc
+from pyprof.prof.replay.critical_path import PathClass
 from pyprof.prof.replay.replayed_run import Replayed
 from pyprof.prof.replay.tasks import ROOM, STREAM_WAIT
 from pyprof.prof.simulation.path_places import PathPlace
@@ -28,9 +29,7 @@ class PathTime(Record):
 
 
 class PlaceOnPath(Record):
-    what: Annotated[
-        Literal["host", "kernels", "copies", "communication", "synchronisation", "latency"], doc("as in critical_path")
-    ]
+    what: Annotated[PathClass, doc("as in critical_path")]
     op: Annotated[str, doc("what the user called; where that is unknown, the name of the call or kernel")]
     line: Annotated[str, doc("the innermost line of the user's code; empty: unknown")]
     ns: Annotated[int, doc("its time on the path")]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pyprof.prof.kernels.name_patterns import is_collective
-from pyprof.prof.replay.critical_path import CLASSES, CriticalPath
+from pyprof.prof.replay.critical_path import CLASSES, CriticalPath, PathClass
 from pyprof.prof.replay.recorded_run import Recorded
 from pyprof.prof.replay.replayed_run import Replayed
 from pyprof.prof.replay.tasks import CALL, HOST, Tasks
@@ -19,7 +19,7 @@ from pyprof.table.columns import Bools, Ints, Table
 class PathPlace:
     """The time on the path of one op and line, of one class."""
 
-    what: str  # one of CLASSES
+    what: PathClass
     op: str
     line: str
     ns: int
@@ -32,7 +32,7 @@ def communicates(table: Table) -> Bools:
 
 
 def path_places(replayed: Replayed, path: CriticalPath) -> list[PathPlace]:
-    """The places of the path, those with most time first. What the host does between two calls belongs to the second."""
+    """The places of the path, most time first. What the host does between two calls belongs to the second."""
     names, place = _places(replayed.table, replayed.host, replayed.run, replayed.tasks, path.task)
     found: dict[tuple[int, int], list[int]] = {}
     for classes, times in ((path.own_class, path.own), (path.lag_class, path.lag)):

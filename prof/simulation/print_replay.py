@@ -54,7 +54,12 @@ def _doubts(document: Simulation) -> list[str]:
 def _steps(document: Simulation, top: int) -> list[str]:
     shown = document.steps[:top]
     rows = [
-        (str(s.number), f"{s.recorded_ns / 1e6:,.3f}", f"{s.replayed_ns / 1e6:,.3f}", _change(s.recorded_ns, s.replayed_ns))
+        (
+            str(s.number),
+            f"{s.recorded_ns / 1e6:,.3f}",
+            f"{s.replayed_ns / 1e6:,.3f}",
+            _change(s.recorded_ns, s.replayed_ns),
+        )
         for s in shown
     ]
     lines = aligned([("step", "capture ms", "replay ms", "difference"), *rows])

@@ -48,7 +48,9 @@ def _work(replayed: Replayed, trace: Trace, begin: int) -> Slices:
         name = f"stream {stream}" if stream != NULL else "stream"
         parent = trace.process(NULL, pid)
         about = f"GPU {device}" if device != NULL else ""
-        track[order] = trace.on_lanes(parent, f"{name}, {about}" if about else name, single_lanes(start[order], end[order]))
+        track[order] = trace.on_lanes(
+            parent, f"{name}, {about}" if about else name, single_lanes(start[order], end[order])
+        )
     return Slices(
         track=track,
         start=start - begin,
