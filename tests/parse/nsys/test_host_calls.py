@@ -30,7 +30,7 @@ def host(path, **tables):
 
 
 def test_a_wait_names_the_call_that_recorded_its_event(tmp_path):
-    """Event 4 is recorded twice, on stream 7 by calls 1 and 3. Stream 9 waits for the first record, then for the last."""
+    """Event 4 is recorded twice on stream 7, by calls 1 and 3. Stream 9 waits for the first, then for the last."""
     calls = [api(0, 4, 1, 51), api(10, 14, 2), api(20, 24, 3, 51), api(30, 34, 4, 52), api(40, 44, 5, 52)]
     found = host(
         tmp_path,
@@ -61,7 +61,7 @@ def test_without_numbers_of_records_the_last_one_before_the_wait_counts(tmp_path
 
 
 def test_threads_take_turns(tmp_path):
-    """Thread 2 runs the backward pass: its first call follows thread 1's second, whose third follows thread 2's last."""
+    """Thread 2 runs the backward pass: its first call follows thread 1's second, whose third follows its last."""
     calls = [api(0, 4, 1), api(10, 14, 2), api(100, 104, 3, tid=2), api(110, 114, 4, tid=2), api(200, 204, 5)]
     found = host(tmp_path, **{API: calls, KERNEL: [kernel(20, corr) for corr in range(1, 6)]})
     assert found.ints("tid").tolist() == [1, 1, 1, 2, 2]
