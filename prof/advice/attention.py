@@ -200,7 +200,7 @@ def _finding(
     ``who``: the subject and verb of its reason. ``dtype``: the fused kernel's dtype, if not the softmax's. ``inside``:
     other rows that the change removes. ``share``: of the fastest fused kernel's rate.
     """
-    rows, saved, calls = run.replaced((_members(run, p, inside), _fused_ns(run, p, dtype, share)) for p in found)
+    rows, saved, calls = run.replaced((_members(run, p, inside), fused_ns(run, p, dtype, share)) for p in found)
     if rows:
         softmax, now = found[0].softmax, run.ms_of(rows)
         why = (
@@ -225,7 +225,7 @@ def _members(run: Run, pattern: Pattern, inside: Bools | None) -> list[int]:
     return list(range(first, last + 1))
 
 
-def _fused_ns(run: Run, pattern: Pattern, dtype: str, share: float) -> float:
+def fused_ns(run: Run, pattern: Pattern, dtype: str, share: float) -> float:
     """Expected time of the fused kernel in ns; NaN if it is unknown or no kernel fits."""
     dtype = dtype or run.dtype[pattern.softmax] or run.dtype[pattern.rows[0]]
     scores, last = numel(run.shapes(pattern.softmax)[0]), run.shapes(pattern.softmax)[0][-1]

@@ -1,0 +1,93 @@
+"""Attention spelled out, by whatever products, as one fused kernel with the copies around it gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pyprof.prof.advice import Run
+from pyprof.prof.advice.attention import MATH, SAFE, USE, Pattern, fused_ns, patterns
+from pyprof.prof.edits.costs import COSTS
+from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
+from pyprof.prof.edits.scenario import Scenario
+
+# Above this head size, the memory-efficient kernel, the only one for float32, is slower than products and softmax on
+# an H200: a diffusion transformer with heads of 72 took 167 ms in place of 124.
+FP32_HEAD = 64
+BESIDE = 3  # copies before and after a pattern that make its operands contiguous
+
+
+@edit_rule("attention")
+def attention(scenario: Scenario) -> Iterator[Proposal]:
+    """A softmax between batched products, forward and backward, as scaled_dot_product_attention."""
+    run = scenario.run
+    theirs = run.mentions("nodes", MATH, SAFE)
+    found = [pattern for pattern in patterns(run) if not theirs[pattern.softmax]]
+    if not found:
+        yield Abstained("attention", "no softmax between batched products over the same scores, by recorded shapes")
+        return
+    wide = [p for p in found if run.dtype[p.softmax] == "float32" and _head(run, p) > FP32_HEAD and not _narrow(run, p)]
+    if wide:
+        yield Abstained("attention", f"in float32 with heads of {_head(run, wide[0])}, fused attention is slower")
+        return
+    groups = [(_with_copies(run, p), fused_ns(run, p, _type(run, p), 1.0)) for p in found]
+    rows, saved, calls = run.replaced(groups)
+    before = sum(float(run.dur[members].sum()) for members, _ in groups)
+    if len(rows) < sum(len(members) for members, _ in groups) / 2 or float(saved.sum()) < 0.05 * before:
+        yield Abstained("attention", "the fused kernel is not expected to be faster here")
+        return
+    chosen = np.array(rows)
+    # One kernel per pattern remains: the softmax stands for it.
+    ns, left = np.zeros(len(rows)), np.zeros(len(rows))
+    kept = {p.softmax: expected for p, (_, expected) in zip(found, groups, strict=True)}
+    for place, row in enumerate(rows):
+        if row in kept:
+            ns[place], left[place] = kept[row], 1.0
+    why = (
+        f"Products and a softmax write and read the scores {run.shapes(found[0].softmax)[0]}, "
+        f"{run.number(calls, 'time', 'times')} per {run.unit}, {run.ms_of(rows):.4g} ms with the copies around them"
+    )
+    yield Edit(
+        rule="attention",
+        change=f"Use fused attention: {USE}.",
+        why=why,
+        cost=COSTS["attention"],
+        rows=chosen,
+        ns=ns,
+        left=left,
+        deviation=0.35,
+    )
+
+
+def _head(run: Run, pattern: Pattern) -> int:
+    last = run.shapes(pattern.softmax)[0][-1]
+    sizes = [pattern.product.m, pattern.product.n, pattern.product.k]
+    if last in sizes:
+        sizes.remove(last)
+    return min(sizes)
+
+
+def _type(run: Run, pattern: Pattern) -> str:
+    """The dtype of the products, since a softmax may run in float32 between narrow ones."""
+    products = [row for row in pattern.rows if run.family[row] == "gemm"]
+    return str(run.dtype[products[0]]) if products else ""
+
+
+def _narrow(run: Run, pattern: Pattern) -> bool:
+    return _type(run, pattern) != "float32"
+
+
+def _with_copies(run: Run, pattern: Pattern) -> list[int]:
+    """The pattern's rows, and the copies within and beside it that bring its operands into the products' layout."""
+    rows, lane = set(pattern.rows), run.lane[pattern.softmax]
+    first, last = min(rows), max(rows)
+    operand = pattern.product.batch * _head(run, pattern)
+    for row in range(max(first - BESIDE, 0), min(last + BESIDE + 1, run.rows)):
+        moves = run.family[row] == "copy" and run.elements[row] and run.elements[row] % operand == 0
+        if moves and run.lane[row] == lane and run.phase[row] == run.phase[pattern.softmax]:
+            inside = first <= row <= last
+            near = all(run.family[i] == "copy" for i in (range(row, first) if row < first else range(last + 1, row + 1)))
+            if (inside or near) and run.elements[row] != run.elements[pattern.softmax]:
+                rows.add(row)
+    return sorted(rows)

@@ -1,0 +1,127 @@
+"""The run as captured, ready to be edited and replayed: its tasks, which call belongs to which launch, its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from pyprof.prof.advice import Run
+from pyprof.prof.advice.host_time import LIST_NS, LONG_NS, MOST_NS, own_share
+from pyprof.prof.limits.peaks_file import Peaks
+from pyprof.prof.replay.recorded_run import GIVING, Recorded
+from pyprof.prof.replay.replayed_run import Replayed, replay
+from pyprof.prof.replay.tasks import CALL, DEPENDS, GAP, HOST, LAUNCH, QUEUE, SYNC, WORK, Tasks
+from pyprof.prof.work.annotate import Annotation
+from pyprof.table.columns import NULL, Bools, Floats, HostTable, Ints, Table
+
+SLOWED = ("launch", "set", "copy", "graph", "record", "wait")  # kinds of calls that a profiler makes slower
+LONGEST_CALL_NS = 20_000.0  # a launch that takes longer does something else as well, such as loading a kernel
+
+
+class BaseRun:
+    """A capture and its replay. Raises InputError if there is nothing to replay."""
+
+    def __init__(
+        self,
+        table: Table,
+        annotation: Annotation,
+        host: HostTable,
+        name: str,
+        meetings: Sequence[Ints] = (),
+        peaks: Peaks | None = None,
+    ) -> None:
+        self.table, self.annotation, self.host, self.peaks = table, annotation, host, peaks
+        self.replayed: Replayed = replay(table, host, name, meetings)
+        self.recorded: Recorded = self.replayed.run
+        self.tasks: Tasks = self.replayed.tasks
+        self.run = Run(table, annotation, peaks)
+        self.place = np.full(len(table), -1, np.int64)  # of each row of the table among the replay's operations
+        self.place[self.recorded.work.row] = np.arange(len(self.recorded.work))
+        self.host_task = self._tasks(HOST, len(self.recorded.calls))
+        self.call_task = self._tasks(CALL, len(self.recorded.calls))
+        self.work_task = self._tasks(WORK, len(self.recorded.work))
+        target = np.repeat(np.arange(len(self.tasks)), np.diff(self.tasks.first))
+        self.edge_item = self.tasks.item[target]
+        kind, cause = self.tasks.kind[target], self.tasks.cause
+        self.handed = np.flatnonzero((kind == HOST) & (cause == DEPENDS) & (self.tasks.lag < 0))
+        self.waits = np.flatnonzero((kind == CALL) & np.isin(cause, (SYNC, QUEUE)))
+        self.launches = np.flatnonzero((kind == WORK) & (cause == LAUNCH))
+        self.gaps = np.flatnonzero((kind == WORK) & (cause == GAP))
+
+    def _tasks(self, kind: int, items: int) -> Ints:
+        found = np.empty(items, np.int64)
+        chosen = np.flatnonzero(self.tasks.kind == kind)
+        found[self.tasks.item[chosen]] = chosen
+        return found
+
+    @cached_property
+    def unit(self) -> Ints:
+        """Per call: the call that gives the GPU work for which the host makes it, itself or a later one; -1: none.
+
+        Calls that wait or manage memory are on their own.
+        """
+        calls = self.recorded.calls
+        giving = np.zeros(len(calls), bool)
+        giving[self.recorded.work.call[self.recorded.work.call >= 0]] = True
+        found = np.full(len(calls), -1, np.int64)
+        for thread in np.unique(calls.thread).tolist():
+            mine = np.flatnonzero(calls.thread == thread)
+            following = np.where(giving[mine], mine, np.iinfo(np.int64).max)
+            following = np.minimum.accumulate(following[::-1])[::-1]
+            known = following < np.iinfo(np.int64).max
+            found[mine[known]] = following[known]
+        helping = (calls.kind < 0) & ~calls_of_memory(self)
+        return np.where(giving | helping | calls.among("record", "wait"), found, -1)
+
+    @cached_property
+    def segment(self) -> Floats:
+        """Per call: the host's work before it, as captured, ns. Those on lists are cut to what they take at most."""
+        found = self.tasks.duration[self.host_task].astype(np.float64)
+        work = self.recorded.work
+        lists = self.table.coded("aten").where(lambda op: "_foreach_" in op or "_fused_" in op)[work.row]
+        of_lists = np.zeros(len(found), bool)
+        of_lists[work.call[lists & (work.call >= 0)]] = True
+        return np.where(of_lists, np.minimum(found, LIST_NS / own_share(self.run)), found)
+
+    @cached_property
+    def pauses(self) -> Bools:
+        """Per call: whether the host's work before it is too long for that of launches: the user's own code."""
+        found: Bools = self.segment > LONG_NS
+        return found
+
+    @cached_property
+    def own(self) -> Floats:
+        """Per call: its own duration as captured, without waiting, ns."""
+        found = self.tasks.duration[self.call_task].astype(np.float64)
+        return np.where(self.recorded.calls.among(*GIVING), np.minimum(found, LONGEST_CALL_NS), found)
+
+    @cached_property
+    def slowed(self) -> Bools:
+        """Per call: whether the profiler makes it slower."""
+        return self.recorded.calls.among(*SLOWED) | ((self.recorded.calls.kind < 0) & ~calls_of_memory(self))
+
+    @cached_property
+    def own_share(self) -> float:
+        """The share of the host's captured time between and in launches that is not the profiler's (an estimate)."""
+        share = own_share(self.run)
+        counted = np.where(self.pauses, 0.0, self.segment) + np.where(self.slowed, self.own, 0.0)
+        launches = len(np.unique(self.recorded.work.call))
+        return min(share, MOST_NS * launches / max(float(counted.sum()), 1.0))
+
+    @cached_property
+    def steps(self) -> tuple[Ints, Ints, int]:
+        """(the operations of marked steps, the index of each one's step, the index of the first step that counts)."""
+        number = self.table.ints("step")[self.recorded.work.row]
+        marked = np.flatnonzero(number != NULL)
+        steps, index = np.unique(number[marked], return_inverse=True)
+        counted = np.unique(self.run.table.ints("step"))
+        first = int(np.searchsorted(steps, counted[counted != NULL].min())) if len(steps) and self.run.rows else 0
+        return marked, index, first
+
+
+def calls_of_memory(base: BaseRun) -> Bools:
+    """Per call: whether it allocates or frees memory of the GPU."""
+    rows = base.recorded.calls.row
+    return base.host.coded("kind").take(rows).among("allocate", "free")

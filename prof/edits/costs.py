@@ -1,0 +1,29 @@
+"""What changes cost besides the work of making them: numerics, memory, code."""
+
+NOTHING = "nothing: the same numbers, a line of code"
+
+COSTS = {
+    "alignment": "code: sizes of layers; a few more parameters; checkpoints have other shapes",
+    "tf32": "numerics: products round their operands to 10 bits of mantissa",
+    "amp": "numerics: products, and what follows them, in 8 (bf16) or 11 bits (fp16); memory: a narrow copy of weights",
+    "attention": "numerics: sums in another order; with dropout, other random numbers; attention weights are not returned",
+    "attention_backend": "numerics: sums in another order",
+    "optimizer": "numerics: sums in another order",
+    "parameter_loop": "memory: temporaries of all parameters at once, if the loop made any",
+    "fusion": "code: compiled at the first call, and again for other shapes; numerics: sums in another order",
+    "cross_entropy": "code: compiled at the first call, and again for other shapes; numerics: sums in another order",
+    "group_norm": "code: compiled at the first call, and again for other shapes; numerics: sums in another order",
+    "zero_grad": "code: what reads gradients must expect None",
+    "channels_last": "numerics: sums in another order; code: inputs in the same format",
+    "conv_bias": "checkpoints lose these biases",
+    "weight_casts": "numerics: layers that autocast keeps in fp32 run in half precision; less memory",
+    "sparse_grad": "code: another optimizer for this table; momentum and weight decay skip rows without a gradient",
+    "select_in_loop": NOTHING,
+    "dropout_in_eval": "numerics: results without noise, as inference should have",
+    "small_grid": "code: one batched call in place of the loop; memory: operands side by side",
+    "item": "code: values are printed later, or every few steps",
+    "pageable_copy": "memory: as much of the host's as the copies, pinned",
+    "data_loader": "memory and CPU time of the workers' processes",
+    "allocator": "memory: PyTorch keeps what it has reserved",
+    "cuda_graph": "code: the same shapes and addresses in each step; memory: the graph's own pool",
+}

@@ -1,0 +1,78 @@
+"""An edit: what one change to the program makes of the run; and the registry of the rules that propose edits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from pyprof.errors import ModelError
+from pyprof.table.columns import Floats, Ints
+
+if TYPE_CHECKING:
+    from pyprof.prof.edits.scenario import Scenario
+
+
+def _none() -> Ints:
+    return np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Edit:
+    """One change. ``rows`` are rows of the run that it was proposed for (``Scenario.run``), calls those of its replay.
+
+    An operation of 0 ns vanishes. ``left`` is the share of the host's work for the launch that remains: 0 where the
+    launch vanishes, too.
+    """
+
+    rule: str
+    change: str  # begins with a short imperative sentence, the title
+    why: str
+    cost: str  # what it costs: numerics, memory, code
+    rows: Ints = field(default_factory=_none)
+    ns: Floats = field(default_factory=lambda: np.zeros(0))  # per row: its duration afterwards
+    left: Floats = field(default_factory=lambda: np.zeros(0))
+    added: Floats = field(default_factory=lambda: np.zeros(0))  # per row: launches that come before it, such as casts
+    deviation: float = 0.0  # standard deviation of the logarithm of ``ns``
+    dtype: str = ""  # of the operands of ``retyped`` that were float32
+    retyped: Ints = field(default_factory=_none)  # rows
+    unit: str = ""  # precision in which the products among ``retyped`` run
+    released: Ints = field(default_factory=_none)  # calls that no longer wait for the GPU
+    prompt: Ints = field(default_factory=_none)  # calls before which the host no longer pauses
+    graph: bool = False  # the rows are launched together by a CUDA graph
+
+    def __post_init__(self) -> None:
+        if not len(self.ns) == len(self.left) == len(self.rows) or len(self.added) not in (0, len(self.rows)):
+            raise ModelError(f"{self.rule}: expected an amount for each of {len(self.rows)} rows")
+
+    @property
+    def title(self) -> str:
+        """The change's first sentence, up to its first full stop or colon."""
+        first = self.change.partition(": ")[0]
+        return first.partition(". ")[0].rstrip(".:")
+
+
+class Abstained(NamedTuple):
+    """A rule that proposes nothing, and why."""
+
+    rule: str
+    why: str
+
+
+Proposal = Edit | Abstained
+EditRule = Callable[["Scenario"], Iterator[Proposal]]
+EDIT_RULES: dict[str, EditRule] = {}
+
+
+def edit_rule(name: str) -> Callable[[EditRule], EditRule]:
+    """Register a rule that proposes edits. Raises ModelError if the name is taken."""
+
+    def register(function: EditRule) -> EditRule:
+        if name in EDIT_RULES:
+            raise ModelError(f"{name} has two rules")
+        EDIT_RULES[name] = function
+        return function
+
+    return register

@@ -1,0 +1,89 @@
+"""The step's time after edits, with the interval that contains it in four cases of five.
+
+What is not known is the host's pace without the profiler, unless the step was measured without it, and the durations
+that edits say. Both are drawn together: the pace at equal shares of its distribution, the edits' errors in an order of
+their own, so that few replays are enough and the result is the same each time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from pyprof.prof.advice.run import HOST_DEVIATION
+from pyprof.prof.edits.base_run import BaseRun
+from pyprof.prof.edits.scenario import Scenario, captured
+from pyprof.table.columns import Floats
+
+DRAWS = 11
+SURE = 0.1  # the share of cases beyond each end of an interval
+MEASURED_DEVIATION = 0.05  # of the host's pace, where the step's own time says it
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """The time of a step in ns: the mean over the draws, and an 80% interval."""
+
+    ns: float
+    low: float
+    high: float
+
+
+class Forecaster:
+    """Times of edited runs of one capture.
+
+    ``step_ns``: what a step takes without the profiler, where it is known. It sets the host's pace, if the host is the
+    limit, and what the profiler added to the GPU's time otherwise.
+    """
+
+    def __init__(self, base: BaseRun, step_ns: float | None = None) -> None:
+        self.base, self.measured = base, step_ns
+        self.scale = 1.0
+        center, deviation, most = base.own_share, HOST_DEVIATION, 1.0
+        if step_ns is not None:
+            most, limits = _pace(base, step_ns)
+            center, deviation = (most, MEASURED_DEVIATION) if limits else (min(center, most), HOST_DEVIATION)
+            self.scale = step_ns / captured(base).step_ns(center, np.zeros(0))
+        place = (np.arange(DRAWS) + 0.5) / DRAWS
+        self._normal = np.array([NormalDist().inv_cdf(p) for p in place.tolist()])
+        self.shares: Floats = np.minimum(center * np.exp(deviation * self._normal), max(most, center))
+
+    def forecast(self, scenario: Scenario) -> Forecast:
+        """The step's time, its mean and interval over all draws."""
+        errors = self._errors(scenario)
+        pairs = zip(self.shares.tolist(), errors, strict=True)
+        times = np.array([self.scale * scenario.step_ns(share, error) for share, error in pairs])
+        low, high = np.quantile(times, (SURE, 1 - SURE)).tolist()
+        return Forecast(float(times.mean()), low, high)
+
+    def roughly(self, scenario: Scenario) -> float:
+        """The step's time in ns by three draws of the host's pace alone, to compare edits by."""
+        few = self.shares[[1, DRAWS // 2, DRAWS - 2]].tolist()
+        one = np.ones(len(scenario.edits))
+        return self.scale * float(np.mean([scenario.step_ns(share, one) for share in few]))
+
+    def _errors(self, scenario: Scenario) -> Floats:
+        """Per draw and edit, the factor on its durations: for each edit, the same quantiles in an order of its own."""
+        random = np.random.default_rng(16)
+        normal = [random.permutation(self._normal) * edit.deviation for edit in scenario.edits]
+        return np.exp(np.array(normal, np.float64).reshape(len(scenario.edits), DRAWS).T)
+
+
+def _pace(base: BaseRun, step_ns: float) -> tuple[float, bool]:
+    """The share of the host's captured time with which the replay meets the measured step, and whether it is the limit.
+
+    If the step takes longer than measured at any pace, the GPU is the limit, and the host's pace stays unknown.
+    """
+    scenario, none = captured(base), np.zeros(0)
+    low, high = 0.02, 1.0
+    if scenario.step_ns(high, none) <= step_ns:
+        return high, False
+    if scenario.step_ns(low, none) >= step_ns:
+        return high, False
+    for _ in range(20):
+        middle = (low + high) / 2
+        low, high = (middle, high) if scenario.step_ns(middle, none) < step_ns else (low, middle)
+    bound = scenario.step_ns(high, none) - scenario.step_ns(high / 1.3, none) > 0.1 * step_ns
+    return high, bound

@@ -1,0 +1,84 @@
+"""Edits from the rules of --advise that say per kernel what remains of its time, and how many launches go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pyprof.prof.advice.card import RULES, Finding
+from pyprof.prof.edits.costs import COSTS
+from pyprof.prof.edits.edit import EDIT_RULES, Abstained, Edit, EditRule, Proposal
+from pyprof.prof.edits.scenario import Scenario
+
+# Rule -> standard deviation of the logarithm of the durations that it expects. Of the pairs of programs in
+# docs/explanation/advice.md: alignment, attention_backend and cross_entropy are within a tenth of what remains, the
+# others within a fifth to a third.
+DEVIATIONS = {
+    "alignment": 0.12,
+    "attention_backend": 0.15,
+    "channels_last": 0.3,
+    "conv_bias": 0.1,
+    "fusion": 0.3,
+    "cross_entropy": 0.15,
+    "optimizer": 0.15,
+    "zero_grad": 0.1,
+    "sparse_grad": 0.3,
+    "select_in_loop": 0.2,
+    "group_norm": 0.3,
+    "weight_casts": 0.1,
+    "dropout_in_eval": 0.1,
+    "small_grid": 0.2,
+}
+NOTHING_FOUND = "nothing in the run is what it looks for, or what it needs is not known (docs/explanation/advice.md)"
+
+
+def edit_of(rule: str, finding: Finding, deviation: float) -> Edit:
+    """An edit that does what a finding says.
+
+    Launches that vanish are those of the kernels that vanish; where fewer kernels remain than before, but it is not
+    said which, each keeps the same share of its launch.
+    """
+    keeps = finding.saved_ns > 0  # other rows are only mentioned
+    rows, saved = finding.rows[keeps], finding.saved_ns[keeps]
+    calls = finding.launches if finding.calls is None else finding.calls
+    share = 1 - min(max(calls, 0.0) / max(len(rows), 1), 1.0)
+    return Edit(
+        rule=rule,
+        change=finding.change,
+        why=finding.why,
+        cost=COSTS.get(rule, ""),
+        rows=rows,
+        ns=-saved,  # completed by proposals(), which knows the durations
+        left=np.full(len(rows), share),
+        added=np.full(len(rows), max(-calls, 0.0) / max(len(rows), 1)),
+        deviation=deviation,
+    )
+
+
+def _adapted(name: str, deviation: float) -> EditRule:
+    def proposals(scenario: Scenario) -> Iterator[Proposal]:
+        run, found = scenario.run, False
+        for finding in RULES[name](run) if run.rows else ():
+            if not len(finding.rows) or not bool((finding.saved_ns > 0).any()):
+                continue
+            edit = edit_of(name, finding, deviation)
+            remaining = np.maximum(run.dur[edit.rows] + edit.ns, 0.0)
+            # A kernel of which a hundredth remains is gone; its launch goes with it where the rule counts launches.
+            remaining[remaining < 0.01 * run.dur[edit.rows]] = 0.0
+            found = True
+            yield _with(edit, remaining)
+        if not found:
+            yield Abstained(name, NOTHING_FOUND)
+
+    return proposals
+
+
+def _with(edit: Edit, remaining: np.ndarray) -> Edit:
+    from dataclasses import replace
+
+    return replace(edit, ns=remaining)
+
+
+for _name, _deviation in DEVIATIONS.items():
+    EDIT_RULES[_name] = _adapted(_name, _deviation)

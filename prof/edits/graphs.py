@@ -1,0 +1,86 @@
+"""The step as a CUDA graph: one launch for all kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pyprof.prof.advice import Run
+from pyprof.prof.advice.launch import MANY
+from pyprof.prof.edits.base_run import calls_of_memory
+from pyprof.prof.edits.costs import COSTS
+from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
+from pyprof.prof.edits.scenario import IN_GRAPH, Scenario
+from pyprof.prof.timing.gpus import TO_DEVICE, TO_HOST, named_rows
+
+LEFT = 0.01  # of the host's work: the copies of inputs into the graph, and its launch
+EQUAL = 0.02  # steps may differ by this share of their launches, and be the same program
+
+
+@edit_rule("cuda_graph")
+def cuda_graph(scenario: Scenario) -> Iterator[Proposal]:
+    """All launches of a step as one graph, if nothing in the step keeps a graph from being captured."""
+    run = scenario.run
+    why_not = _hindrance(scenario)
+    if why_not:
+        yield Abstained("cuda_graph", why_not)
+        return
+    rows = np.arange(run.rows)
+    count = run.count(run.rows)
+    yield Edit(
+        rule="cuda_graph",
+        change=(
+            'Launch the step as a CUDA graph: torch.compile(model, mode="reduce-overhead") or torch.cuda.graph; larger '
+            "batches help, too."
+        ),
+        why=f"The host launches {count:.4g} kernels and copies per {run.unit}; as a graph, all at once",
+        cost=COSTS["cuda_graph"],
+        rows=rows,
+        ns=run.dur * IN_GRAPH,
+        left=np.full(len(rows), LEFT),
+        deviation=0.05,
+        graph=True,
+    )
+
+
+def _hindrance(scenario: Scenario) -> str:
+    """Why the step cannot be captured as it is; empty if nothing speaks against it."""
+    run = scenario.run
+    if run.in_graph.any():
+        return "the run launches CUDA graphs already"
+    if run.count(run.rows) < MANY:
+        return f"fewer than {MANY} launches per step"
+    if run.collectives.any() or run.lanes > 1:
+        return "collectives between GPUs were not measured in graphs"
+    copies = (run.texts("kind") == "memcpy") & np.isin(run.phase, ("forward", "backward", "optimizer", "other"))
+    read = np.flatnonzero(copies & named_rows(run.table, *TO_HOST))
+    if _held(scenario, read):
+        return f"values or tensors are copied to the host within the step ({run.trace(int(read[0]))}): remove that first"
+    given = np.flatnonzero(copies & named_rows(run.table, *TO_DEVICE) & named_rows(run.table, "Pageable"))
+    if _held(scenario, given):
+        return f"pageable memory is copied within the step ({run.trace(int(given[0]))}): make it once, before the steps"
+    if _memory(scenario):
+        return "memory is given back to the driver within the step: remove that first"
+    if not _alike(run):
+        return "the steps do not launch the same kernels, or not on the same shapes"
+    return ""
+
+
+def _held(scenario: Scenario, rows: np.ndarray) -> bool:
+    calls = scenario.calls(rows)
+    return bool((~scenario.released[calls[calls >= 0]]).any())
+
+
+def _memory(scenario: Scenario) -> bool:
+    run, calls = scenario.run, scenario.base.recorded.calls
+    within = (calls.start >= int(run.start.min())) & (calls.start < int(run.end.max()))
+    return bool((calls_of_memory(scenario.base) & within & calls.among("free") & ~scenario.released).any())
+
+
+def _alike(run: Run) -> bool:
+    """Whether all steps have about the same number of launches."""
+    if run.marked < 2:
+        return True
+    _, counts = np.unique(run.table.ints("step"), return_counts=True)
+    return bool(counts.max() - counts.min() <= EQUAL * counts.max())

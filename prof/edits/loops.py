@@ -1,0 +1,89 @@
+"""Python loops over parameters after the backward pass: optimizers, clipping and averages written tensor by tensor."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+
+from pyprof.prof.advice import Run
+from pyprof.prof.advice.optimizer import CHUNKS, TENSORS
+from pyprof.prof.edits.costs import COSTS
+from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
+from pyprof.prof.edits.scenario import Scenario
+from pyprof.table.columns import Ints
+
+MANY = 30  # kernels of one op in a loop; fewer do not matter
+LISTS = frozenset(
+    "add add_ sub sub_ mul mul_ div div_ addcmul addcmul_ addcdiv addcdiv_ lerp lerp_ sqrt sqrt_ neg neg_ copy_ zero_ "
+    "maximum minimum clamp_min clamp_max clamp_min_ clamp_max_ pow abs exp sign linalg_vector_norm norm".split()
+)
+
+
+@edit_rule("parameter_loop")
+def parameter_loop(scenario: Scenario) -> Iterator[Proposal]:
+    """One op after the other for each parameter, as one op on lists of tensors (torch._foreach_*).
+
+    Bytes and order of the ops stay as they are; launches become one for each list of 30 tensors or 21 M elements. What
+    torch.optim could do by itself, its own rule says (optimizer), and is left out here.
+    """
+    run = scenario.run
+    lines: dict[str, list[int]] = {}
+    for row in np.flatnonzero(_after_backward(run)).tolist():
+        lines.setdefault(_place(run, row), []).append(row)
+    found = [np.array(rows) for rows in lines.values() if _is_loop(run, rows)]
+    if not found:
+        yield Abstained("parameter_loop", f"no {MANY} kernels of one op and line after the backward pass")
+    for rows in found:
+        yield _edit(run, rows)
+
+
+def _after_backward(run: Run) -> np.ndarray:
+    torch_optim = run.mentions("op", ".step") & run.mentions("op", "Adam", "SGD")
+    return (run.phase == "optimizer") & np.isin(run.aten, tuple(LISTS)) & (run.role != "aux") & ~torch_optim
+
+
+def _place(run: Run, row: int) -> str:
+    """The function that has the loop: file of the innermost line; clipping and other library calls by their line."""
+    line = run.trace(row)
+    called = run.listed("op", row)
+    name = str(called[0]) if called and "clip" in str(called[0]) else ""
+    return name + line.rpartition(":")[0]
+
+
+def _is_loop(run: Run, rows: list[int]) -> bool:
+    count = Counter((run.aten[row], run.trace(row)) for row in rows)
+    return run.count(max(count.values())) >= MANY
+
+
+def _edit(run: Run, rows: Ints) -> Edit:
+    ops = Counter(str(run.aten[row]) + run.trace(row) for row in rows.tolist())
+    each = run.count(len(rows))
+    elements = float(run.elements[rows].sum()) / run.steps / run.lanes
+    after = sum(-(-run.count(count) // TENSORS) for count in ops.values()) + elements // CHUNKS
+    after = min(after, each)
+    share = after / each
+    nbytes = float(np.nan_to_num(run.nbytes[rows]).sum())
+    moved = 1e9 * nbytes / run.bandwidth if nbytes else np.nan
+    now = float(run.dur[rows].sum())
+    remaining = min(now, moved + 2000.0 * after * run.steps * run.lanes) if moved == moved else now
+    names = ", ".join(dict.fromkeys(str(run.aten[row]).rstrip("_") for row in rows.tolist()))
+    clips = "linalg_vector_norm" in run.aten[rows]
+    change = "Update all parameters by ops on lists of tensors: torch._foreach_mul_(list, ...) and the like, or an "
+    change += "optimizer of torch.optim with fused=True."
+    if clips:
+        change = "Clip gradients by ops on lists: clip_grad_norm_(..., foreach=True), or torch._foreach_norm."
+    return Edit(
+        rule="parameter_loop",
+        change=change,
+        why=(
+            f"A loop runs {names} for each parameter: {each:.4g} kernels per {run.unit}, {run.ms(now):.4g} ms of the "
+            f"GPU and a launch by the host for each; on lists about {after:.4g} remain"
+        ),
+        cost=COSTS["parameter_loop"],
+        rows=rows,
+        ns=run.dur[rows] * (remaining / max(now, 1.0)),
+        left=np.full(len(rows), share),
+        deviation=0.2,
+    )

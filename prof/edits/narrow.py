@@ -1,0 +1,153 @@
+"""Which ops run in half precision under autocast, and the casts that it adds, found by following the run's data.
+
+Autocast narrows the operands of products. What follows them takes the type of its operands: the wider one where they
+differ. Some ops ask for float32 (torch/amp, "CUDA Ops that can autocast to float32"). The capture does not say which
+op's result another op reads: that of the same number of elements that was made last is taken, and of two operands the
+last two. A backward op has the types of its forward op.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pyprof.prof.advice import Run
+from pyprof.prof.advice.run_columns import numel
+from pyprof.table.columns import Bools, Floats
+
+WIDE = frozenset(
+    "softmax _softmax log_softmax _log_softmax layer_norm native_layer_norm group_norm native_group_norm rms_norm "
+    "_fused_rms_norm pow exp expm1 log log10 log1p log2 rsqrt reciprocal sum prod cumsum cumprod norm "
+    "linalg_vector_norm softplus tan acos asin cosh sinh erfinv nll_loss nll_loss_forward nll_loss2d_forward mse_loss "
+    "l1_loss smooth_l1_loss kl_div huber_loss binary_cross_entropy_with_logits cosine_similarity cdist dist "
+    "grid_sampler_2d grid_sampler_3d".split()
+)
+WEIGHTED = ("linear", "conv1d", "conv2d", "conv3d", "addmm", "convolution")  # ops whose second operand is a weight
+CAST_BYTES = 6  # per element: 4 read and 2 written, or the reverse
+CAST_NS = 1500.0  # besides moving the bytes
+LEAST = 4096  # elements of the smallest tensors that are followed
+SHORTEST_NS = 2000.0  # of a kernel on half of the bytes
+
+
+class Flow:
+    """The types of a run under autocast, whose products ``narrowed`` (per row) change."""
+
+    def __init__(self, run: Run, narrowed: Bools) -> None:
+        self.run, self.narrowed = run, narrowed
+        self.factor: Floats = np.ones(run.rows)  # per row that is no product: the share of its bytes that remains
+        self.cast_ns: Floats = np.zeros(run.rows)  # per row: what the casts before it take
+        self.casts: Floats = np.zeros(run.rows)  # and their number
+        self._made: dict[int, list[int]] = {}  # elements -> bytes per element of the last two tensors of that many
+        self._forward: dict[int, tuple[float, list[int]]] = {}  # sequence number -> factor, elements of its casts
+        self._weights: set[tuple[int, str, str]] = set()
+        self._of = self.run.table.ragged("seqId").lists()
+        for row in self._rows():
+            if run.phase[row] == "backward" or run.texts("dir")[row] == "bprop":
+                self._go_back(row)
+            elif run.phase[row] in ("forward", "other", ""):
+                self._go(row)
+
+    def _rows(self) -> Iterator[int]:
+        lane = -1
+        for row in range(self.run.rows):
+            if self.run.lane[row] != lane:
+                lane = self.run.lane[row]
+                self._made.clear()
+                self._forward.clear()
+            if self.run.role[row] != "aux":
+                yield row
+
+    def _go(self, row: int) -> None:
+        run = self.run
+        sizes = [numel(shape) for shape in run.shapes(row)]
+        large = [size for size in sizes if size >= LEAST]
+        if self.narrowed[row]:
+            cast = list(self._operands(row))
+            self._cast(row, cast)
+            self._note(row, 0.5, cast)
+            self._make(self._product_elements(row), 2)
+            return
+        if not large or run.dtype[row] != "float32":
+            return
+        widths = self._widths(large)
+        if run.aten[row].rstrip("_") in WIDE:
+            cast = [large[0]] if widths[0] == 2 else []
+            self._cast(row, cast)
+            self._note(row, 1.0, cast)
+            self._make(large[0], 4)
+            return
+        wide = max(widths)
+        factor = (sum(widths) + wide) / (4.0 * (len(widths) + 1))
+        self.factor[row] = factor
+        self._note(row, factor, [])
+        self._make(large[0], wide)
+
+    def _widths(self, large: list[int]) -> list[int]:
+        """The bytes per element of each operand."""
+        seen: dict[int, int] = {}
+        found = []
+        for size in large:
+            made = self._made.get(size, [])
+            place = seen.get(size, 0)
+            found.append(made[-1 - place] if place < len(made) else 4)
+            seen[size] = place + 1
+        return found
+
+    def _make(self, size: int, width: int) -> None:
+        if size >= LEAST:
+            self._made[size] = [*self._made.get(size, [])[-1:], width]
+
+    def _note(self, row: int, factor: float, cast: list[int]) -> None:
+        for number in self._of[row]:
+            before, casts = self._forward.get(number, (factor, []))
+            self._forward[number] = (min(before, factor), casts + cast)
+
+    def _go_back(self, row: int) -> None:
+        for number in self._of[row][-1:]:
+            if number not in self._forward:
+                continue
+            factor, cast = self._forward[number]
+            if not self.narrowed[row]:
+                self.factor[row] = factor
+            if cast:  # gradients of what was cast are cast back, once
+                self._cast(row, cast)
+                self._forward[number] = (factor, [])
+
+    def _cast(self, row: int, sizes: list[int]) -> None:
+        self.casts[row] += len(sizes)
+        self.cast_ns[row] += sum(CAST_NS + 1e9 * CAST_BYTES * size / self.run.bandwidth for size in sizes)
+
+    def _operands(self, row: int) -> Iterator[int]:
+        """The elements of the operands of a product that autocast has to cast."""
+        run, weighted = self.run, self.run.op(row) in WEIGHTED or self.run.family[row] == "conv"
+        shapes = [shape for shape in run.shapes(row) if numel(shape)]
+        matrices = [shape for shape in shapes if len(shape) > 1]
+        for place, shape in enumerate(matrices[:2]):
+            if weighted and place == 1:
+                # A weight's cast is kept until autocast ends, so there is one per step.
+                key = (int(run.table.ints("step")[row]), str(sorted(shape)), run.layer(row) or run.trace(row))
+                if key not in self._weights:
+                    self._weights.add(key)
+                    yield numel(shape)
+            elif self._made.get(numel(shape), [4])[-1] == 4:
+                yield numel(shape)
+
+    def _product_elements(self, row: int) -> int:
+        """The elements of a product's result; 0 if unknown."""
+        run = self.run
+        matrices = [shape for shape in run.shapes(row) if len(shape) > 1]
+        if run.family[row] == "gemm" and len(matrices) > 1:
+            return numel([*matrices[0][:-1], matrices[1][-1]])
+        outs = run.listed("outs", row)
+        if outs and numel(outs[0]):
+            return numel(outs[0])
+        if run.family[row] == "conv" and len(matrices) > 1 and run.flop[row] > 0:
+            return int(run.flop[row] / 2 / numel(matrices[1][1:]))
+        return 0
+
+    def shortened(self) -> Floats:
+        """Per row that is no product: its duration afterwards, ns, without casts."""
+        took = self.run.dur
+        shorter: Floats = np.minimum(took, np.maximum(took * self.factor, SHORTEST_NS))
+        return shorter

@@ -1,0 +1,197 @@
+"""A run with edits applied: what its rules read, and how long its step takes by the replay."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from pyprof.prof.advice import Run
+from pyprof.prof.edits.base_run import BaseRun
+from pyprof.prof.edits.edit import Edit
+from pyprof.prof.replay.simulate import simulate
+from pyprof.prof.replay.tasks import Tasks
+from pyprof.prof.work.annotate import Annotation
+from pyprof.table.columns import Bools, Coded, Floats, Ints, Table
+
+ADDED_NS = 8000.0  # a small op that a change adds takes the host, without a profiler: 6 to 14 µs on an H200's host
+READY_NS = 200_000.0  # the host takes a batch that is ready from a queue: 0.1 to 0.4 ms
+IN_GRAPH, GRAPH_GAP_NS = 1.1, 250  # kernels in CUDA graphs: prof/advice/launch.py
+NEVER = -(1 << 50)
+
+
+@dataclass(frozen=True, eq=False)
+class Scenario:
+    """The captured run after a sequence of edits. All arrays are per operation or call of the base's replay."""
+
+    base: BaseRun
+    edits: tuple[Edit, ...]
+    table: Table  # without the rows that vanished, with the durations and dtypes of the others
+    annotation: Annotation
+    origin: Ints  # per row of ``table``: its row in the base's table
+    ns: Floats  # per operation: its duration
+    owner: Ints  # per operation: the edit that its duration comes from; -1: the capture
+    left: Floats  # per operation: the share of the host's work for its launch that remains
+    added: Floats  # per call: launches that come before it
+    released: Bools  # per call
+    prompt: Bools  # per call
+    in_graph: Bools  # per operation
+
+    @cached_property
+    def run(self) -> Run:
+        """What rules read. Starts are the capture's: their order is that of the program still."""
+        return self.base.run if not self.edits else Run(self.table, self.annotation, self.base.peaks)
+
+    def places(self, rows: Ints) -> Ints:
+        """The replay's operations that rows of ``run`` stand for."""
+        return self.base.place[self.origin[self.run.origin[rows]]]
+
+    def calls(self, rows: Ints) -> Ints:
+        """The calls that launched rows of ``run``; -1: unknown."""
+        return self.base.recorded.work.call[self.places(rows)]
+
+    def step_ns(self, share: float, errors: Floats) -> float:
+        """The time of a step by the replay.
+
+        ``share``: of the host's captured time that counts. ``errors``: per edit, the factor on the durations that it
+        says.
+        """
+        return _step_ns(self.base, simulate(self._tasks(share, errors)))
+
+    def _tasks(self, share: float, errors: Floats) -> Tasks:
+        base, tasks = self.base, self.base.tasks
+        left = self._left_of_calls
+        segment = np.where(base.pauses, base.segment, base.segment * share * left)
+        segment = np.where(self.prompt, np.minimum(segment, READY_NS), segment)
+        segment += self.added * ADDED_NS * share / base.own_share
+        own = np.where(base.slowed, base.own * share * left, base.own)
+        own[self.released & ~base.slowed] = 0.0
+        ns = self.ns * np.append(errors, 1.0)[self.owner]
+        duration = tasks.duration.copy()
+        duration[base.host_task], duration[base.call_task], duration[base.work_task] = segment, own, ns
+        return replace(tasks, duration=duration, lag=self._lags(duration))
+
+    @cached_property
+    def _left_of_calls(self) -> Floats:
+        """Per call: the share of the host's work that remains, by what is left of the launch that it is made for."""
+        work = self.base.recorded.work
+        left = np.zeros(len(self.released))
+        known = work.call >= 0
+        np.maximum.at(left, work.call[known], self.left[known])
+        unit = self.base.unit
+        return np.where(unit >= 0, left[unit], 1.0)
+
+    def _lags(self, duration: Ints) -> Ints:
+        base, lag = self.base, self.base.tasks.lag.copy()
+        lag[base.handed] = -duration[base.host_task[base.edge_item[base.handed]]]
+        call = base.edge_item[base.waits]
+        task = base.call_task[call]
+        waits = lag[base.waits] + base.tasks.duration[task] - duration[task]
+        lag[base.waits] = np.where(self.released[call] | (self._left_of_calls[call] <= 0), NEVER, waits)
+        gone = self.ns <= 0
+        lag[base.launches] = np.where(gone[base.edge_item[base.launches]], NEVER, lag[base.launches])
+        item = base.edge_item[base.gaps]
+        graphed = np.where(self.in_graph[item], np.minimum(lag[base.gaps], GRAPH_GAP_NS), lag[base.gaps])
+        lag[base.gaps] = np.where(gone[item], 0, graphed)
+        return lag
+
+
+def captured(base: BaseRun) -> Scenario:
+    """The run without any edit."""
+    work, calls = base.recorded.work, base.recorded.calls
+    return Scenario(
+        base=base,
+        edits=(),
+        table=base.table,
+        annotation=base.annotation,
+        origin=np.arange(len(base.table)),
+        ns=(work.end - work.start).astype(np.float64),
+        owner=np.full(len(work), -1, np.int64),
+        left=np.ones(len(work)),
+        added=np.zeros(len(calls)),
+        released=np.zeros(len(calls), bool),
+        prompt=np.zeros(len(calls), bool),
+        in_graph=np.zeros(len(work), bool),
+    )
+
+
+def apply(edit: Edit, scenario: Scenario) -> Scenario:
+    """The run after one more edit, which a rule proposed for this scenario."""
+    at = scenario.places(edit.rows)
+    rows = scenario.run.origin[edit.rows]
+    ns, owner, left = scenario.ns.copy(), scenario.owner.copy(), scenario.left.copy()
+    changed = edit.ns != ns[at]
+    ns[at], left[at] = edit.ns, left[at] * edit.left
+    owner[at[changed]] = len(scenario.edits)
+    added, released, prompt = scenario.added.copy(), scenario.released.copy(), scenario.prompt.copy()
+    call = scenario.base.recorded.work.call[at]
+    if len(edit.added):
+        np.add.at(added, call[call >= 0], edit.added[call >= 0])
+    released[edit.released], prompt[edit.prompt] = True, True
+    in_graph = scenario.in_graph.copy()
+    in_graph[at] |= edit.graph
+    took = scenario.table.ints("kDuration").copy()
+    took[rows] = np.round(edit.ns).astype(np.int64)
+    kept = np.ones(len(took), bool)
+    kept[rows[(edit.ns <= 0) & (edit.left <= 0)]] = False
+    table, annotation = _retyped(edit, scenario)
+    table = table.with_column("kDuration", took)
+    return Scenario(
+        base=scenario.base,
+        edits=(*scenario.edits, edit),
+        table=table.take(np.flatnonzero(kept)),
+        annotation=annotation.take(np.flatnonzero(kept)),
+        origin=scenario.origin[kept],
+        ns=ns,
+        owner=owner,
+        left=left,
+        added=added,
+        released=released,
+        prompt=prompt,
+        in_graph=in_graph,
+    )
+
+
+def _retyped(edit: Edit, scenario: Scenario) -> tuple[Table, Annotation]:
+    """Table and annotation with the dtypes and precisions that rows have after the edit."""
+    table, annotation = scenario.table, scenario.annotation
+    if not len(edit.retyped):
+        return table, annotation
+    rows = scenario.run.origin[edit.retyped]
+    if edit.dtype:
+        dtypes = table.coded("dtypes")
+        values = [*dtypes.values, *(text.replace('"float32"', f'"{edit.dtype}"') for text in dtypes.values)]
+        codes = dtypes.codes.copy()
+        codes[rows] = np.where(codes[rows] >= 0, codes[rows] + len(dtypes.values), codes[rows])
+        table = table.with_column("dtypes", Coded(codes, values))
+        nbytes = annotation.bytes.copy()
+        known = rows[nbytes[rows] > 0]
+        nbytes[known] //= 2
+        annotation = replace(annotation, bytes=nbytes)
+    products = rows[annotation.tc.take(rows).among("0", "1")]
+    tc, precision = _set(annotation.tc, products, "1"), _set(annotation.tcprec, products, edit.unit)
+    return table, replace(annotation, tc=tc, tcprec=precision)
+
+
+def _set(column: Coded, rows: Ints, value: str) -> Coded:
+    codes = column.codes.copy()
+    codes[rows] = len(column.values)
+    return Coded(codes, [*column.values, value])
+
+
+def _step_ns(base: BaseRun, ends: Ints) -> float:
+    """The mean time of the steps, each from when the GPU had finished the step before; without marks, of the whole."""
+    finished = ends[base.work_task]
+    marked, index, first = base.steps
+    if not len(marked):
+        return float(ends.max() - base.recorded.begin())
+    count = int(index.max()) + 1
+    finish = np.full(count, NEVER)
+    np.maximum.at(finish, index, finished[marked])
+    finish = np.maximum.accumulate(finish)
+    before = max(first - 1, 0)
+    if count - 1 > before:
+        return float(finish[-1] - finish[before]) / (count - 1 - before)
+    begins = finished[marked[index == before]] - base.tasks.duration[base.work_task[marked[index == before]]]
+    return float(finish[-1] - begins.min())
