@@ -40,6 +40,7 @@ ALLOWED = {
     "prof/timing": "ground pyprof/command pyprof/table prof/ops prof/work prof/limits",
     "prof/replay": "ground pyprof/table prof/timing",
     "prof/advice": "ground pyprof/command pyprof/table prof/kernels prof/work prof/limits prof/timing",
+    "prof/edits": "ground pyprof/table prof/work prof/limits prof/timing prof/advice prof/replay",
     "prof/summary": "ground pyprof/command pyprof/table parse/attribute prof/memory prof/ops prof/kernels prof/work "
     "prof/limits prof/timing prof/advice",
     "prof/table": "ground pyprof/command pyprof/table parse/formats prof/work prof/counters prof/limits prof/timing "
@@ -53,6 +54,8 @@ ALLOWED = {
     "prof/limits prof/timing prof/table",
     "prof/simulation": "ground pyprof/command pyprof/table prof prof/kernels prof/work prof/timing prof/perfetto "
     "prof/replay",
+    "prof/planning": "ground pyprof/command pyprof/table prof prof/work prof/limits prof/advice prof/edits "
+    "prof/simulation",
     "prof/diff": "ground pyprof/command pyprof/table parse prof prof/work prof/limits prof/timing prof/summary "
     "prof/table",
     "prof/report": "ground pyprof/command pyprof/table parse/attribute prof prof/memory prof/kernels prof/work "

@@ -41,6 +41,7 @@ class Edit:
     unit: str = ""  # precision in which the products among ``retyped`` run
     released: Ints = field(default_factory=_none)  # calls that no longer wait for the GPU
     prompt: Ints = field(default_factory=_none)  # calls before which the host no longer pauses
+    line: str = ""  # of the source, where no row says it
     graph: bool = False  # the rows are launched together by a CUDA graph
 
     def __post_init__(self) -> None:
@@ -59,6 +60,7 @@ class Abstained(NamedTuple):
 
     rule: str
     why: str
+    needs: str = ""  # the rule whose change would have to be made first
 
 
 Proposal = Edit | Abstained

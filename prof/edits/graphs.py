@@ -13,6 +13,7 @@ from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
 from pyprof.prof.edits.scenario import IN_GRAPH, Scenario
 from pyprof.prof.timing.gpus import TO_DEVICE, TO_HOST, named_rows
+from pyprof.table.columns import Ints
 
 LEFT = 0.01  # of the host's work: the copies of inputs into the graph, and its launch
 EQUAL = 0.02  # steps may differ by this share of their launches, and be the same program
@@ -22,9 +23,9 @@ EQUAL = 0.02  # steps may differ by this share of their launches, and be the sam
 def cuda_graph(scenario: Scenario) -> Iterator[Proposal]:
     """All launches of a step as one graph, if nothing in the step keeps a graph from being captured."""
     run = scenario.run
-    why_not = _hindrance(scenario)
-    if why_not:
-        yield Abstained("cuda_graph", why_not)
+    hindrance = _hindrance(scenario)
+    if hindrance:
+        yield hindrance
         return
     rows = np.arange(run.rows)
     count = run.count(run.rows)
@@ -44,32 +45,39 @@ def cuda_graph(scenario: Scenario) -> Iterator[Proposal]:
     )
 
 
-def _hindrance(scenario: Scenario) -> str:
-    """Why the step cannot be captured as it is; empty if nothing speaks against it."""
+def _hindrance(scenario: Scenario) -> Abstained | None:
+    """Why the step cannot be captured as it is; None if nothing speaks against it."""
     run = scenario.run
     if run.in_graph.any():
-        return "the run launches CUDA graphs already"
+        return _not("the run launches CUDA graphs already")
     if run.count(run.rows) < MANY:
-        return f"fewer than {MANY} launches per step"
+        return _not(f"fewer than {MANY} launches per step")
     if run.collectives.any() or run.lanes > 1:
-        return "collectives between GPUs were not measured in graphs"
-    copies = (run.texts("kind") == "memcpy") & np.isin(run.phase, ("forward", "backward", "optimizer", "other"))
-    read = np.flatnonzero(copies & named_rows(run.table, *TO_HOST))
-    if _held(scenario, read):
-        return f"values or tensors are copied to the host within the step ({run.trace(int(read[0]))}): remove that first"
-    given = np.flatnonzero(copies & named_rows(run.table, *TO_DEVICE) & named_rows(run.table, "Pageable"))
-    if _held(scenario, given):
-        return f"pageable memory is copied within the step ({run.trace(int(given[0]))}): make it once, before the steps"
+        return _not("collectives between GPUs were not measured in graphs")
+    copies = (run.texts("kind") == "memcpy") & (run.phase != "data")
+    read = _held(scenario, np.flatnonzero(copies & named_rows(run.table, *TO_HOST)))
+    values = read[run.aten[read] == "_local_scalar_dense"]
+    if len(values):
+        return _not(f"values are read within the step ({run.trace(int(values[0]))})", "item")
+    if len(read):
+        return _not(f"tensors are copied to the host within the step ({run.trace(int(read[0]))})")
+    pageable = copies & named_rows(run.table, *TO_DEVICE) & named_rows(run.table, "Pageable")
+    given = _held(scenario, np.flatnonzero(pageable))
+    if len(given):
+        return _not(f"pageable memory is copied within the step ({run.trace(int(given[0]))})", "pageable_copy")
     if _memory(scenario):
-        return "memory is given back to the driver within the step: remove that first"
-    if not _alike(run):
-        return "the steps do not launch the same kernels, or not on the same shapes"
-    return ""
+        return _not("memory is given back to the driver within the step", "allocator")
+    return None if _alike(run) else _not("the steps do not launch equally many kernels")
 
 
-def _held(scenario: Scenario, rows: np.ndarray) -> bool:
+def _not(why: str, needs: str = "") -> Abstained:
+    return Abstained("cuda_graph", why, needs)
+
+
+def _held(scenario: Scenario, rows: Ints) -> Ints:
+    """Those of the copies for which the host waits."""
     calls = scenario.calls(rows)
-    return bool((~scenario.released[calls[calls >= 0]]).any())
+    return rows[(calls < 0) | ~scenario.released[calls]]
 
 
 def _memory(scenario: Scenario) -> bool:

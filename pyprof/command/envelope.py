@@ -58,6 +58,7 @@ ANSWERS = (
     Answer("demo", 1, "demo", "pyprof.demo", "DemoFiles"),
     Answer("diff", 1, "diff", "pyprof.prof.diff.json_document", "Difference"),
     Answer("simulation", 1, "replay", "pyprof.prof.simulation.json_document", "Simulation"),
+    Answer("plan", 1, "plan", "pyprof.prof.planning.json_document", "PlanDocument"),
     Answer("schemas", 1, "schema", "pyprof.command.schemas", "Schemas"),
 )
 ANSWER = {answer.what: answer for answer in ANSWERS}

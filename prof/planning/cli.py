@@ -1,0 +1,90 @@
+"""The command pyprof plan: which changes to make, in which order, and what the step takes after each."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from pyprof.command.argument_types import number, whole_number
+from pyprof.command.envelope import write_answer
+from pyprof.command.frame import Done, run_command, warned
+from pyprof.command.parser import Parser, add_common, add_json
+from pyprof.prof.load import add_peaks
+
+if TYPE_CHECKING:
+    from pyprof.command.progress import Say
+    from pyprof.prof.edits.base_run import BaseRun
+    from pyprof.prof.load import LoadedFile
+
+
+def build_parser() -> Parser:
+    parser = Parser(
+        prog="pyprof plan",
+        description="What to change in a program, in the order in which it brings most: each change is applied to the "
+        "run that the changes before it leave, and the step is replayed, so that savings interact and the host's pace "
+        "counts. Prints the step's time without a profiler as it is and after each change, with an 80%% interval, the "
+        "source line, and what the change costs. Ends where further changes save less than 1%%.",
+    )
+    file = "a profiler's file (net.sqlite, net.json, ...; files gzipped or not) or net.pyprof"
+    parser.add_argument("file", help=file)
+    first = "begin the plan with the changes of these rules, in this order (amp,alignment)"
+    parser.add_argument("--with", metavar="RULES", dest="first", type=_names, default=[], help=first)
+    parser.add_argument("--without", metavar="RULES", type=_names, default=[], help="leave these rules out (fusion)")
+    step = "what a step takes without a profiler, where it was measured: it sets the host's pace"
+    parser.add_argument("--step-ms", metavar="MS", type=number(1e-3, 1e9, "a time in ms"), help=step)
+    add_peaks(parser)
+    parser.add_argument(
+        "-w", metavar="N", dest="width", type=whole_number(60, 6, "a number from 60 on"), help="characters per line"
+    )
+    add_json(parser)
+    add_common(parser)
+    return parser
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def main(argv: list[str] | None = None) -> int:
+    return run_command("pyprof plan", build_parser, _run, argv)
+
+
+def _run(args: argparse.Namespace) -> Done:
+    from pyprof.command.progress import progress
+    from pyprof.files import open_output
+    from pyprof.prof.edits.forecast import Forecaster
+    from pyprof.prof.planning.json_document import plan_document
+    from pyprof.prof.planning.print_plan import WIDTH, plan_lines
+    from pyprof.prof.planning.search import make_plan
+
+    measured = None if args.step_ms is None else args.step_ms * 1e6
+    with progress(3, not args.quiet) as say:
+        loaded, base = load_base(args.file, args.peaks, say)
+        say("planning")
+        plan = make_plan(Forecaster(base, measured), args.first, args.without)
+    document = plan_document(base.run, plan, measured is not None)
+    if args.json:
+        write_answer("plan", document, input=[loaded.input], warnings=loaded.warnings)
+    else:
+        with open_output(None) as out:
+            out.write("".join(f"{line}\n" for line in plan_lines(document, args.width or WIDTH)).encode())
+    return Done(warned(loaded.warnings))
+
+
+def load_base(file: str, peaks: str | None, say: Say) -> tuple[LoadedFile, BaseRun]:
+    """The file and its run. Raises InputError for a file without the host's calls."""
+    from pyprof.errors import InputError
+    from pyprof.prof.edits.base_run import BaseRun
+    from pyprof.prof.limits.peaks_file import load_peaks
+    from pyprof.prof.load import load_table
+    from pyprof.prof.simulation.cli import meetings
+    from pyprof.prof.work.annotate import annotate
+
+    given = load_peaks(peaks) if peaks else None
+    loaded = load_table(file, say, host=True)
+    if loaded.host is None:
+        advice = "give the profiler's file, or what parse.py -o net.pyprof makes of it"
+        raise InputError(loaded.name, f"expected the host's calls, found a kernel table, which has none; {advice}")
+    say("replaying")
+    table = loaded.table
+    return loaded, BaseRun(table, annotate(table), loaded.host, loaded.name, meetings(table), given)

@@ -1,0 +1,105 @@
+"""What pyprof plan prints with --json (pyprof/command/envelope.py adds the header)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pyprof.command.json_schema import Record, doc
+from pyprof.prof.advice import Run
+from pyprof.prof.edits.edit import Edit
+from pyprof.prof.edits.forecast import Forecast
+from pyprof.prof.planning.search import Change, Plan
+
+
+class StepTime(Record):
+    """The time of a step without a profiler, and the interval that contains it in four cases of five."""
+
+    ms: Annotated[float, doc("mean over what is not known: the host's pace, durations after a change", "ms")]
+    low_ms: Annotated[float, doc("one case in ten is below", "ms")]
+    high_ms: Annotated[float, doc("one case in ten is above", "ms")]
+
+
+class PlannedChange(Record):
+    """A change, after those before it."""
+
+    rule: Annotated[str, doc("its name, for --with and --without (docs/explanation/advice.md)")]
+    title: Annotated[str, doc("what to do, in a few words")]
+    change: Annotated[str, doc("what to write instead")]
+    why: Annotated[str, doc("the reason, in numbers")]
+    cost: Annotated[str, doc("what it costs: numerics, memory, code")]
+    op: Annotated[str, doc("what the user called, for the kernel that gains most; empty: it concerns all, or none")]
+    layer: Annotated[str, doc("its layer")]
+    trace: Annotated[str, doc("its line of code")]
+    kernels: Annotated[float, doc("number of kernels and copies per step that it concerns")]
+    saved_ms: Annotated[float, doc("what the step gets shorter by it, after the changes before", "ms")]
+    step: Annotated[StepTime, doc("the step after it")]
+
+
+class NotChosen(Record):
+    """A change that would save less than 1% of the step after those of the plan."""
+
+    rule: Annotated[str, doc("its name")]
+    title: Annotated[str, doc("what it would do")]
+    saved_ms: Annotated[float, doc("what it would save, roughly; negative: the step would take longer", "ms")]
+
+
+class AbstainedRule(Record):
+    """A rule that proposes nothing at the end of the plan."""
+
+    rule: Annotated[str, doc("its name")]
+    why: Annotated[str, doc("why it proposes nothing")]
+
+
+class PlanDocument(Record):
+    """The document of pyprof plan: changes in the order in which they bring most, each after those before it."""
+
+    captured_ms: Annotated[float, doc("what a step takes as captured, with the profiler; the whole capture if unmarked")]
+    steps: Annotated[int, doc("how many the capture marks; 0: none, and a step is the whole capture")]
+    measured: Annotated[bool, doc("whether the time without the profiler was given; otherwise now is an estimate")]
+    now: Annotated[StepTime, doc("the step without a profiler, as the program is")]
+    changes: Annotated[list[PlannedChange], doc("in order")]
+    not_chosen: Annotated[list[NotChosen], doc("the greatest saving first")]
+    abstained: Annotated[list[AbstainedRule], doc("rules that propose nothing, and why")]
+
+
+def plan_document(run: Run, plan: Plan, measured: bool) -> PlanDocument:
+    times = [plan.now, *(change.forecast for change in plan.changes)]
+    pairs = zip(plan.changes, times, strict=False)
+    return PlanDocument(
+        captured_ms=round(run.step_ns / 1e6, 6),
+        steps=run.marked,
+        measured=measured,
+        now=_time(plan.now),
+        changes=[_change(change, before) for change, before in pairs],
+        not_chosen=[NotChosen(edit.rule, edit.title, round(saved / 1e6, 6)) for edit, saved in plan.others],
+        abstained=[AbstainedRule(each.rule, each.why) for each in plan.abstained],
+    )
+
+
+def _time(forecast: Forecast) -> StepTime:
+    return StepTime(*(round(ns / 1e6, 6) for ns in (forecast.ns, forecast.low, forecast.high)))
+
+
+def _change(change: Change, before: Forecast) -> PlannedChange:
+    edit, run = change.edit, change.before.run
+    row = _most_gained(edit, run)
+    return PlannedChange(
+        rule=edit.rule,
+        title=edit.title,
+        change=edit.change,
+        why=edit.why,
+        cost=edit.cost,
+        op=run.op(row) if row >= 0 else "",
+        layer=run.layer(row) if row >= 0 else "",
+        trace=run.trace(row) if row >= 0 else edit.line,
+        kernels=round(run.count(len(edit.rows)), 3),
+        saved_ms=round((before.ns - change.forecast.ns) / 1e6, 6),
+        step=_time(change.forecast),
+    )
+
+
+def _most_gained(edit: Edit, run: Run) -> int:
+    """The row that gains most; -1 for a change about all rows, or none."""
+    if not len(edit.rows) or len(edit.rows) == run.rows:
+        return -1
+    return int(edit.rows[(run.dur[edit.rows] - edit.ns).argmax()])

@@ -1,0 +1,67 @@
+"""A plan as text for the terminal."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+
+from pyprof.command.terminal_text import cut_to, safe
+from pyprof.prof.planning.json_document import PlanDocument, PlannedChange, StepTime
+
+WIDTH = 100
+LEAST_WIDTH = 60
+SHOWN = 5  # changes that are not in the plan
+
+
+def plan_lines(document: PlanDocument, width: int = WIDTH) -> Iterator[str]:
+    """The step as it is, a line per change with its place and cost, and what is left."""
+    width = max(width, LEAST_WIDTH)
+    unit = "step" if document.steps else "capture"
+    how = "measured without the profiler" if document.measured else "an estimate; --step-ms gives the measured time"
+    head = (
+        f"A {unit} takes {_ms(document.captured_ms)} ms as captured. Without the profiler: "
+        f"{_ms(document.now.ms)} ms ({how})."
+    )
+    yield from textwrap.wrap(head, width)
+    yield ""
+    if not document.changes:
+        yield from textwrap.wrap(f"No change was found that saves 1% of the {unit}.", width)
+    else:
+        yield f"{'ms':>9}  {'80% interval':^17}  change"
+        yield f"{_ms(document.now.ms):>9}  {_interval(document.now):^17}  as it is"
+        for change in document.changes:
+            yield from _change_lines(change, width)
+        last = document.changes[-1].step.ms
+        yield ""
+        yield from textwrap.wrap(
+            f"{len(document.changes)} change{'s'[: len(document.changes) > 1]}: {_ms(document.now.ms)} to {_ms(last)} ms. "
+            f"Each further one saves less than 1% of a {unit}.",
+            width,
+        )
+    yield from _others(document, width)
+
+
+def _change_lines(change: PlannedChange, width: int) -> Iterator[str]:
+    head = f"{_ms(change.step.ms):>9}  {_interval(change.step):^17}  "
+    yield cut_to(head + safe(f"{change.title}  [{change.rule}]"), width)
+    hang = " " * len(head)
+    if change.trace:
+        yield cut_to(f"{hang}{safe(change.trace)}{safe(f' · {change.op}' if change.op else '')}", width)
+    yield from textwrap.wrap(
+        safe(change.cost), width, initial_indent=f"{hang}costs ", subsequent_indent=f"{hang}      "
+    ) if change.cost else ()
+
+
+def _others(document: PlanDocument, width: int) -> Iterator[str]:
+    worth = [other for other in document.not_chosen if other.saved_ms > 0][:SHOWN]
+    if worth:
+        told = ", ".join(f"{other.rule} {other.saved_ms:.2g} ms" for other in worth)
+        yield from textwrap.wrap(f"Not worth it after these: {told}.", width, break_on_hyphens=False)
+
+
+def _ms(amount: float) -> str:
+    return f"{amount:,.3g}" if amount < 100 else f"{amount:,.0f}"
+
+
+def _interval(time: StepTime) -> str:
+    return f"{_ms(time.low_ms)} to {_ms(time.high_ms)}"
