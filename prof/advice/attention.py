@@ -71,7 +71,9 @@ def _pattern(run: Run, softmax: int, scores: int, last: int) -> Pattern | None:
     same = [i for i in near if run.lane[i] == run.lane[softmax] and run.phase[i] == run.phase[softmax]]
     products: dict[int, Gemm] = {}
     for i in same:
-        product = gemm(run.aten[i], run.shapes(i), None) if run.aten[i] in BATCHED else None
+        # A product may begin with a fill, which has its sizes, too.
+        does = run.aten[i] in BATCHED and run.role[i] != "aux"
+        product = gemm(run.aten[i], run.shapes(i), None) if does else None
         if product is not None and _of_scores(product, scores, last):
             products[i] = product
     before, after = [i for i in products if i < softmax], [i for i in products if i > softmax]

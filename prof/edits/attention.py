@@ -87,7 +87,9 @@ def _with_copies(run: Run, pattern: Pattern) -> list[int]:
         moves = run.family[row] == "copy" and run.elements[row] and run.elements[row] % operand == 0
         if moves and run.lane[row] == lane and run.phase[row] == run.phase[pattern.softmax]:
             inside = first <= row <= last
-            near = all(run.family[i] == "copy" for i in (range(row, first) if row < first else range(last + 1, row + 1)))
+            near = all(
+                run.family[i] == "copy" for i in (range(row, first) if row < first else range(last + 1, row + 1))
+            )
             if (inside or near) and run.elements[row] != run.elements[pattern.softmax]:
                 rows.add(row)
     return sorted(rows)

@@ -17,6 +17,7 @@ from pyprof.prof.work.annotate import Annotation
 from pyprof.table.columns import NULL, Bools, Floats, HostTable, Ints, Table
 
 SLOWED = ("launch", "set", "copy", "graph", "record", "wait")  # kinds of calls that a profiler makes slower
+FEW = 50  # launches per step, of which each may take long
 LONGEST_CALL_NS = 20_000.0  # a launch that takes longer does something else as well, such as loading a kernel
 
 
@@ -105,9 +106,11 @@ class BaseRun:
     @cached_property
     def own_share(self) -> float:
         """The share of the host's captured time between and in launches that is not the profiler's (an estimate)."""
-        share = own_share(self.run)
+        share, launches = own_share(self.run), len(np.unique(self.recorded.work.call))
+        steps = int(self.steps[1].max()) + 1 if len(self.steps[0]) else 1
+        if launches < FEW * steps:
+            return share
         counted = np.where(self.pauses, 0.0, self.segment) + np.where(self.slowed, self.own, 0.0)
-        launches = len(np.unique(self.recorded.work.call))
         return min(share, MOST_NS * launches / max(float(counted.sum()), 1.0))
 
     @cached_property

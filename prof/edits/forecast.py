@@ -53,12 +53,18 @@ class Forecaster:
 
     def forecast(self, scenario: Scenario) -> Forecast:
         """The step's time, its mean and interval over all draws."""
+        return _summary(self._times(scenario))
+
+    def difference(self, before: Scenario, after: Scenario) -> Forecast:
+        """What edits save, the same draws before and after them. ``after`` has the edits of ``before`` and more."""
+        return _summary(self._times(before) - self._times(after))
+
+    def _times(self, scenario: Scenario) -> Floats:
+        """The step's time in each draw."""
         errors = self._errors(scenario)
         pairs = zip(self.shares.tolist(), errors, strict=True)
         clocks = np.exp(GPU_DEVIATION * np.random.default_rng(0).permutation(self._normal))
-        times = self.scale * np.array([scenario.step_ns(share, error) for share, error in pairs]) * clocks
-        low, high = np.quantile(times, (SURE, 1 - SURE)).tolist()
-        return Forecast(float(times.mean()), low, high)
+        return self.scale * np.array([scenario.step_ns(share, error) for share, error in pairs]) * clocks
 
     def roughly(self, scenario: Scenario) -> float:
         """The step's time in ns by three draws of the host's pace alone, to compare edits by."""
@@ -71,6 +77,11 @@ class Forecaster:
         random = np.random.default_rng(16)
         normal = [random.permutation(self._normal) * edit.deviation for edit in scenario.edits]
         return np.exp(np.array(normal, np.float64).reshape(len(scenario.edits), DRAWS).T)
+
+
+def _summary(times: Floats) -> Forecast:
+    low, high = np.quantile(times, (SURE, 1 - SURE)).tolist()
+    return Forecast(float(times.mean()), low, high)
 
 
 def _pace(base: BaseRun, step_ns: float) -> tuple[float, bool]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -67,17 +68,11 @@ def _adapted(name: str, deviation: float) -> EditRule:
             # A kernel of which a hundredth remains is gone; its launch goes with it where the rule counts launches.
             remaining[remaining < 0.01 * run.dur[edit.rows]] = 0.0
             found = True
-            yield _with(edit, remaining)
+            yield replace(edit, ns=remaining)
         if not found:
             yield Abstained(name, NOTHING_FOUND)
 
     return proposals
-
-
-def _with(edit: Edit, remaining: np.ndarray) -> Edit:
-    from dataclasses import replace
-
-    return replace(edit, ns=remaining)
 
 
 for _name, _deviation in DEVIATIONS.items():

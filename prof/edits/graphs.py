@@ -48,7 +48,7 @@ def cuda_graph(scenario: Scenario) -> Iterator[Proposal]:
 def _hindrance(scenario: Scenario) -> Abstained | None:
     """Why the step cannot be captured as it is; None if nothing speaks against it."""
     run = scenario.run
-    if run.in_graph.any():
+    if run.in_graph.any() or scenario.in_graph.any():
         return _not("the run launches CUDA graphs already")
     if run.count(run.rows) < MANY:
         return _not(f"fewer than {MANY} launches per step")

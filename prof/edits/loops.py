@@ -12,9 +12,9 @@ from pyprof.prof.advice.optimizer import CHUNKS, TENSORS
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
 from pyprof.prof.edits.scenario import Scenario
-from pyprof.table.columns import Ints
+from pyprof.table.columns import Bools, Ints
 
-MANY = 30  # kernels of one op in a loop; fewer do not matter
+MANY = 16  # kernels of one op in a loop; fewer do not matter
 LISTS = frozenset(
     "add add_ sub sub_ mul mul_ div div_ addcmul addcmul_ addcdiv addcdiv_ lerp lerp_ sqrt sqrt_ neg neg_ copy_ zero_ "
     "maximum minimum clamp_min clamp_max clamp_min_ clamp_max_ pow abs exp sign linalg_vector_norm norm".split()
@@ -39,9 +39,10 @@ def parameter_loop(scenario: Scenario) -> Iterator[Proposal]:
         yield _edit(run, rows)
 
 
-def _after_backward(run: Run) -> np.ndarray:
+def _after_backward(run: Run) -> Bools:
     torch_optim = run.mentions("op", ".step") & run.mentions("op", "Adam", "SGD")
-    return (run.phase == "optimizer") & np.isin(run.aten, tuple(LISTS)) & (run.role != "aux") & ~torch_optim
+    found: Bools = (run.phase == "optimizer") & np.isin(run.aten, tuple(LISTS)) & (run.role != "aux") & ~torch_optim
+    return found
 
 
 def _place(run: Run, row: int) -> str:

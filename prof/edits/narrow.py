@@ -23,7 +23,7 @@ WIDE = frozenset(
     "l1_loss smooth_l1_loss kl_div huber_loss binary_cross_entropy_with_logits cosine_similarity cdist dist "
     "grid_sampler_2d grid_sampler_3d".split()
 )
-WEIGHTED = ("linear", "conv1d", "conv2d", "conv3d", "addmm", "convolution")  # ops whose second operand is a weight
+WEIGHTED = ("aten::linear", "aten::addmm", "aten::conv")  # around products whose second operand is a weight
 CAST_BYTES = 6  # per element: 4 read and 2 written, or the reverse
 CAST_NS = 1500.0  # besides moving the bytes
 LEAST = 4096  # elements of the smallest tensors that are followed
@@ -42,6 +42,7 @@ class Flow:
         self._forward: dict[int, tuple[float, list[int]]] = {}  # sequence number -> factor, elements of its casts
         self._weights: set[tuple[int, str, str]] = set()
         self._of = self.run.table.ragged("seqId").lists()
+        self._weighted = run.mentions("nodes", *WEIGHTED)
         for row in self._rows():
             if run.phase[row] == "backward" or run.texts("dir")[row] == "bprop":
                 self._go_back(row)
@@ -80,7 +81,8 @@ class Flow:
         wide = max(widths)
         factor = (sum(widths) + wide) / (4.0 * (len(widths) + 1))
         self.factor[row] = factor
-        self._note(row, factor, [])
+        # The gradient of a narrow operand of a wide result is cast to its type.
+        self._note(row, factor, [large[0]] if min(widths) < wide else [])
         self._make(large[0], wide)
 
     def _widths(self, large: list[int]) -> list[int]:
@@ -104,15 +106,15 @@ class Flow:
             self._forward[number] = (min(before, factor), casts + cast)
 
     def _go_back(self, row: int) -> None:
-        for number in self._of[row][-1:]:
-            if number not in self._forward:
-                continue
-            factor, cast = self._forward[number]
-            if not self.narrowed[row]:
-                self.factor[row] = factor
-            if cast:  # gradients of what was cast are cast back, once
-                self._cast(row, cast)
-                self._forward[number] = (factor, [])
+        number = next((number for number in reversed(self._of[row]) if number in self._forward), None)
+        if number is None:
+            return
+        factor, cast = self._forward[number]
+        if not self.narrowed[row]:
+            self.factor[row] = factor
+        if cast:  # gradients of what was cast are cast back, once
+            self._cast(row, cast)
+            self._forward[number] = (factor, [])
 
     def _cast(self, row: int, sizes: list[int]) -> None:
         self.casts[row] += len(sizes)
@@ -120,16 +122,17 @@ class Flow:
 
     def _operands(self, row: int) -> Iterator[int]:
         """The elements of the operands of a product that autocast has to cast."""
-        run, weighted = self.run, self.run.op(row) in WEIGHTED or self.run.family[row] == "conv"
+        run, weighted = self.run, bool(self._weighted[row]) or self.run.family[row] == "conv"
         shapes = [shape for shape in run.shapes(row) if numel(shape)]
         matrices = [shape for shape in shapes if len(shape) > 1]
         for place, shape in enumerate(matrices[:2]):
             if weighted and place == 1:
-                # A weight's cast is kept until autocast ends, so there is one per step.
+                # The casts of a weight and its bias are kept until autocast ends, so there is one of each per step.
                 key = (int(run.table.ints("step")[row]), str(sorted(shape)), run.layer(row) or run.trace(row))
                 if key not in self._weights:
                     self._weights.add(key)
                     yield numel(shape)
+                    yield from (numel(bias) for bias in shapes if len(bias) == 1)
             elif self._made.get(numel(shape), [4])[-1] == 4:
                 yield numel(shape)
 

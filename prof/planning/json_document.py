@@ -53,7 +53,9 @@ class AbstainedRule(Record):
 class PlanDocument(Record):
     """The document of pyprof plan: changes in the order in which they bring most, each after those before it."""
 
-    captured_ms: Annotated[float, doc("what a step takes as captured, with the profiler; the whole capture if unmarked")]
+    captured_ms: Annotated[
+        float, doc("what a step takes as captured, with the profiler; the whole capture if unmarked")
+    ]
     steps: Annotated[int, doc("how many the capture marks; 0: none, and a step is the whole capture")]
     measured: Annotated[bool, doc("whether the time without the profiler was given; otherwise now is an estimate")]
     now: Annotated[StepTime, doc("the step without a profiler, as the program is")]

@@ -31,14 +31,15 @@ def plan_lines(document: PlanDocument, width: int = WIDTH) -> Iterator[str]:
         yield f"{_ms(document.now.ms):>9}  {_interval(document.now):^17}  as it is"
         for change in document.changes:
             yield from _change_lines(change, width)
-        last = document.changes[-1].step.ms
         yield ""
-        yield from textwrap.wrap(
-            f"{len(document.changes)} change{'s'[: len(document.changes) > 1]}: {_ms(document.now.ms)} to {_ms(last)} ms. "
-            f"Each further one saves less than 1% of a {unit}.",
-            width,
-        )
+        yield from textwrap.wrap(_result(document, unit), width)
     yield from _others(document, width)
+
+
+def _result(document: PlanDocument, unit: str) -> str:
+    count = f"{len(document.changes)} changes" if len(document.changes) > 1 else "1 change"
+    before, after = _ms(document.now.ms), _ms(document.changes[-1].step.ms)
+    return f"{count}: {before} to {after} ms. Each further one saves less than 1% of a {unit}."
 
 
 def _change_lines(change: PlannedChange, width: int) -> Iterator[str]:
@@ -47,9 +48,11 @@ def _change_lines(change: PlannedChange, width: int) -> Iterator[str]:
     hang = " " * len(head)
     if change.trace:
         yield cut_to(f"{hang}{safe(change.trace)}{safe(f' · {change.op}' if change.op else '')}", width)
-    yield from textwrap.wrap(
-        safe(change.cost), width, initial_indent=f"{hang}costs ", subsequent_indent=f"{hang}      "
-    ) if change.cost else ()
+    yield from (
+        textwrap.wrap(safe(change.cost), width, initial_indent=f"{hang}costs ", subsequent_indent=f"{hang}      ")
+        if change.cost
+        else ()
+    )
 
 
 def _others(document: PlanDocument, width: int) -> Iterator[str]:

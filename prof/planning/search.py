@@ -127,5 +127,3 @@ class _Search:
             self.scenario = apply(edit, before)
             self.changes.append(Change(edit, before, self.scenario, self.forecaster.forecast(self.scenario)))
         self.time = self.forecaster.roughly(self.scenario)
-
-

@@ -1,4 +1,4 @@
-"""What makes the host wait: values read from the GPU, copies of pageable memory, memory given back, batches not ready."""
+"""What makes the host wait: values read from the GPU, copies of pageable memory, memory given back, late batches."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from pyprof.prof.advice import Run
 from pyprof.prof.advice.copies import LARGE, PCIE_3, PCIE_5, PINNED, PINNED_PCIE_5
 from pyprof.prof.advice.launch import BATCH, SMALL
 from pyprof.prof.edits.base_run import calls_of_memory
@@ -13,9 +14,10 @@ from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
 from pyprof.prof.edits.scenario import Scenario
 from pyprof.prof.timing.gpus import TO_DEVICE, TO_HOST, named_rows
-from pyprof.table.columns import NULL, Ints
+from pyprof.table.columns import NULL, Floats, Ints
 
 COPY_NS = 2000.0  # of a copy besides moving its bytes
+PIECES = 4  # small copies of one line and step that one copy can do
 WAITS = ("stream sync", "event sync", "device sync")
 
 
@@ -47,11 +49,22 @@ def item(scenario: Scenario) -> Iterator[Proposal]:
     )
 
 
+def _after_joining(run: Run, rows: Ints) -> Floats:
+    """Per copy, the share of its launch that remains where those of one line, many and small, become one."""
+    share = np.ones(len(rows))
+    lines = np.array([run.trace(row) for row in rows.tolist()])
+    for line in np.unique(lines).tolist():
+        mine = lines == line
+        each = run.count(int(mine.sum()))
+        if each >= PIECES and run.table.ints("bytes")[rows[mine]].mean() < LARGE:
+            share[mine] = 1 / each
+    return share
+
+
 def _waits_after(scenario: Scenario, calls: Ints) -> Ints:
     """The synchronisations that directly follow these calls on their threads, as those of copies to pageable memory."""
     every = scenario.base.recorded.calls
-    follows = np.flatnonzero(np.isin(every.before, calls) & every.among(*WAITS))
-    return follows
+    return np.flatnonzero(np.isin(every.before, calls) & every.among(*WAITS))
 
 
 @edit_rule("pageable_copy")
@@ -68,7 +81,7 @@ def pageable_copy(scenario: Scenario) -> Iterator[Proposal]:
         yield Abstained("pageable_copy", "no copy of pageable memory to the GPU within the steps, or an unknown GPU")
         return
     rate = PINNED_PCIE_5 if run.device.arch in PCIE_5 else PINNED
-    total = float(size[rows].sum())
+    total, share = float(size[rows].sum()), _after_joining(run, rows)
     yield Edit(
         rule="pageable_copy",
         change=(
@@ -81,8 +94,8 @@ def pageable_copy(scenario: Scenario) -> Iterator[Proposal]:
         ),
         cost=COSTS["pageable_copy"],
         rows=rows,
-        ns=np.minimum(run.dur[rows], COPY_NS + 1e9 * size[rows] / rate),
-        left=np.ones(len(rows)),
+        ns=np.minimum(run.dur[rows], COPY_NS * share + 1e9 * size[rows] / rate),
+        left=share,
         deviation=0.2,
         released=np.concatenate([calls, _waits_after(scenario, calls)]),
     )

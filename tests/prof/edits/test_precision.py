@@ -1,0 +1,78 @@
+"""Mixed precision followed through a run: what inherits the narrow type, and the casts that are added."""
+
+import numpy as np
+
+from pyprof.prof.advice import Run
+from pyprof.prof.edits.narrow import Flow
+from pyprof.prof.work.annotate import annotate
+from tests.prof.advice.advice_rows import mm, table
+
+SGEMM = "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize128x128x8"
+ROWS, WIDE, NARROW = 4096, 4096, 1024
+
+
+def pointwise(op, *shapes, ns=50_000, **more):
+    return {
+        "aten": f"aten::{op}", "sizes": [list(shape) for shape in shapes], "dtypes": ["float32"] * len(shapes),
+        "strides": [[shape[-1], 1] if shape else [] for shape in shapes], "kShortName": "vectorized_elementwise_kernel", "ns": ns,
+        "phase": "forward", "dir": "fprop", **more,
+    }  # fmt: skip
+
+
+def linear(m, k, n, ns=500_000, **more):
+    nodes = ["aten::linear", "aten::mm"]
+    return mm(m, k, n, ns, name=SGEMM, dtype="float32", op=["linear"], nodes=nodes, **more)
+
+
+def flow(*rows):
+    made = table(*rows)
+    run = Run(made, annotate(made))
+    return Flow(run, (run.family == "gemm"))
+
+
+def test_an_activation_after_a_product_has_half_of_its_bytes():
+    found = flow(linear(ROWS, NARROW, WIDE), pointwise("relu", (ROWS, WIDE)))
+    assert found.factor.tolist() == [1.0, 0.5]
+    assert found.shortened().tolist() == [500_000, 25_000]
+
+
+def test_what_comes_before_any_product_stays_wide():
+    found = flow(pointwise("relu", (ROWS, NARROW)), linear(ROWS, NARROW, WIDE))
+    assert found.factor.tolist() == [1.0, 1.0]
+
+
+def test_a_sum_of_a_wide_and_a_narrow_tensor_is_wide():
+    """Of 12 bytes per element, 10 remain: 4 and 2 are read and 4 written."""
+    residual = pointwise("mul", (ROWS, NARROW), ())
+    found = flow(residual, linear(ROWS, WIDE, NARROW), pointwise("add", (ROWS, NARROW), (ROWS, NARROW)))
+    assert found.factor[2] == 10 / 12
+
+
+def test_ops_that_autocast_keeps_wide_cast_their_input():
+    found = flow(linear(ROWS, NARROW, WIDE), pointwise("_softmax", (ROWS, WIDE)), pointwise("mul", (ROWS, WIDE), ()))
+    assert found.casts.tolist() == [2, 1, 0]  # input and weight of the product; its result
+    assert found.factor.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_a_narrow_operand_is_not_cast_and_a_weight_once():
+    """The second product reads what the first one made; its own weight is cast, the first one's not again."""
+    chain = [linear(ROWS, NARROW, NARROW, layer=["one"]), linear(ROWS, NARROW, NARROW, layer=["two"])]
+    again = linear(ROWS, NARROW, NARROW, layer=["one"])
+    assert flow(*chain, again).casts.tolist() == [2, 1, 0]
+
+
+def test_the_backward_of_a_narrow_op_is_narrow():
+    backward = pointwise("threshold_backward", (ROWS, WIDE), (ROWS, WIDE), seqId=[7], phase="backward", dir="bprop")
+    relu = pointwise("relu", (ROWS, WIDE), seqId=[7])
+    found = flow(linear(ROWS, NARROW, WIDE, seqId=[6]), relu, backward)
+    assert found.factor[2] == 0.5
+
+
+def test_gradients_of_casts_are_cast_back_once():
+    first = mm(ROWS, WIDE, NARROW, 500_000, name=SGEMM, dtype="float32", phase="backward", dir="bprop", seqId=[6])
+    second = mm(NARROW, ROWS, WIDE, 500_000, name=SGEMM, dtype="float32", phase="backward", dir="bprop", seqId=[6])
+    found = flow(linear(ROWS, NARROW, WIDE, seqId=[6]), first, second)
+    assert found.casts.tolist() == [2, 2, 0]
+    # 6 bytes per element at 0.85 of 4.8 TB/s, and 1.5 µs for each of both casts
+    elements = ROWS * NARROW + NARROW * WIDE
+    assert np.isclose(found.cast_ns[1], 3000 + 6 * elements / (0.85 * 4.8e12) * 1e9, rtol=0.01)

@@ -1,0 +1,92 @@
+"""What the rules propose, and where they abstain, from literal rows and captures of an H200."""
+
+import numpy as np
+import pytest
+
+from pyprof.prof.edits.edit import Abstained, Edit
+from pyprof.prof.edits.rules import EDIT_RULES
+from pyprof.prof.edits.scenario import apply, captured
+from tests.prof.edits.test_scenario import base
+from tests.parse.kineto.kineto_file import MAIN, call, kernel, op, x
+from tools.plan_pairs import GOLDEN, base_of
+
+
+def proposals(rule, scenario):
+    return list(EDIT_RULES[rule](scenario))
+
+
+def reason(rule, scenario):
+    (only,) = proposals(rule, scenario)
+    assert isinstance(only, Abstained)
+    return only.why
+
+
+CHANGED = [
+    ("mixed", "amp"), ("full_precision", "tf32"), ("attention", "attention"), ("lm_head", "alignment"),
+    ("checked", "item"), ("pageable", "pageable_copy"), ("slow_loader", "data_loader"), ("held_cell", "cuda_graph"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("case", "rule"), CHANGED)
+def test_a_change_is_proposed_once(case, rule):
+    """The rules read the run after the edit, and say it no more."""
+    scenario = captured(base_of(GOLDEN / f"{case}.before.json.gz"))
+    first = [each for each in proposals(rule, scenario) if isinstance(each, Edit)][0]
+    after = apply(first, scenario)
+    assert first.title not in {e.title for e in proposals(rule, after) if isinstance(e, Edit) and len(e.rows)} or (
+        rule == "pageable_copy"  # copies stay copies; the plan takes each change once
+    )
+
+
+def test_tf32_is_of_no_use_after_mixed_precision():
+    scenario = captured(base_of(GOLDEN / "mixed.before.json.gz"))
+    (amp,) = proposals("amp", scenario)
+    assert reason("tf32", apply(amp, scenario)).startswith("no product in fp32")
+
+
+def test_alignment_matters_after_mixed_precision():
+    """A product over 50257 columns in fp32 is as slow as others; in bf16 it is not, and padding is worth it then."""
+    scenario = captured(base_of(GOLDEN / "lm_head.before.json.gz"))
+    assert isinstance(proposals("alignment", scenario)[0], Edit)  # it is bf16 already
+    assert reason("amp", scenario) == "the run has products in half precision already"
+
+
+def test_fused_attention_in_float32_with_large_heads_is_not_proposed(tmp_path):
+    """Heads of 72 took 167 ms fused, in place of 124 (a diffusion transformer on an H200)."""
+    scenario = captured(base(tmp_path, *attention_events(72)))
+    assert "heads of 72" in reason("attention", scenario)
+
+
+def attention_events(head):
+    """µs: product, softmax, product over 16 × 512 × 512 scores in float32."""
+    tokens, batch = 512, 16
+    q, k, s = [batch, tokens, head], [batch, head, tokens], [batch, tokens, tokens]
+    events = []
+    for number, (name, dims) in enumerate([("bmm", [q, k]), ("_softmax", [s, [], []]), ("bmm", [s, q])]):
+        types = ["float" if d else "" for d in dims]
+        at = 100 * (number + 1)
+        events += [
+            op(f"aten::{name}", at, 20, Input_Dims=dims, Input_type=types, Sequence_number=number),
+            call(at + 5, number + 1),
+            kernel(at + 12, 60, number + 1, name="void sgemm" if name == "bmm" else "void softmax_warp_forward"),
+        ]
+    return events
+
+
+def test_a_step_that_reads_values_cannot_be_a_graph_before_they_go():
+    scenario = captured(base_of(GOLDEN / "checked.before.json.gz"))
+    (only,) = proposals("cuda_graph", scenario)
+    assert isinstance(only, Abstained) and only.needs == "item"
+
+
+def test_memory_given_back_in_each_step(tmp_path):
+    """µs: cudaFree waits for the kernel until 510, cudaMalloc takes 90. Without both, the next launch comes 583 earlier."""
+    free = x("cuda_runtime", "cudaFree", 20, 493, MAIN, correlation=2)
+    taken = x("cuda_runtime", "cudaMalloc", 520, 90, MAIN, correlation=3)
+    run = base(tmp_path, call(0, 1), kernel(10, 500, 1), free, taken, call(620, 4), kernel(630, 7, 4))
+    scenario = captured(run)
+    (only,) = proposals("allocator", scenario)
+    after = apply(only, scenario)
+    assert scenario.step_ns(1.0, np.zeros(0)) == 637_000
+    # the second kernel follows the first one: 510, a gap of 1.1, 7
+    assert after.step_ns(1.0, np.ones(1)) == 518_100

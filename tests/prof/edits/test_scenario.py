@@ -1,0 +1,100 @@
+"""Edits applied to runs of a few tasks, whose times after the edit are worked out by hand."""
+
+import numpy as np
+import pytest
+
+from pyprof.prof.edits.base_run import BaseRun
+from pyprof.prof.edits.edit import Edit
+from pyprof.prof.edits.forecast import Forecaster
+from pyprof.prof.edits.scenario import apply, captured
+from pyprof.prof.load import load_table
+from pyprof.prof.work.annotate import annotate
+from tests.parse.kineto.kineto_file import begin, call, kernel, op, write, x
+
+NONE = np.zeros(0)
+
+
+def base(folder, *events):
+    file = write(folder / "net.json", begin(0), op("aten::mm", 0, 6), *events)
+    loaded = load_table(file, host=True)
+    return BaseRun(loaded.table, annotate(loaded.table), loaded.host, loaded.name)
+
+
+def edit(rows, ns, left, **more):
+    rows, ns, left = np.array(rows), np.array(ns, float), np.array(left, float)
+    return Edit("test", "Change it.", "", "", rows, ns, left, **more)
+
+
+@pytest.fixture
+def host_bound(tmp_path):
+    """µs: three launches of 5 at 0, 100 and 200, each followed by a kernel of 20 that begins 5 after its call."""
+    launches = [call(100 * n, n + 1) for n in range(3)]
+    kernels = [kernel(100 * n + 10, 20, n + 1) for n in range(3)]
+    return base(tmp_path, *launches, *kernels)
+
+
+def test_without_edits_and_with_all_of_the_hosts_time_it_is_the_capture(host_bound):
+    assert captured(host_bound).step_ns(1.0, NONE) == 230_000
+
+
+def test_half_of_the_hosts_time(host_bound):
+    """Calls end at 2.5, 52.5 and 102.5 (segments of 47.5, calls of 2.5); the last kernel begins 5 later, and takes 20."""
+    assert captured(host_bound).step_ns(0.5, NONE) == pytest.approx(127_500, abs=2)
+
+
+def test_a_kernel_that_vanishes_takes_its_launch_along(host_bound):
+    """Without the second launch: its segment of 95 and its call of 5 are gone, and the end comes 100 earlier."""
+    after = apply(edit([1], [0], [0]), captured(host_bound))
+    assert after.step_ns(1.0, np.ones(1)) == 130_000
+    assert after.run.rows == 2 and len(after.table) == 2
+
+
+def test_a_faster_kernel_does_not_help_where_the_host_is_the_limit(host_bound):
+    after = apply(edit([0, 1], [5000, 5000], [1, 1]), captured(host_bound))
+    assert after.step_ns(1.0, np.ones(1)) == 230_000
+    assert after.run.dur.tolist() == [5000, 5000, 20_000]
+
+
+def test_edits_follow_each_other(host_bound):
+    """The second edit names rows of the run after the first: its row 1 is the third kernel."""
+    first = apply(edit([1], [0], [0]), captured(host_bound))
+    second = apply(edit([1], [50_000], [1]), first)
+    assert second.step_ns(1.0, np.ones(2)) == 160_000
+    assert [each.rows.tolist() for each in second.edits] == [[1], [1]]
+
+
+def test_an_error_of_durations_scales_what_the_edit_said_alone(host_bound):
+    after = apply(edit([2], [40_000], [1]), captured(host_bound))
+    assert after.step_ns(1.0, np.array([1.5])) == 270_000
+
+
+def test_launches_that_are_added_take_the_host(host_bound):
+    """Two launches of 12 µs, of which at the capture's own share all counts."""
+    after = apply(edit([1], [20_000], [1], added=np.array([2.0])), captured(host_bound))
+    assert after.step_ns(host_bound.own_share, np.ones(1)) == pytest.approx(
+        captured(host_bound).step_ns(host_bound.own_share, NONE) + 24_000, abs=2
+    )
+
+
+def test_a_wait_that_is_released(tmp_path):
+    """The host waits from 20 for a kernel that ends at 510; without the wait, it launches the next one at 33."""
+    wait = x("cuda_runtime", "cudaDeviceSynchronize", 20, 493, correlation=2)
+    run = base(tmp_path, call(0, 1), kernel(10, 500, 1), wait, call(523, 3), kernel(533, 7, 3))
+    before = captured(run)
+    assert before.step_ns(1.0, NONE) == 540_000
+    place = np.flatnonzero(run.recorded.calls.among("device sync"))
+    after = apply(Edit("test", "Do not wait.", "", "", released=place), before)
+    # the second kernel follows the first: 510, the gap between two kernels (1.1 by default), 7
+    assert after.step_ns(1.0, np.ones(1)) == 518_100
+
+
+def test_a_measured_step_sets_the_hosts_pace(host_bound):
+    """127.5 µs are measured where the capture has 230: half of the host's time was the profiler's."""
+    forecaster = Forecaster(host_bound, 127_500)
+    assert forecaster.shares[5] == pytest.approx(0.5, rel=0.01)
+    assert forecaster.forecast(captured(host_bound)).ns == pytest.approx(127_500, rel=0.02)
+
+
+def test_an_interval_contains_the_mean(host_bound):
+    found = Forecaster(host_bound).forecast(captured(host_bound))
+    assert found.low < found.ns < found.high

@@ -1,0 +1,78 @@
+"""pyprof plan: what it prints, its options, and that each change counts after those before it."""
+
+import pytest
+
+from pyprof.prof.planning.cli import main
+from tests.answered import answer
+from tests.paths import GOLDEN
+
+STEP = str(GOLDEN / "advice" / "mixed.before.json.gz")
+
+
+def planned(capsysbinary, *options):
+    assert main([STEP, "-q", "--json", *options]) == 0
+    return answer(capsysbinary.readouterr().out, "plan", "plan")
+
+
+def test_the_plan_of_a_transformer_layer_in_fp32(capsysbinary):
+    """Measured: 7.898 ms without the profiler, 13.46 as captured; 2.18 in mixed precision."""
+    document = planned(capsysbinary)
+    assert document["now"]["ms"] == pytest.approx(7.898, rel=0.05)
+    assert document["captured_ms"] == pytest.approx(13.46, rel=0.01)
+    assert not document["measured"]
+    first = document["changes"][0]
+    assert first["rule"] in ("tf32", "amp") and first["saved_ms"] > 4
+    assert "bits" in first["cost"]
+
+
+def test_each_change_follows_those_before_it(capsysbinary):
+    document = planned(capsysbinary)
+    now = document["now"]["ms"]
+    for change in document["changes"]:
+        assert change["saved_ms"] == pytest.approx(now - change["step"]["ms"], abs=1e-5)
+        assert change["step"]["low_ms"] <= change["step"]["ms"] <= change["step"]["high_ms"]
+        now = change["step"]["ms"]
+    assert all(other["saved_ms"] < 0.01 * now for other in document["not_chosen"])
+
+
+def test_every_rule_is_in_the_plan_or_says_why_not(capsysbinary):
+    from pyprof.prof.edits.rules import EDIT_RULES
+
+    document = planned(capsysbinary)
+    said = {each["rule"] for key in ("changes", "not_chosen", "abstained") for each in document[key]}
+    assert said == set(EDIT_RULES)
+    assert all(each["why"] for each in document["abstained"])
+
+
+def test_with_and_without(capsysbinary):
+    document = planned(capsysbinary, "--with", "amp", "--without", "cuda_graph,tf32")
+    assert document["changes"][0]["rule"] == "amp"
+    assert {"rule": "tf32", "why": "left out (--without)"} in document["abstained"]
+
+
+def test_a_measured_step_is_where_the_plan_begins(capsysbinary):
+    document = planned(capsysbinary, "--step-ms", "8.5")
+    assert document["measured"]
+    assert document["now"]["ms"] == pytest.approx(8.5, rel=0.02)
+
+
+def test_an_unknown_rule_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        main([STEP, "-q", "--without", "nonsense"])
+    assert "expected rules among alignment, allocator" in capsys.readouterr().err
+
+
+def test_a_kernel_table_is_refused(capsys, tmp_path):
+    from pyprof.parse.cli import main as parse
+
+    assert parse([STEP, "-q", "-o", str(tmp_path / "net.dict")]) == 0
+    assert main([str(tmp_path / "net.dict"), "-q"]) == 1
+    assert "expected the host's calls, found a kernel table" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("width", [60, 80, 140])
+def test_lines_are_no_longer_than_asked_for(capsys, width):
+    assert main([STEP, "-q", "-w", str(width)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= width
+    assert "80% interval" in "".join(lines)
