@@ -54,8 +54,7 @@ ALLOWED = {
     "prof/limits prof/timing prof/table",
     "prof/simulation": "ground pyprof/command pyprof/table prof prof/kernels prof/work prof/timing prof/perfetto "
     "prof/replay",
-    "prof/planning": "ground pyprof/command prof prof/work prof/limits prof/advice prof/edits "
-    "prof/simulation",
+    "prof/planning": "ground pyprof/command prof prof/work prof/limits prof/advice prof/edits prof/simulation",
     "prof/diff": "ground pyprof/command pyprof/table parse prof prof/work prof/limits prof/timing prof/summary "
     "prof/table",
     "prof/report": "ground pyprof/command pyprof/table parse/attribute prof prof/memory prof/kernels prof/work "

@@ -253,21 +253,29 @@ def _kernel_ns(run: Run, flop: float, nbytes: float, dtype: str, head: int) -> f
     return START_NS + 1e9 * max(flop / (share * run.device.peak(unit)), nbytes / run.bandwidth)
 
 
+def fastest_ns(run: Run, row: int, op: str, dtype: str) -> float:
+    """Expected time in ns of cuDNN's or FlashAttention's kernel for a row of a fused attention; NaN if unknown.
+
+    ``op``: ``_efficient_attention`` or ``_flash_attention``, whose forward or backward the row is of.
+    """
+    sizes, forward = run.shapes(row), run.aten[row] == f"{op}_forward"
+    first = 0 if forward else 1
+    biased = op == "_efficient_attention" and bool(sizes[first + 3 : first + 4] and sizes[first + 3])
+    if len(sizes) < first + 4 or biased or len(sizes[first]) != 4 or math.isnan(run.flop[row]):
+        return math.nan
+    (batch, queries, heads, head), keys = sizes[first], sizes[first + 1][1]
+    pairs = 4.0 * batch * heads * queries * keys * head * (1.0 if forward else 2.5)
+    flop = run.flop[row] * (CAUSAL if run.flop[row] < 0.9 * pairs else 1.0)
+    nbytes = 2.0 * batch * heads * head * (2 * queries + 2 * keys) * (1 if forward else 2)
+    return _kernel_ns(run, flop, nbytes, dtype, head)
+
+
 def _slower(run: Run, op: str, who: str, change: str) -> Iterator[Finding]:
     """Findings for rows of a fused attention that take longer than cuDNN or FlashAttention would."""
     either = np.isin(run.aten, (f"{op}_forward", f"{op}_backward")) & (run.role == "main")
     rows, saved = [], []
     for row in np.flatnonzero(either & np.isin(run.dtype, tuple(HALF))).tolist():
-        sizes, forward = run.shapes(row), run.aten[row] == f"{op}_forward"
-        first = 0 if forward else 1
-        biased = op == "_efficient_attention" and bool(sizes[first + 3 : first + 4] and sizes[first + 3])
-        if len(sizes) < first + 4 or biased or len(sizes[first]) != 4 or math.isnan(run.flop[row]):
-            continue
-        (batch, queries, heads, head), keys = sizes[first], sizes[first + 1][1]
-        pairs = 4.0 * batch * heads * queries * keys * head * (1.0 if forward else 2.5)
-        flop = run.flop[row] * (CAUSAL if run.flop[row] < 0.9 * pairs else 1.0)
-        nbytes = 2.0 * batch * heads * head * (2 * queries + 2 * keys) * (1 if forward else 2)
-        expected = _kernel_ns(run, flop, nbytes, str(run.dtype[row]), head)
+        expected = fastest_ns(run, row, op, str(run.dtype[row]))
         if run.dur[row] > WORTH * expected:
             rows.append(row)
             saved.append(float(run.dur[row] - expected))

@@ -113,7 +113,8 @@ class Flow:
         if not self.narrowed[row]:
             self.factor[row] = factor
         if cast:  # gradients of what was cast are cast back, once
-            self._cast(row, cast)
+            # Not on attention's own time, from which rules tell its kernel.
+            self._cast(max(row - (self.run.family[row] == "attention"), 0), cast)
             self._forward[number] = (factor, [])
 
     def _cast(self, row: int, sizes: list[int]) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from pyprof.prof.advice import Run
 from pyprof.prof.advice.alignment import LINE, product_of
-from pyprof.prof.advice.attention import in_math
+from pyprof.prof.advice.attention import fastest_ns, in_math
 from pyprof.prof.advice.mixed_precision import EFFICIENCY, NARROW, TF32, _fits
 from pyprof.prof.advice.run import START_NS
 from pyprof.prof.edits.costs import COSTS
@@ -132,12 +132,24 @@ def _expected(run: Run, rows: Ints, unit: str, itemsize: int) -> Floats:
         if run.family[row] == "rnn":
             found.append(_recurrent_ns(run, row))
             continue
+        fastest = _attention_ns(run, row, itemsize)
+        if fastest == fastest:
+            found.append(fastest)
+            continue
         efficiency = EFFICIENCY[run.family[row]]
         nbytes = run.nbytes[row] * itemsize / 4
         if run.family[row] == "gemm" and _odd(run, row, itemsize):
             efficiency = min(efficiency, ODD * run.device.peak(unit) / run.rate(unit))
         found.append(run.product_ns(run.flop[row], nbytes, unit, efficiency))
     return np.array(found, np.float64)
+
+
+def _attention_ns(run: Run, row: int, itemsize: int) -> float:
+    """Of a fused attention in half precision, for which PyTorch has faster kernels; NaN for anything else."""
+    if itemsize > 2 or run.family[row] != "attention":
+        return math.nan
+    op = str(run.aten[row]).removesuffix("_forward").removesuffix("_backward")
+    return fastest_ns(run, row, op, "bfloat16")
 
 
 def _odd(run: Run, row: int, itemsize: int) -> bool:

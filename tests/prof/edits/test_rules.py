@@ -6,8 +6,8 @@ import pytest
 from pyprof.prof.edits.edit import Abstained, Edit
 from pyprof.prof.edits.rules import EDIT_RULES
 from pyprof.prof.edits.scenario import apply, captured
-from tests.prof.edits.test_scenario import base
 from tests.parse.kineto.kineto_file import MAIN, call, kernel, op, x
+from tests.prof.edits.test_scenario import base
 from tools.plan_pairs import GOLDEN, base_of
 
 
@@ -31,7 +31,7 @@ CHANGED = [
 def test_a_change_is_proposed_once(case, rule):
     """The rules read the run after the edit, and say it no more."""
     scenario = captured(base_of(GOLDEN / f"{case}.before.json.gz"))
-    first = [each for each in proposals(rule, scenario) if isinstance(each, Edit)][0]
+    first = next(each for each in proposals(rule, scenario) if isinstance(each, Edit))
     after = apply(first, scenario)
     assert first.title not in {e.title for e in proposals(rule, after) if isinstance(e, Edit) and len(e.rows)} or (
         rule == "pageable_copy"  # copies stay copies; the plan takes each change once
@@ -80,7 +80,7 @@ def test_a_step_that_reads_values_cannot_be_a_graph_before_they_go():
 
 
 def test_memory_given_back_in_each_step(tmp_path):
-    """µs: cudaFree waits for the kernel until 510, cudaMalloc takes 90. Without both, the next launch comes 583 earlier."""
+    """µs: cudaFree waits for the kernel until 510, cudaMalloc takes 90. Without both, the host is far ahead."""
     free = x("cuda_runtime", "cudaFree", 20, 493, MAIN, correlation=2)
     taken = x("cuda_runtime", "cudaMalloc", 520, 90, MAIN, correlation=3)
     run = base(tmp_path, call(0, 1), kernel(10, 500, 1), free, taken, call(620, 4), kernel(630, 7, 4))

@@ -38,7 +38,7 @@ def test_without_edits_and_with_all_of_the_hosts_time_it_is_the_capture(host_bou
 
 
 def test_half_of_the_hosts_time(host_bound):
-    """Calls end at 2.5, 52.5 and 102.5 (segments of 47.5, calls of 2.5); the last kernel begins 5 later, and takes 20."""
+    """Calls end at 2.5, 52.5 and 102.5 (segments of 47.5, calls of 2.5); the last kernel begins 5 later."""
     assert captured(host_bound).step_ns(0.5, NONE) == pytest.approx(127_500, abs=2)
 
 
