@@ -75,4 +75,5 @@ def _between(begun: Any, ended: Any) -> int | None:
     if begun is None or ended is None or begun.device != ended.device:
         return None
     ended.synchronize()
-    return round(begun.elapsed_time(ended) * 1e6)
+    elapsed_ms: float = begun.elapsed_time(ended)
+    return round(elapsed_ms * 1e6)

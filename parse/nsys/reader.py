@@ -109,7 +109,7 @@ def _measured(nvtx: Nvtx, calls: ApiCalls) -> tuple[tuple[MeasuredStep, ...], li
         steps, warnings = of_marker(scope.name.removeprefix(NAME))
         begun = int(ranges.start[ranges.scope == code].min(initial=OPEN))
         first = min(int(calls.start.min(initial=OPEN)), int(ranges.start.min(initial=OPEN)))
-        if 2 * (begun - first) < sum(step.host_ns for step in steps):
+        if not steps or 2 * (begun - first) < sum(step.host_ns for step in steps):
             return steps, warnings
     return (), []
 

@@ -96,4 +96,5 @@ def own_share(table: Table, launching_ns: float, besides_ns: float, busy_ns: flo
     if ahead or busy_ns < HOST_LIMITS * found.step_ns:
         spread = found.low_ns / found.step_ns, found.high_ns / found.step_ns
         return OwnShare(most, most * spread[0], min(most * spread[1], 1.0), measured=True)
-    return OwnShare(*(min(value, most) for value in (estimate.share, estimate.low, estimate.high)), measured=False)
+    share, low, high = (min(value, most) for value in (estimate.share, estimate.low, estimate.high))
+    return OwnShare(share, low, high, measured=False)
