@@ -95,7 +95,8 @@ class Replayed:
     def idle_ns(self) -> tuple[int, int]:
         """Time between each device's first and last operation in which it had none: in the capture, in the replay."""
         work = self.run.work
-        device = np.array([hash(lane[:2]) for lane in self.run.lanes], np.int64)[work.lane]
+        keys = [lane[:2] for lane in self.run.lanes]
+        device = np.array([keys.index(key) for key in keys], np.int64)[work.lane]
         sums = [0, 0]
         for number in np.unique(device).tolist():
             mine = device == number

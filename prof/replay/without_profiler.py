@@ -114,4 +114,4 @@ def _call_of(tasks: Tasks) -> Ints:
 
 def _ranges(replayed: Replayed) -> Ints:
     """The ranges in the host's work before each call."""
-    return np.maximum(replayed.host.ints("ranges")[replayed.run.calls.row], 0)
+    return np.clip(replayed.host.ints("ranges")[replayed.run.calls.row], 0, 1 << 31)
