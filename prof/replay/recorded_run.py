@@ -93,12 +93,10 @@ def recorded(table: Table, host: HostTable, name: str) -> Recorded:
 
 
 def _check_times(table: Table, host: HostTable, name: str) -> None:
-    """Raise InputError for times that do not fit into 64 bits when they are added up, as only damaged files have them."""
-    for start, duration in (
-        (table.ints("start"), table.ints("kDuration")),
-        (host.ints("start"), host.ints("duration")),
-    ):
-        if float(np.abs(start).max()) + float(np.abs(duration).astype(np.float64).sum()) > LONGEST_NS:
+    """Raise InputError for times whose sums do not fit into 64 bits, as only damaged files have them."""
+    for run, took in ((table, "kDuration"), (host, "duration")):
+        start, duration = run.ints("start").astype(np.float64), np.maximum(run.ints(took), 0).astype(np.float64)
+        if float(np.abs(start).max()) + float(duration.sum()) > LONGEST_NS:
             raise InputError(name, f"expected a run of at most {LONGEST_NS:,} ns, found times that add up to more")
 
 
