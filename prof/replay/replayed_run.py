@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from pyprof.prof.replay.aligned_clocks import aligned
 from pyprof.prof.replay.critical_path import CriticalPath, critical_path
 from pyprof.prof.replay.recorded_run import Recorded, recorded
 from pyprof.prof.replay.simulate import simulate
@@ -129,6 +130,7 @@ def replay(table: Table, host: HostTable, name: str, meetings: Sequence[Ints] = 
     ``meetings``: the rows of each collective of which the table has all ranks. Without them, a collective takes as long
     as in the capture, with its wait for the other ranks. Raises InputError if there is nothing to replay.
     """
+    table, host = aligned(table, host, meetings)
     run = recorded(table, host, name)
     place = np.full(len(table) + 1, -1, np.int64)
     place[run.work.row] = np.arange(len(run.work))
