@@ -14,7 +14,7 @@ MOST = 25  # modules per room; prof/ops has one file per family of ops and is ex
 # Rooms come after all that they import, so that no import runs in a circle.
 GROUND = frozenset(
     "_version clock_reader clock_sampler dtypes errors files gc_pause marker memory_record nvml quantities "
-    "serving_range text".split()
+    "serving_range step_timer text".split()
 )
 ALLOWED = {
     "ground": "",

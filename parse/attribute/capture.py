@@ -9,6 +9,7 @@ import numpy as np
 from pyprof.parse.attribute.scope import Scope
 from pyprof.table.columns import NULL, Bools, Coded, Data, Ints
 from pyprof.table.gpu_samples import GpuSamples
+from pyprof.table.measured_steps import MeasuredStep
 
 OPEN = 1 << 62  # the end of a range that was never closed, later than all times; readers then subtract the origin
 
@@ -141,6 +142,7 @@ class Capture:
     calls: HostCalls | None = None  # None: the format has none
     memory: MemoryEvents | None = None
     storages: list[RecordedStorage] = field(default_factory=list)
+    measured: tuple[MeasuredStep, ...] = ()  # steps that were timed before the profiler started
     samples: list[GpuSamples] = field(default_factory=list)  # clocks and power of the GPUs, where they were read
     is_host: bool = False  # whether the rows are CPU ops; launch_range is then each op's own range
 

@@ -57,14 +57,14 @@ def correlate(capture: Capture, brief: bool = False, tree: RangeTree | None = No
     columns["step"], columns["markStart"], columns["markEnd"], columns["emptySteps"] = steps(capture, tree, serving)
     columns["stepStart"], columns["stepEnd"] = step_times(columns)
     if brief:
-        return name_wrappers(Table(capture.rows, columns, capture.samples))
+        return name_wrappers(Table(capture.rows, columns, capture.samples, capture.measured))
     call, op = rows.contexts.enclosing("call", rows.inner), rows.contexts.enclosing("op", rows.inner)
     columns["opId"] = _from_zero(value_at(tree.source, call, -1))
     outs = outputs(capture, tree, op, rows.node, rows.forward)
     columns["outs"] = Coded(np.where(rows.shapeless, np.int32(-1), outs.codes), outs.values)
     columns["grads"] = gradients(capture, tree, op)
     columns.update(sequence(tree, rows.inner, rows.node, rows.recomputed, columns))
-    return name_wrappers(Table(capture.rows, columns, capture.samples))
+    return name_wrappers(Table(capture.rows, columns, capture.samples, capture.measured))
 
 
 def _from_zero(given: Ints) -> Ints:

@@ -30,6 +30,7 @@ def host_table(capture: Capture, tree: RangeTree) -> HostTable:
     kinds = Coded.of(map(api_kind, calls.name.values))
     kind = Coded(kinds.codes[calls.name.codes[order]], kinds.values)
     thread, start, end = calls.thread[order], calls.start[order], end[order]
+    after = hand_overs(kind, pid[order], thread, start, end, tree)
     columns: dict[str, Data] = {
         "name": calls.name.take(order),
         "kind": kind,
@@ -42,9 +43,23 @@ def host_table(capture: Capture, tree: RangeTree) -> HostTable:
         **{key: rows.columns[key] for key in ("op", "layer", "trace", "aten", "phase")},
         "step": steps(events, tree).number,
         "rank": rank_of(capture, len(order)),
-        "after": hand_overs(kind, pid[order], thread, start, end, tree),
+        "after": after,
+        "ranges": _ranges(tree, pid[order], thread, start, end, after),
     }
     return HostTable(len(order), columns)
+
+
+def _ranges(tree: RangeTree, pid: Ints, thread: Ints, start: Ints, end: Ints, after: Ints) -> Ints:
+    """How many ranges began in each call's process since its thread's call before, or since the hand-over."""
+    found = np.zeros(len(start), np.int64)
+    same = np.append(False, (thread[1:] == thread[:-1]) & (pid[1:] == pid[:-1]))
+    before = np.where(after >= 0, after, np.where(same, np.arange(len(start)) - 1, -1))
+    for process in np.unique(pid).tolist():
+        begun = np.sort(tree.start[tree.pid == process])
+        rows = np.flatnonzero((pid == process) & (before >= 0))
+        until, since = (np.searchsorted(begun, times, "right") for times in (start[rows], end[before[rows]]))
+        found[rows] = np.maximum(until - since, 0)
+    return found
 
 
 def _events(calls: HostCalls, order: Ints, place: Ints) -> dict[str, Data]:

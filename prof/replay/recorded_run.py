@@ -14,6 +14,7 @@ from pyprof.table.columns import NULL, Bools, HostTable, Ints, Table, distinct, 
 CALL_KINDS = (*"launch copy set graph".split(), "device sync", "stream sync", "event sync", "record", "wait", "free")
 GIVING = CALL_KINDS[:4]  # kinds of calls that give the GPU work
 KIND = {name: number for number, name in enumerate(CALL_KINDS)}
+LONGEST_NS = 1 << 60  # 36 years
 ROW_KINDS = ("kernel", "memcpy", "memset", "graph")
 
 
@@ -83,11 +84,20 @@ def recorded(table: Table, host: HostTable, name: str) -> Recorded:
     if not len(on_gpu) or not len(host):
         found = "no GPU operation" if len(host) else "no call of CUDA or HIP"
         raise InputError(name, f"expected GPU operations and the calls that launched them, found {found}")
+    _check_times(table.take(on_gpu), host, name)
     keys, thread = distinct(host.ints("pid"), host.ints("tid"))
     lane_keys, lane = distinct(*(table.ints(key)[on_gpu] for key in ("pid", "device", "stream")))
     top = _outermost(host.ints("start"), host.ints("start") + host.ints("duration"), thread)
     calls, place = _calls(host, top, thread, lane_keys)
     return Recorded(calls, _work(table, on_gpu, lane, host, place, calls), keys, lane_keys, _holding(table))
+
+
+def _check_times(table: Table, host: HostTable, name: str) -> None:
+    """Raise InputError for times whose sums do not fit into 64 bits, as only damaged files have them."""
+    for run, took in ((table, "kDuration"), (host, "duration")):
+        start, duration = run.ints("start").astype(np.float64), np.maximum(run.ints(took), 0).astype(np.float64)
+        if float(np.abs(start).max()) + float(duration.sum()) > LONGEST_NS:
+            raise InputError(name, f"expected a run of at most {LONGEST_NS:,} ns, found times that add up to more")
 
 
 def _holding(table: Table) -> Bools:

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from pyprof.prof.replay.aligned_clocks import aligned
 from pyprof.prof.replay.critical_path import CriticalPath, critical_path
 from pyprof.prof.replay.recorded_run import Recorded, recorded
 from pyprof.prof.replay.simulate import simulate
@@ -95,7 +96,8 @@ class Replayed:
     def idle_ns(self) -> tuple[int, int]:
         """Time between each device's first and last operation in which it had none: in the capture, in the replay."""
         work = self.run.work
-        device = np.array([hash(lane[:2]) for lane in self.run.lanes], np.int64)[work.lane]
+        keys = [lane[:2] for lane in self.run.lanes]
+        device = np.array([keys.index(key) for key in keys], np.int64)[work.lane]
         sums = [0, 0]
         for number in np.unique(device).tolist():
             mine = device == number
@@ -128,6 +130,7 @@ def replay(table: Table, host: HostTable, name: str, meetings: Sequence[Ints] = 
     ``meetings``: the rows of each collective of which the table has all ranks. Without them, a collective takes as long
     as in the capture, with its wait for the other ranks. Raises InputError if there is nothing to replay.
     """
+    table, host = aligned(table, host, meetings)
     run = recorded(table, host, name)
     place = np.full(len(table) + 1, -1, np.int64)
     place[run.work.row] = np.arange(len(run.work))

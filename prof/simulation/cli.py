@@ -32,6 +32,12 @@ def build_parser() -> Parser:
         "file", help="a profiler's file (net.sqlite, net.json, ...; files gzipped or not) or net.pyprof"
     )
     parser.add_argument("--top", metavar="N", type=whole_number(), default=TOP, help=f"rows per table (default: {TOP})")
+    parser.add_argument(
+        "--without-profiler",
+        action="store_true",
+        help="remove the profiler's cost from the host first: measured where steps were timed before it started "
+        "(pyprof run --warmup 4), estimated otherwise",
+    )
     output = "write the simulated timeline for ui.perfetto.dev: net.perfetto-trace, .pftrace, .json or .json.gz"
     parser.add_argument("-o", "--output", metavar="FILE", type=file_name(FORMS), help=output)
     add_json(parser)
@@ -46,6 +52,7 @@ def main(argv: list[str] | None = None) -> int:
 def _run(args: argparse.Namespace) -> Done:
     from pyprof.command.progress import progress
     from pyprof.files import check_output, open_output
+    from pyprof.prof.replay.without_profiler import without_profiler
     from pyprof.prof.simulation.json_document import simulation
     from pyprof.prof.simulation.path_places import communicates, path_places
     from pyprof.prof.simulation.print_replay import replay_lines
@@ -53,11 +60,13 @@ def _run(args: argparse.Namespace) -> Done:
     check_output(args.output, args.force)
     with progress(3, not args.quiet) as say:
         loaded, replayed = _replayed(args.file, say)
+        removed = without_profiler(replayed)
+        replayed = removed.replayed if args.without_profiler else replayed
         path = replayed.path(communicates(replayed.table))
         if args.output:
             say("writing")
             _write(replayed, path, args.output, args.force)
-    document = simulation(replayed, path.by_class(), path_places(replayed, path), args.output)
+    document = simulation(replayed, removed, path, path_places(replayed, path), args.output)
     if args.json:
         write_answer("simulation", document, input=[loaded.input], warnings=loaded.warnings)
     else:

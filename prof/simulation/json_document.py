@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Annotated
 
 from pyprof.command.json_schema import FileWritten, Record, doc
-from pyprof.prof.replay.critical_path import PathClass
+from pyprof.prof.replay.critical_path import CriticalPath, PathClass
 from pyprof.prof.replay.replayed_run import Replayed
 from pyprof.prof.replay.tasks import ROOM, STREAM_WAIT
+from pyprof.prof.replay.without_profiler import WithoutProfiler
 from pyprof.prof.simulation.path_places import PathPlace
+from pyprof.prof.timing.profiler_cost import unprofiled
 
 
 class StepReplayed(Record):
@@ -36,6 +38,20 @@ class PlaceOnPath(Record):
     tasks: Annotated[int, doc("number of its tasks on the path")]
 
 
+class ProfilerRemoved(Record):
+    """The replay without the profiler's cost on the host."""
+
+    measured_ns: Annotated[float | None, doc("the step as it was timed before the profiler started; null: it was not")]
+    step_ns: Annotated[float, doc("the mean step of this replay; of the whole run where no steps are marked")]
+    low_ns: Annotated[float, doc("the same with the low end of the interval of host_share")]
+    high_ns: Annotated[float, doc("and with its high end")]
+    profiled_ns: Annotated[float, doc("the mean step of the replay with the profiler's cost")]
+    host_share: Annotated[float, doc("how much of the host's recorded time is the program's own")]
+    host_share_measured: Annotated[bool, doc("whether it follows from measured steps; otherwise it is an estimate")]
+    per_range_ns: Annotated[float, doc("what a range (op, marker, layer) costs the profiler, on average")]
+    per_call_ns: Annotated[float, doc("what a call of the GPU's API costs it")]
+
+
 class Simulation(Record):
     """A capture and its replay: how they differ, and the critical path."""
 
@@ -54,11 +70,15 @@ class Simulation(Record):
     room_waits: Annotated[int, doc("kernels that wait until another stream's kernel leaves room, inferred")]
     launched_share: Annotated[float, doc("share of the GPU's time whose launch is in the capture")]
     complete: Annotated[bool, doc("whether that is at least 0.99: without launches, operations begin as recorded")]
+    without_profiler: Annotated[ProfilerRemoved, doc("the step without the profiler's cost: measured or estimated")]
+    profiler_removed: Annotated[bool, doc("whether all other figures are without that cost, too (--without-profiler)")]
     output: Annotated[FileWritten | None, doc("the simulated timeline, with -o")]
 
 
-def simulation(replayed: Replayed, sums: dict[str, int], places: list[PathPlace], output: str | None) -> Simulation:
-    """The document. ``sums``: the critical path by class."""
+def simulation(
+    replayed: Replayed, removed: WithoutProfiler, path: CriticalPath, places: list[PathPlace], output: str | None
+) -> Simulation:
+    """The document. ``replayed`` is the run that it describes, which may be that of ``removed``."""
     idle = replayed.idle_ns()
     causes = replayed.tasks.cause
     return Simulation(
@@ -68,7 +88,7 @@ def simulation(replayed: Replayed, sums: dict[str, int], places: list[PathPlace]
         idle_recorded_ns=idle[0],
         idle_replayed_ns=idle[1],
         steps=[StepReplayed(step.number, step.recorded_ns, step.replayed_ns) for step in replayed.steps()],
-        critical_path=PathTime(**sums),
+        critical_path=PathTime(**path.by_class()),
         places=[PlaceOnPath(place.what, place.op, place.line, place.ns, place.tasks) for place in places],
         operations=len(replayed.run.work),
         calls=len(replayed.run.calls),
@@ -77,5 +97,22 @@ def simulation(replayed: Replayed, sums: dict[str, int], places: list[PathPlace]
         room_waits=int((causes == ROOM).sum()),
         launched_share=replayed.launched_share,
         complete=replayed.is_complete,
+        without_profiler=_removed(removed),
+        profiler_removed=replayed is removed.replayed,
         output=FileWritten.of(output) if output else None,
+    )
+
+
+def _removed(removed: WithoutProfiler) -> ProfilerRemoved:
+    measured = unprofiled(removed.replayed.table.measured)
+    return ProfilerRemoved(
+        measured_ns=None if measured is None else measured.step_ns,
+        step_ns=removed.step_ns,
+        low_ns=removed.low_ns,
+        high_ns=removed.high_ns,
+        profiled_ns=removed.profiled_ns,
+        host_share=removed.share.share,
+        host_share_measured=removed.share.measured,
+        per_range_ns=removed.per_range_ns,
+        per_call_ns=removed.per_call_ns,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyprof.prof.simulation.json_document import PlaceOnPath, Simulation
+from pyprof.prof.simulation.json_document import PlaceOnPath, ProfilerRemoved, Simulation
 from pyprof.quantities import ms
 
 _WORDS = {
@@ -19,12 +19,14 @@ _WORDS = {
 
 def replay_lines(document: Simulation, top: int) -> list[str]:
     """The report: difference, steps, critical path, places. At most ``top`` steps and places."""
+    what = "Replay without the profiler" if document.profiler_removed else "Replay"
     lines = [
-        f"Replay: {ms(document.replayed_ns)}, the capture {ms(document.recorded_ns)} ({document.difference:+.2%})",
+        f"{what}: {ms(document.replayed_ns)}, the capture {ms(document.recorded_ns)} ({document.difference:+.2%})",
         f"GPU idle: {ms(document.idle_replayed_ns)} by dependencies alone, in the capture "
         f"{ms(document.idle_recorded_ns)}",
         f"{document.calls:,} calls, {document.operations:,} GPU operations, {_waits(document)}",
         *_doubts(document),
+        *_without_profiler(document.without_profiler),
     ]
     if document.steps:
         lines += ["", *_steps(document, top)]
@@ -49,6 +51,23 @@ def _doubts(document: Simulation) -> list[str]:
         return []
     share = 1 - document.launched_share
     return [f"{share:.1%} of the GPU's time has no launch in the capture: those operations begin when they did in it"]
+
+
+def _without_profiler(removed: ProfilerRemoved) -> list[str]:
+    """The step without the profiler: as measured and as replayed, or as estimated."""
+    cost = (
+        f"the profiler costs the host {removed.per_range_ns / 1e3:.2g} µs a range and "
+        f"{removed.per_call_ns / 1e3:.2g} µs a call"
+    )
+    interval = f"{ms(removed.low_ns)} to {ms(removed.high_ns)}"
+    if removed.measured_ns is None:
+        step = f"{ms(removed.step_ns)} a step ({interval}), {ms(removed.profiled_ns)} with it"
+        return [f"Without the profiler, estimated: {step}; pyprof run --warmup 4 measures it"]
+    share = cost if removed.host_share_measured else "the host does not limit it"
+    return [
+        f"Without the profiler, measured: {ms(removed.measured_ns)} a step, in the replay {ms(removed.step_ns)}, "
+        f"{ms(removed.profiled_ns)} with it; {share}"
+    ]
 
 
 def _steps(document: Simulation, top: int) -> list[str]:

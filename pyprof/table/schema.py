@@ -161,6 +161,12 @@ HOST_CALLS: tuple[Column, ...] = (
         "row of the last call of another thread that its own thread waited for before it: a hand-over, as between the "
         "threads of the forward and of the backward pass",
     ),
+    Column(
+        "ranges",
+        "int",
+        "",
+        "ranges (ops, markers, layers) that the process began since the thread's call before, or since `after`",
+    ),
     Column("op", "json", "", "what the user called at that time, outermost first; see the kernel table"),
     Column("layer", "json", "", "layer names around the forward op, outermost first"),
     Column("trace", "json", "", "the user's call stack at that time, file:line, outermost first"),

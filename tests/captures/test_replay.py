@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from pyprof.table.schema import HOST_CALLS
 from tests.paths import GOLDEN, ROOT
 from tools.replay_captures import PAGE, captures, compared
 
@@ -25,3 +26,8 @@ def test_a_replay_is_within_3_percent(file):
 def test_the_golden_captures_are_in_the_page():
     page = (ROOT / "docs" / "explanation" / "replay.md").read_text("utf-8")
     assert [file.name for file in captures([GOLDEN]) if file.name not in page] == []
+
+
+def test_the_columns_of_host_calls_are_in_the_page():
+    page = PAGE.read_text("utf-8")
+    assert [c.key for c in HOST_CALLS if f"| `{c.key}` | {c.unit} | {c.meaning} |" not in page] == []
