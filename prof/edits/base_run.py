@@ -8,11 +8,14 @@ from functools import cached_property
 import numpy as np
 
 from pyprof.prof.advice import Run
-from pyprof.prof.advice.host_time import LIST_NS, LONG_NS, MOST_NS, own_share
+from pyprof.prof.advice.host_time import LONG_NS, own_of
+from pyprof.prof.advice.host_time import MOST_NS as MOST_A_LAUNCH_NS
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.replay.recorded_run import GIVING, Recorded
 from pyprof.prof.replay.replayed_run import Replayed, replay
 from pyprof.prof.replay.tasks import CALL, DEPENDS, GAP, HOST, LAUNCH, QUEUE, SYNC, WORK, Tasks
+from pyprof.prof.replay.without_profiler import MOST_NS
+from pyprof.prof.timing.profiler_cost import OwnShare
 from pyprof.prof.work.annotate import Annotation
 from pyprof.table.columns import NULL, Bools, Floats, HostTable, Ints, Table
 
@@ -78,19 +81,24 @@ class BaseRun:
 
     @cached_property
     def segment(self) -> Floats:
-        """Per call: the host's work before it, as captured, ns. Those on lists are cut to what they take at most."""
-        found = self.tasks.duration[self.host_task].astype(np.float64)
-        work = self.recorded.work
-        lists = self.table.coded("aten").where(lambda op: "_foreach_" in op or "_fused_" in op)[work.row]
-        of_lists = np.zeros(len(found), bool)
-        of_lists[work.call[lists & (work.call >= 0)]] = True
-        return np.where(of_lists, np.minimum(found, LIST_NS / own_share(self.run)), found)
+        """Per call: the host's work before it, as captured, ns."""
+        return self.tasks.duration[self.host_task].astype(np.float64)
+
+    @cached_property
+    def most_of_profiler(self) -> Floats:
+        """Per call: the most of the work before it that is the profiler's, ns, by the ranges in it."""
+        ranges = np.clip(self.host.ints("ranges")[self.recorded.calls.row], 0, 1 << 31)
+        return MOST_NS * (1.0 + ranges)
 
     @cached_property
     def pauses(self) -> Bools:
         """Per call: whether the host's work before it is too long for that of launches: the user's own code."""
-        found: Bools = self.segment > LONG_NS
+        found: Bools = self.unprofiled(self.own_share) > LONG_NS
         return found
+
+    def unprofiled(self, share: float) -> Floats:
+        """Per call: the host's work before it without the profiler, if this share of what it slows is the program's."""
+        return self.segment - np.minimum((1 - share) * self.segment, self.most_of_profiler)
 
     @cached_property
     def own(self) -> Floats:
@@ -104,14 +112,22 @@ class BaseRun:
         return self.recorded.calls.among(*SLOWED) | ((self.recorded.calls.kind < 0) & ~calls_of_memory(self))
 
     @cached_property
-    def own_share(self) -> float:
-        """The share of the host's captured time between and in launches that is not the profiler's (an estimate)."""
-        share, launches = own_share(self.run), len(np.unique(self.recorded.work.call))
+    def host_share(self) -> OwnShare:
+        """The share of the host's captured time that is not the profiler's, with its interval.
+
+        An estimate is at most 25 µs per launch in steps with many launches, as it is for cards.
+        """
+        own, launches = own_of(self.run), len(np.unique(self.recorded.work.call))
         steps = int(self.steps[1].max()) + 1 if len(self.steps[0]) else 1
-        if launches < FEW * steps:
-            return share
-        counted = np.where(self.pauses, 0.0, self.segment) + np.where(self.slowed, self.own, 0.0)
-        return min(share, MOST_NS * launches / max(float(counted.sum()), 1.0))
+        if own.measured or launches < FEW * steps:
+            return own
+        slowed = np.where(self.slowed, self.own, 0.0) + np.minimum(self.segment, self.most_of_profiler)
+        most = MOST_A_LAUNCH_NS * launches / float(slowed.sum()) / own.share
+        return own if most >= 1 else OwnShare(own.share * most, own.low * most, own.high * most, measured=False)
+
+    @property
+    def own_share(self) -> float:
+        return self.host_share.share
 
     @cached_property
     def steps(self) -> tuple[Ints, Ints, int]:

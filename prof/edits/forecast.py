@@ -7,20 +7,21 @@ their own, so that few replays are enough and the result is the same each time.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
 
-from pyprof.prof.advice.run import HOST_DEVIATION
 from pyprof.prof.edits.base_run import BaseRun
 from pyprof.prof.edits.scenario import Scenario, captured
+from pyprof.prof.timing.profiler_cost import unprofiled
 from pyprof.table.columns import Floats
 
 DRAWS = 11
 SURE = 0.1  # the share of cases beyond each end of an interval
 GPU_DEVIATION = 0.02  # of the GPU's time from run to run, by its clocks
-MEASURED_DEVIATION = 0.05  # of the host's pace, where the step's own time says it
+MEASURED = 0.06  # half of the pace's interval, in logarithms, where the step's own time says it
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,20 +36,27 @@ class Forecast:
 class Forecaster:
     """Times of edited runs of one capture.
 
-    ``step_ns``: what a step takes without the profiler, where it is known. It sets the host's pace, if the host is the
-    limit, and what the profiler added to the GPU's time otherwise.
+    ``step_ns``: what a step takes without the profiler, where it is known from elsewhere than the capture. It sets the
+    host's pace, if the host is the limit, and what the profiler added to the GPU's time otherwise.
     """
 
     def __init__(self, base: BaseRun, step_ns: float | None = None) -> None:
-        self.base, self.measured = base, step_ns
-        self.scale = 1.0
-        center, deviation, most = base.own_share, HOST_DEVIATION, 1.0
-        if step_ns is not None:
-            most, limits = _pace(base, step_ns)
-            center, deviation = (most, MEASURED_DEVIATION) if limits else (min(center, most), HOST_DEVIATION)
-            self.scale = step_ns / captured(base).step_ns(center, np.zeros(0))
+        known = unprofiled(base.table.measured)
+        self.base = base
+        self.measured = step_ns is not None or known is not None
+        own, self.scale, most = base.host_share, 1.0, 1.0
+        center, below, above = own.share, math.log(own.share / own.low), math.log(own.high / own.share)
+        wanted = step_ns if step_ns is not None else known.step_ns if known is not None else 0.0
+        if wanted:
+            found, limits = _pace(base, wanted)
+            if limits:
+                center, below, above = found, MEASURED, MEASURED
+            elif not own.measured:
+                center, most = min(center, found), found
+            self.scale = wanted / captured(base).step_ns(center, np.zeros(0))
         place = (np.arange(DRAWS) + 0.5) / DRAWS
         self._normal = np.array([NormalDist().inv_cdf(p) for p in place.tolist()])
+        deviation = np.where(self._normal < 0, below, above) / NormalDist().inv_cdf(1 - SURE)
         self.shares: Floats = np.minimum(center * np.exp(deviation * self._normal), max(most, center))
 
     def forecast(self, scenario: Scenario) -> Forecast:

@@ -7,7 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from pyprof.prof.advice import Run
 from pyprof.prof.advice.card import RULES, Finding
+from pyprof.prof.advice.gradients import DENSE, SPARSE_ADAM, SPARSE_SGD
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import EDIT_RULES, Abstained, Edit, EditRule, Proposal
 from pyprof.prof.edits.scenario import Scenario
@@ -57,13 +59,24 @@ def edit_of(rule: str, finding: Finding, deviation: float) -> Edit:
     )
 
 
+def _with_helpers(run: Run, finding: Finding) -> Finding:
+    """A sparse gradient's finding with the kernels that sort and sum the dense one, which go as well."""
+    theirs = np.flatnonzero(run.mentions("nodes", *DENSE))
+    others = np.setdiff1d(theirs, finding.rows)
+    rows = np.concatenate([finding.rows, others])
+    saved = np.concatenate([finding.saved_ns, run.dur[others]])
+    adam = bool(np.isin(run.aten[finding.rows], ("_foreach_addcdiv_", "addcdiv_", "_fused_adam_")).any())
+    remain = (SPARSE_ADAM if adam else SPARSE_SGD) * run.steps * run.lanes
+    return replace(finding, rows=rows, saved_ns=saved, launches=len(rows) - remain, calls=None)
+
+
 def _adapted(name: str, deviation: float) -> EditRule:
     def proposals(scenario: Scenario) -> Iterator[Proposal]:
         run, found = scenario.run, False
         for finding in RULES[name](run) if run.rows else ():
             if not len(finding.rows) or not bool((finding.saved_ns > 0).any()):
                 continue
-            edit = edit_of(name, finding, deviation)
+            edit = edit_of(name, _with_helpers(run, finding) if name == "sparse_grad" else finding, deviation)
             remaining = np.maximum(run.dur[edit.rows] + edit.ns, 0.0)
             # A kernel of which a hundredth remains is gone; its launch goes with it where the rule counts launches.
             remaining[remaining < 0.01 * run.dur[edit.rows]] = 0.0

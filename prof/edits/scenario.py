@@ -64,7 +64,7 @@ class Scenario:
     def _tasks(self, share: float, errors: Floats) -> Tasks:
         base, tasks = self.base, self.base.tasks
         left = self._left_of_calls
-        segment = np.where(base.pauses, base.segment, base.segment * share * left)
+        segment = base.unprofiled(share) * np.where(base.pauses, 1.0, left)
         segment = np.where(self.prompt, np.minimum(segment, READY_NS), segment)
         segment += self.added * ADDED_NS * share / base.own_share
         own = np.where(base.slowed, base.own * share * left, base.own)
@@ -183,17 +183,28 @@ def _set(column: Coded, rows: Ints, value: str) -> Coded:
 
 
 def _step_ns(base: BaseRun, ends: Ints) -> float:
-    """The mean time of the steps, each from when the GPU had finished the step before; without marks, of the whole."""
-    finished = ends[base.work_task]
+    """The mean time of the steps; without marks, of the whole run.
+
+    A step lasts from when the GPU had finished the step before, or from when the host had launched it, whichever time
+    is longer. In the long run both are the same; in a few steps, a GPU that begins late catches up with the host, or a
+    host that is ahead gets further ahead.
+    """
     marked, index, first = base.steps
     if not len(marked):
         return float(ends.max() - base.recorded.begin())
-    count = int(index.max()) + 1
-    finish = np.full(count, NEVER)
-    np.maximum.at(finish, index, finished[marked])
-    finish = np.maximum.accumulate(finish)
+    finished = ends[base.work_task][marked]
+    call = base.recorded.work.call[marked]
+    launched = np.where(call >= 0, ends[base.call_task[call]], NEVER)
     before = max(first - 1, 0)
-    if count - 1 > before:
-        return float(finish[-1] - finish[before]) / (count - 1 - before)
-    begins = finished[marked[index == before]] - base.tasks.duration[base.work_task[marked[index == before]]]
-    return float(finish[-1] - begins.min())
+    count = int(index.max()) - before
+    if count:
+        return max(_between(index, finished, before), _between(index, launched, before)) / count
+    begins = finished[index == before] - base.tasks.duration[base.work_task[marked[index == before]]]
+    return float(finished.max() - begins.min())
+
+
+def _between(index: Ints, ends: Ints, before: int) -> float:
+    """From the end of the step ``before`` to the end of the last one."""
+    finish = np.full(int(index.max()) + 1, NEVER)
+    np.maximum.at(finish, index, ends)
+    return float(finish.max() - finish[: before + 1].max())

@@ -61,8 +61,9 @@ def _run(args: argparse.Namespace) -> Done:
     with progress(3, not args.quiet) as say:
         loaded, base = load_base(args.file, args.peaks, say)
         say("planning")
-        plan = make_plan(Forecaster(base, measured), args.first, args.without)
-    document = plan_document(base.run, plan, measured is not None)
+        forecaster = Forecaster(base, measured)
+        plan = make_plan(forecaster, args.first, args.without)
+    document = plan_document(base.run, plan, forecaster.measured)
     if args.json:
         write_answer("plan", document, input=[loaded.input], warnings=loaded.warnings)
     else:
