@@ -8,14 +8,14 @@ from functools import cached_property
 import numpy as np
 
 from pyprof.prof.advice import Run
-from pyprof.prof.advice.host_time import LONG_NS, own_of
+from pyprof.prof.advice.host_time import LIST_NS, LONG_NS, own_of
 from pyprof.prof.advice.host_time import MOST_NS as MOST_A_LAUNCH_NS
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.replay.recorded_run import GIVING, Recorded
 from pyprof.prof.replay.replayed_run import Replayed, replay
 from pyprof.prof.replay.tasks import CALL, DEPENDS, GAP, HOST, LAUNCH, QUEUE, SYNC, WORK, Tasks
 from pyprof.prof.replay.without_profiler import MOST_NS
-from pyprof.prof.timing.profiler_cost import OwnShare
+from pyprof.prof.timing.profiler_cost import OwnShare, estimated_share
 from pyprof.prof.work.annotate import Annotation
 from pyprof.table.columns import NULL, Bools, Floats, HostTable, Ints, Table
 
@@ -81,8 +81,15 @@ class BaseRun:
 
     @cached_property
     def segment(self) -> Floats:
-        """Per call: the host's work before it, as captured, ns."""
-        return self.tasks.duration[self.host_task].astype(np.float64)
+        """Per call: the host's work before it, as captured, ns; before an op on lists, at most what that takes."""
+        found = self.tasks.duration[self.host_task].astype(np.float64)
+        work = self.recorded.work
+        lists = self.table.coded("aten").where(lambda op: "_foreach_" in op or "_fused_" in op)[work.row]
+        of_lists = np.zeros(len(found), bool)
+        of_lists[work.call[lists & (work.call >= 0)]] = True
+        most = LIST_NS / estimated_share(self.table).share
+        found[of_lists] = np.minimum(found[of_lists], most)
+        return found
 
     @cached_property
     def most_of_profiler(self) -> Floats:

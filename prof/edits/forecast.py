@@ -106,5 +106,5 @@ def _pace(base: BaseRun, step_ns: float) -> tuple[float, bool]:
     for _ in range(20):
         middle = (low + high) / 2
         low, high = (middle, high) if scenario.step_ns(middle, none) < step_ns else (low, middle)
-    bound = scenario.step_ns(high, none) - scenario.step_ns(high / 1.3, none) > 0.1 * step_ns
+    bound = scenario.step_ns(high, none) - scenario.step_ns(high / 1.3, none) > 0.05 * step_ns
     return high, bound

@@ -26,6 +26,7 @@ WIDE = frozenset(
 WEIGHTED = ("aten::linear", "aten::addmm", "aten::conv")  # around products whose second operand is a weight
 CAST_BYTES = 6  # per element: 4 read and 2 written, or the reverse
 CAST_NS = 1500.0  # besides moving the bytes
+PARTS = 4  # tensors that one product's result is split into at most
 LEAST = 4096  # elements of the smallest tensors that are followed
 SHORTEST_NS = 2000.0  # of a kernel on half of the bytes
 
@@ -92,13 +93,13 @@ class Flow:
         for size in large:
             made = self._made.get(size, [])
             place = seen.get(size, 0)
-            found.append(made[-1 - place] if place < len(made) else 4)
+            found.append(self._width(size) if not place else made[-1 - place] if place < len(made) else 4)
             seen[size] = place + 1
         return found
 
     def _make(self, size: int, width: int) -> None:
         if size >= LEAST:
-            self._made[size] = [*self._made.get(size, [])[-1:], width]
+            self._made[size] = [*self._made.pop(size, [])[-1:], width]  # the last key is the last one made
 
     def _note(self, row: int, factor: float, cast: list[int]) -> None:
         for number in self._of[row]:
@@ -134,8 +135,16 @@ class Flow:
                     self._weights.add(key)
                     yield numel(shape)
                     yield from (numel(bias) for bias in shapes if len(bias) == 1)
-            elif self._made.get(numel(shape), [4])[-1] == 4:
+            elif self._width(numel(shape)) == 4:
                 yield numel(shape)
+
+    def _width(self, size: int) -> int:
+        """The bytes per element of the tensor of this size that was made last, or of a larger one that it is a part of.
+
+        Queries, keys and values are parts of one product's result, as are the halves of a gated unit.
+        """
+        order = [n for n in self._made if n >= size and n % size == 0 and n // size <= PARTS]
+        return self._made[order[-1]][-1] if order else 4
 
     def _product_elements(self, row: int) -> int:
         """The elements of a product's result; 0 if unknown."""

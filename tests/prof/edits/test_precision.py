@@ -14,8 +14,8 @@ ROWS, WIDE, NARROW = 4096, 4096, 1024
 def pointwise(op, *shapes, ns=50_000, **more):
     return {
         "aten": f"aten::{op}", "sizes": [list(shape) for shape in shapes], "dtypes": ["float32"] * len(shapes),
-        "strides": [[shape[-1], 1] if shape else [] for shape in shapes], "kShortName": "vectorized_elementwise_kernel", "ns": ns,
-        "phase": "forward", "dir": "fprop", **more,
+        "strides": [[shape[-1], 1] if shape else [] for shape in shapes], "ns": ns,
+        "kShortName": "vectorized_elementwise_kernel", "phase": "forward", "dir": "fprop", **more,
     }  # fmt: skip
 
 
@@ -76,3 +76,10 @@ def test_gradients_of_casts_are_cast_back_once():
     # 6 bytes per element at 0.85 of 4.8 TB/s, and 1.5 µs for each of both casts
     elements = ROWS * NARROW + NARROW * WIDE
     assert np.isclose(found.cast_ns[1], 3000 + 6 * elements / (0.85 * 4.8e12) * 1e9, rtol=0.01)
+
+
+def test_parts_of_a_narrow_result_are_narrow():
+    """Queries are a third of what the product before them made, though a wide tensor of their size is there, too."""
+    first = pointwise("mul", (ROWS, NARROW), ())
+    found = flow(first, linear(ROWS, NARROW, 3 * NARROW), pointwise("clone", (ROWS, NARROW)))
+    assert found.factor.tolist() == [1.0, 1.0, 0.5]
