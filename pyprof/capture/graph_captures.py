@@ -65,7 +65,7 @@ class GraphCaptures:
         if recording is None:
             return
         if self._thread != threading.get_ident():
-            session.abandon(recording)
+            session.ABANDONED.append(recording)
             _say(RuntimeError("another thread's profiler began"))
             return
         try:
