@@ -61,9 +61,7 @@ class Timeline:
 
     def most_reserved(self, begin: int = 0, end: int | None = None) -> int | None:
         """The most bytes in reserve; None if they are not recorded."""
-        if self.reserved is None:
-            return int(self.peak.nbytes) if self.level == "driver" and self.initial is not None else None
-        return int(self.reserved[max(begin - 1, 0) : end].max())
+        return None if self.reserved is None else int(self.reserved[max(begin - 1, 0) : end].max())
 
 
 @dataclass(frozen=True, slots=True)

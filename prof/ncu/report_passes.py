@@ -31,11 +31,6 @@ _ENCODER_NAME = re.compile(r"embedding|\bencoder_(?:forward|backward)", re.IGNOR
 _LOSS_NAME = re.compile(r"classifier|\bloss|_loss", re.IGNORECASE)
 
 
-def with_ranges(launches: Sequence[Launch]) -> bool:
-    """Whether passes and phases follow from ranges, not from names."""
-    return any(origin.passed not in (UNKNOWN, OTHER) for origin in origins(launches))
-
-
 def passes_and_phases(launches: Sequence[Launch]) -> tuple[list[Origin], list[str]]:
     """The origin of each launch, with its pass, and its phase."""
     found = origins(launches)

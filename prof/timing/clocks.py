@@ -20,6 +20,7 @@ from pyprof.prof.timing.gpus import device_rows, ends
 from pyprof.prof.timing.steps import Step
 from pyprof.table.columns import NULL, Bools, Floats, Ints, Table, known
 from pyprof.table.gpu_samples import GpuSamples
+from pyprof.table.intervals import united
 
 FELL = 0.98  # a clock below this share of the GPU's limit has fallen; NVML's steps are 15 MHz, 0.8% of an H200's limit
 WORKED = 0.1  # a reading counts as one of a working GPU if it worked for this share of its time
@@ -130,18 +131,6 @@ def _clocks(gpu: GpuSamples, work: Spans, steps: Sequence[Step]) -> Clocks:
 
 
 # Time
-
-
-def united(start: Ints, end: Ints) -> Spans:
-    """The union of intervals as intervals that do not touch, in order.
-
-    >>> [part.tolist() for part in united(np.array([5, 0, 30]), np.array([20, 10, 40]))]
-    [[0, 30], [20, 40]]
-    """
-    order = np.argsort(start, kind="stable")
-    start, last = start[order], np.maximum.accumulate(end[order])
-    first = np.flatnonzero(np.r_[True, start[1:] > last[:-1]])
-    return start[first], last[np.r_[first[1:] - 1, len(start) - 1]]
 
 
 def _shares(time: Ints) -> Spans:

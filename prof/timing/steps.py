@@ -16,9 +16,10 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from pyprof.command.json_schema import doc
-from pyprof.prof.timing.gpus import covered, devices_of_rows, ends
+from pyprof.prof.timing.gpus import devices_of_rows, ends
 from pyprof.serving_range import SERVING_PHASES
 from pyprof.table.columns import NULL, Coded, Ints, Table, greatest, known, least
+from pyprof.table.intervals import covered
 
 LAST_NS = 1 << 62  # later times mean a damaged file
 PHASES = ("forward", "backward", "optimizer", "data", *SERVING_PHASES, "other")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyprof.benchmark.bench_result import Bench
 from pyprof.errors import UsageError
 from pyprof.prof.plot.growth import MOST, Curve, panel
+from pyprof.quantities import amount
 
 if TYPE_CHECKING:
     from pyprof.prof.plot.style import Look, Picture
@@ -42,7 +43,7 @@ def curves(found: Found, variable: str) -> tuple[list[Curve], list[Curve]]:
 
 
 def draw(found: Found, title: str, look: Look) -> Picture:
-    from pyprof.prof.plot.style import amount, legend, log_ticks, picture, titled
+    from pyprof.prof.plot.style import legend, log_ticks, picture, titled
 
     variable = sweep_variable(found)
     panels = [(drawn, unit) for drawn, unit in zip(curves(found, variable), ("FLOP/s", "B/s"), strict=True) if drawn]

@@ -163,6 +163,10 @@ def test_a_snapshot_has_no_kernels_and_a_container_keeps_it(tmp_path, capsys):
         (snapshot(STEP, segments=[segment(block(512))["blocks"]]), "records in segments"),
         (snapshot(STEP, segments=[{**segment(block(512)), "blocks": {}}]), "a list for blocks"),
         (snapshot([event("alloc", 8, 8, T, [5])]), "records in frames"),
+        # sums that exceed 64 bits: 6 * 2**61 of allocations, 5 * 2**61 of segments, 6 * 2**61 of blocks
+        (snapshot([event("alloc", n, 1 << 61, T) for n in range(6)]), "sizes of more than"),
+        (snapshot(STEP, segments=[{**segment(), "total_size": 1 << 61}] * 5), "sizes of more than"),
+        (snapshot(STEP, segments=[{**segment(*[block(1 << 61)] * 6), "total_size": 8}]), "sizes of more than"),
     ],
 )
 def test_what_is_no_snapshot_gets_one_line(value, words, tmp_path):
