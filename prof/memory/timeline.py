@@ -103,7 +103,7 @@ def _timeline(
     recorded = len(total) > 0 and bool((total != NULL).all()) and level == "allocator" and kind != "cpu"
     initial = int(total[0] - change[0]) if recorded else None
     missing = int((np.diff(total) != change[1:]).sum()) if recorded else 0
-    held = reserved if recorded and bool((reserved != NULL).all()) and bool(reserved.any()) else None
+    has_reserved = recorded and bool((reserved != NULL).all()) and bool(reserved.any())
     totals = total if recorded else np.cumsum(change)
     return Timeline(
         kind=kind,
@@ -116,7 +116,7 @@ def _timeline(
         time=memory.ints("time")[of_events],
         change=change,
         total=totals,
-        reserved=held,
+        reserved=reserved if has_reserved else None,
         initial=initial,
         missing=missing,
     )

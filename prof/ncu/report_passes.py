@@ -6,9 +6,9 @@ phases of their own, forward and backward together:
     encoder      the embeddings of the inputs
     classifier   from the last matrix product before the loss, such as the head of a language model, on
 
-A backward kernel belongs to the phase of its forward op, which autograd's sequence numbers name. Without ranges, names
-of kernels and their order tell what they can: a name says forward, backward, optimizer, loss or embedding, and a kernel
-that says nothing has the pass of the last one before it.
+A backward kernel belongs to the phase of its forward op, which autograd's sequence numbers name. Without ranges, passes
+and phases are guessed: some kernel names say forward, backward, optimizer, loss or embedding, and a kernel whose name
+says none of these has the pass of the kernel before it.
 """
 
 import re
@@ -130,7 +130,10 @@ def _is_loss_name(name: str) -> bool:
 
 
 def _filled(said: Sequence[str]) -> list[str]:
-    """A kernel that says nothing has the pass of the last that did; after an optimizer's step comes a forward pass."""
+    """A pass for each kernel, from those that names give: that of the last name before it which gives one.
+
+    After an optimizer's step comes a forward pass.
+    """
     passes, last = [], FORWARD
     for at, word in enumerate(said):
         if not word and last == OPTIMIZER:

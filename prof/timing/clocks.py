@@ -173,13 +173,13 @@ def _energy_window(time: Ints, work: Spans, steps: Sequence[Step]) -> tuple[Span
 
 
 def _mean(values: Ints, weight: Ints) -> float:
-    told = (values != NULL) & (weight > 0)
-    return float(np.average(values[told], weights=weight[told])) if told.any() else math.nan
+    has_value = (values != NULL) & (weight > 0)
+    return float(np.average(values[has_value], weights=weight[has_value])) if has_value.any() else math.nan
 
 
 def _extreme(values: Ints, worked: Bools, pick: Callable[[list[int]], int]) -> float:
-    told = values[worked & (values != NULL)].tolist()
-    return float(pick(told)) if told else math.nan
+    has_value = values[worked & (values != NULL)].tolist()
+    return float(pick(has_value)) if has_value else math.nan
 
 
 def _fallen(gpu: GpuSamples) -> Bools:
@@ -218,8 +218,8 @@ def _reasons(bits: Ints, weight: Ints) -> tuple[ReasonTime, ...]:
 
 def counted_joule(gpu: GpuSamples, window: Spans) -> float:
     """Joule by NVML's counter over some spans; NaN where the readings do not cover them."""
-    told = gpu.energy_mj != NULL
-    time, energy = gpu.time_ns[told], gpu.energy_mj[told].astype(np.float64)
+    has_value = gpu.energy_mj != NULL
+    time, energy = gpu.time_ns[has_value], gpu.energy_mj[has_value].astype(np.float64)
     if not _covers(time, window):
         return math.nan
     low, high = (np.interp(at, time, energy) for at in window)
@@ -228,8 +228,8 @@ def counted_joule(gpu: GpuSamples, window: Spans) -> float:
 
 def integrated_joule(gpu: GpuSamples, window: Spans) -> float:
     """Joule by power, integrated between the readings (trapezoids); NaN where they do not cover the spans."""
-    told = gpu.power_mw != NULL
-    time, power = gpu.time_ns[told], gpu.power_mw[told].astype(np.float64)
+    has_value = gpu.power_mw != NULL
+    time, power = gpu.time_ns[has_value], gpu.power_mw[has_value].astype(np.float64)
     if not _covers(time, window):
         return math.nan
     grown: Floats = np.r_[0.0, np.cumsum((power[1:] + power[:-1]) / 2 * np.diff(time))]  # mW × ns = pJ
@@ -247,9 +247,9 @@ def integrated_joule(gpu: GpuSamples, window: Spans) -> float:
 def _updates(gpu: GpuSamples, window: Spans) -> int:
     """How often the counter changed, or power where there is no counter: the energies are as fine as that."""
     values = gpu.energy_mj if bool((gpu.energy_mj != NULL).any()) else gpu.power_mw
-    told = values != NULL
-    inside = _covered(window, gpu.time_ns[told][:-1], gpu.time_ns[told][1:]) > 0 if len(window[0]) else False
-    return int(((np.diff(values[told]) != 0) & inside).sum())
+    has_value = values != NULL
+    inside = _covered(window, gpu.time_ns[has_value][:-1], gpu.time_ns[has_value][1:]) > 0 if len(window[0]) else False
+    return int(((np.diff(values[has_value]) != 0) & inside).sum())
 
 
 def _covers(time: Ints, window: Spans) -> bool:

@@ -155,9 +155,9 @@ def _of_device(
     first, low, mark = (least(values, group, count) for values in (start, begin, mark))
     last, high, mark_end = (greatest(values, group, count) for values in (end[inside], until, mark_end))
     following = np.append(np.where(np.diff(numbers) == 1, first[1:], NULL), NULL)[:count]
-    told = (low != NULL) & (high >= low)  # not so in a damaged table
-    low = np.where(told, low, first)
-    high = np.where(told, high, np.where(following > low, following, last))
+    has_times = (low != NULL) & (high >= low)  # in a damaged table, the end may come first
+    low = np.where(has_times, low, first)
+    high = np.where(has_times, high, np.where(following > low, following, last))
     times = _Times(numbers, low, high, mark, mark_end, last - first).with_empty(empty)
     numbers, low, high, mark, mark_end, extent = times
     reach = np.maximum.accumulate(end)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pyprof.benchmark.call_timer import CPU, EVENTS, GRAPH, Timing
 from pyprof.quantities import amount
 
-SMALL = 10  # times that of an empty node: for longer calls, that one does not matter
+SMALL = 10  # calls that take longer than so many empty nodes are shown without the node's time
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (0.0, "ns"))
 
 
@@ -131,8 +131,8 @@ class Bench:
         sizes = f"{self.copies:,} × {self.copy_bytes / 2**20:,.3g} MiB"
         if self.copies == 1:
             return f"The inputs and results exceed the cache: {sizes}."
-        beyond = "more than" if self.cold else "not more than three times"
-        return f"Calls took turns with copies of the inputs: {sizes}, {beyond} the last cache holds."
+        times = "at least" if self.cold else "less than"
+        return f"Calls took turns with copies of the inputs: {sizes}, {times} three times the size of the last cache."
 
 
 _METHODS = {CPU: "torch.utils.benchmark", EVENTS: "CUDA events", GRAPH: "replays of a CUDA graph"}

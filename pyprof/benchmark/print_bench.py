@@ -11,7 +11,7 @@ from pyprof.benchmark.replay_calls import ReplayedCall, arguments_text
 from pyprof.quantities import amount
 from pyprof.text import printable
 
-WIDTH = 160  # of a table that is no terminal's
+WIDTH = 160  # of a table that is not printed on a terminal
 GAP = 2  # characters between columns
 SHORT = {"fprop": "fwd", "bprop": "bwd", "": ""}
 
