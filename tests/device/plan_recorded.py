@@ -18,16 +18,17 @@ def main() -> None:
     program = plan_measured.loaded(name, folder, tiny=False)
     import pyprof
 
-    with plan_measured.prepared(program, ()) as step:
-        pyprof.init(trace=True)
-        for _ in range(WARM_UP_STEPS):
+    torch.manual_seed(0)
+    step = program.make(frozenset())
+    pyprof.init(trace=True)
+    for _ in range(WARM_UP_STEPS):
+        step()
+    with torch.autograd.profiler.emit_nvtx(record_shapes=True):
+        pyprof.start()
+        for _ in range(STEPS):
             step()
-        with torch.autograd.profiler.emit_nvtx(record_shapes=True):
-            pyprof.start()
-            for _ in range(STEPS):
-                step()
-                pyprof.step()
-            pyprof.stop()
+            pyprof.step()
+        pyprof.stop()
 
 
 if __name__ == "__main__":
