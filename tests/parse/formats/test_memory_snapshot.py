@@ -13,7 +13,9 @@ from pyprof.parse.cli import main as parse
 from pyprof.parse.formats.memory_snapshot import read
 from pyprof.parse.read import read_profile
 from pyprof.prof.load import load_table
+from pyprof.prof.memory.memory_numbers import memory_numbers
 from pyprof.table.columns import NULL
+from pyprof.table.container import read_container
 
 
 def py(line, file="/home/me/work/nets/net.py"):
@@ -147,6 +149,19 @@ def test_a_snapshot_has_no_kernels_and_a_container_keeps_it(tmp_path, capsys):
     with pytest.raises(InputError, match="found allocations alone: pyprof memory reads them"):
         load_table(tmp_path / "net.pyprof")
     assert parse([str(file), "-q"]) == 1  # net.dict is the kernel table alone
+
+
+def test_snapshots_of_two_processes_are_two_devices(tmp_path):
+    """A snapshot does not name its process: each file is one, and its device has its own total and peak."""
+    files = [
+        write(tmp_path / f"{size}.pickle", snapshot([event("alloc", 0x1000, size, T)], segments=[segment(block(size))]))
+        for size in (1000, 3000)
+    ]
+    assert parse([*map(str, files), "-q", "-o", str(tmp_path / "net.pyprof")]) == 0
+    memory = read_container(tmp_path / "net.pyprof").memory
+    assert memory is not None
+    found = [(device.rank, device.peak_bytes, device.missing) for device in memory_numbers(memory)]
+    assert found == [(1, 3000, 0), (0, 1000, 0)]
 
 
 @pytest.mark.parametrize(
