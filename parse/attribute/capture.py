@@ -118,6 +118,7 @@ class Capture:
     origin_time: Ints | None = None  # per row: the time of that capture
     graph_launches: GraphLaunches | None = None  # what was captured into graphs, where the nodes have no such origin
     graphs: list[Capture] = field(default_factory=list)  # of graphs that the rows replay, recorded apart from the rows
+    ordered_graphs: frozenset[int] = frozenset()  # pyprof's numbers of graphs whose nodes can run in one order only
     # NVTX start/end ranges belong to the process and may end on any thread, so they contain no launches.
     spans: Ranges = field(default_factory=Ranges.empty)
     outs: dict[int, str] = field(default_factory=dict)  # range -> JSON list of its outputs' shapes, inferred

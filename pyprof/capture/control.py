@@ -37,7 +37,7 @@ def profile(
     wait: bool = False,
     nvml: bool = False,
     memory: bool = False,
-    graphs: bool = False,
+    graphs: bool = True,
 ) -> Iterator[None]:
     """Collect what runs in this block into `file`, a Chrome trace (gzipped if the name ends in .gz).
 
@@ -52,8 +52,9 @@ def profile(
         cannot be, a warning says why.
     memory: record every allocation and free, too, and at the end which tensors are parameters, buffers, gradients and
         optimizer state; `pyprof memory` reads them. Each event takes about 0.2 us.
-    graphs: record captures of CUDA graphs that lie outside of the collected iterations, too, so that the kernels of
-        their replays have ops. Each starts and stops PyTorch's profiler; not yet tried on hardware.
+    graphs: record captures of CUDA graphs that lie before the collected iterations, too, so that the kernels of their
+        replays have ops. PyTorch's profiler is on during each such capture, which then takes longer: 22 ms instead of
+        4 for a graph of 187 kernels on an H200's host. A replay takes no longer.
     force: overwrite an existing file.
 
     The file is written at the end of the block, also if the block raises, and appears only when it is complete.
@@ -78,7 +79,7 @@ def collect(
     dispatch: bool = False,
     nvml: bool = False,
     memory: bool = False,
-    graphs: bool = False,
+    graphs: bool = True,
 ) -> Iterator[Collector]:
     """The same as `profile`, but with the window as one argument, and without printing the collector's warnings."""
     check_output(file, force)

@@ -7,11 +7,13 @@ collector is open, PyTorch's profiler also records each capture of a graph that 
 trace_file.py writes the records into the trace, beside its events.
 
 Captures and replays of a graph are marked by ranges of one name, `CUDAGraph#3`, so that it is known which graph a
-launch replays. Outside of what is recorded, a replay takes a fraction of a microsecond longer on the CPU.
+launch replays. Outside of what is recorded, a replay takes a fraction of a microsecond longer on the CPU. The kernels
+of a replay are joined to the captured launches in order, so the numbers of graphs that have one order are kept, too.
 """
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import os
 import threading
@@ -23,6 +25,7 @@ from typing import Any
 from pyprof.capture import session
 from pyprof.capture.patch import Patches
 from pyprof.capture.sinks import Entry, pop, push
+from pyprof.cuda_graph_nodes import nodes_in_one_order
 from pyprof.files import tell
 from pyprof.marker import GRAPH_RANGE
 
@@ -34,15 +37,17 @@ class GraphCaptures:
     """Replaces methods of CUDAGraph from open() to close().
 
     ``start()`` starts PyTorch's profiler and returns it, or None if it is recording already; ``stop(profiler)`` stops
-    it again.
+    it again and returns its records.
     """
 
-    def __init__(self, start: Callable[[], Any], stop: Callable[[Any], None]) -> None:
-        self.profilers: list[Any] = []  # one per capture that was recorded by itself, stopped
+    def __init__(self, start: Callable[[], Any], stop: Callable[[Any], Any]) -> None:
+        self.recordings: list[Any] = []  # one per capture that was recorded by itself
+        self.ordered: list[int] = []  # the numbers of graphs whose nodes can run in one order only
         self.begun = 0  # the captures that have begun since open()
         self._start_profiler, self._stop_profiler = start, stop
         self._patches = Patches()
         self._entries: weakref.WeakKeyDictionary[Any, Entry] = weakref.WeakKeyDictionary()  # the range of each graph
+        self._numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._recording: Any = None  # the profiler that records the capture in progress
         self._thread = 0  # the thread on which it was started
         # captures in progress: stopping a profiler waits for the GPU, which would break another one
@@ -69,15 +74,14 @@ class GraphCaptures:
             _say(RuntimeError("another thread's profiler began"))
             return
         try:
-            self._stop_profiler(recording)
+            self.recordings.append(self._stop_profiler(recording))
         except RuntimeError as error:
             _say(error)
-        else:
-            self.profilers.append(recording)
 
     def _begin(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def capture_begin(graph: Any, *args: Any, **kwargs: Any) -> Any:
-            self._entries[graph] = Entry(f"{GRAPH_RANGE}{next(_NUMBERS)}")
+            self._numbers[graph] = number = next(_NUMBERS)
+            self._entries[graph] = Entry(f"{GRAPH_RANGE}{number}")
             self.begun += 1
             self._start()
             try:
@@ -91,12 +95,21 @@ class GraphCaptures:
 
     def _end(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def capture_end(graph: Any, *args: Any, **kwargs: Any) -> Any:
+            self._note_order(graph)
             try:
                 return original(graph, *args, **kwargs)
             finally:
                 self._stop()
 
         return capture_end
+
+    def _note_order(self, graph: Any) -> None:
+        import torch
+
+        number = self._numbers.get(graph)
+        if number is not None and torch.cuda.is_initialized():
+            if nodes_in_one_order(torch.cuda.current_stream().cuda_stream):
+                self.ordered.append(number)
 
     def _replay(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def replay(graph: Any, *args: Any, **kwargs: Any) -> Any:
@@ -136,6 +149,19 @@ class GraphCaptures:
         self._capturing -= 1
         if self._capturing <= 0 and self._thread == threading.get_ident():
             self.finish()
+
+
+def plain_profiler() -> Any:
+    """PyTorch's profiler of ops with shapes, and of CUDA's calls where there is a GPU, not started yet."""
+    import torch
+    from torch.autograd.profiler import profile
+
+    known = inspect.signature(profile).parameters
+    device = "cuda" if torch.cuda.is_available() else None
+    options = {"use_device": device} if "use_device" in known else {"use_cuda": device is not None}  # since 2.3
+    if "acc_events" in known:  # since 2.5
+        options["acc_events"] = False
+    return profile(record_shapes=True, use_kineto=True, **options)
 
 
 def _say(error: RuntimeError) -> None:

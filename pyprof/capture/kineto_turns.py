@@ -29,6 +29,9 @@ class Ours(Protocol):
 
     def resume(self) -> None: ...
 
+    def keep_records(self) -> None:
+        """Called before any profiler of PyTorch ends: the times of those that ended before are lost then."""
+
 
 class Turns:
     """Replaces PyTorch's functions from its making to close()."""
@@ -76,6 +79,7 @@ class Turns:
 
     def _disable(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def _disable_profiler(*args: Any, **kwargs: Any) -> Any:
+            self._ours.keep_records()
             with without_usdt_lines():
                 result = original(*args, **kwargs)
             if not self._ours.switching:

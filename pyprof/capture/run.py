@@ -85,8 +85,10 @@ def _add_collection(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--graph-captures",
-        action="store_true",
-        help="record captures of CUDA graphs outside of the collected iterations, too, for the ops of their replays",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="record the capture of CUDA graphs before the collected iterations, too, for the ops of their replays "
+        "(default: yes)",
     )
     parser.add_argument(
         "--nvml",

@@ -20,7 +20,7 @@ import pyprof  # noqa: E402
 from pyprof.capture.graph_captures import GraphCaptures  # noqa: E402
 from pyprof.parse.attribute.correlate import correlate  # noqa: E402
 from pyprof.parse.kineto.reader import read  # noqa: E402
-from tests.parse.kineto.kineto_file import begin, write, x  # noqa: E402
+from tests.parse.kineto.kineto_file import begin, op, write, x  # noqa: E402
 from tests.parse.kineto.test_graphs import KERNELS, NET, captured, mm, ops, replay  # noqa: E402
 
 
@@ -55,11 +55,15 @@ def trace(file: Path) -> dict[str, Any]:
     return dict(json.loads(file.read_text()))
 
 
-def graphs(file: Path) -> list[list[dict[str, Any]]]:
-    """The events of each capture that is recorded beside the trace's own."""
+def graphs(file: Path) -> list[dict[str, Any]]:
+    """The events of the captures that are recorded beside the trace's own: one trace, with one count of ops."""
     own = trace(file).get("pyprof", {}).get("graphs", {"version": 1, "traces": []})
     assert own["version"] == 1
-    return [json.loads(text)["traceEvents"] for text in own["traces"]]
+    assert len(own["traces"]) <= 1
+    events = [event for text in own["traces"] for event in json.loads(text)["traceEvents"]]
+    ids = [event["args"]["External id"] for event in events if event["cat"] == "cpu_op"]
+    assert len(set(ids)) == len(ids)
+    return events
 
 
 def names(events: list[dict[str, Any]]) -> set[str]:
@@ -80,7 +84,7 @@ def capture(graph: Any) -> None:
 
 def test_a_capture_before_the_range_is_recorded_with_ops_layers_and_shapes(tmp_path: Path) -> None:
     file, graph = tmp_path / "net.json", Graph()
-    with pyprof.profile(file, wait=True, graphs=True):
+    with pyprof.profile(file, wait=True):
         torch.ones(7).sin()
         capture(graph)
         torch.ones(7).cos()
@@ -88,7 +92,7 @@ def test_a_capture_before_the_range_is_recorded_with_ops_layers_and_shapes(tmp_p
         assert graph.replay() == "replayed"
         pyprof.stop()
     assert graph.calls == ["begin", "end", "replay"]
-    (events,) = graphs(file)
+    events = graphs(file)
     assert {"aten::gelu", "layer:Net", "CUDAGraph#"} <= {name.rstrip("0123456789") for name in names(events)}
     assert not names(events) & {"aten::sin", "aten::cos"}  # outside of the capture
     assert any(event["args"].get("Input Dims") == [[3, 4], []] for event in events if event["name"] == "aten::gelu")
@@ -99,7 +103,7 @@ def test_a_capture_before_the_range_is_recorded_with_ops_layers_and_shapes(tmp_p
 
 def test_a_capture_within_the_range_is_in_the_trace_itself(tmp_path: Path) -> None:
     file, graph = tmp_path / "net.json", Graph()
-    with pyprof.profile(file, graphs=True):
+    with pyprof.profile(file):
         capture(graph)
         graph.replay()
     assert graphs(file) == []
@@ -110,25 +114,25 @@ def test_a_capture_within_the_range_is_in_the_trace_itself(tmp_path: Path) -> No
 def test_a_capture_in_the_warm_up_is_kept(tmp_path: Path) -> None:
     """The first iteration is collected in case that the warm-up is never over, and left out otherwise."""
     file, graph = tmp_path / "net.json", Graph()
-    with pyprof.profile(file, warmup=2, steps=1, graphs=True):
+    with pyprof.profile(file, warmup=2, steps=1):
         capture(graph)
         for _ in range(4):
             graph.replay()
             pyprof.step()
-    (events,) = graphs(file)
+    events = graphs(file)
     assert "aten::gelu" in names(events)
 
 
 def test_each_capture_has_a_number_of_its_own(tmp_path: Path) -> None:
     file, first, second = tmp_path / "net.json", Graph(), Graph()
-    with pyprof.profile(file, wait=True, graphs=True):
+    with pyprof.profile(file, wait=True):
         for graph in (first, second, first):  # the first one is captured again
             capture(graph)
         pyprof.start()
         second.replay()
         first.replay()
         pyprof.stop()
-    numbers = [next(name for name in names(events) if name.startswith("CUDAGraph#")) for events in graphs(file)]
+    numbers = [event["name"] for event in graphs(file) if event["name"].startswith("CUDAGraph#")]
     assert len(set(numbers)) == 3
     events = sorted(trace(file)["traceEvents"], key=lambda event: float(event.get("ts", 0)))
     assert [e["name"] for e in events if e["name"].startswith("CUDAGraph#")] == [numbers[1], numbers[2]]
@@ -136,7 +140,7 @@ def test_each_capture_has_a_number_of_its_own(tmp_path: Path) -> None:
 
 def test_a_capture_that_fails_raises_its_own_error_and_ends_the_recording(tmp_path: Path) -> None:
     file, graph = tmp_path / "net.json", Graph()
-    with pyprof.profile(file, wait=True, graphs=True):
+    with pyprof.profile(file, wait=True):
         with pytest.raises(RuntimeError, match="operation not permitted"):
             graph.capture_begin(capture_error_mode="refused")
         pyprof.start()
@@ -147,7 +151,7 @@ def test_a_capture_that_fails_raises_its_own_error_and_ends_the_recording(tmp_pa
 
 def test_the_programs_own_profiler_goes_first(tmp_path: Path) -> None:
     file, graph = tmp_path / "net.json", Graph()
-    with pyprof.profile(file, wait=True, graphs=True):
+    with pyprof.profile(file, wait=True):
         with torch.profiler.profile() as theirs:
             capture(graph)
         pyprof.start()
@@ -160,7 +164,7 @@ def test_the_programs_own_profiler_goes_first(tmp_path: Path) -> None:
 def test_a_capture_ends_its_recording_only_when_no_other_is_in_progress(tmp_path: Path) -> None:
     """Stopping PyTorch's profiler waits for the GPU, which is not allowed while a graph is captured."""
     file, outer, inner = tmp_path / "net.json", Graph(), Graph()
-    with pyprof.profile(file, wait=True, graphs=True):
+    with pyprof.profile(file, wait=True):
         outer.capture_begin()
         thread = threading.Thread(target=capture, args=(inner,))
         thread.start()
@@ -169,7 +173,7 @@ def test_a_capture_ends_its_recording_only_when_no_other_is_in_progress(tmp_path
         outer.capture_end()
         pyprof.start()
         pyprof.stop()
-    (events,) = graphs(file)
+    events = graphs(file)
     assert "aten::sin" in names(events)
 
 
@@ -184,7 +188,7 @@ def test_a_recording_is_stopped_by_the_thread_that_started_it_or_not_at_all(
     thread.start()
     thread.join()
     captures.close()
-    assert stopped == captures.profilers == []
+    assert stopped == captures.recordings == []
     assert "another thread's profiler began" in capfd.readouterr().err
 
 
@@ -195,9 +199,9 @@ def test_a_profiler_that_cannot_start_leaves_the_program_alone(
         raise RuntimeError("CUPTI is busy")
 
     file, graph = tmp_path / "net.json", Graph()
-    with pyprof.profile(file, wait=True, graphs=True):
+    with pyprof.profile(file, wait=True):
         with monkeypatch.context() as patch:
-            patch.setattr(torch.profiler.profile, "__enter__", refuse)
+            patch.setattr(torch.autograd.profiler.profile, "__enter__", refuse)
             capture(graph)
         pyprof.start()
         pyprof.stop()
@@ -205,9 +209,65 @@ def test_a_profiler_that_cannot_start_leaves_the_program_alone(
     assert "is not recorded, and its kernels will have no op: CUPTI is busy" in capfd.readouterr().err
 
 
+def test_captures_are_recorded_unless_that_is_switched_off(tmp_path: Path) -> None:
+    for name, options in (("on.json", {}), ("off.json", {"graphs": False})):
+        with pyprof.profile(tmp_path / name, wait=True, **options):
+            capture(Graph())
+            pyprof.start()
+            pyprof.stop()
+    assert "aten::gelu" in names(graphs(tmp_path / "on.json"))
+    assert graphs(tmp_path / "off.json") == []
+
+
+def test_a_capture_after_the_last_collected_step_is_not_recorded(tmp_path: Path) -> None:
+    """No replay of it can be in the file."""
+    file = tmp_path / "net.json"
+    with pyprof.profile(file, steps=1):
+        torch.ones(7).sin()
+        pyprof.step()
+        capture(Graph())
+    assert graphs(file) == []
+
+
+def test_records_are_written_before_another_profiler_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kineto gives calls and GPU work times of 0 once another profiler has ended (2.11 on an H200); ops keep theirs."""
+    from pyprof.capture import trace_file
+
+    ended, written = [0], []
+    disable, export = torch.autograd.profiler._disable_profiler, torch.autograd.profiler.profile.export_chrome_trace
+
+    def count(*args: Any) -> Any:
+        ended[0] += 1
+        return disable(*args)
+
+    def note(profiler: Any, *args: Any) -> None:
+        written.append(ended[0])
+        export(profiler, *args)
+
+    class OnGpu(trace_file.Recording):
+        def __init__(self, profiler: Any, folder: Path, on_gpu: bool) -> None:
+            super().__init__(profiler, folder, True)
+
+    monkeypatch.setattr(torch.autograd.profiler, "_disable_profiler", count)
+    monkeypatch.setattr(torch.autograd.profiler.profile, "export_chrome_trace", note)
+    monkeypatch.setattr("pyprof.capture.collector.Recording", OnGpu)
+    file = tmp_path / "net.json"
+    with pyprof.profile(file, wait=True):
+        capture(Graph())  # ends as the first
+        capture(Graph())  # the second
+        pyprof.start()
+        torch.ones(7).cos()
+        pyprof.stop()  # the third, whose records are the file's
+        with torch.profiler.profile():  # the fourth is the program's own
+            pass
+    assert written == [1, 2, 3]
+    assert "aten::cos" in names(trace(file)["traceEvents"]) and len(graphs(file)) > 4
+    assert [path.name for path in tmp_path.iterdir()] == ["net.json"]
+
+
 def test_no_graph_no_key(tmp_path: Path) -> None:
     file = tmp_path / "net.json"
-    with pyprof.profile(file, graphs=True):
+    with pyprof.profile(file):
         torch.ones(7).sin()
     assert "pyprof" not in trace(file)
 
@@ -219,9 +279,9 @@ def marked(number: int, ts: float) -> dict[str, Any]:
     return x("user_annotation", f"CUDAGraph#{number}", ts, 8)
 
 
-def with_graphs(path: Path, events: list[Any], *captures: list[Any], version: int = 1) -> Path:
+def with_graphs(path: Path, events: list[Any], *captures: list[Any], **more: Any) -> Path:
     texts = [json.dumps({"traceEvents": [begin(900), *some]}) for some in captures]
-    return write(path, begin(900), *events, pyprof={"graphs": {"version": version, "traces": texts}})
+    return write(path, begin(900), *events, pyprof={"graphs": {"version": 1, "traces": texts, **more}})
 
 
 BIG = [*mm(1010, 11, 8), *NET[2:]]  # the same kernels, for 8 rows instead of 4
@@ -237,6 +297,34 @@ def test_replayed_kernels_get_the_ops_of_the_graph_with_their_number(tmp_path: P
     unmarked = [event for event in rows if not event["name"].startswith("CUDAGraph#")]
     found = correlate(read(with_graphs(tmp_path / "b.json", unmarked, small, large)))
     assert found.coded("sizes").texts()[0] == ""  # which of the two is unknown
+
+
+def test_streams_that_waited_for_each_other_do_no_harm_where_each_node_depends_on_the_one_before(tmp_path: Path) -> None:
+    rows = [marked(1, 2999), *replay(3000, 200, *KERNELS)]
+    wait = x("cuda_runtime", "cudaStreamWaitEvent", 1015, 1, correlation=99)
+    events = [marked(1, 999), *captured(1000, 10, *NET), wait]
+    assert ops(correlate(read(with_graphs(tmp_path / "a.json", rows, events)))) == [""] * 3
+    found = correlate(read(with_graphs(tmp_path / "b.json", rows, events, ordered=[1])))
+    assert ops(found) == ["aten::mm", "aten::relu", "aten::add"]
+    assert ops(correlate(read(with_graphs(tmp_path / "c.json", rows, events, ordered=[2])))) == [""] * 3
+
+
+def test_kernels_are_in_the_layer_and_the_backward_pass_of_their_replay_if_the_capture_has_none(tmp_path: Path) -> None:
+    """torch.compile captures inside of a model's call, and inside of a backward node, that began before the capture."""
+    kept = [op("aten::linear", 100, 50, Sequence_number=4), layer("layer:Net", 90, 100)]
+    inside = [op("CompiledFunctionBackward", 2900, 200, Sequence_number=4), marked(1, 2999)]
+    rows = [*kept, *inside, *replay(3000, 200, *KERNELS)]
+    found = correlate(read(with_graphs(tmp_path / "net.json", rows, [marked(1, 999), *captured(1000, 10, *NET)])))
+    assert ops(found) == ["aten::mm", "aten::relu", "aten::add"]
+    assert found.coded("layer").texts() == ['["Net"]'] * 3
+    assert found.coded("dir").texts() == ["bprop"] * 3 and found.coded("phase").texts() == ["backward"] * 3
+    own = [layer("layer:Net.fc", 1005, 100), marked(1, 999), *captured(1000, 10, *NET)]
+    found = correlate(read(with_graphs(tmp_path / "own.json", rows, own)))
+    assert found.coded("layer").texts() == ['["Net.fc"]'] * 3
+
+
+def layer(name: str, ts: float, dur: float) -> dict[str, Any]:
+    return x("user_annotation", name, ts, dur)
 
 
 def test_a_graph_that_was_captured_before_pyprof_began_is_none_of_the_numbered_ones(tmp_path: Path) -> None:
