@@ -120,7 +120,10 @@ def attribute(capture: Capture, tree: RangeTree) -> Attributed:
         transfers(capture),
         updating(capture, tree, inner),
         by_graph & ~captured,
-        *(contexts.of(ranges) for ranges in (launched_in, forward_ops(tree, *backward_nodes(tree, contexts, launched_in)))),
+        *(
+            contexts.of(ranges)
+            for ranges in (launched_in, forward_ops(tree, *backward_nodes(tree, contexts, launched_in)))
+        ),
     )
     known = [_facts_of(capture, contexts, reasons, key) for key in keys]
     columns: dict[str, Data] = {

@@ -18,12 +18,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pyprof.capture import session
-from pyprof.capture.graph_captures import RECORD_VERSION as GRAPHS_VERSION
 from pyprof.capture.graph_captures import GraphCaptures, plain_profiler
 from pyprof.capture.kineto_turns import Turns, torch_profiler_is_on
 from pyprof.capture.sinks import Profiler
 from pyprof.capture.step_finder import StepFinder
-from pyprof.capture.trace_file import Recording, event_text, write_trace
+from pyprof.capture.trace_file import Recording, event_text, events_of, write_trace
 from pyprof.clock_sampler import ClockSampler
 from pyprof.errors import PyprofError
 from pyprof.memory_record import memory_record
@@ -158,6 +157,9 @@ class Attached(Collector):
             cuda_profiler("stop")
 
 
+GRAPHS_VERSION = 1  # of what is recorded of captures of graphs
+
+
 class Range(NamedTuple):
     """Records of PyTorch's profiler, from one moment to another. The greatest one is written."""
 
@@ -209,7 +211,7 @@ class TraceFile(Collector):
         self._sink = Profiler()
         self._profiler: Any = None
         self._all_graphs = graphs  # whether to record captures of CUDA graphs outside of the window, too
-        self._graphs = GraphCaptures(self._begin_graph, self._end_graph)
+        self._graphs = GraphCaptures(self._begin_graph, self._end_profiler)
         self._wanted = False  # whether to collect whenever the program's own profiler is off
         self._made_way = False
         self._theirs = False
@@ -290,10 +292,7 @@ class TraceFile(Collector):
 
     def _begin_graph(self) -> Any:
         """Start PyTorch's profiler for the capture of a CUDA graph; None if that is not wanted, or not possible: one is
-        on, no later replay will be collected, or this is a forked child.
-
-        It is started without torch.profiler, which imports PyTorch's compiler first: 3.6 s on a machine with an H200.
-        """
+        on, no later replay will be collected, or this is a forked child."""
         over = self._best is not None and self._best.in_window and not self._wanted
         if not self._all_graphs or self._running or self._theirs or over:
             return None
@@ -305,24 +304,20 @@ class TraceFile(Collector):
         self._send_markers(self._sink)
         return profiler
 
-    def _end_graph(self, profiler: Any) -> Recording:
-        self._end_profiler(profiler)
-        return self._recording(profiler)
-
     def _recording(self, profiler: Any) -> Recording:
         import torch
 
         return Recording(profiler, self._path.parent, torch.cuda.is_available())
 
     def keep_records(self) -> None:
-        """Called before any profiler of PyTorch ends."""
+        """Called before any profiler of PyTorch begins."""
         if os.getpid() == self._pid:
             for recording in self._recordings():
                 recording.keep()
 
     def _recordings(self) -> list[Recording]:
         best = [] if self._best is None else [self._best.profiler]
-        return [*best, *self._with_graphs, *self._graphs.recordings]
+        return [*best, *self._with_graphs]
 
     def _open_range(self) -> None:
         self._graphs.finish()
@@ -409,9 +404,10 @@ class TraceFile(Collector):
     def _own(self, best: Range) -> dict[str, Any]:
         """What pyprof itself recorded, for the trace's key "pyprof"; of captures of graphs, those the trace lacks."""
         others = [recording for recording in self._with_graphs if recording is not best.profiler]
-        found = [*self._graphs.recordings, *others]
-        traces = [event_text(found, self._sink.texts)] if found else []
-        ordered = self._graphs.ordered
+        texts, ordered = self._sink.texts, self._graphs.ordered
+        found = [record.events(events_of(record.profiler, texts)) for record in self._graphs.records]
+        found += [events_of(recording, texts) for recording in others]
+        traces = [event_text(found)] if found else []
         graphs = {"version": GRAPHS_VERSION, "traces": traces, "ordered": ordered} if found or ordered else None
         parts = {"nvml": best.clocks, "memory": best.tensors, "graphs": graphs}
         return {name: part for name, part in parts.items() if part is not None}

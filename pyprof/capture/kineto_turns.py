@@ -30,7 +30,7 @@ class Ours(Protocol):
     def resume(self) -> None: ...
 
     def keep_records(self) -> None:
-        """Called before any profiler of PyTorch ends: the times of those that ended before are lost then."""
+        """Called before any profiler of PyTorch begins: the times of those that ended before are lost then."""
 
 
 class Turns:
@@ -60,6 +60,7 @@ class Turns:
         def _prepare_profiler(*args: Any, **kwargs: Any) -> Any:
             if not self._ours.switching:
                 self._ours.pause(kineto=True)
+            self._ours.keep_records()
             with without_usdt_lines():
                 return original(*args, **kwargs)
 
@@ -79,7 +80,6 @@ class Turns:
 
     def _disable(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def _disable_profiler(*args: Any, **kwargs: Any) -> Any:
-            self._ours.keep_records()
             with without_usdt_lines():
                 result = original(*args, **kwargs)
             if not self._ours.switching:

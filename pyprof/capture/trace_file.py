@@ -59,14 +59,14 @@ def write_trace(
 KEPT = frozenset("cpu_op user_annotation cuda_runtime cuda_driver kernel gpu_memcpy gpu_memset".split())
 
 
-def event_text(profilers: Iterable[Any], texts: dict[str, str]) -> str:
-    """The profilers' records of captures of graphs as the JSON text of one trace, with nothing else in it.
+def event_text(recorded: Iterable[list[dict[str, Any]]]) -> str:
+    """Events of captures of graphs as the JSON text of one trace, with nothing else in it.
 
     Each profiler counts its ops ("External id") from the same number, so the later ones' are raised.
     """
     kept = []
-    for number, profiler in enumerate(profilers):
-        for event in _events(profiler, texts):
+    for number, events in enumerate(recorded):
+        for event in events:
             if event.get("cat") in KEPT:
                 if "External id" in event["args"]:
                     event["args"]["External id"] += number << 32
@@ -74,7 +74,8 @@ def event_text(profilers: Iterable[Any], texts: dict[str, str]) -> str:
     return json.dumps({"traceEvents": kept}, separators=(",", ":"))
 
 
-def _events(profiler: Any, texts: dict[str, str]) -> list[dict[str, Any]]:
+def events_of(profiler: Any, texts: dict[str, str]) -> list[dict[str, Any]]:
+    """The events of the profiler's trace, with the markers' texts in place of their tokens (token -> text)."""
     with tempfile.TemporaryDirectory(prefix="pyprof-") as scratch:
         raw = Path(scratch, "raw.json")
         profiler.export_chrome_trace(str(raw))
@@ -85,9 +86,9 @@ def _events(profiler: Any, texts: dict[str, str]) -> list[dict[str, Any]]:
 class Recording:
     """What a profiler of PyTorch that has ended recorded: in memory, or, after keep(), in a file of its own.
 
-    Kineto converts the times of CUDA's calls and of the GPU's work when it writes them, by the clock of whichever
-    profiler ended last. After another one has ended, all of them are written with time 0 (seen with 2.11 on an H200).
-    So keep() is to be called before another profiler ends. Without a GPU there are no such times.
+    Kineto converts the times of CUDA's calls and of the GPU's work when it writes them, by the clock of the profiler
+    that began last. After another one has begun, all of them are written with time 0 (seen with 2.11 on an H200). So
+    keep() is to be called before another profiler begins. Without a GPU there are no such times.
     """
 
     def __init__(self, profiler: Any, folder: Path, on_gpu: bool) -> None:

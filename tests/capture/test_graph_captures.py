@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -18,6 +18,7 @@ torch = pytest.importorskip("torch")
 
 import pyprof  # noqa: E402
 from pyprof.capture.graph_captures import GraphCaptures  # noqa: E402
+from pyprof.cuda_graph_nodes import Node  # noqa: E402
 from pyprof.parse.attribute.correlate import correlate  # noqa: E402
 from pyprof.parse.kineto.reader import read  # noqa: E402
 from tests.parse.kineto.kineto_file import begin, op, write, x  # noqa: E402
@@ -183,12 +184,15 @@ def test_a_recording_is_stopped_by_the_thread_that_started_it_or_not_at_all(
     stopped: list[Any] = []
     captures = GraphCaptures(lambda: "profiler", stopped.append)
     captures.open()
-    Graph().capture_begin()
+    graph = Graph()
+    graph.capture_begin()
     thread = threading.Thread(target=captures.finish)  # as when this thread's own profiler begins
     thread.start()
     thread.join()
+    graph.capture_end()
     captures.close()
-    assert stopped == captures.recordings == []
+    assert torch.utils._python_dispatch._get_current_dispatch_mode() is None
+    assert stopped == captures.records == []
     assert "another thread's profiler began" in capfd.readouterr().err
 
 
@@ -207,6 +211,80 @@ def test_a_profiler_that_cannot_start_leaves_the_program_alone(
         pyprof.stop()
     assert graph.calls == ["begin", "end"] and graphs(file) == []
     assert "is not recorded, and its kernels will have no op: CUPTI is busy" in capfd.readouterr().err
+
+
+class FakeGraph:
+    """What the driver says of a graph: ops of the namespace pyproftest, and launch(), add nodes, one after the other."""
+
+    nodes_so_far: ClassVar[list[Node]] = []
+
+    def last_nodes(self, stream: int) -> tuple[int, ...]:
+        return (self.nodes_so_far[-1].handle,) if self.nodes_so_far else ()
+
+    def nodes(self) -> list[Node]:
+        return list(self.nodes_so_far)
+
+    def kernel_name(self, handle: int) -> str:
+        return "triton_poi_fused_sin_0"
+
+    def has_one_order(self, nodes: list[Node]) -> bool:
+        return True
+
+
+@pytest.fixture
+def fake_driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """launch(kind, ...) adds nodes of these kinds."""
+
+    def launch(*kinds: str) -> None:
+        for kind in kinds:
+            FakeGraph.nodes_so_far.append(Node(1000 + 8 * len(FakeGraph.nodes_so_far), kind))
+
+    FakeGraph.nodes_so_far.clear()
+    monkeypatch.setattr("pyprof.cuda_graph_nodes.CapturedGraph.of_stream", lambda stream: FakeGraph())
+    library = torch.library.Library("pyproftest", "FRAGMENT")
+    library.define("two(Tensor x) -> Tensor")
+    library.define("one(Tensor x) -> Tensor")
+    library.impl("two", lambda x: launch("kernel", "") or launch("memset") or x.clone(), "CPU")
+    library.impl("one", lambda x: launch("kernel") or x.clone(), "CPU")
+    yield launch
+    library._destroy()
+
+
+def launches(events: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Per call in order: its name, and the innermost range around it."""
+    found = []
+    for call in sorted((event for event in events if event["cat"] == "cuda_runtime"), key=lambda event: event["ts"]):
+        around = [e for e in events if e is not call and e["ts"] <= call["ts"] <= e["ts"] + e["dur"]]
+        around = [e for e in around if e["tid"] == call["tid"] and e["cat"] != "cuda_runtime"]
+        found.append((call["name"], min(around, key=lambda e: e["dur"])["name"] if around else ""))
+    return found
+
+
+def test_each_node_is_a_call_in_the_op_that_added_it(tmp_path: Path, fake_driver: Callable[..., None]) -> None:
+    """A kernel that no op launched is in the range of its name; one without such a range, behind the op before it."""
+    file, graph, x = tmp_path / "net.json", Graph(), torch.ones(3, 4)
+    with pyprof.profile(file, wait=True):
+        graph.capture_begin()
+        torch.ops.pyproftest.two(torch.ops.pyproftest.one(x).t())
+        with torch.profiler.record_function("triton_poi_fused_sin_0"):
+            fake_driver("kernel")
+        fake_driver("kernel")
+        torch.ops.pyproftest.one(x)
+        graph.capture_end()
+        pyprof.start()
+        pyprof.stop()
+    events = graphs(file)
+    assert launches(events) == [
+        ("cudaStreamBeginCapture", next(name for name in names(events) if name.startswith("CUDAGraph#"))),
+        ("cudaLaunchKernel", "pyproftest::one"),
+        ("cudaLaunchKernel", "pyproftest::two"),
+        ("cudaMemsetAsync", "pyproftest::two"),
+        ("cudaLaunchKernel", "triton_poi_fused_sin_0"),
+        ("cudaLaunchKernel", ""),
+        ("cudaLaunchKernel", "pyproftest::one"),
+        ("cudaStreamEndCapture", ""),
+    ]
+    assert "pyprof:nodes" not in names(events)
 
 
 def test_captures_are_recorded_unless_that_is_switched_off(tmp_path: Path) -> None:
@@ -229,8 +307,8 @@ def test_a_capture_after_the_last_collected_step_is_not_recorded(tmp_path: Path)
     assert graphs(file) == []
 
 
-def test_records_are_written_before_another_profiler_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kineto gives calls and GPU work times of 0 once another profiler has ended (2.11 on an H200); ops keep theirs."""
+def test_records_are_written_before_another_profiler_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kineto gives calls and GPU work times of 0 once another profiler has begun (2.11 on an H200); ops keep theirs."""
     from pyprof.capture import trace_file
 
     ended, written = [0], []
@@ -260,7 +338,7 @@ def test_records_are_written_before_another_profiler_ends(tmp_path: Path, monkey
         pyprof.stop()  # the third, whose records are the file's
         with torch.profiler.profile():  # the fourth is the program's own
             pass
-    assert written == [1, 2, 3]
+    assert written == [3, 4, 4]  # the range's as the program's own one begins, those of ops alone at the end
     assert "aten::cos" in names(trace(file)["traceEvents"]) and len(graphs(file)) > 4
     assert [path.name for path in tmp_path.iterdir()] == ["net.json"]
 
@@ -299,7 +377,9 @@ def test_replayed_kernels_get_the_ops_of_the_graph_with_their_number(tmp_path: P
     assert found.coded("sizes").texts()[0] == ""  # which of the two is unknown
 
 
-def test_streams_that_waited_for_each_other_do_no_harm_where_each_node_depends_on_the_one_before(tmp_path: Path) -> None:
+def test_streams_that_waited_for_each_other_do_no_harm_where_each_node_depends_on_the_one_before(
+    tmp_path: Path,
+) -> None:
     rows = [marked(1, 2999), *replay(3000, 200, *KERNELS)]
     wait = x("cuda_runtime", "cudaStreamWaitEvent", 1015, 1, correlation=99)
     events = [marked(1, 999), *captured(1000, 10, *NET), wait]

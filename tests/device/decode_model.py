@@ -50,10 +50,11 @@ class Decoder(nn.Module):
         self.head = nn.Linear(width, words, bias=False)
         self.register_buffer("places", torch.arange(context))
 
-    def forward(self, ids: Tensor, place: Tensor) -> Tensor:
-        """The logits of the next token, (batch, 1, words), of ids (batch, 1) at place (1,)."""
+    def forward(self, ids: Tensor, place: Tensor) -> None:
+        """Replace ids (batch, 1), the tokens at place (1,), by the most likely next ones, and advance the place."""
         mask = (self.places <= place).expand(ids.shape[0], 1, 1, -1)
         x = self.words(ids)
         for block in self.blocks:
             x = block(x, place, mask)
-        return self.head(self.norm(x))
+        ids.copy_(self.head(self.norm(x)).argmax(-1))
+        place.add_(1).remainder_(len(self.places))

@@ -1,11 +1,11 @@
 """Programs that capture CUDA graphs before they are profiled, each with and without graphs, and a check of both.
 
-    python tests/device/graphs.py run PROGRAM VARIANT [--file NET.json.gz] [--inside]   # one process, on a GPU
-    python tests/device/graphs.py cost                                                  # what recording costs
-    python tests/device/graphs.py check FOLDER                                          # anywhere
+    python tests/device/graphs.py run PROGRAM VARIANT [--file NET.json.gz] [--capture WHERE]  # one process, on a GPU
+    python tests/device/graphs.py cost                                                        # what recording costs
+    python tests/device/graphs.py check FOLDER                                                # anywhere
 
-``run`` without --file marks for nsys and calls pyprof.start() and stop(). ``--inside``: the graph is captured within the
-range that is profiled, otherwise before it. A file of ``check`` is called PROGRAM-VARIANT-HOW.json.gz or .sqlite.
+``run`` without --file marks for nsys and calls pyprof.start() and stop(). ``check`` reads PROGRAM-VARIANT-kineto.json.gz
+and, of nsys, -nsys (without graphs), -nsys_inside, -nsys_apart and -nsys_apart-capture (.sqlite.gz).
 """
 
 from __future__ import annotations
@@ -19,6 +19,11 @@ from typing import Any, NamedTuple
 
 STEPS = 2
 WARM = 4  # steps before the profiled range; torch.compile captures graphs in the second call
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
 
 
 class Program(NamedTuple):
@@ -39,8 +44,7 @@ def decode(variant: str) -> Program:
 
     def step() -> None:
         with torch.no_grad():
-            ids.copy_(model(ids, place).argmax(-1))
-            place.add_(1)
+            model(ids, place)
 
     if variant == "eager":
         return Program(step, step)
@@ -133,33 +137,155 @@ PROGRAMS = {program.__name__: program for program in (decode, generate, reduce_o
 VARIANTS = {"generate": ("compiled", "graphed"), "reduce_overhead": ("compiled", "graphed")}
 
 
-def run(name: str, variant: str, file: Path | None, inside: bool) -> None:
-    """Warm up, capture, and profile STEPS steps, each ended by pyprof.step()."""
+def run(name: str, variant: str, file: Path | None, capture: str) -> None:
+    """Warm up, capture, and profile STEPS steps, each ended by pyprof.step().
+
+    ``capture``: "before" the profiled range, "inside" of it, or in a range of its own ("apart").
+    """
     import contextlib
 
     import torch
 
     import pyprof
 
+    torch._inductor.config.shape_padding = False  # decided by timing, in each process anew
     torch.manual_seed(0)
-    recording = pyprof.profile(file, wait=True, graphs=True, force=True) if file else contextlib.nullcontext()
+    recording = pyprof.profile(file, wait=True, force=True) if file else contextlib.nullcontext()
     if file is None:
         pyprof.init()
     with recording:
         program = PROGRAMS[name](variant)
-        if inside:
+        if capture != "before":
             pyprof.start()
         program.capture()
         for _ in range(WARM):
             program.step()
-        if not inside:
+        if capture == "apart":
+            pyprof.stop()
+        if capture != "inside":
             pyprof.start()
         for _ in range(STEPS):
             pyprof.step()
             program.step()
-        torch.cuda.synchronize() if DEVICE == "cuda" else None
+        if DEVICE == "cuda":
+            torch.cuda.synchronize()
         pyprof.step()
         pyprof.stop()
+
+
+def cost(times: int = 8) -> None:
+    """The time of a capture of 12 blocks' decoding, and of a replay: without pyprof, while it waits, and recorded."""
+    import tempfile
+
+    import torch
+    from decode_model import Decoder
+
+    import pyprof
+
+    model = Decoder(layers=12).to(DEVICE, torch.bfloat16).eval()
+    ids, place = (torch.zeros(*shape, dtype=torch.long, device=DEVICE) for shape in ((8, 1), (1,)))
+    with torch.no_grad():
+        for _ in range(3):
+            model(ids, place)
+    kept = []
+
+    def capture() -> float:
+        graph, begin = torch.cuda.CUDAGraph(), time.perf_counter()
+        with torch.no_grad(), torch.cuda.graph(graph):
+            model(ids, place)
+        torch.cuda.synchronize()
+        kept.append(graph)
+        return 1e3 * (time.perf_counter() - begin)
+
+    def replay(count: int = 2000) -> float:
+        begin = time.perf_counter()
+        for _ in range(count):
+            kept[0].replay()
+        launched = time.perf_counter() - begin
+        torch.cuda.synchronize()
+        return 1e6 * launched / count
+
+    def show(what: str) -> None:
+        captures = " ".join(f"{capture():.2f}" for _ in range(times))
+        _say(f"{what}: captures of {captures} ms; replays of {min(replay() for _ in range(3)):.2f} us")
+
+    show("without pyprof")
+    with tempfile.TemporaryDirectory() as folder:
+        for what, graphs in (("pyprof waits, graphs=False", False), ("recorded", True)):
+            with pyprof.profile(Path(folder, "net.json"), wait=True, force=True, graphs=graphs):
+                show(what)
+                begin = time.perf_counter()
+                pyprof.start()
+                _say(f"  start() took {1e3 * (time.perf_counter() - begin):.0f} ms")
+                pyprof.stop()
+                begin = time.perf_counter()
+            _say(f"  writing took {1e3 * (time.perf_counter() - begin):.0f} ms")
+    show("without pyprof, after it")
+
+
+COPIES = ("aten::copy_", "aten::_foreach_copy_")  # of inputs into a graph's own tensors; no part of the model's work
+
+
+class Sums(NamedTuple):
+    """What the check compares, of one step."""
+
+    flop: int
+    nbytes: int  # without copies
+    unknown: int  # rows without known FLOPs or bytes
+    copied: int  # bytes
+    attributed: float  # share of the GPU time of graphs (without graphs: of all rows) that has an op
+    in_layers: float  # the same, that has a layer
+
+
+def sums(file: Path, step: int, graphs: list[Path]) -> Sums:
+    import numpy as np
+
+    from pyprof.prof.load import load_table
+    from pyprof.prof.work.annotate import annotate
+    from pyprof.table.columns import NULL
+    from pyprof.table.graph_replays import launched_by_graphs
+
+    table = load_table(str(file), graphs=[str(path) for path in graphs]).table
+    work = annotate(table)
+    here = table.ints("step") == step
+    copies = np.isin(table.coded("aten").texts(), COPIES)
+    by_graph = launched_by_graphs(table) & here
+    chosen, time_ns = by_graph if by_graph.any() else here, table.ints("kDuration")
+
+    def total(column: np.ndarray, rows: np.ndarray) -> int:
+        return int(column[rows & (column != NULL)].sum())
+
+    def share(key: str) -> float:
+        known = np.array([text != "" for text in table.coded(key).texts()])
+        return float(time_ns[chosen & known].sum() / time_ns[chosen].sum())
+
+    nbytes = work.bytes
+    unknown = int((here & ((work.flops == NULL) | (nbytes == NULL))).sum())
+    return Sums(
+        total(work.flops, here), total(nbytes, here & ~copies), unknown, total(nbytes, here & copies), share("op"),
+        share("layer"),
+    )  # fmt: skip
+
+
+def check(folder: Path) -> int:
+    """Compare each program's graphed files with the others; return 1 if FLOPs or bytes differ, or ops are missing."""
+    failed = 0
+    for name in PROGRAMS:
+        plain = VARIANTS.get(name, ("eager", ""))[0]
+        for how, kind in (("kineto", ".json.gz"), ("nsys_inside", ".sqlite.gz"), ("nsys_apart", ".sqlite.gz")):
+            graphed, other = (
+                folder / f"{name}-graphed-{how}{kind}",
+                folder / f"{name}-{plain}-{how.split('_')[0]}{kind}",
+            )
+            capture = [folder / f"{name}-graphed-{how}-capture{kind}"] if how == "nsys_apart" else []
+            if not graphed.exists() or not other.exists():
+                _say(f"{name}, {how}: not recorded")
+                continue
+            with_graphs, without = sums(graphed, STEPS, capture), sums(other, STEPS, [])
+            good = with_graphs[:2] == without[:2] and with_graphs.attributed > 0.99 and with_graphs.in_layers > 0.99
+            failed += not good
+            _say(f"{name}, {how}: {'good' if good else 'DIFFERS'}\n  {plain}: {without}\n  graphed: {with_graphs}")
+    return int(failed > 0)
 
 
 def main() -> int:
@@ -169,9 +295,16 @@ def main() -> int:
     running.add_argument("program", choices=PROGRAMS)
     running.add_argument("variant", choices=("eager", "compiled", "graphed"))
     running.add_argument("--file", type=Path)
-    running.add_argument("--inside", action="store_true")
+    running.add_argument("--capture", choices=("before", "inside", "apart"), default="before")
+    actions.add_parser("cost")
+    actions.add_parser("check").add_argument("folder", type=Path)
     options = parser.parse_args()
-    run(options.program, options.variant, options.file, options.inside)
+    if options.action == "check":
+        return check(options.folder)
+    if options.action == "cost":
+        cost()
+    else:
+        run(options.program, options.variant, options.file, options.capture)
     return 0
 
 
