@@ -86,8 +86,8 @@ def read_capture(
 ) -> Captured:
     """The files as one annotated table: a single capture, or the captures of a job's ranks.
 
-    ``ncu``: reports of Nsight Compute, whose counters are joined to the kernels. ``graphs``: traces of the capture of the
-    CUDA graphs that the files replay.
+    ``ncu``: reports of Nsight Compute, whose counters are joined to the kernels.
+    ``graphs``: traces of the capture of the CUDA graphs that the files replay.
     Raises InputError if a file is not a capture, and MissingPackage if a dependency is not installed.
     """
     with packages():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import itertools
 import sys
 from typing import Any, NamedTuple
 
@@ -125,4 +126,4 @@ class CapturedGraph:
         if self._cuda.cuGraphGetEdges_v2(self._graph, before, after, details, ctypes.byref(count)) != 0:
             return False
         edges = set(zip(before, after, strict=True))
-        return all((first.handle, second.handle) in edges for first, second in zip(nodes, nodes[1:], strict=False))
+        return all((first.handle, second.handle) in edges for first, second in itertools.pairwise(nodes))

@@ -72,8 +72,11 @@ class _Replay:
 
 def with_graph_origins(capture: Capture, tree: RangeTree, replayed: Bools) -> tuple[Capture, Ints]:
     """The capture, with the origins of rows that CUDA graphs ``replayed``, and the reason of each row without one (an
-    index into ``REASONS``, -1: none). Rows whose origin the profiler names keep it, if any range is around it: nsys also
-    records the creation of nodes that lies before the range that it collects."""
+    index into ``REASONS``, -1: none).
+
+    Rows whose origin the profiler names keep it, if any range is around it: nsys also records the creation of nodes
+    before the range that it collects.
+    """
     launches = capture.graph_launches
     if not launches or capture.is_host or "kLongName" not in capture.columns:  # rows: CPU ops, or allocations
         return capture, np.full(capture.rows, -1, np.int64)

@@ -3,6 +3,7 @@
 They are traces, too, and stand as texts under the file's key ``pyprof`` (pyprof/capture/trace_file.py writes them).
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +19,9 @@ RECORD_VERSION = 1  # of what pyprof/capture/graph_captures.py records
 class _Record(msgspec.Struct):
     version: int
     traces: list[str]
-    ordered: list[int] = []  # the numbers of graphs whose nodes can run in one order only; also of those in the file
+    ordered: tuple[
+        int, ...
+    ] = ()  # the numbers of graphs whose nodes can run in one order only; also of those in the file
 
 
 class _Own(msgspec.Struct):
@@ -30,9 +33,9 @@ class _Own(msgspec.Struct):
 class EmbeddedGraphs(NamedTuple):
     """What a trace has under its key ``pyprof`` about CUDA graphs."""
 
-    traces: list[Trace] = []
-    ordered: frozenset[int] = frozenset()
-    warnings: list[str] = []  # about what cannot be read
+    traces: Sequence[Trace] = ()  # of the captures
+    ordered: frozenset[int] = frozenset()  # the numbers of graphs whose nodes can run in one order only
+    warnings: Sequence[str] = ()  # about what cannot be read
 
 
 def embedded_graphs(file: Path, trace: Trace) -> EmbeddedGraphs:

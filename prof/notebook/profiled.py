@@ -48,9 +48,10 @@ def load(
         p = pyprof.load("rank0.json.gz", "rank1.json.gz")       # the ranks of a job in one profile
         p = pyprof.load("net.sqlite", peaks="peaks.json")       # with the limits that pyprof peaks measured
         p = pyprof.load("net.sqlite", ncu="report.csv")         # with the counters of Nsight Compute, as --ncu
-        p = pyprof.load("decode.json.gz", graphs="capture_traces/")   # with the captures of its CUDA graphs, as --graphs
+        p = pyprof.load("decode.json.gz", graphs="capture.json.gz")  # with the capture of its CUDA graphs, as --graphs
 
-    Raises InputError where a file is none of these, or one of ``graphs`` holds no capture of a graph, and MissingPackage where a dependency is not installed.
+    Raises InputError where a file is none of these, or one of ``graphs`` holds no capture of a graph, and
+    MissingPackage where a dependency is not installed.
     """
     if not files:
         raise PyprofError("load(): expected a file, found none")

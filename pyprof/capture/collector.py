@@ -197,7 +197,7 @@ class TraceFile(Collector):
         sampler: ClockSampler | None = None,
         note: str = "",
         memory: bool = False,
-        graphs: bool = True,
+        graphs: bool = False,
     ) -> None:
         super().__init__(window)
         self.name = str(file)

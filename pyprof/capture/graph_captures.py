@@ -27,11 +27,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from pyprof.capture import session
-from pyprof.graph_record import NODES_RANGE, GraphRecord, NodeCounter
 from pyprof.capture.patch import Patches
 from pyprof.capture.sinks import Entry, pop, push
 from pyprof.cuda_graph_nodes import CapturedGraph
 from pyprof.files import tell
+from pyprof.graph_record import NODES_RANGE, GraphRecord, NodeCounter
 from pyprof.marker import GRAPH_RANGE
 
 _NUMBERS = itertools.count(1)  # one sequence per process: a trace may hold graphs of several collectors' time

@@ -85,10 +85,8 @@ def _add_collection(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--graph-captures",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="record the capture of CUDA graphs before the collected iterations, too, for the ops of their replays "
-        "(default: yes)",
+        action="store_true",
+        help="record captures of CUDA graphs before the collected iterations, too, for the ops of their replays",
     )
     parser.add_argument(
         "--nvml",

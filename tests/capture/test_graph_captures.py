@@ -85,7 +85,7 @@ def capture(graph: Any) -> None:
 
 def test_a_capture_before_the_range_is_recorded_with_ops_layers_and_shapes(tmp_path: Path) -> None:
     file, graph = tmp_path / "net.json", Graph()
-    with pyprof.profile(file, wait=True):
+    with pyprof.profile(file, wait=True, graphs=True):
         torch.ones(7).sin()
         capture(graph)
         torch.ones(7).cos()
@@ -104,7 +104,7 @@ def test_a_capture_before_the_range_is_recorded_with_ops_layers_and_shapes(tmp_p
 
 def test_a_capture_within_the_range_is_in_the_trace_itself(tmp_path: Path) -> None:
     file, graph = tmp_path / "net.json", Graph()
-    with pyprof.profile(file):
+    with pyprof.profile(file, graphs=True):
         capture(graph)
         graph.replay()
     assert graphs(file) == []
@@ -115,7 +115,7 @@ def test_a_capture_within_the_range_is_in_the_trace_itself(tmp_path: Path) -> No
 def test_a_capture_in_the_warm_up_is_kept(tmp_path: Path) -> None:
     """The first iteration is collected in case that the warm-up is never over, and left out otherwise."""
     file, graph = tmp_path / "net.json", Graph()
-    with pyprof.profile(file, warmup=2, steps=1):
+    with pyprof.profile(file, warmup=2, steps=1, graphs=True):
         capture(graph)
         for _ in range(4):
             graph.replay()
@@ -126,7 +126,7 @@ def test_a_capture_in_the_warm_up_is_kept(tmp_path: Path) -> None:
 
 def test_each_capture_has_a_number_of_its_own(tmp_path: Path) -> None:
     file, first, second = tmp_path / "net.json", Graph(), Graph()
-    with pyprof.profile(file, wait=True):
+    with pyprof.profile(file, wait=True, graphs=True):
         for graph in (first, second, first):  # the first one is captured again
             capture(graph)
         pyprof.start()
@@ -141,7 +141,7 @@ def test_each_capture_has_a_number_of_its_own(tmp_path: Path) -> None:
 
 def test_a_capture_that_fails_raises_its_own_error_and_ends_the_recording(tmp_path: Path) -> None:
     file, graph = tmp_path / "net.json", Graph()
-    with pyprof.profile(file, wait=True):
+    with pyprof.profile(file, wait=True, graphs=True):
         with pytest.raises(RuntimeError, match="operation not permitted"):
             graph.capture_begin(capture_error_mode="refused")
         pyprof.start()
@@ -152,7 +152,7 @@ def test_a_capture_that_fails_raises_its_own_error_and_ends_the_recording(tmp_pa
 
 def test_the_programs_own_profiler_goes_first(tmp_path: Path) -> None:
     file, graph = tmp_path / "net.json", Graph()
-    with pyprof.profile(file, wait=True):
+    with pyprof.profile(file, wait=True, graphs=True):
         with torch.profiler.profile() as theirs:
             capture(graph)
         pyprof.start()
@@ -165,7 +165,7 @@ def test_the_programs_own_profiler_goes_first(tmp_path: Path) -> None:
 def test_a_capture_ends_its_recording_only_when_no_other_is_in_progress(tmp_path: Path) -> None:
     """Stopping PyTorch's profiler waits for the GPU, which is not allowed while a graph is captured."""
     file, outer, inner = tmp_path / "net.json", Graph(), Graph()
-    with pyprof.profile(file, wait=True):
+    with pyprof.profile(file, wait=True, graphs=True):
         outer.capture_begin()
         thread = threading.Thread(target=capture, args=(inner,))
         thread.start()
@@ -203,7 +203,7 @@ def test_a_profiler_that_cannot_start_leaves_the_program_alone(
         raise RuntimeError("CUPTI is busy")
 
     file, graph = tmp_path / "net.json", Graph()
-    with pyprof.profile(file, wait=True):
+    with pyprof.profile(file, wait=True, graphs=True):
         with monkeypatch.context() as patch:
             patch.setattr(torch.autograd.profiler.profile, "__enter__", refuse)
             capture(graph)
@@ -263,7 +263,7 @@ def launches(events: list[dict[str, Any]]) -> list[tuple[str, str]]:
 def test_each_node_is_a_call_in_the_op_that_added_it(tmp_path: Path, fake_driver: Callable[..., None]) -> None:
     """A kernel that no op launched is in the range of its name; one without such a range, behind the op before it."""
     file, graph, x = tmp_path / "net.json", Graph(), torch.ones(3, 4)
-    with pyprof.profile(file, wait=True):
+    with pyprof.profile(file, wait=True, graphs=True):
         graph.capture_begin()
         torch.ops.pyproftest.two(torch.ops.pyproftest.one(x).t())
         with torch.profiler.record_function("triton_poi_fused_sin_0"):
@@ -287,28 +287,27 @@ def test_each_node_is_a_call_in_the_op_that_added_it(tmp_path: Path, fake_driver
     assert "pyprof:nodes" not in names(events)
 
 
-def test_captures_are_recorded_unless_that_is_switched_off(tmp_path: Path) -> None:
-    for name, options in (("on.json", {}), ("off.json", {"graphs": False})):
-        with pyprof.profile(tmp_path / name, wait=True, **options):
-            capture(Graph())
-            pyprof.start()
-            pyprof.stop()
-    assert "aten::gelu" in names(graphs(tmp_path / "on.json"))
-    assert graphs(tmp_path / "off.json") == []
+def test_captures_are_recorded_if_that_is_wanted(tmp_path: Path) -> None:
+    file = tmp_path / "net.json"
+    with pyprof.profile(file, wait=True):
+        capture(Graph())
+        pyprof.start()
+        pyprof.stop()
+    assert graphs(file) == []
 
 
 def test_a_capture_after_the_last_collected_step_is_not_recorded(tmp_path: Path) -> None:
     """No replay of it can be in the file."""
     file = tmp_path / "net.json"
-    with pyprof.profile(file, steps=1):
+    with pyprof.profile(file, steps=1, graphs=True):
         torch.ones(7).sin()
         pyprof.step()
         capture(Graph())
     assert graphs(file) == []
 
 
-def test_records_are_written_before_another_profiler_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kineto gives calls and GPU work times of 0 once another profiler has begun (2.11 on an H200); ops keep theirs."""
+def test_records_are_kept_before_another_profiler_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kineto gives calls and GPU work times of 0 once another profiler has begun (2.11 on an H200), but not ops."""
     from pyprof.capture import trace_file
 
     ended, written = [0], []
@@ -330,7 +329,7 @@ def test_records_are_written_before_another_profiler_begins(tmp_path: Path, monk
     monkeypatch.setattr(torch.autograd.profiler.profile, "export_chrome_trace", note)
     monkeypatch.setattr("pyprof.capture.collector.Recording", OnGpu)
     file = tmp_path / "net.json"
-    with pyprof.profile(file, wait=True):
+    with pyprof.profile(file, wait=True, graphs=True):
         capture(Graph())  # ends as the first
         capture(Graph())  # the second
         pyprof.start()
@@ -345,7 +344,7 @@ def test_records_are_written_before_another_profiler_begins(tmp_path: Path, monk
 
 def test_no_graph_no_key(tmp_path: Path) -> None:
     file = tmp_path / "net.json"
-    with pyprof.profile(file):
+    with pyprof.profile(file, graphs=True):
         torch.ones(7).sin()
     assert "pyprof" not in trace(file)
 

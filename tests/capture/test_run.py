@@ -203,7 +203,6 @@ def test_options_are_these() -> None:
         "--capture-range",
         "--dispatch",
         "--graph-captures",
-        "--no-graph-captures",
         "--memory",
         "--nvml",
         "--json",

@@ -1,11 +1,11 @@
 """Programs that capture CUDA graphs before they are profiled, each with and without graphs, and a check of both.
 
-    python tests/device/graphs.py run PROGRAM VARIANT [--file NET.json.gz] [--capture WHERE]  # one process, on a GPU
-    python tests/device/graphs.py cost                                                        # what recording costs
+    python tests/device/graphs.py run PROGRAM VARIANT [--file NET.json.gz] [--capture WHERE]  # one process, a GPU
+    python tests/device/graphs.py cost                                                        # of recording
     python tests/device/graphs.py check FOLDER                                                # anywhere
 
-``run`` without --file marks for nsys and calls pyprof.start() and stop(). ``check`` reads PROGRAM-VARIANT-kineto.json.gz
-and, of nsys, -nsys (without graphs), -nsys_inside, -nsys_apart and -nsys_apart-capture (.sqlite.gz).
+``run`` without --file marks for nsys and calls pyprof.start() and stop(). ``check`` reads
+PROGRAM-VARIANT-kineto.json.gz and, of nsys, -nsys (without graphs), -nsys_inside, -nsys_apart and -nsys_apart-capture (.sqlite.gz).
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def run(name: str, variant: str, file: Path | None, capture: str) -> None:
 
     torch._inductor.config.shape_padding = False  # decided by timing, in each process anew
     torch.manual_seed(0)
-    recording = pyprof.profile(file, wait=True, force=True) if file else contextlib.nullcontext()
+    recording = pyprof.profile(file, wait=True, force=True, graphs=True) if file else contextlib.nullcontext()
     if file is None:
         pyprof.init()
     with recording:
