@@ -307,7 +307,7 @@ def test_a_capture_after_the_last_collected_step_is_not_recorded(tmp_path: Path)
 
 
 def test_records_are_kept_before_another_profiler_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kineto gives calls and GPU work times of 0 once another profiler has begun (2.11 on an H200), but not ops."""
+    """Kineto gives calls and GPU work times of 0 once another profiler has begun (2.11, H200); ops keep theirs."""
     from pyprof.capture import trace_file
 
     ended, written = [0], []

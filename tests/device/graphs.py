@@ -5,7 +5,8 @@
     python tests/device/graphs.py check FOLDER                                                # anywhere
 
 ``run`` without --file marks for nsys and calls pyprof.start() and stop(). ``check`` reads
-PROGRAM-VARIANT-kineto.json.gz and, of nsys, -nsys (without graphs), -nsys_inside, -nsys_apart and -nsys_apart-capture (.sqlite.gz).
+PROGRAM-VARIANT-kineto.json.gz and, of nsys, -nsys (without graphs), -nsys_inside, -nsys_apart and
+-nsys_apart-capture (.sqlite.gz).
 """
 
 from __future__ import annotations
