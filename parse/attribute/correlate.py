@@ -15,6 +15,7 @@ from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.contexts import Contexts
 from pyprof.parse.attribute.facts import Facts, facts, within_replay
 from pyprof.parse.attribute.forward_ops import backward_nodes, forward_ops
+from pyprof.parse.attribute.graph_contents import graph_contents
 from pyprof.parse.attribute.graph_replays import REASONS as GRAPH_REASONS
 from pyprof.parse.attribute.graph_replays import with_graph_origins
 from pyprof.parse.attribute.optimizer_lists import gradients
@@ -63,6 +64,7 @@ def correlate(capture: Capture, brief: bool = False, tree: RangeTree | None = No
     outs = outputs(capture, tree, op, rows.node, rows.forward)
     columns["outs"] = Coded(np.where(rows.shapeless, np.int32(-1), outs.codes), outs.values)
     columns["grads"] = gradients(capture, tree, op)
+    columns["graphOps"] = graph_contents(capture, lambda launches: correlate(launches, tree=tree))
     columns.update(sequence(tree, rows.inner, rows.node, rows.recomputed, columns))
     return name_wrappers(Table(capture.rows, columns, capture.samples))
 
