@@ -53,6 +53,7 @@ class GraphLaunches:
     kernel: Coded  # the kernel's name, where the profiler records it at capture (HIP); else empty
     began_thread: Ints  # the thread that captured the graph, an index into Capture.threads
     began: Ints  # when the capture of the graph began
+    number: Ints  # the profiler's number of the graph, by which opaque rows name it; NULL if it has none
     ended: Ints  # when it ended; NULL if another file has it, whose clock is its own
     branched: Bools  # whether streams waited for each other, so that replay may order the kernels in another way
 
@@ -117,7 +118,9 @@ class Capture:
     origin_thread: Ints | None = None  # per row: the thread that captured its CUDA graph node; -1: none
     origin_time: Ints | None = None  # per row: the time of that capture
     graph_launches: GraphLaunches | None = None  # what was captured into graphs, where the nodes have no such origin
+    opaque_graph: Ints | None = None  # per row: the number of the graph that the row is as a whole; NULL: it is none
     graphs: list[Capture] = field(default_factory=list)  # of graphs that the rows replay, recorded apart from the rows
+    ordered_graphs: frozenset[int] = frozenset()  # pyprof's numbers of graphs whose nodes can run in one order only
     # NVTX start/end ranges belong to the process and may end on any thread, so they contain no launches.
     spans: Ranges = field(default_factory=Ranges.empty)
     outs: dict[int, str] = field(default_factory=dict)  # range -> JSON list of its outputs' shapes, inferred

@@ -13,8 +13,9 @@ import numpy as np
 from pyprof.gc_pause import uncollected
 from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.contexts import Contexts
-from pyprof.parse.attribute.facts import Facts, facts
+from pyprof.parse.attribute.facts import Facts, facts, within_replay
 from pyprof.parse.attribute.forward_ops import backward_nodes, forward_ops
+from pyprof.parse.attribute.graph_contents import graph_contents
 from pyprof.parse.attribute.graph_replays import REASONS as GRAPH_REASONS
 from pyprof.parse.attribute.graph_replays import with_graph_origins
 from pyprof.parse.attribute.optimizer_lists import gradients
@@ -63,6 +64,7 @@ def correlate(capture: Capture, brief: bool = False, tree: RangeTree | None = No
     outs = outputs(capture, tree, op, rows.node, rows.forward)
     columns["outs"] = Coded(np.where(rows.shapeless, np.int32(-1), outs.codes), outs.values)
     columns["grads"] = gradients(capture, tree, op)
+    columns["graphOps"] = graph_contents(capture, lambda launches: correlate(launches, tree=tree))
     columns.update(sequence(tree, rows.inner, rows.node, rows.recomputed, columns))
     return name_wrappers(Table(capture.rows, columns, capture.samples))
 
@@ -105,8 +107,8 @@ def attribute(capture: Capture, tree: RangeTree) -> Attributed:
     """Find the ranges around each row's launch, and derive the row's columns from them."""
     by_graph = replayed(capture)
     capture, misfit = with_graph_origins(capture, tree, by_graph)
-    inner, captured = tree.innermost_of_rows(capture)
-    contexts = Contexts(tree, inner)
+    inner, captured, launched_in = tree.innermost_of_rows(capture)
+    contexts = Contexts(tree, np.concatenate([inner, launched_in]))
     node, recomputed = backward_nodes(tree, contexts, inner)
     forward = forward_ops(tree, node, recomputed)
     reason = capture.reason_code if capture.reason_code is not None else np.full(capture.rows, -1, np.int64)
@@ -120,6 +122,10 @@ def attribute(capture: Capture, tree: RangeTree) -> Attributed:
         transfers(capture),
         updating(capture, tree, inner),
         by_graph & ~captured,
+        *(
+            contexts.of(ranges)
+            for ranges in (launched_in, forward_ops(tree, *backward_nodes(tree, contexts, launched_in)))
+        ),
     )
     known = [_facts_of(capture, contexts, reasons, key) for key in keys]
     columns: dict[str, Data] = {
@@ -137,9 +143,11 @@ def replayed(capture: Capture) -> Bools:
 
 def _facts_of(capture: Capture, contexts: Contexts, reasons: Sequence[str], key: tuple[int, ...]) -> Facts:
     """The facts of the launches with a key of ``attribute``."""
-    context, forward_context, recomputed, reason, transfer, updating, replayed = key
+    context, forward_context, recomputed, reason, transfer, updating, replayed, *launch = key
     path, forward = contexts.path(context), contexts.path(forward_context)
     found = facts(path, forward, bool(recomputed), TRANSFERS[transfer], bool(updating), bool(replayed))
+    if launch[0] >= 0:
+        found = within_replay(found, path, *(contexts.path(number) for number in launch))
     if reason >= 0 and reasons[reason] == GRAPH_SHAPES:
         return replace(found, **dict.fromkeys(SHAPED, ""), reason=GRAPH_SHAPES) if found.op else found
     if reason >= 0 and (capture.is_host or not found.op):  # a row without an op keeps its reader's reason

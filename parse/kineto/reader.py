@@ -35,10 +35,11 @@ def read(file: Path) -> Capture:
         if not events.known:
             raise InputError(file, f"{WANTED}, found {_instead(events)}")
         trace.warnings += changed(events)
-        graphs, unread = embedded_graphs(file, trace)
-        trace.warnings += unread
+        graphs = embedded_graphs(file, trace)
+        trace.warnings += graphs.warnings
         capture = _capture(file, trace, events)
-        sorted_graphs = ((graph, sort(graph.events)) for graph in graphs)
+        capture.ordered_graphs = graphs.ordered
+        sorted_graphs = ((graph, sort(graph.events)) for graph in graphs.traces)
         capture.graphs = [_capture(file, graph, inside) for graph, inside in sorted_graphs if inside.known]
         return capture
 

@@ -18,7 +18,14 @@ from pyprof.parse.formats.cupti import launch_columns
 from pyprof.parse.formats.database import Database
 from pyprof.parse.formats.parquet_folder import opened
 from pyprof.parse.nsys import tables
-from pyprof.parse.nsys.api_launches import Launches, captured_launches, launches, launching_threads, read_calls
+from pyprof.parse.nsys.api_launches import (
+    Launches,
+    captured_launches,
+    launches,
+    launching_threads,
+    read_calls,
+    with_graph_numbers,
+)
 from pyprof.parse.nsys.memory import memory_events
 from pyprof.parse.nsys.nccl_payloads import Payload, memberships, missing_sizes, payloads, with_messages
 from pyprof.parse.nsys.nvtx_ranges import Nvtx, read_ranges
@@ -76,8 +83,16 @@ def _capture(db: Database, lean: bool) -> Capture:
     capture = assemble(db, operations, nvtx, launched, messages)
     capture.memory = memory
     capture.columns.update(launch_columns(call, named_calls))
-    capture.graph_launches = captured_launches(calls, named_calls, call, nvtx.tids)
+    captured = captured_launches(calls, named_calls, call, nvtx.tids)
+    capture.graph_launches = with_graph_numbers(db, captured, nvtx.tids) if captured else None
+    capture.opaque_graph = operations.graph
+    capture.threads = threads(nvtx.tids)
     return capture
+
+
+def threads(tids: Iterable[int]) -> list[tuple[int, int]]:
+    """Process and thread number of each globalTid."""
+    return [(tables.process_of(tid), tables.thread_of(tid)) for tid in tids]
 
 
 def assemble(db: Database, operations: Operations, nvtx: Nvtx, launched: Launches, messages: list[Payload]) -> Capture:
@@ -87,7 +102,7 @@ def assemble(db: Database, operations: Operations, nvtx: Nvtx, launched: Launche
     return Capture(
         file=str(db.file),
         profiler=f"nsys {properties.get('EXPORT_PRODUCT_VERSION', '')}".strip(),
-        threads=[(tables.process_of(tid), tables.thread_of(tid)) for tid in nvtx.tids],
+        threads=threads(nvtx.tids),
         scopes=nvtx.scopes,
         ranges=nvtx.ranges,
         spans=nvtx.spans,

@@ -17,6 +17,7 @@ from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import Roofline, roofline
 from pyprof.prof.memory.memory_numbers import DeviceMemory, memory_numbers
 from pyprof.prof.summary import work_numbers as work
+from pyprof.prof.summary.captured_graphs import GraphContent, graph_contents
 from pyprof.prof.summary.components import Part, Series, StepPart, components, parts_of, series
 from pyprof.prof.summary.measured_work import Measured, measured_work
 from pyprof.prof.timing.clocks import Clocks, clocks
@@ -89,6 +90,10 @@ class Summary:
     clock_peaks: Annotated[tuple[work.ClockPeak, ...], doc("what the clocks allow, of the peaks that MFU refers to")]
     autotuning: Annotated[work.Autotuning, doc("trials of cuDNN's algorithms")]
     serving: Annotated[tuple[ServingPhase, ...], doc("an inference server's batches by phase")]
+    graphs: Annotated[
+        tuple[GraphContent, ...],
+        doc("CUDA graphs that are one operation in the capture, of all rows: what they captured"),
+    ]
     measured: Annotated[Measured | None, doc("what Nsight Compute measured, with --ncu")]
 
     @property
@@ -130,7 +135,7 @@ def summarise(
     ``limits``: the limits of all rows with ``peaks``, if they have already been computed. ``memory``: the capture's
     allocations, of which nothing is left out.
     """
-    devices = () if memory is None else tuple(memory_numbers(memory, table))
+    devices, graphs = () if memory is None else tuple(memory_numbers(memory, table)), graph_contents(table)
     all_rows = len(table)
     steps = slowest_steps(table)  # of all rows: a step begins when the GPU is done with the one before
     launched = table.ints("step")
@@ -147,6 +152,7 @@ def summarise(
     found = clocks(table, counting)
     batches = serving_phases(table, annotation, limits, {int(part.name): part.ns for part in parts})
     left_out: dict[str, Any] = {"kinds_of_rows": kinds_of_rows, "copies": copies, "warm_up": warm, "memory": devices}
+    left_out["graphs"] = graphs
     return _summary(table, annotation, limits, steps=parts, clocks=found, serving=batches, **left_out)
 
 

@@ -101,6 +101,12 @@ KERNELS: tuple[Column, ...] = (
         "steps that follow and launch nothing: number, mark, its end; in the first row of the step before them",
     ),
     Column("functions", "json", "", "the functions that the lines of `trace` are in, where the capture has them"),
+    Column(
+        "graphOps",
+        "json",
+        "",
+        "the calls that an opaque CUDA graph captured; in the first row of each graph (design.md, CUDA graphs)",
+    ),
     Column("serving", "text", "", "the inference server's annotation of the batch that launched it, as it stands"),
 )
 
