@@ -17,6 +17,7 @@ from pyprof.parse.attribute.facts import Facts, facts
 from pyprof.parse.attribute.forward_ops import backward_nodes, forward_ops
 from pyprof.parse.attribute.graph_replays import REASONS as GRAPH_REASONS
 from pyprof.parse.attribute.graph_replays import with_graph_origins
+from pyprof.parse.attribute.lost_nodes import lost_nodes
 from pyprof.parse.attribute.optimizer_lists import gradients
 from pyprof.parse.attribute.other_captures import with_graphs
 from pyprof.parse.attribute.outputs import outputs
@@ -30,6 +31,7 @@ from pyprof.parse.attribute.steps import steps
 from pyprof.table.columns import NULL, Bools, Coded, Data, Ints, Table, blank, distinct, numbered, value_at
 from pyprof.table.graph_replays import LAUNCH_COLUMNS, in_graphs
 from pyprof.table.kernel_names import name_wrappers
+from pyprof.table.losses import Loss, losses_column
 from pyprof.table.schema import COLUMN
 
 SHAPED = ("marker", "sizes", "dtypes", "strides", "args", "comm", "forward")  # the facts that a call's shapes decide
@@ -54,6 +56,7 @@ def correlate(capture: Capture, brief: bool = False, tree: RangeTree | None = No
     serving = ServingRanges(capture, tree)
     columns["serving"] = texts = serving.texts()
     columns["phase"] = with_serving_phases(rows.phase, texts)
+    columns["incomplete"] = losses_column([*capture.losses, *rows.lost_nodes], capture.rows)
     columns["step"], columns["markStart"], columns["markEnd"], columns["emptySteps"] = steps(capture, tree, serving)
     columns["stepStart"], columns["stepEnd"] = step_times(columns)
     if brief:
@@ -93,6 +96,7 @@ class Attributed:
     shapeless: Bools  # whether only the row's shapes are unknown
     recomputed: Bools  # whether the row re-runs a forward op inside a backward node
     columns: dict[str, Data]  # one column per field of ``Facts``
+    lost_nodes: list[Loss]  # launches of graphs that have fewer operations than the graph
 
     @property
     def phase(self) -> Coded:
@@ -104,6 +108,7 @@ class Attributed:
 def attribute(capture: Capture, tree: RangeTree) -> Attributed:
     """Find the ranges around each row's launch, and derive the row's columns from them."""
     by_graph = replayed(capture)
+    lost = lost_nodes(capture, tree, by_graph)
     capture, misfit = with_graph_origins(capture, tree, by_graph)
     inner, captured = tree.innermost_of_rows(capture)
     contexts = Contexts(tree, inner)
@@ -126,7 +131,7 @@ def attribute(capture: Capture, tree: RangeTree) -> Attributed:
         field.name: Coded.of(getattr(found, field.name) for found in known).take(number) for field in fields(Facts)
     }
     shapeless = misfit == GRAPH_REASONS.index(GRAPH_SHAPES)
-    return Attributed(contexts, inner, node, forward, shapeless, recomputed, columns)
+    return Attributed(contexts, inner, node, forward, shapeless, recomputed, columns, lost)
 
 
 def replayed(capture: Capture) -> Bools:

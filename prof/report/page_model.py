@@ -72,7 +72,8 @@ def page_model(
         "unit_names": {name: unit_name(name) for name in UNITS},
         "phases": list(PHASES),
         "classes": list(CLASSES),
-        "steps": [{"owner": step.owner, **_fields(step, STEP)} for step in steps(table, owner)],
+        "incomplete": bool(summary.incomplete),
+        "steps": [_step(step, bool(summary.incomplete)) for step in steps(table, owner)],
         "devices": [_fields(device, DEVICE) for device in limits.devices],
         "sheets": [_fields(device, DEVICE) for device in sheets if device.known],
         "why": [{"name": name, "words": WORDS[name]} for name in CAUSES],
@@ -84,6 +85,12 @@ def page_model(
         "bytes_uncounted": _uncounted(uncounted_of(table, annotation.bytes)),
         "launching": LAUNCH_ALONE,  # the reason of rows whose time gives no rates
     }
+
+
+def _step(step: Step, incomplete: bool) -> dict[str, Any]:
+    """A step's fields; its idle time is unknown in an incomplete capture."""
+    unknown = {"idle": None} if incomplete else {}
+    return {"owner": step.owner, **_fields(step, STEP), **unknown}
 
 
 def _uncounted(ops: Mapping[str, int]) -> list[dict[str, Any]]:

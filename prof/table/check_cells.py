@@ -34,6 +34,7 @@ FORMS: dict[str, tuple[Any, str]] = {
     "outs": (list[list[Size]], "a list of shapes"),
     "grads": (list[list[Size]], "a list of shapes"),
     "gpuInfo": (dict[str, Any], "facts by name"),
+    "incomplete": (list[tuple[str, str]], "a list of pairs of texts"),
 }
 
 # Time column -> its smallest and largest allowed value in ns: end times and sums must fit into 64 bits.

@@ -102,6 +102,13 @@ KERNELS: tuple[Column, ...] = (
     ),
     Column("functions", "json", "", "the functions that the lines of `trace` are in, where the capture has them"),
     Column("serving", "text", "", "the inference server's annotation of the batch that launched it, as it stands"),
+    Column(
+        "incomplete",
+        "json",
+        "",
+        "what the row's capture has lost: a list of pairs, why it is incomplete and how to record it anew; empty where "
+        "no loss is known",
+    ),
 )
 
 MEMORY: tuple[Column, ...] = (
