@@ -108,7 +108,7 @@ class Attributed:
 def attribute(capture: Capture, tree: RangeTree) -> Attributed:
     """Find the ranges around each row's launch, and derive the row's columns from them."""
     by_graph = replayed(capture)
-    lost = lost_nodes(capture, tree, by_graph)
+    lost = [] if capture.losses else lost_nodes(capture, tree, by_graph)  # the readers may have found them, too
     capture, misfit = with_graph_origins(capture, tree, by_graph)
     inner, captured = tree.innermost_of_rows(capture)
     contexts = Contexts(tree, inner)

@@ -30,7 +30,7 @@ def lost_nodes(capture: Capture, tree: RangeTree, replayed: Bools) -> list[Loss]
     if capture.is_host or not isinstance(names, Coded) or not isinstance(kinds, Coded) or not replayed.any():
         return []
     kernel = kinds.among("kernel")
-    found = [replay for replay in replays(capture, tree, replayed) if replay.launched and not replay.numbered]
+    found = [replay for replay in replays(capture, tree, replayed) if replay.launched]
     kernels = [_counted(names.take(replay.rows[kernel[replay.rows]])) for replay in found]
     whole = _whole_graphs(capture, found, kernels)
     lacking = {
@@ -42,7 +42,8 @@ def lost_nodes(capture: Capture, tree: RangeTree, replayed: Bools) -> list[Loss]
     if not lacking:
         return []
     lack, count = "lacks" if len(lacking) == 1 else "lack", sum(lacking.values())
-    return [Loss(f"{len(lacking):,} of {len(found):,} launches of CUDA graphs {lack} {count:,} kernels", REMEDY)]
+    what = f"{count:,} kernel{'' if count == 1 else 's'} of their graphs"
+    return [Loss(f"{len(lacking):,} of {len(found):,} launches of CUDA graphs {lack} {what}", REMEDY)]
 
 
 def _counted(names: Coded) -> Names:
