@@ -6,7 +6,7 @@ it anew.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -31,8 +31,15 @@ def losses(table: Table) -> tuple[Loss, ...]:
     """What the captures of a table's rows have lost, each once; empty where no loss is known."""
     column = table.coded("incomplete")
     used = np.unique(column.codes[column.codes >= 0]).tolist()
-    pairs = (tuple(pair) for code in used for pair in json.loads(column.values[code]))
-    return tuple(Loss(*pair) for pair in dict.fromkeys(pairs))
+    return tuple(dict.fromkeys(loss for code in used for loss in _of_cell(column.values[code])))
+
+
+def _of_cell(text: str) -> Iterator[Loss]:
+    """The losses in a cell; what is no pair of texts is none (``check_cells`` refuses such a file)."""
+    pairs = json.loads(text)
+    for pair in pairs if isinstance(pairs, list) else ():
+        if isinstance(pair, list) and len(pair) == 2 and all(isinstance(part, str) for part in pair):
+            yield Loss(*pair)
 
 
 def losses_column(found: Iterable[Loss], rows: int) -> Coded:

@@ -11,6 +11,7 @@ import pytest
 import pyprof
 from pyprof.parse import cli as parse
 from pyprof.prof import cli as prof
+from pyprof.prof.diff import cli as diff
 from pyprof.prof.summary.capture_numbers import Summary
 from pyprof.table.losses import Loss, losses
 from pyprof.table.read_table import read_table
@@ -145,3 +146,12 @@ def test_every_field_that_may_be_withheld_is_said_to_be(file):
     numbers: Summary = pyprof.load(file).summary().numbers
     assert numbers.span_ns == 7_000_000  # from 2 to 9 ms: the third kernel of record ends then
     assert np.isnan([numbers.flop_per_s, numbers.byte_per_s]).all()
+
+
+def test_other_outputs_have_no_idle_time(file, tmp_path, capsys):
+    assert pyprof.load(file).steps["idle"].isna().all()
+    whole = write(tmp_path / "whole.json", begin(900), *events(None))
+    assert diff.main([str(whole), str(file)]) == 0
+    told = capsys.readouterr()
+    assert "the captures do not show idle time" in " ".join(told.out.split())
+    assert f"net.json: This is an incomplete capture: {WHY}." in told.err
