@@ -34,6 +34,7 @@ FORMS: dict[str, tuple[Any, str]] = {
     "outs": (list[list[Size]], "a list of shapes"),
     "grads": (list[list[Size]], "a list of shapes"),
     "gpuInfo": (dict[str, Any], "facts by name"),
+    "views": (list[tuple[list[Size], str]], "a list of shapes and dtypes"),
     "incomplete": (list[tuple[str, str]], "a list of pairs of texts"),
 }
 

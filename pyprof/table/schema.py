@@ -103,6 +103,12 @@ KERNELS: tuple[Column, ...] = (
     Column("functions", "json", "", "the functions that the lines of `trace` are in, where the capture has them"),
     Column("serving", "text", "", "the inference server's annotation of the batch that launched it, as it stands"),
     Column(
+        "views",
+        "json",
+        "",
+        "shape and dtype of the tensors that the op's code views, for an op that takes a layer's name, not its weights",
+    ),
+    Column(
         "incomplete",
         "json",
         "",
