@@ -15,6 +15,7 @@ from pyprof.parse.attribute.other_captures import with_graphs
 from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.detect import brief_reader, is_parquet_folder, lean_reader, reader
 from pyprof.table.columns import MemoryTable, Table
+from pyprof.table.losses import losses
 
 
 class Parsed(NamedTuple):
@@ -42,7 +43,7 @@ def read_profile(
     tree = RangeTree(joined)
     table = correlate(joined, brief, tree) if capture.rows else Table(0, {})
     memory = None if brief or capture.memory is None else memory_table(joined, tree)
-    return Parsed(capture, CaptureNotes.of(capture), table, memory)
+    return Parsed(capture, CaptureNotes.of(capture, losses(table) or capture.losses), table, memory)
 
 
 def read_graphs(files: Sequence[str]) -> list[Capture]:

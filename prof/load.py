@@ -63,7 +63,8 @@ def load_table(name: Name, say: Say = lambda _: None, graphs: Sequence[str] = ()
         container = read_container(file)
         table = name_wrappers(link_backward_rows(kernels_of(container, str(name))))
         check_cells(table, str(name))
-        return LoadedFile(str(name), table, container.profiler, container.warnings, memory=container.memory)
+        warnings = _with_losses(table, container.warnings)
+        return LoadedFile(str(name), table, container.profiler, warnings, memory=container.memory)
     if is_standard(name) or (file.exists() and not file.is_file() and not file.is_dir()) or is_table(file):
         shown = "standard input" if is_standard(name) else str(name)
         say(f"reading {shown if is_standard(name) else file.name}")
@@ -71,7 +72,7 @@ def load_table(name: Name, say: Say = lambda _: None, graphs: Sequence[str] = ()
             raise InputError(shown, "expected a profiler's file beside --graphs, found a table (give both to parse.py)")
         table = name_wrappers(link_backward_rows(read_table(name)))
         check_cells(table, shown)
-        return LoadedFile("-" if is_standard(name) else shown, table)
+        return LoadedFile("-" if is_standard(name) else shown, table, warnings=_with_losses(table, ()))
     from pyprof.parse.read import read_graphs, read_profile
 
     capture, notes, table, memory = read_profile(file, say, graphs=read_graphs(graphs))
@@ -80,6 +81,14 @@ def load_table(name: Name, say: Say = lambda _: None, graphs: Sequence[str] = ()
         raise InputError(file, notes.why_empty if memory is None else why)
     check_cells(table, str(name))
     return LoadedFile(str(name), link_backward_rows(table), notes.profiler, tuple(notes.warnings), capture, memory)
+
+
+def _with_losses(table: Table, warnings: tuple[str, ...]) -> tuple[str, ...]:
+    """The warnings with the one that the table's capture is incomplete, if it is."""
+    from pyprof.table.losses import incomplete_line, losses
+
+    line = incomplete_line(losses(table))
+    return (line, *warnings) if line and line not in warnings else warnings
 
 
 class LoadedMemory(NamedTuple):

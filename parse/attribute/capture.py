@@ -9,6 +9,7 @@ import numpy as np
 from pyprof.parse.attribute.scope import Scope
 from pyprof.table.columns import NULL, Bools, Coded, Data, Ints
 from pyprof.table.gpu_samples import GpuSamples
+from pyprof.table.losses import Loss
 
 OPEN = 1 << 62  # the end of a range that was never closed, later than all times; readers then subtract the origin
 
@@ -125,6 +126,7 @@ class Capture:
     spans: Ranges = field(default_factory=Ranges.empty)
     outs: dict[int, str] = field(default_factory=dict)  # range -> JSON list of its outputs' shapes, inferred
     warnings: list[str] = field(default_factory=list)
+    losses: list[Loss] = field(default_factory=list)  # why the capture is incomplete
     memory: MemoryEvents | None = None
     storages: list[RecordedStorage] = field(default_factory=list)
     samples: list[GpuSamples] = field(default_factory=list)  # clocks and power of the GPUs, where they were read

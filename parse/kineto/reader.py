@@ -11,6 +11,7 @@ import numpy as np
 from pyprof.errors import InputError
 from pyprof.gc_pause import uncollected
 from pyprof.parse.attribute.capture import Capture
+from pyprof.parse.formats.lost_records import reported_losses, untimed
 from pyprof.parse.formats.possible_times import times_warning
 from pyprof.parse.kineto.collectives import with_coalesced
 from pyprof.parse.kineto.cpu_rows import host_rows
@@ -64,6 +65,8 @@ def _capture(file: Path, trace: Trace, events: Events) -> Capture:
         storages=storages,
         **gpu._asdict(),
     )
+    timeless = untimed(sum(event.dur < 0 for event in events.gpu) + events.untimed + len(events.unplaced))
+    capture.losses = [*trace.losses, *reported_losses(trace.messages, capture.profiler), *timeless, *capture.losses]
     if not gpu.rows:
         host_rows(capture, named.is_op)
         lost = unrecorded_launches(events.calls) if capture.rows else []

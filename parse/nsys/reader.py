@@ -13,9 +13,11 @@ import numpy as np
 from pyprof.errors import InputError
 from pyprof.gc_pause import uncollected
 from pyprof.parse.attribute.capture import Capture
+from pyprof.parse.attribute.reasons import NO_CALL
 from pyprof.parse.attribute.scope import NAMING
-from pyprof.parse.formats.cupti import launch_columns
+from pyprof.parse.formats.cupti import Calls, launch_columns
 from pyprof.parse.formats.database import Database
+from pyprof.parse.formats.lost_records import Joined, lost_records, reported_losses, untimed
 from pyprof.parse.formats.parquet_folder import opened
 from pyprof.parse.nsys import tables
 from pyprof.parse.nsys.api_launches import (
@@ -32,6 +34,7 @@ from pyprof.parse.nsys.nvtx_ranges import Nvtx, read_ranges
 from pyprof.parse.nsys.nvtx_sql import left_out
 from pyprof.parse.nsys.operations import KINDS, SOURCES, Operations, read_operations
 from pyprof.table.columns import NULL, Ints, distinct
+from pyprof.table.losses import Loss
 
 SIGNS = (tables.STRINGS.table, "ANALYSIS_DETAILS", "TARGET_INFO_SESSION_START_TIME")  # every export has one of them
 EVENTS = tuple(source.table for source in (tables.NVTX, tables.API, *SOURCES))
@@ -87,12 +90,23 @@ def _capture(db: Database, lean: bool) -> Capture:
     capture.graph_launches = with_graph_numbers(db, captured, nvtx.tids) if captured else None
     capture.opaque_graph = operations.graph
     capture.threads = threads(nvtx.tids)
+    capture.losses = losses(db, operations, launched, call, named_calls)
     return capture
 
 
 def threads(tids: Iterable[int]) -> list[tuple[int, int]]:
     """Process and thread number of each globalTid."""
     return [(tables.process_of(tid), tables.thread_of(tid)) for tid in tids]
+
+
+def losses(db: Database, operations: Operations, launched: Launches, call: Ints, calls: Calls) -> list[Loss]:
+    """What nsys says that it lost, and what the records show. ``call``: the index of each operation's call."""
+    messages = [str(text) for _, text in db.records(tables.DIAGNOSTICS, "severity", "text")]
+    uncalled = launched.reason_code == launched.reason.index(NO_CALL)
+    columns = {**operations.columns, "pid": operations.pid}
+    joined = Joined(calls, call, columns, lambda: int(calls.start.max(initial=NULL)))
+    lost = lost_records(joined, uncalled, "nsys")
+    return [*untimed(operations.untimed), *reported_losses(messages, "nsys"), *lost]
 
 
 def assemble(db: Database, operations: Operations, nvtx: Nvtx, launched: Launches, messages: list[Payload]) -> Capture:

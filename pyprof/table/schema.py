@@ -108,6 +108,19 @@ KERNELS: tuple[Column, ...] = (
         "the calls that an opaque CUDA graph captured; in the first row of each graph (design.md, CUDA graphs)",
     ),
     Column("serving", "text", "", "the inference server's annotation of the batch that launched it, as it stands"),
+    Column(
+        "views",
+        "json",
+        "",
+        "shape and dtype of the tensors that the op's code views, for an op that takes a layer's name, not its weights",
+    ),
+    Column(
+        "incomplete",
+        "json",
+        "",
+        "what the row's capture has lost: a list of pairs, why it is incomplete and how to record it anew; empty where "
+        "no loss is known",
+    ),
 )
 
 MEMORY: tuple[Column, ...] = (
