@@ -67,8 +67,8 @@ def _operations(db: Database, data: dict[str, Ints], warnings: list[str], untime
     pid = process_numbers(data["process"], db)
     columns = table_columns(data, KINDS)
     columns["gpu"], columns["gpuInfo"] = _gpus(db, pid, data["device"])
-    keys = ("corr", "start_ns", "graphNode", "graph", "kind")
-    return Operations(len(pid), pid, *(data[key] for key in keys), columns, warnings, untimed)
+    corr, start, node, graph, kind = (data[key] for key in ("corr", "start_ns", "graphNode", "graph", "kind"))
+    return Operations(len(pid), pid, corr, start, node, graph, kind, columns, warnings, untimed)
 
 
 def process_numbers(global_pid: Ints, db: Database) -> Ints:
