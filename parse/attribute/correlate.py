@@ -62,7 +62,7 @@ def correlate(capture: Capture, brief: bool = False, tree: RangeTree | None = No
     columns["step"], columns["markStart"], columns["markEnd"], columns["emptySteps"] = steps(capture, tree, serving)
     columns["stepStart"], columns["stepEnd"] = step_times(columns)
     if brief:
-        return name_wrappers(Table(capture.rows, columns, capture.samples))
+        return name_wrappers(Table(capture.rows, columns, capture.samples, capture.measured))
     call, op = rows.contexts.enclosing("call", rows.inner), rows.contexts.enclosing("op", rows.inner)
     columns["opId"] = _from_zero(value_at(tree.source, call, -1))
     outs = outputs(capture, tree, op, rows.node, rows.forward)
@@ -71,7 +71,7 @@ def correlate(capture: Capture, brief: bool = False, tree: RangeTree | None = No
     columns["graphOps"] = graph_contents(capture, lambda launches: correlate(launches, tree=tree))
     columns["views"] = viewed_tensors(tree, op)
     columns.update(sequence(tree, rows.inner, rows.node, rows.recomputed, columns))
-    return name_wrappers(Table(capture.rows, columns, capture.samples))
+    return name_wrappers(Table(capture.rows, columns, capture.samples, capture.measured))
 
 
 def _from_zero(given: Ints) -> Ints:
@@ -140,6 +140,23 @@ def attribute(capture: Capture, tree: RangeTree) -> Attributed:
     }
     shapeless = misfit == GRAPH_REASONS.index(GRAPH_SHAPES)
     return Attributed(contexts, inner, node, forward, shapeless, recomputed, columns, lost)
+
+
+def at_times(capture: Capture, thread: Ints, time: Ints) -> Capture:
+    """The capture with other events of its threads in place of its rows: they are attributed as launches are."""
+    return replace(
+        capture,
+        rows=len(time),
+        columns={},
+        launch_thread=thread,
+        launch_time=time,
+        launch_range=None,
+        reason=[],
+        reason_code=None,
+        origin_thread=None,
+        origin_time=None,
+        is_host=False,
+    )
 
 
 def replayed(capture: Capture) -> Bools:

@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from pyprof.prof.advice.host_time import host_ns, launches_timed
+from pyprof.prof.advice.host_time import captured_ns, host_ns, launches_timed
 from pyprof.prof.advice.run_columns import Rows, numel
 from pyprof.prof.limits.devices import Device
 from pyprof.prof.limits.peaks_file import Peaks
@@ -101,6 +101,11 @@ class Run(Rows):
     def launching_ns(self) -> float:
         """The part of the host's time per step that launches take, in ns."""
         return min(self._host[0], self.step_ns)
+
+    @cached_property
+    def captured_host_ns(self) -> tuple[float, float]:
+        """The host's time per step in the capture, with the profiler's: for launches, and for the rest."""
+        return captured_ns(self)
 
     @cached_property
     def _host(self) -> tuple[float, float]:

@@ -25,6 +25,7 @@ from pyprof.prof.timing.clocks import Clocks, clocks
 from pyprof.prof.timing.collectives import Collective, collectives
 from pyprof.prof.timing.gpus import device_rows, ends
 from pyprof.prof.timing.loading import Leading, without_loading
+from pyprof.prof.timing.profiler_cost import Unprofiled, unprofiled
 from pyprof.prof.timing.serving import ServingPhase, serving_phases
 from pyprof.prof.timing.steps import PHASES, Step, phase_places, phase_times, slowest_steps
 from pyprof.prof.timing.stragglers import RankWaits, stragglers
@@ -69,6 +70,9 @@ class Summary:
     ]
     waits: Annotated[Waits, doc("why the GPU waits")]
     steps: Annotated[tuple[StepPart, ...], doc("one per step")]
+    unprofiled: Annotated[
+        Unprofiled | None, doc("the steps timed before the profiler started, with pyprof run --warmup and the like")
+    ]
     phases: Annotated[
         tuple[Part, ...],
         doc("time by phase: forward, backward, optimizer, data, prefill, decode, mixed, other; overlaps counted once"),
@@ -196,6 +200,7 @@ def _summary(table: Table, annotation: Annotation, limits: Roofline, **left_out:
         idle_ns=int(time.idle_ns.sum()),
         late_ns=int(time.late_ns.sum()),
         waits=waits(table),
+        unprofiled=unprofiled(table.measured),
         phases=_phases(table, time),
         components=parts_of(components(table, annotation, row_kinds), duration),
         has_layers=bool((table.coded("layer").codes >= 0).any()),
