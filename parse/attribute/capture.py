@@ -121,6 +121,7 @@ class Capture:
     # NVTX start/end ranges belong to the process and may end on any thread, so they contain no launches.
     spans: Ranges = field(default_factory=Ranges.empty)
     outs: dict[int, str] = field(default_factory=dict)  # range -> JSON list of its outputs' shapes, inferred
+    compiled: dict[str, str] = field(default_factory=dict)  # records of compiled graphs (compiled_record.py) by number
     warnings: list[str] = field(default_factory=list)
     memory: MemoryEvents | None = None
     storages: list[RecordedStorage] = field(default_factory=list)

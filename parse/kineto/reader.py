@@ -13,6 +13,7 @@ from pyprof.gc_pause import uncollected
 from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.formats.possible_times import times_warning
 from pyprof.parse.kineto.collectives import with_coalesced
+from pyprof.parse.kineto.compiled_records import compiled_records
 from pyprof.parse.kineto.cpu_rows import host_rows
 from pyprof.parse.kineto.embedded_graphs import embedded_graphs
 from pyprof.parse.kineto.event_types import WANTED, Trace
@@ -49,6 +50,7 @@ def _capture(file: Path, trace: Trace, events: Events) -> Capture:
     gpu = gpu_rows(events, clock, threads, trace, named)
     memory, memory_warnings = memory_events(events, clock, threads) if events.memory else (None, [])
     storages, storage_warnings = recorded_storages(trace.pyprof)
+    compiled, compiled_warnings = compiled_records(trace.pyprof)
     samples, sample_warnings = gpu_samples(trace, clock, _rank(trace))
     capture = Capture(
         file=str(file),
@@ -57,7 +59,8 @@ def _capture(file: Path, trace: Trace, events: Events) -> Capture:
         scopes=named.scopes,
         ranges=with_coalesced(named.ranges, named.scopes, gpu.launch_thread, gpu.launch_time),
         reason=REASONS,
-        warnings=[*trace.warnings, *sample_warnings, *memory_warnings, *storage_warnings],
+        warnings=[*trace.warnings, *sample_warnings, *memory_warnings, *storage_warnings, *compiled_warnings],
+        compiled=compiled,
         samples=samples,
         memory=memory,
         storages=storages,

@@ -25,6 +25,7 @@ from pyprof.capture.sinks import Profiler
 from pyprof.capture.step_finder import StepFinder
 from pyprof.capture.trace_file import event_text, write_trace
 from pyprof.clock_sampler import ClockSampler
+from pyprof.compiled_record import VERSION as COMPILED_VERSION
 from pyprof.errors import PyprofError
 from pyprof.memory_record import memory_record
 
@@ -217,6 +218,7 @@ class TraceFile(Collector):
         self._best: Range | None = None
         self._since = (0, 0.0, 0)  # iterations, time and captures of graphs at the range's beginning
         self._with_graphs: list[Any] = []  # the profilers of ranges in which graphs were captured
+        self._compiled: dict[str, str] = {}  # the records of compiled graphs that ran, by number
         self._turns: Turns | None = None
         self._pid = os.getpid()
 
@@ -284,6 +286,7 @@ class TraceFile(Collector):
         active = session.current()
         if active is not None:
             active.set_profiler(None)
+            self._compiled.update(active.compiled.records)
         with self._switch():
             profiler.__exit__(None, None, None)
 
@@ -378,7 +381,8 @@ class TraceFile(Collector):
         others = [profiler for profiler in self._with_graphs if profiler is not best.profiler]
         texts = [event_text(profiler, self._sink.texts) for profiler in (*self._graphs.profilers, *others)]
         graphs = {"version": GRAPHS_VERSION, "traces": texts} if texts else None
-        parts = {"nvml": best.clocks, "memory": best.tensors, "graphs": graphs}
+        records = {"version": COMPILED_VERSION, "graphs": self._compiled} if self._compiled else None
+        parts = {"nvml": best.clocks, "memory": best.tensors, "graphs": graphs, "compiled": records}
         return {name: part for name, part in parts.items() if part is not None}
 
     def warnings(self) -> list[str]:

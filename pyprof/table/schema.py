@@ -102,6 +102,7 @@ KERNELS: tuple[Column, ...] = (
     ),
     Column("functions", "json", "", "the functions that the lines of `trace` are in, where the capture has them"),
     Column("serving", "text", "", "the inference server's annotation of the batch that launched it, as it stands"),
+    Column("fused", "json", "", "for a call in the code of a compiled graph: the operations that it computes"),
 )
 
 MEMORY: tuple[Column, ...] = (

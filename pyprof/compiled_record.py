@@ -1,0 +1,53 @@
+"""What pyprof records of compiled code: which ops each call in the code of a compiled graph computes.
+
+Inductor turns a graph of ops into Python code that calls kernels: Triton kernels that it generated, and libraries'. The
+record of a graph lists these calls in order. It travels in the key ``pyprof`` of a Kineto trace, and in NVTX ranges.
+
+A graph's code runs within a range ``pyprof.compiled:NUMBER``. Under NVTX the range's text also has the record, in pieces:
+``pyprof.compiled:NUMBER:0/2:..`` around ``pyprof.compiled:NUMBER:1/2:..``, each with a part of its JSON text.
+"""
+
+import msgspec
+
+COMPILED_RANGE = "pyprof.compiled:"
+VERSION = 1
+PIECE = 60_000  # characters; nsys keeps 65,535 bytes of an NVTX message and the text is ASCII
+
+
+class Operation(msgspec.Struct, frozen=True):
+    """One call of an aten op in the program, as autograd traced it. Decomposed ops are one call."""
+
+    aten: str  # aten::gelu
+    mod: str = ""  # the function that the program called, as in a marker: torch.nn.functional, gelu
+    op: str = ""
+    layer: tuple[str, ...] = ()  # names of the modules around the call, outermost first; relative to the compiled one
+    root: str = ""  # the class of the first of them, if it was called from outside of any module
+    trace: tuple[str, ...] = ()  # the user's stack, file:line, outermost first
+    functions: tuple[str, ...] = ()  # the functions that these lines are in
+    backward: bool = False
+    again: bool = False  # a forward op that the backward pass computes once more
+    inputs: tuple[tuple[str, tuple[int, ...]], ...] = ()  # (dtype, shape) of its tensors; -1: a symbolic size
+    outputs: tuple[tuple[str, tuple[int, ...]], ...] = ()
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One call of a kernel in a graph's code."""
+
+    kernel: str  # triton_poi_fused_add_0, extern_kernels.addmm, torch.ops.aten.convolution.default
+    operations: tuple[int, ...] = ()  # indices of the operations that it computes, in order
+    done: tuple[int, ...] = ()  # those whose last part it computes
+    loops: tuple[int, ...] = ()  # a Triton kernel's: rows, and elements per row if it reduces
+
+
+class CompiledRecord(msgspec.Struct, frozen=True):
+    """The record of one graph."""
+
+    calls: tuple[Call, ...]
+    operations: tuple[Operation, ...]
+    dtypes: dict[str, tuple[str, ...]] = {}  # Triton kernel -> the dtypes of its tensors, in order of its arguments
+
+
+def range_texts(number: str, record: str) -> list[str]:
+    """The texts of the ranges around a graph's code under NVTX, outermost first."""
+    parts = [record[at : at + PIECE] for at in range(0, len(record), PIECE)]
+    return [f"{COMPILED_RANGE}{number}:{i}/{len(parts)}:{part}" for i, part in enumerate(parts)]

@@ -1,0 +1,88 @@
+"""The record of one graph that inductor compiles, made from what its code generator tells of each call that it writes."""
+
+import ast
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+import torch
+
+from pyprof.compiled_record import Call, CompiledRecord
+from pyprof.provenance.operations import Operations
+
+_ATTRIBUTE = "_pyprof_calls"  # of inductor's GraphLowering, until its code is complete
+# The definition of a Triton kernel in inductor's code has the types of its arguments: 'signature': {'in_ptr0': '*bf16', ..
+_KERNEL = re.compile(r"^(\w+) = async_compile\.triton\(.*?'signature': (\{[^}]*\})", re.MULTILINE | re.DOTALL)
+# Triton's names of types (triton/_utils.py, type_canonicalisation_dict of 3.6)
+_DTYPES = {
+    "*fp64": "float64", "*fp32": "float32", "*fp16": "float16", "*bf16": "bfloat16", "*i64": "int64", "*i32": "int32",
+    "*i16": "int16", "*i8": "int8", "*u8": "uint8", "*i1": "bool", "*u16": "uint16", "*u32": "uint32", "*u64": "uint64",
+    "*fp8e4nv": "float8_e4m3fn", "*fp8e5": "float8_e5m2", "*fp8e4b8": "float8_e4m3fnuz", "*fp8e5b16": "float8_e5m2fnuz",
+}  # fmt: skip
+
+
+def note_call(graph: Any, schedule: Any, kernel: str) -> None:
+    """Remember that the graph's code calls a kernel that computes these nodes of inductor's schedule.
+
+    ``schedule``: a list of scheduler nodes, or the node of a library's kernel (inductor's ExternKernel).
+    """
+    calls = vars(graph).setdefault(_ATTRIBUTE, [])
+    nodes, loops = _origins(schedule), ()
+    if isinstance(schedule, list):
+        loops = next(filter(None, map(_loops, schedule)), ())
+    calls.append((kernel, nodes, loops))
+
+
+def _origins(schedule: Any) -> list[Any]:
+    """The FX nodes that a kernel computes."""
+    if isinstance(schedule, list):
+        scheduled = [getattr(item, "node", None) for item in schedule]
+        return list(dict.fromkeys(node for item in scheduled if item is not None for node in item.origins))
+    exact = getattr(schedule, "origin_node", None)
+    return [*([exact] if exact is not None else []), *schedule.origins]
+
+
+def _loops(item: Any) -> tuple[int, ...]:
+    """The sizes of the loops of a scheduler node: rows, and elements per row; empty where they vary between calls."""
+    group = getattr(item, "group", None)
+    sizes = group[1] if isinstance(group, tuple) and len(group) == 2 else ()
+    return tuple(map(int, sizes)) if sizes and all(getattr(size, "is_Integer", False) for size in sizes) else ()
+
+
+def record_of(graph: Any, source: str, shown: Callable[[str], str | None]) -> str:
+    """The record of a graph whose code is complete, as JSON; empty if no call was noted."""
+    calls = vars(graph).pop(_ATTRIBUTE, None)
+    if not calls:
+        return ""
+    found = {id(node.graph): node.graph for _, nodes, _ in calls for node in nodes if isinstance(node, torch.fx.Node)}
+    if len(found) != 1:  # a graph with subgraphs, such as a conditional: its calls have no order
+        return ""
+    operations = Operations(next(iter(found.values())), bool(getattr(graph, "is_backward", False)), shown)
+    numbers = [operations.of(nodes) for _, nodes, _ in calls]
+    done = _done(operations, [nodes for _, nodes, _ in calls], numbers)
+    listed = [
+        Call(kernel, tuple(its), tuple(finished), loops)
+        for (kernel, _, loops), its, finished in zip(calls, numbers, done, strict=True)
+    ]
+    record = CompiledRecord(tuple(listed), tuple(operations.listed), dtypes_of(source))
+    return msgspec.json.encode(record).decode("ascii", "backslashreplace")
+
+
+def _done(operations: Operations, nodes: list[list[Any]], numbers: list[list[int]]) -> Iterable[list[int]]:
+    """Per call, the operations whose last node it is the first to compute."""
+    left = {number: operations.last_node(number) for number in range(len(operations.listed))}
+    for its_nodes, its in zip(nodes, numbers, strict=True):
+        finished = [number for number in its if number in left and left[number] in its_nodes]
+        for number in finished:
+            del left[number]
+        yield finished
+
+
+def dtypes_of(source: str) -> dict[str, tuple[str, ...]]:
+    """The dtypes of the tensors of each Triton kernel that inductor's code defines, in order of its arguments."""
+    found = {}
+    for name, signature in _KERNEL.findall(source):
+        types = ast.literal_eval(signature).values()
+        found[name] = tuple(_DTYPES.get(kind, "") for kind in types if str(kind).startswith("*"))
+    return found

@@ -1,0 +1,132 @@
+"""The operations of an FX graph: its nodes, put together again to the calls of aten ops that they were.
+
+While autograd traces a program, inductor's decompositions replace many calls by several simple ones: a layer norm
+becomes nine nodes. Each keeps the op that was called (``original_aten``), with the source and the sequence number.
+"""
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+
+from pyprof.compiled_record import Operation
+from pyprof.provenance.node_facts import Shaped, function_of, layers_of, lines_of, shaped
+
+
+class Operations:
+    """The operations of one graph, each numbered when it is first asked for."""
+
+    def __init__(self, graph: Graph, is_backward: bool, shown: Callable[[str], str | None]) -> None:
+        self._in_backward = is_backward
+        self._shown = shown
+        self._nodes = list(graph.nodes)
+        self._number: dict[Any, int] = {}
+        self.listed: list[Operation] = []
+
+    @cached_property
+    def _groups(self) -> dict[Any, list[Node]]:
+        groups: dict[Any, list[Node]] = {}
+        for node in self._nodes:
+            if node.op == "call_function":
+                groups.setdefault(_key(node), []).append(node)
+        return groups
+
+    @cached_property
+    def place(self) -> dict[Node, int]:
+        """The position of each node in the graph."""
+        return {node: at for at, node in enumerate(self._nodes)}
+
+    def of(self, nodes: list[Node]) -> list[int]:
+        """The numbers of the operations that these nodes belong to, in the graph's order; views only if all are."""
+        known = sorted((node for node in nodes if node in self.place and node.op == "call_function"), key=self.place.get)
+        computing = [node for node in known if not _is_view(node)]
+        return list(dict.fromkeys(self._numbered(_key(node)) for node in computing or known))
+
+    def last_node(self, number: int) -> Node:
+        """The last node of an operation that computes something."""
+        key = next(key for key, value in self._number.items() if value == number)
+        nodes = [node for node in self._groups[key] if not _is_view(node)]
+        return (nodes or self._groups[key])[-1]
+
+    def _numbered(self, key: Any) -> int:
+        if key not in self._number:
+            self._number[key] = len(self.listed)
+            self.listed.append(self._operation(self._groups[key]))
+        return self._number[key]
+
+    def _operation(self, nodes: list[Node]) -> Operation:
+        meta = nodes[0].meta
+        layer, root = layers_of(meta)
+        trace, functions = lines_of(meta, self._shown)
+        backward = _is_backward(meta)
+        return Operation(
+            aten=_aten(nodes[0]),
+            layer=layer,
+            root=root,
+            trace=trace,
+            functions=functions,
+            backward=backward,
+            again=self._in_backward and not backward,
+            inputs=tuple(_inputs(nodes)),
+            outputs=tuple(_outputs(nodes)),
+            **dict(zip(("mod", "op"), function_of(meta), strict=True)),
+        )
+
+
+def _key(node: Node) -> Any:
+    """What the nodes of one call have in common; for a node that is the whole call, the node."""
+    if _target_name(node) == "getitem" and node.args and isinstance(node.args[0], Node):
+        return _key(node.args[0])
+    meta = node.meta
+    if _packet(meta.get("original_aten")) in ("", _packet(node.target)):
+        return node
+    source = meta.get("from_node") or ()
+    name = str(getattr(source[0], "name", "")) if source else ""
+    return (_packet(meta["original_aten"]), name, meta.get("seq_nr"), _is_backward(meta), meta.get("stack_trace"))
+
+
+def _is_backward(meta: dict[str, Any]) -> bool:
+    tag = meta.get("partitioner_tag")
+    return tag == "is_backward" if tag else bool(meta.get("autograd_backward"))
+
+
+def _target_name(node: Node) -> str:
+    return str(getattr(node.target, "__name__", node.target))
+
+
+def _packet(target: object) -> str:
+    """``aten::gelu`` for torch.ops.aten.gelu.default; the name of a higher-order op; empty for anything else."""
+    if isinstance(target, torch._ops.OpOverload):
+        return str(target.name()).partition(".")[0]
+    if isinstance(target, torch._ops.HigherOrderOperator):
+        return str(target.name())
+    return ""
+
+
+def _aten(node: Node) -> str:
+    return _packet(node.meta.get("original_aten")) or _packet(node.target) or _target_name(node)
+
+
+def _is_view(node: Node) -> bool:
+    """Whether the node only gives another view of its input, by its schema: ``Tensor(a) -> Tensor(a)``."""
+    if _target_name(node) == "getitem":
+        return True
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return False
+    returned = [result.alias_info for result in node.target._schema.returns]
+    return bool(returned) and all(alias is not None and not alias.is_write for alias in returned)
+
+
+def _inputs(nodes: list[Node]) -> list[Shaped]:
+    """The tensors that the nodes read from outside, in order of their first use."""
+    inside = set(nodes)
+    outside = dict.fromkeys(source for node in nodes for source in node.all_input_nodes if source not in inside)
+    return [one for source in outside for one in shaped(source.meta.get("val"))]
+
+
+def _outputs(nodes: list[Node]) -> list[Shaped]:
+    inside = set(nodes)
+    used = [node for node in nodes if not inside.issuperset(node.users)] or nodes[-1:]
+    return [one for node in used for one in shaped(node.meta.get("val"))]
