@@ -7,6 +7,8 @@ A graph's code runs within a range ``pyprof.compiled:NUMBER``. Under NVTX the ra
 ``pyprof.compiled:NUMBER:0/2:..`` around ``pyprof.compiled:NUMBER:1/2:..``, each with a part of its JSON text.
 """
 
+from typing import Any
+
 import msgspec
 
 COMPILED_RANGE = "pyprof.compiled:"
@@ -25,9 +27,10 @@ class Operation(msgspec.Struct, frozen=True):
     trace: tuple[str, ...] = ()  # the user's stack, file:line, outermost first
     functions: tuple[str, ...] = ()  # the functions that these lines are in
     backward: bool = False
-    again: bool = False  # a forward op that the backward pass computes once more
-    inputs: tuple[tuple[str, tuple[int, ...]], ...] = ()  # (dtype, shape) of its tensors; -1: a symbolic size
-    outputs: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    again: bool = False  # a forward op that the backward pass computes again, or a part of a backward op done before
+    # Its positional arguments: {"dtype", "shape"} for a tensor, with -1 for a size that is a symbol; numbers, texts, None
+    # and lists as they are; {} for anything else. None: not known.
+    args: tuple[Any, ...] | None = None
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -44,7 +47,7 @@ class CompiledRecord(msgspec.Struct, frozen=True):
 
     calls: tuple[Call, ...]
     operations: tuple[Operation, ...]
-    dtypes: dict[str, tuple[str, ...]] = {}  # Triton kernel -> the dtypes of its tensors, in order of its arguments
+    dtypes: dict[str, tuple[str, ...]] = {}  # Triton kernel -> the dtype of each argument, "" where it is no tensor
 
 
 def range_texts(number: str, record: str) -> list[str]:

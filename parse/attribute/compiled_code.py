@@ -104,7 +104,8 @@ class _Origins:
             if origin is None:
                 return code
             self._made[key] = len(self._scopes)
-            self._scopes.append(self._scopes[code]._replace(origin=origin))
+            scope = self._scopes[code]._replace(origin=origin)
+            self._scopes.append(with_arguments(scope, record.dtypes.get(scope.name, ()), record.calls[call].loops))
         return self._made[key]
 
 
@@ -145,6 +146,22 @@ def origin_of(record: CompiledRecord, call: Call) -> Origin | None:
     return Origin(main.layer, main.root, main.trace, main.functions, mod, op, text)
 
 
+def with_arguments(scope: Scope, dtypes: Sequence[str], loops: Sequence[int]) -> Scope:
+    """A Triton kernel's call with the dtypes of its arguments and the sizes of its loops, which NVTX ranges lack.
+
+    The sizes of the loops are the last arguments: rows, then elements per row where the kernel reduces.
+    """
+    if not scope.sizes or scope.dtypes:
+        return scope
+    sizes = json.loads(scope.sizes)
+    if len(sizes) != len(dtypes):
+        return scope
+    trailing = next((at for at, dtype in enumerate(reversed(dtypes)) if dtype), len(dtypes))
+    values = [str(size) for size in loops if size != 1 or trailing >= len(loops)][-trailing:] if trailing else []
+    args = [*[""] * (len(sizes) - len(values)), *values]
+    return scope._replace(dtypes=json.dumps(list(dtypes)), args=json.dumps(args))
+
+
 def _by_aten(aten: str) -> tuple[str, str]:
     module, _, name = aten.rpartition("::")
     return module, name
@@ -157,8 +174,8 @@ def _described(operation: Operation, done: bool) -> dict[str, object]:
     item = {"aten": operation.aten, "op": operation.op, "layer": layer, "line": line}
     given = {key: value for key, value in item.items() if value}
     flags = {"again": True} if operation.again else {}
-    counted = {"in": operation.inputs, "out": operation.outputs} if done else {}
-    return {**given, **flags, **counted}
+    counted = {"args": operation.args} if done and operation.args is not None else {}
+    return {**given, **flags, **({"done": True} if done else {}), **counted}
 
 
 def within_compiled(around: list[str], origin: Origin) -> list[str]:

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -69,20 +69,19 @@ def record_of(graph: Any, source: str, shown: Callable[[str], str | None]) -> st
     return msgspec.json.encode(record).decode("ascii", "backslashreplace")
 
 
-def _done(operations: Operations, nodes: list[list[Any]], numbers: list[list[int]]) -> Iterable[list[int]]:
-    """Per call, the operations whose last node it is the first to compute."""
-    left = {number: operations.last_node(number) for number in range(len(operations.listed))}
-    for its_nodes, its in zip(nodes, numbers, strict=True):
-        finished = [number for number in its if number in left and left[number] in its_nodes]
-        for number in finished:
-            del left[number]
-        yield finished
+def _done(operations: Operations, nodes: list[list[Any]], numbers: list[list[int]]) -> list[list[int]]:
+    """Per call, the operations that it completes: those whose last node it is the first to compute."""
+    completes = {number: at for at, its in enumerate(numbers) for number in its}  # the last call that has a part of it
+    for number in completes:
+        last = operations.last_node(number)
+        completes[number] = next((at for at, its in enumerate(nodes) if last in its), completes[number])
+    return [[number for number in its if completes[number] == at] for at, its in enumerate(numbers)]
 
 
 def dtypes_of(source: str) -> dict[str, tuple[str, ...]]:
-    """The dtypes of the tensors of each Triton kernel that inductor's code defines, in order of its arguments."""
+    """The dtype of each argument of the Triton kernels that inductor's code defines; "" where it is no tensor."""
     found = {}
     for name, signature in _KERNEL.findall(source):
         types = ast.literal_eval(signature).values()
-        found[name] = tuple(_DTYPES.get(kind, "") for kind in types if str(kind).startswith("*"))
+        found[name] = tuple(_DTYPES.get(kind, "") for kind in types if kind != "constexpr")
     return found

@@ -1,7 +1,8 @@
 """Follow inductor while it compiles, and name each compiled graph where it runs.
 
-Four of inductor's functions are replaced, once inductor has been imported. The code that it generates stays the same.
+Some of its functions are replaced, once it has been imported. The code that it generates stays the same.
 
+* ``maybe_handle_decomp`` runs the decomposition of an op (decomposed_calls.py).
 * ``set_kernel_post_grad_provenance_tracing`` is told of each call that the code generator writes (2.8 to 2.13).
 * ``CompiledFxGraph.__init__`` gets the complete graph, and keeps its record as an attribute, which inductor's caches
   store with the graph.
@@ -24,6 +25,7 @@ from typing import Any, Protocol
 
 from pyprof.compiled_record import VERSION
 
+_DECOMPOSING = "maybe_handle_decomp"
 _TOLD = "set_kernel_post_grad_provenance_tracing"
 _TELLING = ("debug", "codegen.triton", "codegen.cpp", "ir", "scheduler")  # modules of inductor that have this name
 _RECORD, _NUMBER = "_pyprof_record", "_pyprof_number"  # attributes of a CompiledFxGraph
@@ -86,20 +88,24 @@ class _Hooks:
         self._replaced = True
         try:
             self._replace()
-        except (ImportError, AttributeError) as error:  # another release of inductor
+        except (ImportError, AttributeError, KeyError) as error:  # another release of inductor
             self._owner.failed(error)
 
     def _replace(self) -> None:
         from torch._inductor.codecache import FxGraphHashDetails
         from torch._inductor.compile_fx import CompiledFxGraph
+        from torch.fx.experimental import proxy_tensor
+
+        from pyprof.provenance.decomposed_calls import marking
 
         owner = self._owner
         telling = [importlib.import_module(f"torch._inductor.{name}") for name in _TELLING]
-        told = vars(telling[0])[_TOLD]  # AttributeError would say the same as this KeyError
+        told = vars(telling[0])[_TOLD]
         noting = self._noting(told)
         for module in telling:
             if vars(module).get(_TOLD) is told:
                 owner.set(module, _TOLD, noting)
+        owner.set(proxy_tensor, _DECOMPOSING, marking(vars(proxy_tensor)[_DECOMPOSING], owner.is_on, self._careful))
         owner.set(CompiledFxGraph, "__init__", self._keeping(CompiledFxGraph.__init__))
         owner.set(FxGraphHashDetails, "__init__", self._salted(FxGraphHashDetails.__init__))
         owner.set(CompiledFxGraph, "__call__", self._ranged(CompiledFxGraph.__call__))

@@ -10,8 +10,6 @@ from typing import Any
 
 import torch
 
-Shaped = tuple[str, tuple[int, ...]]
-
 _PART = re.compile(r"""\.(?:_modules\b|_orig_mod\b|_fsdp_wrapped_module\b|_checkpoint_wrapped_module\b)|\[['"]?([^'"\]]*)['"]?\]""")
 _ROOT = re.compile(r"""^(?:[LG]\[['"][^'"]*['"]\]|L__self__|self)""")
 _FRAME = re.compile(r'^  File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
@@ -78,11 +76,3 @@ def lines_of(meta: dict[str, Any], shown: Callable[[str], str | None]) -> tuple[
     named = [(shown(path), line, function) for path, line, function in frames]
     kept = [(f"{name}:{line}", function) for name, line, function in named if name]
     return tuple(line for line, _ in kept), tuple(function for _, function in kept)
-
-
-def shaped(value: object) -> list[Shaped]:
-    """Dtype and shape of a node's value, or of each tensor in it; -1 for a size that is a symbol."""
-    if isinstance(value, torch.Tensor):
-        sizes = tuple(size if type(size) is int else -1 for size in value.shape)
-        return [(str(value.dtype).removeprefix("torch."), sizes)]
-    return [one for item in value for one in shaped(item)] if isinstance(value, list | tuple) else []

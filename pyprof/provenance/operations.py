@@ -1,7 +1,7 @@
 """The operations of an FX graph: its nodes, put together again to the calls of aten ops that they were.
 
 While autograd traces a program, inductor's decompositions replace many calls by several simple ones: a layer norm
-becomes nine nodes. Each keeps the op that was called (``original_aten``), with the source and the sequence number.
+becomes nine nodes. Each keeps the op that was called (``original_aten``); decomposed_calls.py says which belong together.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,8 @@ import torch
 from torch.fx import Graph, Node
 
 from pyprof.compiled_record import Operation
-from pyprof.provenance.node_facts import Shaped, function_of, layers_of, lines_of, shaped
+from pyprof.provenance.decomposed_calls import TAG, described
+from pyprof.provenance.node_facts import function_of, layers_of, lines_of
 
 
 class Operations:
@@ -68,9 +69,8 @@ class Operations:
             trace=trace,
             functions=functions,
             backward=backward,
-            again=self._in_backward and not backward,
-            inputs=tuple(_inputs(nodes)),
-            outputs=tuple(_outputs(nodes)),
+            again=self._in_backward != backward,
+            args=_arguments(nodes),
             **dict(zip(("mod", "op"), function_of(meta), strict=True)),
         )
 
@@ -79,12 +79,18 @@ def _key(node: Node) -> Any:
     """What the nodes of one call have in common; for a node that is the whole call, the node."""
     if _target_name(node) == "getitem" and node.args and isinstance(node.args[0], Node):
         return _key(node.args[0])
-    meta = node.meta
-    if _packet(meta.get("original_aten")) in ("", _packet(node.target)):
-        return node
-    source = meta.get("from_node") or ()
-    name = str(getattr(source[0], "name", "")) if source else ""
-    return (_packet(meta["original_aten"]), name, meta.get("seq_nr"), _is_backward(meta), meta.get("stack_trace"))
+    call = node.meta.get(TAG)
+    return node if call is None else (call.number, _is_backward(node.meta))
+
+
+def _arguments(nodes: list[Node]) -> tuple[Any, ...] | None:
+    """The arguments of the call that the nodes are; None if they are unknown."""
+    node = nodes[0]
+    call = node.meta.get(TAG)
+    if call is not None:
+        arguments: tuple[Any, ...] = call.args
+        return arguments
+    return described(node.args) if _packet(node.target) == _aten(node) else None
 
 
 def _is_backward(meta: dict[str, Any]) -> bool:
@@ -117,16 +123,3 @@ def _is_view(node: Node) -> bool:
         return False
     returned = [result.alias_info for result in node.target._schema.returns]
     return bool(returned) and all(alias is not None and not alias.is_write for alias in returned)
-
-
-def _inputs(nodes: list[Node]) -> list[Shaped]:
-    """The tensors that the nodes read from outside, in order of their first use."""
-    inside = set(nodes)
-    outside = dict.fromkeys(source for node in nodes for source in node.all_input_nodes if source not in inside)
-    return [one for source in outside for one in shaped(source.meta.get("val"))]
-
-
-def _outputs(nodes: list[Node]) -> list[Shaped]:
-    inside = set(nodes)
-    used = [node for node in nodes if not inside.issuperset(node.users)] or nodes[-1:]
-    return [one for node in used for one in shaped(node.meta.get("val"))]

@@ -84,13 +84,10 @@ def main() -> int:
     chosen = [program for program in PROGRAMS if not options.only or program.__name__ in options.only]
     if options.nsys:
         steps = [warm(program, "compiled") for program in chosen]
-        with torch.autograd.profiler.emit_nvtx(record_shapes=True):
-            for step in steps:
-                step()
-            pyprof.start()
-            for step in steps:
-                step()
-            pyprof.stop()
+        pyprof.start()
+        for step in steps:
+            step()
+        pyprof.stop()
         return 0
     for program in chosen:
         for form in FORMS:
