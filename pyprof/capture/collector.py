@@ -279,6 +279,7 @@ class TraceFile(Collector):
             profiler.__enter__()
         active = session.current()
         if active is not None:
+            active.compiled.records.clear()
             active.set_profiler(self._sink)
         return profiler
 

@@ -66,7 +66,7 @@ class CompiledGraphs:
     def __init__(self, session: Session) -> None:
         from pyprof.capture.call_stack import Tracer
 
-        self.records: dict[str, str] = {}  # of the graphs that have run, by number
+        self.records: dict[str, str] = {}  # of the graphs that ran while the embedded collector recorded, by number
         self.shown = Tracer().shown
         self.set = session.patches.set
         self._session = session
@@ -87,8 +87,9 @@ class CompiledGraphs:
         if nvtx is None and profiler is None:
             yield
             return
-        if number not in self._entries:
+        if profiler is not None:
             self.records[number] = record
+        if number not in self._entries:
             self._entries[number] = [*map(Entry, range_texts(number, record))], Entry(COMPILED_RANGE + number)
         pieces, short = self._entries[number]
         tokens = [push(nvtx, piece) for piece in pieces] if nvtx is not None else []
