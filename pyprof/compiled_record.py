@@ -28,8 +28,8 @@ class Operation(msgspec.Struct, frozen=True):
     functions: tuple[str, ...] = ()  # the functions that these lines are in
     backward: bool = False
     again: bool = False  # a forward op that the backward pass computes again, or a part of a backward op done before
-    # Its positional arguments: {"dtype", "shape"} for a tensor, with -1 for a size that is a symbol; numbers, texts, None
-    # and lists as they are; {} for anything else. None: not known.
+    # Its positional arguments: {"dtype", "shape"} for a tensor; numbers, texts, None and lists as they are; {} for
+    # anything else. None: not known.
     args: tuple[Any, ...] | None = None
 
 
@@ -39,15 +39,21 @@ class Call(msgspec.Struct, frozen=True):
     kernel: str  # triton_poi_fused_add_0, extern_kernels.addmm, torch.ops.aten.convolution.default
     operations: tuple[int, ...] = ()  # indices of the operations that it computes, in order
     done: tuple[int, ...] = ()  # those whose last part it computes
-    loops: tuple[int, ...] = ()  # a Triton kernel's: rows, and elements per row if it reduces
+    loops: tuple[int | str, ...] = ()  # a Triton kernel's: rows, and elements per row (1 if it does not reduce)
 
 
 class CompiledRecord(msgspec.Struct, frozen=True):
-    """The record of one graph."""
+    """The record of one graph.
+
+    Sizes that vary between calls are texts such as ``s0*2048`` in what inductor's caches store, and numbers in captures.
+    """
 
     calls: tuple[Call, ...]
     operations: tuple[Operation, ...]
     dtypes: dict[str, tuple[str, ...]] = {}  # Triton kernel -> the dtype of each argument, "" where it is no tensor
+    symbols: dict[
+        str, tuple[int, int]
+    ] = {}  # a size's symbol -> which input has it, and in which dimension; -1: itself
 
 
 def range_texts(number: str, record: str) -> list[str]:

@@ -146,7 +146,7 @@ def origin_of(record: CompiledRecord, call: Call) -> Origin | None:
     return Origin(main.layer, main.root, main.trace, main.functions, mod, op, text)
 
 
-def with_arguments(scope: Scope, dtypes: Sequence[str], loops: Sequence[int]) -> Scope:
+def with_arguments(scope: Scope, dtypes: Sequence[str], loops: Sequence[int | str]) -> Scope:
     """A Triton kernel's call with the dtypes of its arguments and the sizes of its loops, which NVTX ranges lack.
 
     The sizes of the loops are the last arguments: rows, then elements per row where the kernel reduces.
@@ -157,7 +157,8 @@ def with_arguments(scope: Scope, dtypes: Sequence[str], loops: Sequence[int]) ->
     if len(sizes) != len(dtypes):
         return scope
     trailing = next((at for at, dtype in enumerate(reversed(dtypes)) if dtype), len(dtypes))
-    values = [str(size) for size in loops if size != 1 or trailing >= len(loops)][-trailing:] if trailing else []
+    values = [str(size) for size in loops[: -1 if loops[-1:] == (1,) else None]]
+    values = values if len(values) <= trailing and not any(size in ("-1", "") for size in values) else []
     args = [*[""] * (len(sizes) - len(values)), *values]
     return scope._replace(dtypes=json.dumps(list(dtypes)), args=json.dumps(args))
 

@@ -5,8 +5,12 @@ from collections.abc import Sequence
 
 from pyprof.compiled_record import Operation
 
-_PRODUCT = re.compile(r"::(?:addmm|mm|bmm|baddbmm|addbmm|addmv|mv|linear|matmul|_scaled_mm|_int_mm|_grouped_mm)$|conv|attention")
-_REDUCTION = re.compile(r"norm|softmax|loss|::(?:sum|mean|var|std|amax|amin|max|min|prod|argmax|argmin|cumsum|topk|sort)|embedding|pool|scatter")
+_PRODUCT = re.compile(
+    r"::(?:addmm|mm|bmm|baddbmm|addbmm|addmv|mv|linear|matmul|_scaled_mm|_int_mm|_grouped_mm)$|conv|attention"
+)
+_REDUCTION = re.compile(
+    r"norm|softmax|loss|::(?:sum|mean|var|std|amax|amin|max|min|prod|argmax|argmin|cumsum|topk|sort)|embedding|pool|scatter"
+)
 _MOVES = re.compile(
     r"::(?:_to_copy|to|clone|copy|copy_|cat|stack|empty\w*|full\w*|zeros\w*|ones\w*|arange|iota|scalar_tensor|fill|lift_fresh_copy"
     r"|constant_pad_nd|expand|view|_unsafe_view|reshape|t|transpose|permute|select|slice|split|unsqueeze|squeeze|"

@@ -55,8 +55,10 @@ def _described(value: object) -> Any:
     if isinstance(value, Node):
         value = value.meta.get("val")
     if isinstance(value, torch.Tensor):
-        sizes = [size if type(size) is int else -1 for size in value.shape]
+        sizes = [size if type(size) is int else str(size) for size in value.shape]
         return {"dtype": str(value.dtype).removeprefix("torch."), "shape": sizes}
+    if isinstance(value, torch.SymInt):
+        return {"size": str(value)}
     if isinstance(value, list | tuple):
         return [_described(item) for item in value]
     if value is None or type(value) in (bool, int, str) or (type(value) is float and abs(value) < float("inf")):

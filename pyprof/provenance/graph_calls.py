@@ -10,6 +10,7 @@ import torch
 
 from pyprof.compiled_record import Call, CompiledRecord
 from pyprof.provenance.operations import Operations
+from pyprof.provenance.symbols import symbols_of
 
 _ATTRIBUTE = "_pyprof_calls"  # of inductor's GraphLowering, until its code is complete
 # The definition of a Triton kernel in inductor's code has the types of its arguments: 'signature': {'in_ptr0': '*bf16', ..
@@ -30,7 +31,7 @@ def note_call(graph: Any, schedule: Any, kernel: str) -> None:
     calls = vars(graph).setdefault(_ATTRIBUTE, [])
     nodes, loops = _origins(schedule), ()
     if isinstance(schedule, list):
-        loops = next(filter(None, map(_loops, schedule)), ())
+        loops = max(filter(None, map(_loops, schedule)), key=lambda sizes: sizes[-1] != 1, default=())
     calls.append((kernel, nodes, loops))
 
 
@@ -43,11 +44,13 @@ def _origins(schedule: Any) -> list[Any]:
     return [*([exact] if exact is not None else []), *schedule.origins]
 
 
-def _loops(item: Any) -> tuple[int, ...]:
-    """The sizes of the loops of a scheduler node: rows, and elements per row; empty where they vary between calls."""
+def _loops(item: Any) -> tuple[int | str, ...]:
+    """The sizes of the loops of a scheduler node: rows, and elements per row (1 where it does not reduce)."""
     group = getattr(item, "group", None)
     sizes = group[1] if isinstance(group, tuple) and len(group) == 2 else ()
-    return tuple(map(int, sizes)) if sizes and all(getattr(size, "is_Integer", False) for size in sizes) else ()
+    if not all(hasattr(size, "is_Integer") for size in sizes):  # C++ kernels have lists of sizes
+        return ()
+    return tuple(int(size) if size.is_Integer else str(size) for size in sizes)
 
 
 def record_of(graph: Any, source: str, shown: Callable[[str], str | None]) -> str:
@@ -65,7 +68,8 @@ def record_of(graph: Any, source: str, shown: Callable[[str], str | None]) -> st
         Call(kernel, tuple(its), tuple(finished), loops)
         for (kernel, _, loops), its, finished in zip(calls, numbers, done, strict=True)
     ]
-    record = CompiledRecord(tuple(listed), tuple(operations.listed), dtypes_of(source))
+    symbols = symbols_of(next(iter(found.values())))
+    record = CompiledRecord(tuple(listed), tuple(operations.listed), dtypes_of(source), symbols)
     return msgspec.json.encode(record).decode("ascii", "backslashreplace")
 
 

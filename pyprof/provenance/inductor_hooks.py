@@ -21,21 +21,34 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
 
 from pyprof.compiled_record import VERSION
 
 _DECOMPOSING = "maybe_handle_decomp"
 _TOLD = "set_kernel_post_grad_provenance_tracing"
 _TELLING = ("debug", "codegen.triton", "codegen.cpp", "ir", "scheduler")  # modules of inductor that have this name
-_RECORD, _NUMBER = "_pyprof_record", "_pyprof_number"  # attributes of a CompiledFxGraph
+_RECORD, _KNOWN = "_pyprof_record", "_pyprof_known"  # attributes of a CompiledFxGraph
 _NUMBERS = itertools.count(1)
+
+
+class _Known(NamedTuple):
+    """What a process knows of a graph that it runs."""
+
+    pid: int
+    symbols: dict[str, tuple[int, int]]
+    records: dict[tuple[int, ...], tuple[str, str]]  # the values of the symbols -> number, record
 
 
 class Owner(Protocol):
     """What the hooks ask of the session."""
 
     def is_on(self) -> bool: ...
+
+    def is_recording(self) -> bool:
+        """Whether a range would be seen."""
 
     def set(self, owner: Any, name: str, value: Any) -> None:
         """Replace an attribute until the session ends."""
@@ -149,18 +162,30 @@ class _Hooks:
 
     def _ranged(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
-        def __call__(compiled: Any, *args: Any, **kwargs: Any) -> Any:
+        def __call__(compiled: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
             record = vars(compiled).get(_RECORD)
-            if not record or not self._owner.is_on():
-                return original(compiled, *args, **kwargs)
-            number = vars(compiled).get(_NUMBER, "")
-            if not number.startswith(f"{os.getpid()}."):  # a new graph, or one that another process has stored
-                number = f"{os.getpid()}.{next(_NUMBERS)}"
-                setattr(compiled, _NUMBER, number)
+            if not record or not self._owner.is_recording():
+                return original(compiled, inputs, *args, **kwargs)
+            number, record = self._numbered(compiled, record, inputs)
             with self._owner.range(number, record):
-                return original(compiled, *args, **kwargs)
+                return original(compiled, inputs, *args, **kwargs)
 
         return __call__
+
+    def _numbered(self, compiled: Any, record: str, inputs: Any) -> tuple[str, str]:
+        """The number and the record of a graph for a call; each of its sets of sizes has its own."""
+        from pyprof.provenance.symbols import values_of, with_values
+
+        known = vars(compiled).get(_KNOWN)
+        if known is None or known.pid != os.getpid():  # a new graph, or one that another process has stored
+            known = _Known(os.getpid(), dict(msgspec.json.decode(record).get("symbols", {})), {})
+            setattr(compiled, _KNOWN, known)
+        values = values_of(known.symbols, inputs) if known.symbols else {}
+        key = tuple(values.values())
+        if key not in known.records:
+            resolved = with_values(record, values) if known.symbols else record
+            known.records[key] = f"{known.pid}.{next(_NUMBERS)}", resolved
+        return known.records[key]
 
     @contextmanager
     def _careful(self) -> Iterator[None]:

@@ -10,7 +10,9 @@ from typing import Any
 
 import torch
 
-_PART = re.compile(r"""\.(?:_modules\b|_orig_mod\b|_fsdp_wrapped_module\b|_checkpoint_wrapped_module\b)|\[['"]?([^'"\]]*)['"]?\]""")
+_PART = re.compile(
+    r"""\.(?:_modules\b|_orig_mod\b|_fsdp_wrapped_module\b|_checkpoint_wrapped_module\b)|\[['"]?([^'"\]]*)['"]?\]"""
+)
 _ROOT = re.compile(r"""^(?:[LG]\[['"][^'"]*['"]\]|L__self__|self)""")
 _FRAME = re.compile(r'^  File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
 _OPERATOR = "_operator"
@@ -62,7 +64,8 @@ def _functional(name: str) -> tuple[str, str]:
     >>> _functional("Linear"), _functional("LayerNorm"), _functional("Mine")
     (('torch.nn.functional', 'linear'), ('torch.nn.functional', 'layer_norm'), ('torch.nn', 'Mine'))
     """
-    for candidate in (name.lower(), re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()):
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name)  # RMSNorm: RMS, Norm
+    for candidate in (name.lower(), words.lower()):
         if hasattr(torch.nn.functional, candidate):
             return "torch.nn.functional", candidate
     return "torch.nn", name

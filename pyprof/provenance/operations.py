@@ -31,7 +31,7 @@ class Operations:
         groups: dict[Any, list[Node]] = {}
         for node in self._nodes:
             if node.op == "call_function":
-                groups.setdefault(_key(node), []).append(node)
+                groups.setdefault(self._key(node), []).append(node)
         return groups
 
     @cached_property
@@ -41,15 +41,29 @@ class Operations:
 
     def of(self, nodes: list[Node]) -> list[int]:
         """The numbers of the operations that these nodes belong to, in the graph's order; views only if all are."""
-        known = sorted((node for node in nodes if node in self.place and node.op == "call_function"), key=self.place.get)
+        known = sorted(
+            (node for node in nodes if node in self.place and node.op == "call_function"), key=self.place.get
+        )
         computing = [node for node in known if not _is_view(node)]
-        return list(dict.fromkeys(self._numbered(_key(node)) for node in computing or known))
+        return list(dict.fromkeys(self._numbered(self._key(node)) for node in computing or known))
 
     def last_node(self, number: int) -> Node:
         """The last node of an operation that computes something."""
         key = next(key for key, value in self._number.items() if value == number)
         nodes = [node for node in self._groups[key] if not _is_view(node)]
         return (nodes or self._groups[key])[-1]
+
+    def _key(self, node: Node) -> Any:
+        """What the nodes of one call have in common; for a node that is the whole call, the node."""
+        if _target_name(node) == "getitem" and node.args and isinstance(node.args[0], Node):
+            return self._key(node.args[0])
+        call = node.meta.get(TAG)
+        return node if call is None else (call.number, self._is_backward(node.meta))
+
+    def _is_backward(self, meta: dict[str, Any]) -> bool:
+        """Whether the node is of the backward pass; one that inductor itself has made belongs to the graph's pass."""
+        tag = meta.get("partitioner_tag")
+        return tag == "is_backward" if tag else self._in_backward
 
     def _numbered(self, key: Any) -> int:
         if key not in self._number:
@@ -61,7 +75,7 @@ class Operations:
         meta = nodes[0].meta
         layer, root = layers_of(meta)
         trace, functions = lines_of(meta, self._shown)
-        backward = _is_backward(meta)
+        backward = self._is_backward(meta)
         return Operation(
             aten=_aten(nodes[0]),
             layer=layer,
@@ -75,14 +89,6 @@ class Operations:
         )
 
 
-def _key(node: Node) -> Any:
-    """What the nodes of one call have in common; for a node that is the whole call, the node."""
-    if _target_name(node) == "getitem" and node.args and isinstance(node.args[0], Node):
-        return _key(node.args[0])
-    call = node.meta.get(TAG)
-    return node if call is None else (call.number, _is_backward(node.meta))
-
-
 def _arguments(nodes: list[Node]) -> tuple[Any, ...] | None:
     """The arguments of the call that the nodes are; None if they are unknown."""
     node = nodes[0]
@@ -91,11 +97,6 @@ def _arguments(nodes: list[Node]) -> tuple[Any, ...] | None:
         arguments: tuple[Any, ...] = call.args
         return arguments
     return described(node.args) if _packet(node.target) == _aten(node) else None
-
-
-def _is_backward(meta: dict[str, Any]) -> bool:
-    tag = meta.get("partitioner_tag")
-    return tag == "is_backward" if tag else bool(meta.get("autograd_backward"))
 
 
 def _target_name(node: Node) -> str:
