@@ -7,8 +7,8 @@ from typing import NamedTuple
 from pyprof.command.progress import Say
 from pyprof.errors import InputError
 from pyprof.parse.attribute.capture import Capture
-from pyprof.parse.attribute.contents import Contents
 from pyprof.parse.attribute.compiled_code import name_origins
+from pyprof.parse.attribute.contents import Contents
 from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.attribute.memory_rows import memory_table
 from pyprof.parse.attribute.notes import CaptureNotes

@@ -3,8 +3,8 @@
 Inductor turns a graph of ops into Python code that calls kernels: Triton kernels that it generated, and libraries'. The
 record of a graph lists these calls in order. It travels in the key ``pyprof`` of a Kineto trace, and in NVTX ranges.
 
-A graph's code runs within a range ``pyprof.compiled:NUMBER``. Under NVTX the range's text also has the record, in pieces:
-``pyprof.compiled:NUMBER:0/2:..`` around ``pyprof.compiled:NUMBER:1/2:..``, each with a part of its JSON text.
+A graph's code runs within a range ``pyprof.compiled:NUMBER``. Under NVTX the range's text also has the record, in
+pieces: ``pyprof.compiled:NUMBER:0/2:..`` around ``pyprof.compiled:NUMBER:1/2:..``, each with a part of its JSON text.
 """
 
 from typing import Any
@@ -45,15 +45,13 @@ class Call(msgspec.Struct, frozen=True):
 class CompiledRecord(msgspec.Struct, frozen=True):
     """The record of one graph.
 
-    Sizes that vary between calls are texts such as ``s0*2048`` in what inductor's caches store, and numbers in captures.
+    Sizes that vary between calls are texts such as ``s0*2048`` in inductor's caches, and numbers in captures.
     """
 
     calls: tuple[Call, ...]
     operations: tuple[Operation, ...]
     dtypes: dict[str, tuple[str, ...]] = {}  # Triton kernel -> the dtype of each argument, "" where it is no tensor
-    symbols: dict[
-        str, tuple[int, int]
-    ] = {}  # a size's symbol -> which input has it, and in which dimension; -1: itself
+    symbols: dict[str, tuple[int, int]] = {}  # of a size -> the input that has it, and in which dimension; -1: itself
 
 
 def range_texts(number: str, record: str) -> list[str]:

@@ -1,8 +1,8 @@
 """Tie the calls in the code of a compiled graph to the operations, layers and lines of the program.
 
 pyprof records what each call computes (``compiled_record.py``), in the order of the code, and opens a range around the
-code where it runs. The ops directly within that range are matched with the calls: the n-th op of a name is the n-th call
-of that name. If there are more or fewer ops of a name than calls, none of them is tied.
+code where it runs. The ops directly within that range are matched with the calls: the n-th op of a name is the n-th
+call of that name. If there are more or fewer ops of a name than calls, none of them is tied.
 """
 
 import json
@@ -58,7 +58,6 @@ def _owners(tree: RangeTree) -> Ints:
 
 def _records(capture: Capture, texts: Iterable[str]) -> dict[str, CompiledRecord]:
     """The records by number: from the file, or put together from the pieces in the ranges' texts."""
-    found: dict[str, CompiledRecord] = {}
     whole = dict(capture.compiled)
     pieces: dict[str, dict[int, str]] = {}
     counts: dict[str, int] = {}
@@ -70,12 +69,20 @@ def _records(capture: Capture, texts: Iterable[str]) -> dict[str, CompiledRecord
             pieces.setdefault(number, {})[int(at)] = piece
             counts[number] = int(count)
     whole.update({n: "".join(p[i] for i in sorted(p)) for n, p in pieces.items() if len(p) == counts[n]})
-    for number, text in whole.items():
-        try:
-            found[number] = msgspec.json.decode(text, type=CompiledRecord)
-        except (ValueError, RecursionError):  # msgspec's errors are ValueErrors
-            capture.warnings.append(f"the record of the compiled graph {number[:40]} cannot be read and is left out")
-    return found
+    found = {number: _decoded(text) for number, text in whole.items()}
+    capture.warnings += [
+        f"the record of the compiled graph {number[:40]} cannot be read and is left out"
+        for number, record in found.items()
+        if record is None
+    ]
+    return {number: record for number, record in found.items() if record is not None}
+
+
+def _decoded(text: str) -> CompiledRecord | None:
+    try:
+        return msgspec.json.decode(text, type=CompiledRecord)
+    except (ValueError, RecursionError):  # msgspec's errors are ValueErrors
+        return None
 
 
 class _Origins:

@@ -152,7 +152,7 @@ def fused_flop(op: str, arguments: tuple[Any, ...]) -> int | None:
 
 
 def loops_of(op: str, arguments: tuple[Any, ...]) -> tuple[int, int, bool]:
-    """Rows, elements per row, and whether the last tensor has as many elements as both; 0 rows where they are unknown."""
+    """Rows, elements per row, and whether the last tensor has as many elements as both; 0 rows if they are unknown."""
     rows, columns, whole = _loops(op, arguments)
     operands = tensors(arguments)
     return rows, columns, bool(operands) and operands[-1].numel >= whole

@@ -1,8 +1,8 @@
 """FLOPs of a compiled kernel by the record of what it computes (the column ``fused``).
 
-Each operation counts as its own model counts the call that the program made, once, in the kernel that completes it. So a
-compiled program has the FLOPs of the eager one: what the compiler computes a second time, or leaves out, does not count.
-The product of a matrix operation runs in a kernel of its own, and counts there; a template's kernel is one.
+Each operation counts as its own model counts the call that the program made, once, in the kernel that completes it. So
+a compiled program has the FLOPs of the eager one: what the compiler computes a second time does not count again. The
+product of a matrix operation runs in a kernel of its own, and counts there; a template's kernel is one.
 """
 
 import json

@@ -1,7 +1,8 @@
 """Mark the nodes of each op that inductor decomposes while autograd traces the program, with the op's arguments.
 
-``maybe_handle_decomp`` of torch.fx.experimental.proxy_tensor runs a decomposition (2.0 to 2.13). The nodes that it adds to
-the graph are one call of the program. Of decompositions within each other, the outermost is what the program called.
+``maybe_handle_decomp`` of torch.fx.experimental.proxy_tensor runs a decomposition (2.11 and 2.13). The nodes that it
+adds to the graph are one call of the program. Of decompositions within each other, the outermost is what the program
+called.
 """
 
 import functools

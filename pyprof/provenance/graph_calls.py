@@ -1,4 +1,4 @@
-"""The record of one graph that inductor compiles, made from what its code generator tells of each call that it writes."""
+"""The record of one graph that inductor compiles, from what its code generator tells of each call that it writes."""
 
 import ast
 import re
@@ -13,7 +13,7 @@ from pyprof.provenance.operations import Operations
 from pyprof.provenance.symbols import symbols_of
 
 _ATTRIBUTE = "_pyprof_calls"  # of inductor's GraphLowering, until its code is complete
-# The definition of a Triton kernel in inductor's code has the types of its arguments: 'signature': {'in_ptr0': '*bf16', ..
+# A Triton kernel's definition in inductor's code has the types of its arguments: 'signature': {'in_ptr0': '*bf16', ..
 _KERNEL = re.compile(r"^(\w+) = async_compile\.triton\(.*?'signature': (\{[^}]*\})", re.MULTILINE | re.DOTALL)
 # Triton's names of types (triton/_utils.py, type_canonicalisation_dict of 3.6)
 _DTYPES = {
@@ -76,9 +76,9 @@ def record_of(graph: Any, source: str, shown: Callable[[str], str | None]) -> st
 def _done(operations: Operations, nodes: list[list[Any]], numbers: list[list[int]]) -> list[list[int]]:
     """Per call, the operations that it completes: those whose last node it is the first to compute."""
     completes = {number: at for at, its in enumerate(numbers) for number in its}  # the last call that has a part of it
-    for number in completes:
+    for number, otherwise in list(completes.items()):
         last = operations.last_node(number)
-        completes[number] = next((at for at, its in enumerate(nodes) if last in its), completes[number])
+        completes[number] = next((at for at, its in enumerate(nodes) if last in its), otherwise)
     return [[number for number in its if completes[number] == at] for at, its in enumerate(numbers)]
 
 

@@ -6,9 +6,9 @@ Some of its functions are replaced, once it has been imported. The code that it 
 * ``set_kernel_post_grad_provenance_tracing`` is told of each call that the code generator writes (2.8 to 2.13).
 * ``CompiledFxGraph.__init__`` gets the complete graph, and keeps its record as an attribute, which inductor's caches
   store with the graph.
-* ``FxGraphHashDetails.__init__`` makes the keys of these caches. Under pyprof they differ, because entries that were made
-  without pyprof have no record. So a program's first run under pyprof generates its code anew; the Triton kernels of
-  that code come from their own caches.
+* ``FxGraphHashDetails.__init__`` makes the keys of these caches. Under pyprof they differ, because entries that were
+  made without pyprof have no record. So a program's first run under pyprof generates its code anew; the Triton kernels
+  of that code come from their own caches.
 * ``CompiledFxGraph.__call__`` runs a graph; while something records, it opens the graph's range.
 """
 
@@ -192,5 +192,5 @@ class _Hooks:
         """The program's compilation goes on whatever the graph is like; it then has no record."""
         try:
             yield
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  (failed() raises again what a signal handler of the program raised)
             self._owner.failed(error)

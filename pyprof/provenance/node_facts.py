@@ -1,7 +1,7 @@
 """What a node of an FX graph says of the program: the function that was called, its module, and the user's lines.
 
-Dynamo and AOTAutograd keep these in ``node.meta``: ``nn_module_stack``, ``source_fn_stack`` and ``stack_trace`` of forward
-nodes, the first two as ``fwd_..`` of backward ones (2.4 to 2.13). Nothing here runs the program's code.
+Dynamo and AOTAutograd keep these in ``node.meta``: ``nn_module_stack``, ``source_fn_stack`` and ``stack_trace`` of
+forward nodes, the first two as ``fwd_..`` of backward ones (2.11 and 2.13). Nothing here runs the program's code.
 """
 
 import re

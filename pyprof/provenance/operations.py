@@ -1,7 +1,8 @@
 """The operations of an FX graph: its nodes, put together again to the calls of aten ops that they were.
 
 While autograd traces a program, inductor's decompositions replace many calls by several simple ones: a layer norm
-becomes nine nodes. Each keeps the op that was called (``original_aten``); decomposed_calls.py says which belong together.
+becomes nine nodes. Each keeps the op that was called (``original_aten``); decomposed_calls.py says which nodes belong
+together.
 """
 
 from collections.abc import Callable
@@ -14,6 +15,9 @@ from torch.fx import Graph, Node
 from pyprof.compiled_record import Operation
 from pyprof.provenance.decomposed_calls import TAG, described
 from pyprof.provenance.node_facts import function_of, layers_of, lines_of
+
+STACK = "aten::stack"
+_GRADIENT_SUM = "Gradient addition node due to multiple use of tensor"  # in a stack (torch/fx/traceback.py of 2.13)
 
 
 class Operations:
@@ -77,7 +81,7 @@ class Operations:
         trace, functions = lines_of(meta, self._shown)
         backward = self._is_backward(meta)
         return Operation(
-            aten=_aten(nodes[0]),
+            aten=STACK if joins_unpacked(nodes[0]) else _aten(nodes[0]),
             layer=layer,
             root=root,
             trace=trace,
@@ -96,7 +100,32 @@ def _arguments(nodes: list[Node]) -> tuple[Any, ...] | None:
     if call is not None:
         arguments: tuple[Any, ...] = call.args
         return arguments
+    if joins_unpacked(node):
+        return list(described(node.args)), 0
     return described(node.args) if _packet(node.target) == _aten(node) else None
+
+
+def joins_unpacked(node: Node) -> bool:
+    """Whether the node adds up the gradients of the parts of an unpacked tensor: ``q, k, v = x``.
+
+    Eager PyTorch unpacks by ``unbind``, whose backward stacks the parts' gradients. Dynamo traces ``select``s, and
+    autograd adds their gradients, each of which is zero outside of its own part. Eager PyTorch does the same only
+    where the program itself selects (``x[0] * x[1]``). The innermost frame of such a call is that of the torch function
+    mode, or has a mark under the expression; Python marks none where it means the whole line (3.11 and later).
+    """
+    frame = str(node.meta.get("stack_trace")).rpartition('File "')[2]
+    selected = "^" in frame or "__torch_function__" in frame.partition("\n")[0]
+    return _GRADIENT_SUM in frame and not selected and _packet(node.target) == "aten::add" and _is_part(node)
+
+
+def _is_part(node: object) -> bool:
+    """Whether the node puts one part into zeros, or adds up such nodes."""
+    if not isinstance(node, Node):
+        return False
+    name = _packet(node.target)
+    if name == "aten::add":
+        return len(node.args) == 2 and all(map(_is_part, node.args))
+    return name in ("aten::select_scatter", "aten::select_backward")
 
 
 def _target_name(node: Node) -> str:

@@ -50,7 +50,7 @@ def values_of(symbols: Mapping[str, Sequence[int]], inputs: Sequence[Any]) -> di
 
 
 def with_values(record: str, values: Mapping[str, int]) -> str:
-    """The record with the sizes of a call: numbers in place of expressions of symbols; -1 for those that are unknown."""
+    """The record with the sizes of a call: numbers in place of expressions of symbols; -1 for what is unknown."""
     whole = msgspec.json.decode(record, type=CompiledRecord)
     calls = [msgspec.structs.replace(call, loops=_sizes(call.loops, values)) for call in whole.calls]
     operations = [

@@ -1,7 +1,9 @@
 """Records eager and compiled steps of GPT-2 and of a Llama block under pyprof, to compare their layers and FLOPs.
 
-    python tests/device/compiled_layers.py --out FOLDER [--only NAME ...]          Kineto: NAME_eager, NAME_compiled
-    nsys profile -t cuda,nvtx -c cudaProfilerApi ... compiled_layers.py --nsys     one range: each program's compiled step
+    python tests/device/compiled_layers.py --out FOLDER [--only NAME ...]
+    nsys profile -t cuda,nvtx -c cudaProfilerApi .. python tests/device/compiled_layers.py --nsys [--only NAME ...]
+
+The first writes one trace per program and form (gpt2_training_eager.json.gz), the second one range of compiled steps.
 
 pyprof is on from the beginning, so that it sees the compilation.
 """
