@@ -29,7 +29,8 @@ def note_call(graph: Any, schedule: Any, kernel: str) -> None:
     ``schedule``: a list of scheduler nodes, or the node of a library's kernel (inductor's ExternKernel).
     """
     calls = vars(graph).setdefault(_ATTRIBUTE, [])
-    nodes, loops = _origins(schedule), ()
+    nodes = _origins(schedule)
+    loops: tuple[int | str, ...] = ()
     if isinstance(schedule, list):
         loops = max(filter(None, map(_loops, schedule)), key=lambda sizes: sizes[-1] != 1, default=())
     calls.append((kernel, nodes, loops))

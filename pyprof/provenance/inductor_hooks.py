@@ -176,7 +176,7 @@ class _Hooks:
         """The number and the record of a graph for a call; each of its sets of sizes has its own."""
         from pyprof.provenance.symbols import values_of, with_values
 
-        known = vars(compiled).get(_KNOWN)
+        known: _Known | None = vars(compiled).get(_KNOWN)
         if known is None or known.pid != os.getpid():  # a new graph, or one that another process has stored
             known = _Known(os.getpid(), dict(msgspec.json.decode(record).get("symbols", {})), {})
             setattr(compiled, _KNOWN, known)

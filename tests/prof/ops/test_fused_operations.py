@@ -73,7 +73,7 @@ def test_a_triton_kernel_counts_by_its_record_and_its_bytes_by_its_tensors() -> 
 
 
 def test_attention_under_nvtx_has_its_flags_from_the_record() -> None:
-    """Causal attention of 1 x 2 x 8 x 4. Its inner op has no flags in NVTX; the call around it has them in the record."""
+    """Causal attention of 1 x 2 x 8 x 4. Its inner op has no flags in NVTX; the record has those of the call."""
     q = tensor(1, 2, 8, 4, dtype="bfloat16")
     record = json.dumps([item("aten::_scaled_dot_product_cudnn_attention", q, q, q, None, False, 0.0, True)])
     whole = count_call(
