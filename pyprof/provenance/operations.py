@@ -46,7 +46,7 @@ class Operations:
     def of(self, nodes: list[Node]) -> list[int]:
         """The numbers of the operations that these nodes belong to, in the graph's order; views only if all are."""
         known = sorted(
-            (node for node in nodes if node in self.place and node.op == "call_function"), key=self.place.get
+            (node for node in nodes if node in self.place and node.op == "call_function"), key=self.place.__getitem__
         )
         computing = [node for node in known if not _is_view(node)]
         return list(dict.fromkeys(self._numbered(self._key(node)) for node in computing or known))
