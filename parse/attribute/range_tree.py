@@ -29,6 +29,8 @@ class RangeTree:
         self.thread, self.start, self.end = nesting.thread, nesting.start, nesting.end
         self.place = np.empty(len(given), np.int64)  # the inverse of source: index in capture.ranges -> first piece
         self.place[nesting.source[::-1]] = np.arange(len(nesting))[::-1]
+        self.is_first = self.place[self.source] == np.arange(len(nesting))  # what counts ranges counts first pieces
+        self.whole_end = np.maximum(given.end, given.start + 1)[self.source]  # per piece: the end of its range
         self.scope, self.seq = given.scope[self.source], given.seq[self.source]
         self.scopes = capture.scopes
         self.scope_kind = np.fromiter((scope.kind for scope in capture.scopes), np.int64, len(capture.scopes))

@@ -1,4 +1,4 @@
-"""The sentences at the end of the report: time, bytes and instructions in total, efficiency, and what they rest on."""
+"""The sentences at the end of the report: time, bytes and instructions in total, efficiency; and their basis."""
 
 import math
 from collections.abc import Iterator
@@ -11,6 +11,7 @@ from pyprof.prof.ncu.report_rows import Kernels, Sums, by_phase, total, without_
 from pyprof.prof.summary.wording import amount, counted, joined
 from pyprof.prof.work.kinds import PRODUCTS
 from pyprof.quantities import ms, share
+from pyprof.table.columns import Floats
 
 NUMBERS = ((1e9, "billion "), (1e6, "million "), (1e3, "thousand "))
 
@@ -67,8 +68,8 @@ def _efficiency(found: Kernels, whole: Sums) -> Iterator[str]:
     split = ", ".join(f"{each.name} {each.efficiency_pct:.1f}%" for each in parts)
     limits = joined([_bandwidth(gpu) for gpu in found.gpus])
     yield (
-        f"Their overall efficiency is {whole.efficiency_pct:.1f}%: that share of the time would do if every kernel "
-        f"reached its limit, DRAM at {limits} or the tensor cores, whichever it uses more"
+        f"The overall efficiency is {whole.efficiency_pct:.1f}%, the share of the time that would suffice if every "
+        f"kernel reached its limit: DRAM at {limits} or the tensor cores, whichever it uses more"
         f"{f' ({split})' if len(parts) > 1 else ''}."
     )
     best = [_best(found.dram_pct, "DRAM"), _best(found.tensor_pct, "the tensor cores")]
@@ -81,7 +82,7 @@ def _bandwidth(gpu: Gpu) -> str:
     return f"{amount(gpu.byte_per_s, 'B/s')} ({gpu.name})" if known else f"the peak that ncu takes for {gpu.name}"
 
 
-def _best(values: "np.ndarray[tuple[int, ...], np.dtype[np.float64]]", what: str) -> str:
+def _best(values: Floats, what: str) -> str:
     known = values[np.isfinite(values)]
     return f"{known.max():.1f}% of {what}" if len(known) else ""
 
@@ -145,7 +146,7 @@ def _ranges(found: Kernels) -> Iterator[str]:
         )
     else:
         yield (
-            "the report has no NVTX ranges of PyTorch, and the kernels' names do not tell passes "
+            "the report has no NVTX ranges of PyTorch, and the kernels' names do not show which pass they belong to "
             "(measure with pyprof ncu -- python SCRIPT)"
         )
 

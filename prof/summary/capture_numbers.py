@@ -34,7 +34,7 @@ from pyprof.prof.timing.warmup import WarmUp, warm_up
 from pyprof.prof.work.annotate import Annotation, sum_known
 from pyprof.prof.work.kinds import NCCL, kinds
 from pyprof.table.attribution import AttributedTime, attributed_rows, launched_alone
-from pyprof.table.columns import NULL, Ints, MemoryTable, Table
+from pyprof.table.columns import NULL, Bools, Ints, MemoryTable, Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,6 @@ def _summary(table: Table, annotation: Annotation, limits: Roofline, **left_out:
     """``left_out``: the fields that need rows that the rest leaves out."""
     duration, row_kinds, time = table.ints("kDuration"), kinds(table, annotation), timeline(table)
     has_op, attributed = attributed_rows(table.coded("op")), AttributedTime.of(table)
-    counted, bytes_counted = annotation.flops != NULL, annotation.bytes != NULL
     communication, late = row_kinds.among(NCCL), stragglers(table, annotation)
     devices = tuple(usage(table, annotation, limits))
     return Summary(
@@ -187,17 +186,25 @@ def _summary(table: Table, annotation: Annotation, limits: Roofline, **left_out:
         exposed_ns=exposed_ns(table, communication) if communication.any() else 0,
         collectives=collectives(table, annotation, late.wait),
         waiting=late.waiting,
-        counted_ns=int(duration[counted].sum()),
-        flop=sum_known(annotation.flops),
-        nbytes=sum_known(annotation.bytes),
+        **_counted(table, annotation, has_op),
         limits=work.limit_numbers(limits, duration),
-        uncounted=work.uncounted_ops(table, np.flatnonzero(has_op & ~counted)),
         notes=tuple(limits.notes()),
-        bytes_counted_ns=int(duration[bytes_counted].sum()),
-        bytes_uncounted=work.uncounted_ops(table, np.flatnonzero(has_op & counted & ~bytes_counted)),
         autotuning=work.autotuning_numbers(table, annotation),
         measured=measured_work(table, annotation, limits),
     )
+
+
+def _counted(table: Table, annotation: Annotation, has_op: Bools) -> dict[str, Any]:
+    """The fields about FLOPs and bytes: their sums, the time for which they are known, and the ops without them."""
+    duration, counted, bytes_counted = table.ints("kDuration"), annotation.flops != NULL, annotation.bytes != NULL
+    return {
+        "flop": sum_known(annotation.flops),
+        "nbytes": sum_known(annotation.bytes),
+        "counted_ns": int(duration[counted].sum()),
+        "bytes_counted_ns": int(duration[bytes_counted].sum()),
+        "uncounted": work.uncounted_ops(table, np.flatnonzero(has_op & ~counted)),
+        "bytes_uncounted": work.uncounted_ops(table, np.flatnonzero(has_op & counted & ~bytes_counted)),
+    }
 
 
 def _steps(table: Table, steps: Mapping[int, Step], launched: Ints) -> tuple[StepPart, ...]:

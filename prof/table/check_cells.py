@@ -60,7 +60,10 @@ FORMS: dict[str, tuple[Any, str]] = {
 }
 
 # Time column -> its smallest and largest allowed value in ns: end times and sums must fit into 64 bits.
-TIMES = {"kDuration": (0, 2 * LATEST_NS), "start": (-LATEST_NS, LATEST_NS)}
+TIMES = {
+    "kDuration": (0, 2 * LATEST_NS),
+    **dict.fromkeys(("start", "markStart", "markEnd", "stepStart", "stepEnd"), (-LATEST_NS, LATEST_NS)),
+}
 
 
 def check_cells(table: Table, file: str) -> None:

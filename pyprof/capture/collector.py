@@ -352,7 +352,7 @@ class TraceFile(Collector):
         """
         self._running = self._wanted = False
         self._made_way = True
-        session.abandon(self._profiler)
+        session.ABANDONED.append(self._profiler)
         self._profiler = None
         self._send_markers(None)
 

@@ -78,7 +78,7 @@ class GraphCaptures:
         for counter in counters:
             counter.on = False
         if self._thread != threading.get_ident():
-            session.abandon(profiler)
+            session.ABANDONED.append(profiler)
             _say(RuntimeError("another thread's profiler began"))
             return
         self._leave_mode()

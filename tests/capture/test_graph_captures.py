@@ -214,7 +214,7 @@ def test_a_profiler_that_cannot_start_leaves_the_program_alone(
 
 
 class FakeGraph:
-    """What the driver says of a graph: ops of the namespace pyproftest, and launch(), add nodes, one after the other."""
+    """What the driver says of a graph: ops of the namespace pyproftest, and launch(), add nodes one after the other."""
 
     nodes_so_far: ClassVar[list[Node]] = []
 

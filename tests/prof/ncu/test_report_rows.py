@@ -91,8 +91,8 @@ def test_the_sentences_are_right_to_the_digit() -> None:
         "They read 2.24 GiB from DRAM (1.2 TB/s) and write 1.12 GiB to DRAM (600 GB/s).",  # 2.4e9 / 2^30, 1.2e9 / 2^30
         "They read 3.35 GiB from the L2 cache (1.8 TB/s) and write 1.21 GiB to the L2 cache (650 GB/s).",
         "They execute 4 billion instructions, counted by warp.",
-        "Their overall efficiency is 55.0%: that share of the time would do if every kernel reached its limit, DRAM at "
-        "4.8 TB/s (NVIDIA H200) or the tensor cores, whichever it uses more.",
+        "The overall efficiency is 55.0%, the share of the time that would suffice if every kernel reached its limit: "
+        "DRAM at 4.8 TB/s (NVIDIA H200) or the tensor cores, whichever it uses more.",
         "The most that a kernel reaches is 50.0% of DRAM and 60.0% of the tensor cores.",
         "Without GEMMs, they take 1.000 ms (50.0%).",
     ]
@@ -119,7 +119,7 @@ def test_what_names_cannot_tell_is_said() -> None:
     by_names = kernels(measured(launches(("layernorm_forward_kernel", ())), time=[1.0]))
     assert any("guessed from kernel names" in note for note in notes(by_names, 0, None))
     nothing = kernels(measured(launches((GEMM, ())), time=[1.0]))
-    assert any("do not tell passes" in note for note in notes(nothing, 0, None))
+    assert any("do not show which pass" in note for note in notes(nothing, 0, None))
     assert any("3 kernels without a time" in note for note in notes(nothing, 3, None))
 
 
