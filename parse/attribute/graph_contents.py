@@ -16,8 +16,7 @@ from pyprof.table.columns import NULL, Coded, Ints, Table
 from pyprof.table.schema import COLUMN
 
 # The columns of a captured call: its attribution, and what its work is counted from.
-KEYS = ("mod", "op", "layer", "dir", "phase", "aten", "sizes", "dtypes", "strides", "args", "outs", "marker", "nodes")
-KEYS += ("comm", "forward")
+KEYS = tuple("mod op layer dir phase aten sizes dtypes strides args outs marker nodes comm forward".split())
 _NAMES = ("kShortName", "kLongName")
 
 

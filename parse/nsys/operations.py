@@ -66,8 +66,9 @@ def _operations(db: Database, data: dict[str, Ints], warnings: list[str]) -> Ope
     pid = process_numbers(data["process"], db)
     columns = table_columns(data, KINDS)
     columns["gpu"], columns["gpuInfo"] = _gpus(db, pid, data["device"])
-    keys = ("corr", "start_ns", "graphNode", "graph", "kind")
-    return Operations(len(pid), pid, *(data[key] for key in keys), columns, warnings)
+    numbers = {"corr": "corr", "start": "start_ns", "graph_node": "graphNode", "graph": "graph", "kind": "kind"}
+    given = {field: data[key] for field, key in numbers.items()}
+    return Operations(rows=len(pid), pid=pid, columns=columns, warnings=warnings, **given)
 
 
 def process_numbers(global_pid: Ints, db: Database) -> Ints:
