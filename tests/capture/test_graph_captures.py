@@ -324,7 +324,7 @@ def test_compiled_code_stays_compiled_while_a_capture_is_recorded(tmp_path: Path
 def test_nodes_of_the_backward_pass_are_in_the_ops_of_their_nodes(
     tmp_path: Path, fake_driver: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As make_graphed_callables captures: one graph forward, one backward, with sequence numbers that belong together."""
+    """As make_graphed_callables captures: one graph forward, one backward, whose sequence numbers belong together."""
     from pyprof.capture.mode import NodeMode
 
     dispatch = NodeMode.__torch_dispatch__
