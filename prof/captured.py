@@ -154,7 +154,8 @@ class CapturedRows:
             return self._capture.table
         taken = self._capture.table.take(self._rows)
         columns = {key: data.used() if isinstance(data, Coded) else data for key, data in taken.columns.items()}
-        return Table(len(taken), columns, taken.samples)  # without texts of other rows, which a report would show
+        # without texts of other rows, which a report would show
+        return Table(len(taken), columns, taken.samples, taken.measured)
 
     @cached_property
     def annotation(self) -> Annotation:

@@ -24,6 +24,18 @@ def amount(value: float, unit: str = "", digits: int = 3) -> str:
     return f"{value / size:.{digits}g} {prefix}{unit}".rstrip()
 
 
+def binary_bytes(nbytes: float) -> str:
+    """Bytes in multiples of 1,024.
+
+    >>> binary_bytes(6256778000), binary_bytes(5242880), binary_bytes(604), binary_bytes(64)
+    ('5.83 GiB', '5.00 MiB', '0.59 KiB', '64 B')
+    """
+    units = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
+    size, unit = next((each for each in units if nbytes >= each[0] / 10), (1, "B"))
+    value = nbytes / size
+    return f"{value:,.{0 if value >= 100 or size == 1 else 2}f} {unit}"
+
+
 def share(part: float, whole: float) -> str:
     """A part of a whole in percent; 0% if the whole is 0."""
     return percent(100 * part / whole) if whole else "0%"

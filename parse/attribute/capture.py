@@ -9,6 +9,8 @@ import numpy as np
 from pyprof.parse.attribute.scope import Scope
 from pyprof.table.columns import NULL, Bools, Coded, Data, Ints
 from pyprof.table.gpu_samples import GpuSamples
+from pyprof.table.losses import Loss
+from pyprof.table.measured_steps import MeasuredStep
 
 OPEN = 1 << 62  # the end of a range that was never closed, later than all times; readers then subtract the origin
 
@@ -86,6 +88,22 @@ class MemoryEvents:
         return len(self.time)
 
 
+@dataclass(slots=True)
+class HostCalls:
+    """The calls of the GPU's API on the CPU threads, in any order. Times in ns; ``NULL`` if unknown."""
+
+    thread: Ints  # index into Capture.threads
+    start: Ints
+    end: Ints
+    name: Coded
+    corr: Ints
+    stream: Ints | None = None  # that the call records an event on, makes wait, or waits for; None: not recorded
+    record: Ints | None = None  # index of the call that recorded the event waited for; -1: none or unknown
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
 @dataclass(frozen=True, slots=True)
 class RecordedStorage:
     """A tensor's storage at the end of the capture, as pyprof's own collector records it."""
@@ -125,8 +143,11 @@ class Capture:
     spans: Ranges = field(default_factory=Ranges.empty)
     outs: dict[int, str] = field(default_factory=dict)  # range -> JSON list of its outputs' shapes, inferred
     warnings: list[str] = field(default_factory=list)
+    losses: list[Loss] = field(default_factory=list)  # why the capture is incomplete
+    calls: HostCalls | None = None  # None: the format has none
     memory: MemoryEvents | None = None
     storages: list[RecordedStorage] = field(default_factory=list)
+    measured: tuple[MeasuredStep, ...] = ()  # steps that were timed before the profiler started
     samples: list[GpuSamples] = field(default_factory=list)  # clocks and power of the GPUs, where they were read
     is_host: bool = False  # whether the rows are CPU ops; launch_range is then each op's own range
 

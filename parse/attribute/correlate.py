@@ -18,6 +18,7 @@ from pyprof.parse.attribute.forward_ops import backward_nodes, forward_ops
 from pyprof.parse.attribute.graph_contents import graph_contents
 from pyprof.parse.attribute.graph_replays import REASONS as GRAPH_REASONS
 from pyprof.parse.attribute.graph_replays import with_graph_origins
+from pyprof.parse.attribute.lost_nodes import lost_nodes
 from pyprof.parse.attribute.optimizer_lists import gradients
 from pyprof.parse.attribute.other_captures import with_graphs
 from pyprof.parse.attribute.outputs import outputs
@@ -28,9 +29,11 @@ from pyprof.parse.attribute.seq_columns import sequence
 from pyprof.parse.attribute.serving import ServingRanges, with_serving_phases
 from pyprof.parse.attribute.step_times import step_times
 from pyprof.parse.attribute.steps import steps
+from pyprof.parse.attribute.viewed_tensors import viewed_tensors
 from pyprof.table.columns import NULL, Bools, Coded, Data, Ints, Table, blank, distinct, numbered, value_at
 from pyprof.table.graph_replays import LAUNCH_COLUMNS, in_graphs
 from pyprof.table.kernel_names import name_wrappers
+from pyprof.table.losses import Loss, losses_column
 from pyprof.table.schema import COLUMN
 
 SHAPED = ("marker", "sizes", "dtypes", "strides", "args", "comm", "forward")  # the facts that a call's shapes decide
@@ -55,18 +58,20 @@ def correlate(capture: Capture, brief: bool = False, tree: RangeTree | None = No
     serving = ServingRanges(capture, tree)
     columns["serving"] = texts = serving.texts()
     columns["phase"] = with_serving_phases(rows.phase, texts)
+    columns["incomplete"] = losses_column([*capture.losses, *rows.lost_nodes], capture.rows)
     columns["step"], columns["markStart"], columns["markEnd"], columns["emptySteps"] = steps(capture, tree, serving)
     columns["stepStart"], columns["stepEnd"] = step_times(columns)
     if brief:
-        return name_wrappers(Table(capture.rows, columns, capture.samples))
+        return name_wrappers(Table(capture.rows, columns, capture.samples, capture.measured))
     call, op = rows.contexts.enclosing("call", rows.inner), rows.contexts.enclosing("op", rows.inner)
     columns["opId"] = _from_zero(value_at(tree.source, call, -1))
     outs = outputs(capture, tree, op, rows.node, rows.forward)
     columns["outs"] = Coded(np.where(rows.shapeless, np.int32(-1), outs.codes), outs.values)
     columns["grads"] = gradients(capture, tree, op)
     columns["graphOps"] = graph_contents(capture, lambda launches: correlate(launches, tree=tree))
+    columns["views"] = viewed_tensors(tree, op)
     columns.update(sequence(tree, rows.inner, rows.node, rows.recomputed, columns))
-    return name_wrappers(Table(capture.rows, columns, capture.samples))
+    return name_wrappers(Table(capture.rows, columns, capture.samples, capture.measured))
 
 
 def _from_zero(given: Ints) -> Ints:
@@ -95,6 +100,7 @@ class Attributed:
     shapeless: Bools  # whether only the row's shapes are unknown
     recomputed: Bools  # whether the row re-runs a forward op inside a backward node
     columns: dict[str, Data]  # one column per field of ``Facts``
+    lost_nodes: list[Loss]  # launches of graphs that have fewer operations than the graph
 
     @property
     def phase(self) -> Coded:
@@ -106,6 +112,7 @@ class Attributed:
 def attribute(capture: Capture, tree: RangeTree) -> Attributed:
     """Find the ranges around each row's launch, and derive the row's columns from them."""
     by_graph = replayed(capture)
+    lost = [] if capture.losses else lost_nodes(capture, tree, by_graph)  # the readers may have found them, too
     capture, misfit = with_graph_origins(capture, tree, by_graph)
     inner, captured, launched_in = tree.innermost_of_rows(capture)
     contexts = Contexts(tree, np.concatenate([inner, launched_in]) if captured.any() else inner)
@@ -129,7 +136,24 @@ def attribute(capture: Capture, tree: RangeTree) -> Attributed:
         field.name: Coded.of(getattr(found, field.name) for found in known).take(number) for field in fields(Facts)
     }
     shapeless = misfit == GRAPH_REASONS.index(GRAPH_SHAPES)
-    return Attributed(contexts, inner, node, forward, shapeless, recomputed, columns)
+    return Attributed(contexts, inner, node, forward, shapeless, recomputed, columns, lost)
+
+
+def at_times(capture: Capture, thread: Ints, time: Ints) -> Capture:
+    """The capture with other events of its threads in place of its rows: they are attributed as launches are."""
+    return replace(
+        capture,
+        rows=len(time),
+        columns={},
+        launch_thread=thread,
+        launch_time=time,
+        launch_range=None,
+        reason=[],
+        reason_code=None,
+        origin_thread=None,
+        origin_time=None,
+        is_host=False,
+    )
 
 
 def _launch_keys(tree: RangeTree, contexts: Contexts, launched_in: Ints) -> tuple[Ints, Ints, Bools]:

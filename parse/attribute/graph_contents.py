@@ -16,7 +16,10 @@ from pyprof.table.columns import NULL, Coded, Ints, Table
 from pyprof.table.schema import COLUMN
 
 # The columns of a captured call: its attribution, and what its work is counted from.
-KEYS = tuple("mod op layer dir phase aten sizes dtypes strides args outs marker nodes comm forward".split())
+KEYS = (
+    *("mod", "op", "layer", "dir", "phase", "aten", "sizes", "dtypes", "strides", "args", "outs", "marker", "nodes"),
+    *("comm", "forward"),
+)
 _NAMES = ("kShortName", "kLongName")
 
 

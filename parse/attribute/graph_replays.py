@@ -58,7 +58,7 @@ class Origins:
 
 
 @dataclass(frozen=True, slots=True)
-class _Replay:
+class Replay:
     """The rows of one cudaGraphLaunch, in order."""
 
     rows: Ints
@@ -94,16 +94,16 @@ def _origins(capture: Capture, tree: RangeTree, launches: GraphLaunches, replaye
     """The launches of the rows that CUDA graphs ``replayed``."""
     origins = Origins(*(np.full(capture.rows, -1, np.int64) for _ in range(2)))
     captured = _Captured(capture, tree, launches)
-    replays = sorted(_replays(capture, tree, replayed), key=lambda replay: replay.start)
-    fits = captured.fitting_graphs(replays)
-    for number, (replay, (found, why)) in enumerate(zip(replays, fits, strict=True)):
-        if not found and number == (len(replays) - 1 if replay.launched else 0):
+    ordered = sorted(replays(capture, tree, replayed), key=lambda replay: replay.start)
+    fits = captured.fitting_graphs(ordered)
+    for number, (replay, (found, why)) in enumerate(zip(ordered, fits, strict=True)):
+        if not found and number == (len(ordered) - 1 if replay.launched else 0):
             found = captured.continuing(replay)
         origins.launch[replay.rows], origins.reason[replay.rows] = captured.choose(replay, found, why)
     return origins
 
 
-def _replays(capture: Capture, tree: RangeTree, replayed: Bools) -> Iterable[_Replay]:
+def replays(capture: Capture, tree: RangeTree, replayed: Bools) -> Iterable[Replay]:
     """The replays: rows of graph launches, and rows that share the id of a call without a record."""
     start, corr = (np.asarray(capture.columns[key]) for key in ("start", "corr"))
     node, stream, end = (_ints(capture, key) for key in ("graphNode", "stream", "kDuration"))
@@ -126,7 +126,7 @@ def _replays(capture: Capture, tree: RangeTree, replayed: Bools) -> Iterable[_Re
         rows = rows[np.argsort(nodes)] if numbered else rows
         first = int(start[rows].min())
         time = int(capture.launch_time[rows[0]]) if launched else first
-        yield _Replay(rows, launched, first, time, numbered, bool(at_once.any()), int(graph[rows[0]]))
+        yield Replay(rows, launched, first, time, numbered, bool(at_once.any()), int(graph[rows[0]]))
 
 
 def _ints(capture: Capture, key: str) -> Ints:
@@ -184,7 +184,7 @@ class _Captured:
             op[above] = self.tree.parent[op[above]]
         return op
 
-    def fitting_graphs(self, replays: Sequence[_Replay]) -> list[tuple[dict[int, Ints], int]]:
+    def fitting_graphs(self, replays: Sequence[Replay]) -> list[tuple[dict[int, Ints], int]]:
         """Per replay: the launch of each row (-1: unknown), by graph that fits; and why none fits."""
         known: dict[tuple[object, ...], tuple[dict[int, Ints], int]] = {}
         keys = [(self.names[replay.rows].tobytes(), replay.numbered, replay.overlaps) for replay in replays]
@@ -193,7 +193,7 @@ class _Captured:
                 known[key] = self._fitting(replay)
         return [known[key] for key in keys]
 
-    def _fitting(self, replay: _Replay) -> tuple[dict[int, Ints], int]:
+    def _fitting(self, replay: Replay) -> tuple[dict[int, Ints], int]:
         kernels = replay.rows[self.kinds[replay.rows] == _KERNEL]
         found: dict[int, Ints] = {}
         why = REASONS.index(GRAPH_COUNT)
@@ -208,7 +208,7 @@ class _Captured:
             self.whole[graph, self.names[replay.rows].tobytes()] = self.names[replay.rows], found[graph]
         return found, why
 
-    def _ordered(self, graph: int, launches: Ints, kernels: Ints, replay: _Replay) -> tuple[Ints | None, str]:
+    def _ordered(self, graph: int, launches: Ints, kernels: Ints, replay: Replay) -> tuple[Ints | None, str]:
         """The launch of each kernel, or None and what does not fit."""
         names, captured = self.names[kernels], self.kernels[launches]
         if np.all(captured >= 0):
@@ -238,7 +238,7 @@ class _Captured:
                 found[here] = own
         return found
 
-    def continuing(self, replay: _Replay) -> dict[int, Ints]:
+    def continuing(self, replay: Replay) -> dict[int, Ints]:
         """The launch of each row, by graph, if the replay is the begin of a whole one or, unlaunched, its end."""
         names, count = self.names[replay.rows], len(replay.rows)
         found = {}
@@ -248,7 +248,7 @@ class _Captured:
                 found[graph] = launches[part]
         return found
 
-    def choose(self, replay: _Replay, found: dict[int, Ints], why: int) -> tuple[Ints, Ints]:
+    def choose(self, replay: Replay, found: dict[int, Ints], why: int) -> tuple[Ints, Ints]:
         """The launch of each row of a replay, and the reasons of rows without one, given the graphs that fit."""
         ended = self.launches.ended
         possible = [graph for graph in found if ended[graph] == NULL or ended[graph] <= replay.time]

@@ -11,6 +11,8 @@ import numpy as np
 from pyprof.errors import InputError
 from pyprof.gc_pause import uncollected
 from pyprof.parse.attribute.capture import Capture
+from pyprof.parse.formats.lost_records import reported_losses, untimed
+from pyprof.parse.formats.measured_steps import of_trace
 from pyprof.parse.formats.possible_times import times_warning
 from pyprof.parse.kineto.collectives import with_coalesced
 from pyprof.parse.kineto.cpu_rows import host_rows
@@ -50,6 +52,7 @@ def _capture(file: Path, trace: Trace, events: Events) -> Capture:
     gpu = gpu_rows(events, clock, threads, trace, named)
     memory, memory_warnings = memory_events(events, clock, threads) if events.memory else (None, [])
     storages, storage_warnings = recorded_storages(trace.pyprof)
+    measured, measured_warnings = of_trace(trace.pyprof)
     samples, sample_warnings = gpu_samples(trace, clock, _rank(trace))
     capture = Capture(
         file=str(file),
@@ -58,12 +61,15 @@ def _capture(file: Path, trace: Trace, events: Events) -> Capture:
         scopes=named.scopes,
         ranges=with_coalesced(named.ranges, named.scopes, gpu.launch_thread, gpu.launch_time),
         reason=REASONS,
-        warnings=[*trace.warnings, *sample_warnings, *memory_warnings, *storage_warnings],
+        warnings=[*trace.warnings, *sample_warnings, *memory_warnings, *storage_warnings, *measured_warnings],
+        measured=measured,
         samples=samples,
         memory=memory,
         storages=storages,
         **gpu._asdict(),
     )
+    timeless = untimed(sum(event.dur < 0 for event in events.gpu) + events.untimed + len(events.unplaced))
+    capture.losses = [*trace.losses, *reported_losses(trace.messages, capture.profiler), *timeless, *capture.losses]
     if not gpu.rows:
         host_rows(capture, named.is_op)
         lost = unrecorded_launches(events.calls) if capture.rows else []

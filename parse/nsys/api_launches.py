@@ -25,14 +25,8 @@ class ApiCalls(NamedTuple):
     start: Ints  # ns
 
 
-def outline_calls(db: Database) -> ApiCalls:
-    """All calls, without ends and names. Raises SchemaError if the table lacks a required column."""
-    data = db.read(API, "thread", "corr", "start_ns")
-    return ApiCalls(process_of(data["thread"]), data["corr"], data["thread"], data["start_ns"])
-
-
 def read_calls(db: Database) -> tuple[ApiCalls, Calls]:
-    """All calls, and the same with ends and names. Raises as ``outline_calls``."""
+    """All calls, and the same with ends and names. Raises SchemaError if the table lacks a required column."""
     data = db.read(API, "thread", "corr", "start_ns", "end_ns", "name")
     names, thread = texts_of(data["name"], db.texts(STRINGS, data["name"])), data["thread"]
     calls = ApiCalls(process_of(thread), data["corr"], thread, data["start_ns"])

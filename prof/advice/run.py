@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from pyprof.prof.advice.host_time import host_ns, launches_timed
+from pyprof.prof.advice.host_time import captured_ns, host_ns, launches_timed
 from pyprof.prof.advice.run_columns import Rows, numel
 from pyprof.prof.limits.devices import Device
 from pyprof.prof.limits.peaks_file import Peaks
@@ -21,6 +21,7 @@ from pyprof.prof.work.annotate import Annotation
 from pyprof.table.columns import NULL, Bools, Floats, Ints, Table, distinct
 from pyprof.table.graph_replays import launched_by_graphs
 from pyprof.table.intervals import covered
+from pyprof.table.losses import losses
 
 # Time of a product: START_NS + max(flops / (REACHED × peak), bytes / (STREAMED × bandwidth)). Fitted to an H200,
 # PyTorch 2.11: bf16 products of 4.2 to 1687 GFLOP take 11.5 to 2118 µs, the formula gives 10.1 to 2084; those of
@@ -56,6 +57,7 @@ class Run(Rows):
     """
 
     def __init__(self, table: Table, annotation: Annotation, peaks: Peaks | None = None) -> None:
+        self.incomplete = losses(table)  # then there is no advice, because it would be false
         self.origin = _in_order(table, annotation)  # the row of the given table that each row comes from
         super().__init__(table.take(self.origin), annotation.take(self.origin))
         self.limits = roofline(self.table, self.annotation, peaks)
@@ -99,6 +101,11 @@ class Run(Rows):
     def launching_ns(self) -> float:
         """The part of the host's time per step that launches take, in ns."""
         return min(self._host[0], self.step_ns)
+
+    @cached_property
+    def captured_host_ns(self) -> tuple[float, float]:
+        """The host's time per step in the capture, with the profiler's: for launches, and for the rest."""
+        return captured_ns(self)
 
     @cached_property
     def _host(self) -> tuple[float, float]:

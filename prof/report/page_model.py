@@ -68,7 +68,8 @@ def page_model(
         "memory": None if memory is None else memory_section(memory, summary.memory),
         "advice": [{**asdict(card), "title": title_of_card(card, unit), "how": how(card)} for card in cards],
         "owners": names,
-        "steps": [{"owner": step.owner, **_fields(step, STEP)} for step in steps(table, owner)],
+        "incomplete": bool(summary.incomplete),
+        "steps": [_step(step, bool(summary.incomplete)) for step in steps(table, owner)],
         "devices": [_fields(device, DEVICE) for device in limits.devices],
         "sheets": [_fields(device, DEVICE) for device in sheets if device.known],
         "calls": calls,
@@ -91,6 +92,12 @@ def _vocabulary() -> dict[str, Any]:
         "meanings": column_meanings(),
         "launching": LAUNCH_ALONE,  # the reason of rows whose time gives no rates
     }
+
+
+def _step(step: Step, incomplete: bool) -> dict[str, Any]:
+    """A step's fields; its idle time is unknown in an incomplete capture."""
+    unknown = {"idle": None} if incomplete else {}
+    return {"owner": step.owner, **_fields(step, STEP), **unknown}
 
 
 def _uncounted(ops: Mapping[str, int]) -> list[dict[str, Any]]:

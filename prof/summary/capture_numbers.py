@@ -20,10 +20,12 @@ from pyprof.prof.summary import work_numbers as work
 from pyprof.prof.summary.captured_graphs import GraphContent, graph_contents
 from pyprof.prof.summary.components import Part, Series, StepPart, components, parts_of, series
 from pyprof.prof.summary.measured_work import Measured, measured_work
+from pyprof.prof.summary.withheld import withheld
 from pyprof.prof.timing.clocks import Clocks, clocks
 from pyprof.prof.timing.collectives import Collective, collectives
 from pyprof.prof.timing.gpus import device_rows, ends
 from pyprof.prof.timing.loading import Leading, without_loading
+from pyprof.prof.timing.profiler_cost import Unprofiled, unprofiled
 from pyprof.prof.timing.serving import ServingPhase, serving_phases
 from pyprof.prof.timing.steps import PHASES, Step, phase_places, phase_times, slowest_steps
 from pyprof.prof.timing.stragglers import RankWaits, stragglers
@@ -35,11 +37,19 @@ from pyprof.prof.work.annotate import Annotation, sum_known
 from pyprof.prof.work.kinds import NCCL, kinds
 from pyprof.table.attribution import AttributedTime, attributed_rows, launched_alone
 from pyprof.table.columns import NULL, Bools, Ints, MemoryTable, Table
+from pyprof.table.losses import Loss, losses
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
     on_cpu: Annotated[bool, doc("whether the rows are CPU ops")]
+    incomplete: Annotated[
+        tuple[Loss, ...],
+        doc(
+            "what the capture has lost, where it lacks records: then idle and busy times and shares of the span are "
+            "null, and there is no advice, because they would be false"
+        ),
+    ]
     warm_up: Annotated[
         WarmUp | None, doc("the first steps, where they take long, and what was before: left out of all figures")
     ]
@@ -52,11 +62,17 @@ class Summary:
     reasons: Annotated[tuple[Part, ...], doc("rows without an op, by the reason")]
     devices: Annotated[tuple[Usage, ...], doc("one record per device")]
     span_ns: Annotated[int, doc("from the first operation to the last, of all devices")]
-    busy_ns: Annotated[int, doc("time with at least one operation")]
-    idle_ns: Annotated[int, doc("time without an operation")]
-    late_ns: Annotated[int, doc("idle time in which the CPU had not yet called for the next launch")]
+    busy_ns: Annotated[int | None, doc("time with at least one operation; null in an incomplete capture")]
+    idle_ns: Annotated[int | None, doc("time without an operation; null in an incomplete capture")]
+    late_ns: Annotated[
+        int | None,
+        doc("idle time in which the CPU had not yet called for the next launch; null in an incomplete capture"),
+    ]
     waits: Annotated[Waits, doc("why the GPU waits")]
     steps: Annotated[tuple[StepPart, ...], doc("one per step")]
+    unprofiled: Annotated[
+        Unprofiled | None, doc("the steps timed before the profiler started, with pyprof run --warmup and the like")
+    ]
     phases: Annotated[
         tuple[Part, ...],
         doc("time by phase: forward, backward, optimizer, data, prefill, decode, mixed, other; overlaps counted once"),
@@ -70,7 +86,9 @@ class Summary:
     attention: Annotated[work.Attention, doc("fused and unfused attention")]
     copies: Annotated[Leading | None, doc("copies between host and device")]
     communication_ns: Annotated[int, doc("time of collectives")]
-    exposed_ns: Annotated[int, doc("time of communication while nothing else ran")]
+    exposed_ns: Annotated[
+        int | None, doc("time of communication while nothing else ran; null in an incomplete capture")
+    ]
     collectives: Annotated[tuple[Collective, ...], doc("by kind and number of ranks, where they are on record")]
     waiting: Annotated[
         RankWaits, doc("how long ranks wait for each other in collectives, where all ranks of a group are in the table")
@@ -109,12 +127,16 @@ class Summary:
     @property
     def flop_per_s(self) -> float:
         """The mean of the GPUs, idle time included; NaN where nothing has a time or a count."""
-        return self.flop / (self.span_ns * 1e-9) if self.span_ns and self.flop is not None else math.nan
+        return self._rate(self.flop)
 
     @property
     def byte_per_s(self) -> float:
         """The mean of the GPUs, idle time included; NaN where nothing has a time or a count."""
-        return self.nbytes / (self.span_ns * 1e-9) if self.span_ns and self.nbytes is not None else math.nan
+        return self._rate(self.nbytes)
+
+    def _rate(self, amount: float | None) -> float:
+        known = self.span_ns and amount is not None and not self.incomplete
+        return amount / (self.span_ns * 1e-9) if known and amount is not None else math.nan
 
     def mean(self, key: str) -> float:
         """The mean over the GPUs of one field of ``Usage``; NaN if no GPU has it."""
@@ -136,6 +158,7 @@ def summarise(
     allocations, of which nothing is left out.
     """
     devices, graphs = () if memory is None else tuple(memory_numbers(memory, table)), graph_contents(table)
+    lost = losses(table)
     all_rows = len(table)
     steps = slowest_steps(table)  # of all rows: a step begins when the GPU is done with the one before
     launched = table.ints("step")
@@ -153,7 +176,10 @@ def summarise(
     batches = serving_phases(table, annotation, limits, {int(part.name): part.ns for part in parts})
     left_out: dict[str, Any] = {"kinds_of_rows": kinds_of_rows, "copies": copies, "warm_up": warm, "memory": devices}
     left_out["graphs"] = graphs
-    return _summary(table, annotation, limits, steps=parts, clocks=found, serving=batches, **left_out)
+    numbers = _summary(
+        table, annotation, limits, incomplete=lost, steps=parts, clocks=found, serving=batches, **left_out
+    )
+    return withheld(numbers) if lost else numbers
 
 
 def _summary(table: Table, annotation: Annotation, limits: Roofline, **left_out: Any) -> Summary:
@@ -174,6 +200,7 @@ def _summary(table: Table, annotation: Annotation, limits: Roofline, **left_out:
         idle_ns=int(time.idle_ns.sum()),
         late_ns=int(time.late_ns.sum()),
         waits=waits(table),
+        unprofiled=unprofiled(table.measured),
         phases=_phases(table, time),
         components=parts_of(components(table, annotation, row_kinds), duration),
         has_layers=bool((table.coded("layer").codes >= 0).any()),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from pyprof.command.terminal_text import cut_to, page, prose, safe
 from pyprof.prof.summary.capture_numbers import Summary
-from pyprof.prof.summary.sentences import assumptions, headline, sentences
+from pyprof.prof.summary.sentences import assumptions, incomplete_lines, sentences, what_ran
 from pyprof.prof.summary.tables import SummaryTable, summary_tables
 
 if TYPE_CHECKING:
@@ -32,7 +32,8 @@ def write_summary(
 
 
 def _print(console: Console, summary: Summary, advice: Sequence[str]) -> None:
-    prose(console, headline(summary), "bold")
+    for line in (*incomplete_lines(summary), what_ran(summary)):
+        prose(console, line, "bold")
     for sentence in sentences(summary):
         prose(console, f"• {sentence}", "", hang=2)
     if advice:

@@ -111,20 +111,25 @@ def rate_sentences(summary: Summary) -> Iterator[str]:
     else:
         known = f"FLOPs are known for {share(summary.counted_ns, summary.total_ns)} of {summary.worker} time"
         least, mean = at_least(summary.counted_ns, summary), per_gpu(summary)
-        rate = f", {least}{amount(summary.flop_per_s, 'FLOP/s')}{mean}" if not summary.launches_alone else ""
+        rate = "" if _without_rates(summary) else f", {least}{amount(summary.flop_per_s, 'FLOP/s')}{mean}"
         yield f"{known}: {least}{amount(summary.flop, 'FLOP')}{rate}."
         if not math.isnan(summary.mean("mfu")):
             yield f"Model FLOPs utilisation (MFU) is {least}{mfu_text(summary)} of {peak_text(summary)}."
     if summary.span_ns and summary.nbytes:
         known = f"Bytes are known for {share(summary.bytes_counted_ns, summary.total_ns)} of {summary.worker} time"
         least, mean = at_least(summary.bytes_counted_ns, summary), per_gpu(summary)
-        rate = f", {least}{amount(summary.byte_per_s, 'B/s')}{mean}" if not summary.launches_alone else ""
+        rate = "" if _without_rates(summary) else f", {least}{amount(summary.byte_per_s, 'B/s')}{mean}"
         yield f"{known}: {least}{amount(summary.nbytes, 'B')}{rate}."
     if summary.launches_alone:
         yield (
             "These CPU ops launched GPU work that the capture does not have: their times are those of launching. No "
             "rate follows from them (profile with ProfilerActivity.CUDA or .XPU, too)."
         )
+
+
+def _without_rates(summary: Summary) -> bool:
+    """Whether no rate over the span follows from the amounts that the capture has."""
+    return summary.launches_alone or bool(summary.incomplete)
 
 
 def at_least(known_ns: int, summary: Summary) -> str:

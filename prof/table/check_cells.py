@@ -57,6 +57,8 @@ FORMS: dict[str, tuple[Any, str]] = {
     "grads": (list[list[Size]], "a list of shapes"),
     "gpuInfo": (dict[str, Any], "facts by name"),
     "graphOps": (list[CapturedCall], "calls with op, layer and arguments"),
+    "views": (list[tuple[list[Size], str]], "a list of shapes and dtypes"),
+    "incomplete": (list[tuple[str, str]], "a list of pairs of texts"),
 }
 
 # Time column -> its smallest and largest allowed value in ns: end times and sums must fit into 64 bits.

@@ -33,8 +33,10 @@ class Usage:
     name: Annotated[str, doc("the device's name")]
     operations: Annotated[int, doc("number of kernels, copies and memsets")]
     span_ns: Annotated[int, doc("from its first operation to its last")]
-    busy_ns: Annotated[int, doc("time with at least one operation: kernel, copy, memset, graph")]
-    kernel_ns: Annotated[int, doc("time with at least one kernel or graph")]
+    busy_ns: Annotated[
+        int | None, doc("time with at least one operation: kernel, copy, memset, graph; null in an incomplete capture")
+    ]
+    kernel_ns: Annotated[int | None, doc("time with at least one kernel or graph; null in an incomplete capture")]
     sm_efficiency: Annotated[float, nan_doc("%, mean over the span of min(1, blocks of the running kernels / SMs)")]
     occupancy: Annotated[float, nan_doc("%, mean of the kernels' estimated achieved occupancy, by their durations")]
     flop: Annotated[int | None, doc("FLOPs of the rows that have a count; null if no operation could be counted")]
@@ -51,22 +53,26 @@ class Usage:
     @property
     def utilisation(self) -> float:
         """GPU utilisation: the share of the span, in %, in which a kernel ran on the GPU."""
-        return 100 * self.kernel_ns / self.span_ns if self.span_ns else math.nan
+        return 100 * self.kernel_ns / self.span_ns if self.span_ns and self.kernel_ns is not None else math.nan
 
     @property
     def busy(self) -> float:
         """The share of the span, in %, in which any operation ran on the GPU."""
-        return 100 * self.busy_ns / self.span_ns if self.span_ns else math.nan
+        return 100 * self.busy_ns / self.span_ns if self.span_ns and self.busy_ns is not None else math.nan
 
     @property
     def tflops(self) -> float:
         """TFLOP/s over the span, idle time included; NaN if unknown."""
-        return self.flop / self.span_ns / 1e3 if self.span_ns and self.flop is not None else math.nan
+        return math.nan if self.flop is None else self._rate(self.flop) * 1e-12
 
     @property
     def gbps(self) -> float:
         """GB/s over the span, idle time included; NaN if unknown."""
-        return self.nbytes / self.span_ns if self.span_ns and self.nbytes is not None else math.nan
+        return math.nan if self.nbytes is None else self._rate(self.nbytes) * 1e-9
+
+    def _rate(self, amount: float) -> float:
+        """An amount per second of the span; NaN without a span, or if the capture lacks some of its operations."""
+        return amount / self.span_ns * 1e9 if self.span_ns and self.busy_ns is not None else math.nan
 
     @property
     def mfu(self) -> float:

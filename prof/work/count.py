@@ -41,6 +41,7 @@ class OpCall:
     nodes: str = ""
     comm: str = ""
     forward: str = ""
+    views: str = ""
     lists: str = ""  # the shapes of its lists of tensors, if the capture truncated them and they could be proven
     kernel: Dtypes = NOTHING  # the dtypes that the names of its kernels reveal
     batch: Batch | None = None  # the server's batch that it is part of, for ops that are counted by it
@@ -187,7 +188,7 @@ def _arguments(call: OpCall, name: str, known: Known) -> tuple[Any, ...]:
         arguments = with_flags(arguments, parameters(name), call.markers[-1])
         if call.is_forward:
             arguments = with_options(call.op, arguments, call.markers[-1])
-    arguments = (*arguments, *_forward_arguments(call.forward))
+    arguments = (*arguments, *_forward_arguments(call.forward), *_viewed(call.views))
     return (call.op, *arguments) if is_compiled(name) else arguments
 
 
@@ -201,6 +202,11 @@ def _forward_arguments(forward: str) -> tuple[Any, ...]:
     found = (call.get(key) for key in ("sizes", "dtypes", "strides", "args"))
     sizes, dtypes, strides, args = (json.dumps(value) if value else "" for value in found)
     return recorded(sizes, dtypes, strides, args, Known(), call["aten"].removeprefix("aten::"))
+
+
+def _viewed(views: str) -> tuple[Tensor, ...]:
+    """The tensors that the op's code views, for an op that does not take its weights as arguments."""
+    return tuple(Tensor(tuple(shape), dtype) for shape, dtype in json.loads(views)) if views else ()
 
 
 def _output_of_bias_gradient(call: OpCall) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pyprof.benchmark.call_timer import CPU, EVENTS, GRAPH, Timing
-from pyprof.quantities import amount
+from pyprof.quantities import amount, binary_bytes
 
 SMALL = 10  # calls that take longer than so many empty nodes are shown without the node's time
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (0.0, "ns"))
@@ -128,7 +128,7 @@ class Bench:
     def _inputs(self) -> str:
         if self.copies == 1 and not self.cold:
             return "All calls had the same inputs, which may stay in the cache."
-        sizes = f"{self.copies:,} × {self.copy_bytes / 2**20:,.3g} MiB"
+        sizes = f"{self.copies:,} × {binary_bytes(self.copy_bytes)}"
         if self.copies == 1:
             return f"The inputs and results exceed the cache: {sizes}."
         times = "at least" if self.cold else "less than"

@@ -55,7 +55,7 @@ class Statement:
             "dtype": dtype, "layout": layout, "align": align, "rand": rand, **names,
         }  # fmt: skip
         exec(self.setup, space)  # noqa: S102  (the user's own code)
-        used = {name: space[name] for name in self.code.co_names if name in space}
+        used = {name: space[name] for name in _names(self.code) if name in space}
         taken = {name: value for name, value in used.items() if next(tensors_in(value), None) is not None}
         return Subject(self._function(tuple(taken), space), (), taken)
 
@@ -66,6 +66,14 @@ class Statement:
             source = f"lambda {', '.join(names)}: (\n{self.text}\n)"
             return eval(compile(source, FILE, "eval"), space)  # type: ignore[no-any-return]  # noqa: S307  (the same)
         return lambda **arguments: exec(self.code, {**space, **arguments})  # noqa: S102  (the same)
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    """The names that code reads from outside, with those in its comprehensions and functions."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
 
 
 @contextmanager

@@ -20,12 +20,13 @@ from typing import Any, NamedTuple
 from pyprof.capture import session
 from pyprof.capture.graph_captures import GraphCaptures, plain_profiler
 from pyprof.capture.kineto_turns import Turns, torch_profiler_is_on
-from pyprof.capture.sinks import Profiler
+from pyprof.capture.sinks import Entry, Profiler, pop, push
 from pyprof.capture.step_finder import StepFinder
 from pyprof.capture.trace_file import Recording, event_text, events_of, write_trace
 from pyprof.clock_sampler import ClockSampler
 from pyprof.errors import PyprofError
 from pyprof.memory_record import memory_record
+from pyprof.step_timer import StepTimer
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,7 @@ class Collector(ABC):
         self._until: int | None = None  # the number of ended iterations at which to stop
         self._told_steps = False  # whether the program calls pyprof.step(), which then alone ends iterations
         self._finder: StepFinder | None = None
+        self._timer = StepTimer()
 
     @abstractmethod
     def begin(self) -> None:
@@ -98,6 +100,7 @@ class Collector(ABC):
     def _count_again(self) -> None:
         """Forget the iterations that the optimizer ended, which were other ones than those of pyprof.step()."""
         self._iterations = 0
+        self._timer.restart()
         if self._started or self._window.wait:
             return
         if self._window.warmup:
@@ -106,7 +109,19 @@ class Collector(ABC):
             self._begin_after = 1
 
     def _count(self) -> None:
+        self._timer.end()
         self._iterations += 1
+        self._collect_next()
+        if self._is_passing_over():
+            self._timer.begin(self._iterations)
+
+    def _is_passing_over(self) -> bool:
+        """Whether the next iteration is before the window, and nothing records it."""
+        before = not self._started and not self._window.wait and self._iterations < self._begin_after
+        return before and not self._running and not torch_profiler_is_on()
+
+    def _collect_next(self) -> None:
+        """Begin or end collecting where the next iteration makes it necessary."""
         if self._started:
             return
         if self._iterations == self._begin_after:
@@ -142,18 +157,25 @@ class Attached(Collector):
 
     name = "the tool that is attached"
 
+    def __init__(self, window: Window) -> None:
+        super().__init__(window)
+        self._timer = StepTimer(marked=True)  # markers go to the tool from the first line on
+
     def open(self) -> None:
         """Start only if the window limits the steps, since cudaProfilerStart creates a context on the GPU."""
         if self._window.steps is not None or self._window.warmup:
             super().open()
 
     def begin(self) -> None:
+        self._timer.drop()
         self._running = True
         cuda_profiler("start")
+        push_steps(self._timer)
 
     def end(self) -> None:
         if self._running:
             self._running = False
+            push_steps(self._timer)
             cuda_profiler("stop")
 
 
@@ -236,6 +258,7 @@ class TraceFile(Collector):
             self._turns.close()
 
     def begin(self) -> None:
+        self._timer.drop()
         self._close_range()
         self._wanted = True
         if not self._theirs:
@@ -250,6 +273,7 @@ class TraceFile(Collector):
         """Make way: the program's own profiler is about to begin. ``kineto``: it needs the process's one Kineto."""
         if kineto or threading.get_ident() == self._thread:
             self._graphs.finish()
+        self._timer.drop()
         if threading.get_ident() == self._thread:
             self._theirs = self._made_way = True
             self._close_range()
@@ -373,9 +397,9 @@ class TraceFile(Collector):
         self._best = None
         super().start()
 
-    def _count(self) -> None:
-        before_window = self._running and self._iterations < self._begin_after
-        super()._count()
+    def _collect_next(self) -> None:
+        before_window = self._running and self._iterations <= self._begin_after
+        super()._collect_next()
         if before_window and self._iterations < self._begin_after:
             self.end()
 
@@ -409,7 +433,8 @@ class TraceFile(Collector):
         found += [events_of(recording, texts) for recording in others]
         traces = [event_text(found)] if found else []
         graphs = {"version": GRAPHS_VERSION, "traces": traces, "ordered": ordered} if found or ordered else None
-        parts = {"nvml": best.clocks, "memory": best.tensors, "graphs": graphs}
+        steps = self._timer.record()
+        parts = {"nvml": best.clocks, "memory": best.tensors, "graphs": graphs, "steps": steps}
         return {name: part for name, part in parts.items() if part is not None}
 
     def warnings(self) -> list[str]:
@@ -429,6 +454,13 @@ class TraceFile(Collector):
     def _holds(self) -> str:
         before = self._best is not None and not self._best.in_window
         return f"{self.file} holds {'what ran before the end of the first one' if before else 'what ran'}"
+
+
+def push_steps(timer: StepTimer) -> None:
+    """Tell the attached tool, in an NVTX range, how long the iterations before took."""
+    active, text = session.current(), timer.text()
+    if active is not None and active.sink is not None and text is not None:
+        pop(push(active.sink, Entry(text)))
 
 
 def cuda_profiler(action: str) -> None:

@@ -1,10 +1,11 @@
-"""The columns of the kernel table and of the memory table.
+"""The columns of the kernel table, the memory table and the table of host calls.
 
 A row of the kernel table is a GPU operation (kernel, memcpy, memset, opaque CUDA graph launch) or, in a capture without
 a GPU, a CPU op that does work itself. The keys of net.dict, the Parquet schema, the documentation and the tests derive
 from ``KERNELS``. The first nineteen keys are PyProf's, with its names and types.
 
-A row of the memory table is one allocation or one free, as the capture recorded it, in order of time.
+A row of the memory table is one allocation or one free, as the capture recorded it, in order of time. A row of the
+table of host calls is one call of the GPU's API on a CPU thread, in order of process, thread and start.
 """
 
 import json
@@ -108,6 +109,19 @@ KERNELS: tuple[Column, ...] = (
         "the calls that an opaque CUDA graph captured; in the first row of each graph (design.md, CUDA graphs)",
     ),
     Column("serving", "text", "", "the inference server's annotation of the batch that launched it, as it stands"),
+    Column(
+        "views",
+        "json",
+        "",
+        "shape and dtype of the tensors that the op's code views, for an op that takes a layer's name, not its weights",
+    ),
+    Column(
+        "incomplete",
+        "json",
+        "",
+        "what the row's capture has lost: a list of pairs, why it is incomplete and how to record it anew; empty where "
+        "no loss is known",
+    ),
 )
 
 MEMORY: tuple[Column, ...] = (
@@ -140,6 +154,44 @@ MEMORY: tuple[Column, ...] = (
     Column("step", "int", "", "training step, where the capture marks them"),
     Column("pid", "int", "", "process"),
     Column("tid", "int", "", "thread"),
+    Column("rank", "int", "", "rank in the distributed job"),
+)
+
+HOST_CALLS: tuple[Column, ...] = (
+    Column("name", "text", "", "the call of CUDA or HIP: cudaLaunchKernel"),
+    Column(
+        "kind",
+        "text",
+        "",
+        "launch, copy, set or graph: it gives the GPU work; device sync, stream sync or event sync: it waits for the "
+        "GPU; record, wait, query: of events; allocate, free; begin capture, end capture; empty: none of these",
+    ),
+    Column("start", "int", "ns", "start, since the capture began; may be negative"),
+    Column("duration", "int", "ns", "duration"),
+    Column("pid", "int", "", "process"),
+    Column("tid", "int", "", "thread"),
+    Column("corr", "int", "", "correlation id, unique within its process only"),
+    Column("stream", "int", "", "the stream that it records an event on, makes wait or waits for, where recorded"),
+    Column("record", "int", "", "row, from 0, of the call that recorded the event which it waits for, where known"),
+    Column(
+        "after",
+        "int",
+        "",
+        "row of the last call of another thread that its own thread waited for before it: a hand-over, as between the "
+        "threads of the forward and of the backward pass",
+    ),
+    Column(
+        "ranges",
+        "int",
+        "",
+        "ranges (ops, markers, layers) that the process began since the thread's call before, or since `after`",
+    ),
+    Column("op", "json", "", "what the user called at that time, outermost first; see the kernel table"),
+    Column("layer", "json", "", "layer names around the forward op, outermost first"),
+    Column("trace", "json", "", "the user's call stack at that time, file:line, outermost first"),
+    Column("aten", "text", "", "innermost aten op at that time"),
+    Column("phase", "text", "", "forward, backward, optimizer, data or other"),
+    Column("step", "int", "", "training step, where the capture marks them"),
     Column("rank", "int", "", "rank in the distributed job"),
 )
 

@@ -160,7 +160,7 @@ def test_the_text_of_a_result():
         "  forward  5 µs (4.95 µs to 5.1 µs), 210 GFLOP/s, 800 GB/s, 20% of the memory limit",
         "           2 µs (1.98 µs to 2.04 µs) if the inputs stay in the cache",
         "  Median of 15 trials by replays of a CUDA graph, with quartiles. Calls took turns with copies of the inputs: "
-        "90 × 2 MiB, at least three times the size of the last cache.",
+        "90 × 2.00 MiB, at least three times the size of the last cache.",
         "  520 ns were subtracted: what a graph takes for an empty kernel.",
         "  The multiprocessors ran at 1,980 MHz.",
     ]

@@ -11,7 +11,8 @@ from pyprof.parse.ncu.reader import read
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.ncu.report_layers import Layers
 from pyprof.prof.ncu.report_rows import by_kind, by_phase, kernels, total, without_products
-from pyprof.prof.ncu.report_sentences import gib, notes, sentences
+from pyprof.prof.ncu.report_sentences import notes, sentences
+from pyprof.quantities import binary_bytes
 
 from .measured import GEMM, STEP, launches, measured, ranges
 
@@ -130,8 +131,13 @@ def test_sums_of_several_processes_are_said_to_be_so() -> None:
 
 
 def test_gib_has_three_figures() -> None:
-    assert [gib(2**30 * value) for value in (0.5, 12.345, 150)] == ["0.50 GiB", "12.35 GiB", "150 GiB"]
-    assert [gib(value) for value in (96 * 2**20, 2**20, 512, 1)] == ["96.00 MiB", "1.00 MiB", "0.50 KiB", "0.00 KiB"]
+    assert [binary_bytes(2**30 * value) for value in (0.5, 12.345, 150)] == ["0.50 GiB", "12.35 GiB", "150 GiB"]
+    assert [binary_bytes(value) for value in (96 * 2**20, 2**20, 512, 1)] == [
+        "96.00 MiB",
+        "1.00 MiB",
+        "0.50 KiB",
+        "1 B",
+    ]
 
 
 def test_the_real_report_s_sums_are_those_of_its_cells(root: Path) -> None:
