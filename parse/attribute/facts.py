@@ -111,14 +111,14 @@ def facts(path: Path, forward: Path, recomputed: bool, transfer: str, updating: 
     )
 
 
-def within_replay(captured: Facts, path: Path, launch: Path, launch_forward: Path) -> Facts:
+def within_replay(captured: Facts, path: Path, launch: Path, launch_forward: Path, recomputed: bool) -> Facts:
     """The facts of a kernel that a CUDA graph replays: those of its capture, inside those of the graph's launch.
 
-    ``path``: the ranges around its capture. ``launch``, ``launch_forward``: as ``path`` and ``forward`` of ``facts``,
-    for the launch of the graph. torch.compile captures inside a model and inside a backward node that have begun before
-    the capture; the replay is inside them, too.
+    ``path``: the ranges around its capture. ``launch``, ``launch_forward`` and ``recomputed``: as ``path``, ``forward``
+    and ``recomputed`` of ``facts``, for the launch of the graph. torch.compile captures inside a model and inside a
+    backward node that have begun before the capture; the replay is inside them, too.
     """
-    around = facts(launch, launch_forward, False, "", False, True)
+    around = facts(launch, launch_forward, recomputed, "", False, True)
     found = captured
     if not found.layer:
         found = replace(found, layer=around.layer, trace=found.trace or around.trace)
