@@ -13,6 +13,7 @@ from pyprof.marker import Marker, parse_marker
 from pyprof.prof.kernels.type_names import NOTHING, Dtypes
 from pyprof.prof.ops.compiled import is_compiled
 from pyprof.prof.ops.evaluation import SPARSE_PRODUCTS, evaluate, find, function_of, parameters
+from pyprof.prof.ops.experts import FINDS_WEIGHTS
 from pyprof.prof.ops.from_forward import bias_gradient, from_forward
 from pyprof.prof.ops.known_work import FILLED, known_parts, never_computes
 from pyprof.prof.ops.marker_arguments import call_arguments, tensors_within, with_flags, with_options
@@ -109,7 +110,10 @@ def count_call(call: OpCall) -> Counted:
         return _without_shapes(call, name)
     if family == "gemm" and SPARSE_PRODUCTS.intersection(call.around):
         return Counted(name, family, why="a sparse operand: no capture records how many elements it stores")
-    return _by_model(call, name)
+    counted = _by_model(call, name)
+    if name in FINDS_WEIGHTS and not counted.parts:  # its kernels may be routing or products: their names tell
+        return _without_model(call)
+    return counted
 
 
 def _without_model(call: OpCall) -> Counted:
