@@ -1,14 +1,18 @@
 """Incomplete captures: what is called a loss, and what is not, in literal traces and databases of a few events."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from pyprof.errors import InputError
+from pyprof.parse.detect import reader
 from pyprof.parse.formats.lost_records import reported_losses
 from pyprof.parse.kineto.reader import read as read_kineto
 from pyprof.parse.nsys.reader import read as read_nsys
 from tests.parse.kineto import kineto_file as kineto
 from tests.parse.nsys import nsys_file as nsys
+from tests.paths import GOLDEN
 
 SYNC = "cudaDeviceSynchronize"
 
@@ -213,3 +217,20 @@ def test_operations_without_times(tmp_path):
         },
     )
     assert [loss.why for loss in read_nsys(file).losses] == ["1 GPU operation has no possible time"]
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in GOLDEN.glob("h200*.*.gz") if ".csv" not in path.name))
+def test_our_own_captures_are_complete(name):
+    assert reader(GOLDEN / name)(GOLDEN / name).losses == []
+
+
+def test_captures_of_others_are_complete(data):
+    """There are slices among them, which end with launches whose kernels ran later, and begin with kernels that
+    were launched before. That is no loss of anything that ran in between."""
+    files = [path for room in ("nsys", "kineto", "round2") for path in sorted((data / room).glob("*.gz"))]
+    found = {}
+    for file in files:
+        with suppress(InputError):  # some have nothing that ran on a GPU
+            found[file.name] = [loss.why for loss in reader(file)(file).losses]
+    assert len(found) > 50
+    assert {name: why for name, why in found.items() if why} == {}
