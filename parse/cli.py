@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyprof.parse.attribute.notes import CaptureNotes
     from pyprof.parse.read import Parsed
     from pyprof.parse.selection import Selection
-    from pyprof.table.columns import MemoryTable, Table
+    from pyprof.table.columns import HostTable, MemoryTable, Table
 
 ENDINGS = (".dict", ".dict.gz", ".parquet", ".csv", ".csv.gz", ".pyprof")
 
@@ -41,7 +41,7 @@ def build_parser() -> Parser:
         metavar="FILE",
         type=file_name(ENDINGS),
         help="write here, not to standard output: net.dict or net.csv (or either as .gz) or net.parquet; net.pyprof is "
-        "a folder that holds the memory table, too",
+        "a folder that holds the memory table and the host's calls, too",
     )
     _add_selection(parser)
     add_graphs(parser)
@@ -101,7 +101,7 @@ def _check_options(args: argparse.Namespace) -> None:
 
 def _run(args: argparse.Namespace) -> Done:
     from pyprof.parse.attribute.contents import Contents
-    from pyprof.parse.merge import apart, memory_apart
+    from pyprof.parse.merge import apart, host_apart, memory_apart
     from pyprof.parse.read import read_graphs, read_profile
     from pyprof.parse.selection import Selection
     from pyprof.table.columns import Table
@@ -114,19 +114,21 @@ def _run(args: argparse.Namespace) -> Done:
     lean = args.range is None and not args.json and not args.summary  # these options need the names of all ranges
     with progress(2 * len(args.files) + 1, not args.quiet) as say:
         graphs = read_graphs(args.graphs)
-        parsed = [read_profile(Path(file), say, args.summary, lean, graphs) for file in args.files]
+        host = _is_container(args.output)
+        lean = lean and not host
+        parsed = [read_profile(Path(file), say, args.summary, lean, graphs, host) for file in args.files]
         notes = [profile.notes for profile in parsed]
         tables = apart([profile.table for profile in parsed])
         if wanted != Selection():
             tables = _selected(args.files, parsed, tables, wanted)
         if not args.summary:
-            memory = memory_apart(parsed) if _is_container(args.output) else None
+            memory, calls = (memory_apart(parsed), host_apart(parsed)) if host else (None, None)
             if not any(map(len, tables)) and memory is None:
                 raise _no_rows(notes)
             whole = Table.concat(tables)
             if args.output or not args.json:
                 say("writing")
-                _write(whole, memory, notes, args.output, args.force)
+                _write(whole, memory, calls, notes, args.output, args.force)
     if args.json or args.summary:
         _print_summary(args, notes, [Contents.of(table) for table in tables])
         return Done()
@@ -194,7 +196,12 @@ def _check_output(output: str | None, force: bool) -> None:
 
 
 def _write(
-    table: Table, memory: MemoryTable | None, notes: list[CaptureNotes], output: str | None, force: bool
+    table: Table,
+    memory: MemoryTable | None,
+    calls: HostTable | None,
+    notes: list[CaptureNotes],
+    output: str | None,
+    force: bool,
 ) -> None:
     if output and _is_container(output):
         from pyprof.table.container import Container, write_container
@@ -202,7 +209,8 @@ def _write(
         profilers = ", ".join(dict.fromkeys(file.profiler for file in notes))
         files = tuple(file.file for file in notes)
         kernels = table if len(table) else None
-        write_container(Container(kernels, memory, profilers, files, tuple(_warnings(notes))), Path(output), force)
+        content = Container(kernels, memory, profilers, files, tuple(_warnings(notes)), calls)
+        write_container(content, Path(output), force)
         return
     if output and output.endswith(".parquet"):
         from pyprof.table.parquet import write_parquet

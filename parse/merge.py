@@ -7,7 +7,7 @@ import numpy as np
 
 from pyprof.parse.attribute.contents import Contents, known_numbers
 from pyprof.parse.read import Parsed
-from pyprof.table.columns import NULL, Ints, MemoryTable, Table
+from pyprof.table.columns import NULL, HostTable, Ints, MemoryTable, Table
 
 APART = 1_000_000_000  # added to a process number that an earlier file has too; Linux numbers are below 2**22
 
@@ -18,7 +18,7 @@ def apart(tables: Sequence[Table]) -> list[Table]:
     A correlation id or op number is unique only within its process and file, and two machines may use the same process
     numbers. So a process number that an earlier file has is raised by a billion (in a third file, by two billion).
     The rank is taken from the file, or else is the file's position, from 0. A file of several processes that names no
-    rank gets none.
+    rank gets none; one that names no process, such as a memory snapshot, counts as one process.
     """
     if len(tables) == 1:
         return list(tables)
@@ -37,7 +37,7 @@ def apart(tables: Sequence[Table]) -> list[Table]:
             replace(gpu, pid=pids.get(gpu.pid, gpu.pid), rank=gpu.rank if rank is None else rank)
             for gpu in table.samples
         ]
-        moved_apart.append(Table(len(table), columns, samples))
+        moved_apart.append(Table(len(table), columns, samples, table.measured))
     return moved_apart
 
 
@@ -58,6 +58,35 @@ def memory_apart(files: Sequence[Parsed]) -> MemoryTable | None:
             memory = memory.with_column("rank", np.full(len(memory), rank, np.int64))
         parts.append(memory)
     return MemoryTable.concat(parts) if parts else None
+
+
+def host_apart(files: Sequence[Parsed]) -> HostTable | None:
+    """The host calls of all files as one table, numbered as ``memory_apart`` does it; None if no file has any."""
+    parts: list[HostTable] = []
+    for parsed, (pids, rank) in zip(files, _numbers_of([parsed.table for parsed in files]), strict=True):
+        host = parsed.host
+        if host is None:
+            continue
+        before = sum(map(len, parts))
+        for key in ("record", "after"):
+            rows = host.ints(key)
+            host = host.with_column(key, np.where(rows == NULL, NULL, rows + before))
+        host = host.with_column("pid", _new_pids(host.ints("pid"), pids))
+        if rank is not None:
+            host = host.with_column("rank", np.full(len(host), rank, np.int64))
+        parts.append(host)
+    return _in_order(HostTable.concat(parts)) if parts else None
+
+
+def _in_order(host: HostTable) -> HostTable:
+    """The rows in order of process, thread and start, and the rows that they name renumbered."""
+    order = np.lexsort((host.ints("start"), host.ints("tid"), host.ints("pid")))
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    for key in ("record", "after"):
+        rows = host.ints(key)
+        host = host.with_column(key, np.where(rows == NULL, NULL, place[np.maximum(rows, 0)]))
+    return host.take(order)
 
 
 def _new_pids(pid: Ints, numbers: Mapping[int, int]) -> Ints:
@@ -95,7 +124,7 @@ def _numbers(files: Sequence[tuple[list[int], list[int]]]) -> list[tuple[dict[in
     numbers: list[tuple[dict[int, int], int | None]] = []
     for place, (pids, ranks) in enumerate(files):
         new_pids = {pid: pid + place * APART if pid in seen else pid for pid in pids}
-        one_rank = len(files) > 1 and not ranks and len(pids) == 1 and place not in recorded_ranks
+        one_rank = len(files) > 1 and not ranks and len(pids) <= 1 and place not in recorded_ranks
         seen.update(new_pids.values())
         numbers.append((new_pids, place if one_rank else None))
     return numbers

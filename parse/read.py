@@ -9,12 +9,13 @@ from pyprof.errors import InputError
 from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.contents import Contents
 from pyprof.parse.attribute.correlate import correlate
+from pyprof.parse.attribute.host_rows import host_table
 from pyprof.parse.attribute.memory_rows import memory_table
 from pyprof.parse.attribute.notes import CaptureNotes
 from pyprof.parse.attribute.other_captures import with_graphs
 from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.detect import brief_reader, is_parquet_folder, lean_reader, reader
-from pyprof.table.columns import MemoryTable, Table
+from pyprof.table.columns import HostTable, MemoryTable, Table
 from pyprof.table.losses import losses
 
 
@@ -23,16 +24,23 @@ class Parsed(NamedTuple):
     notes: CaptureNotes
     table: Table
     memory: MemoryTable | None = None  # the capture's allocations; None if it has none
+    host: HostTable | None = None  # its calls of the GPU's API; None if it has none, or nobody asked for them
 
 
 def read_profile(
-    file: Path, say: Say = lambda _: None, brief: bool = False, lean: bool = False, graphs: Sequence[Capture] = ()
+    file: Path,
+    say: Say = lambda _: None,
+    brief: bool = False,
+    lean: bool = False,
+    graphs: Sequence[Capture] = (),
+    host: bool = False,
 ) -> Parsed:
     """Read one file, reporting progress to ``say``.
 
     ``graphs``: captures of the CUDA graphs that the file replays, from files of their own.
     ``brief``: read for a summary, and skip columns that it does not use. ``lean``: read for the table alone; the
-    capture, and so the names in ``notes``, may lack ranges on which no row depends.
+    capture, and so the names in ``notes``, may lack ranges on which no row depends, and it has no host calls.
+    ``host``: make the table of host calls, too.
     Raises InputError if the file is not a profiler's, or is damaged.
     """
     say(f"reading {file.name}")
@@ -43,7 +51,8 @@ def read_profile(
     tree = RangeTree(joined)
     table = correlate(joined, brief, tree) if capture.rows else Table(0, {})
     memory = None if brief or capture.memory is None else memory_table(joined, tree)
-    return Parsed(capture, CaptureNotes.of(capture, losses(table) or capture.losses), table, memory)
+    calls = host_table(joined, tree) if host and joined.calls is not None else None
+    return Parsed(capture, CaptureNotes.of(capture, losses(table) or capture.losses), table, memory, calls)
 
 
 def read_graphs(files: Sequence[str]) -> list[Capture]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyprof.parse.attribute.capture import Capture
     from pyprof.prof.limits.peaks_file import Peaks
     from pyprof.prof.work.annotate import Annotation
-    from pyprof.table.columns import MemoryTable, Table
+    from pyprof.table.columns import HostTable, MemoryTable, Table
 
 
 class LoadedFile(NamedTuple):
@@ -36,6 +36,7 @@ class LoadedFile(NamedTuple):
     warnings: tuple[str, ...] = ()
     capture: Capture | None = None  # a profiler's file as read, with its ranges
     memory: MemoryTable | None = None  # its allocations; None if it has none
+    host: HostTable | None = None  # its calls of the GPU's API; None if it has none, or nobody asked for them
 
     @property
     def input(self) -> Input:
@@ -43,11 +44,12 @@ class LoadedFile(NamedTuple):
         return Input(self.name, self.profiler)
 
 
-def load_table(name: Name, say: Say = lambda _: None, graphs: Sequence[str] = ()) -> LoadedFile:
+def load_table(name: Name, say: Say = lambda _: None, graphs: Sequence[str] = (), host: bool = False) -> LoadedFile:
     """Read a kernel table, or a profiler's file as parse.py does. The content decides which it is, not the name.
 
     ``say`` reports progress (``pyprof.command.progress``). A pipe must carry a kernel table, because its head cannot be
     read twice. ``graphs``: traces of the capture of the CUDA graphs that a profiler's file replays.
+    ``host``: make the table of host calls of a profiler's file, too.
     Raises InputError for a file that is neither, is damaged, or holds neither a GPU operation nor a CPU op.
     """
     from pyprof.parse.detect import is_table  # imported here, not at the top: commands import this module for --help
@@ -64,7 +66,7 @@ def load_table(name: Name, say: Say = lambda _: None, graphs: Sequence[str] = ()
         table = name_wrappers(link_backward_rows(kernels_of(container, str(name))))
         check_cells(table, str(name))
         warnings = _with_losses(table, container.warnings)
-        return LoadedFile(str(name), table, container.profiler, warnings, memory=container.memory)
+        return LoadedFile(str(name), table, container.profiler, warnings, memory=container.memory, host=container.host)
     if is_standard(name) or (file.exists() and not file.is_file() and not file.is_dir()) or is_table(file):
         shown = "standard input" if is_standard(name) else str(name)
         say(f"reading {shown if is_standard(name) else file.name}")
@@ -75,12 +77,13 @@ def load_table(name: Name, say: Say = lambda _: None, graphs: Sequence[str] = ()
         return LoadedFile("-" if is_standard(name) else shown, table, warnings=_with_losses(table, ()))
     from pyprof.parse.read import read_graphs, read_profile
 
-    capture, notes, table, memory = read_profile(file, say, graphs=read_graphs(graphs))
+    capture, notes, table, memory, calls = read_profile(file, say, graphs=read_graphs(graphs), host=host)
     if not len(table):
         why = "expected GPU operations or CPU ops, found allocations alone: pyprof memory reads them"
         raise InputError(file, notes.why_empty if memory is None else why)
     check_cells(table, str(name))
-    return LoadedFile(str(name), link_backward_rows(table), notes.profiler, tuple(notes.warnings), capture, memory)
+    warnings = tuple(notes.warnings)
+    return LoadedFile(str(name), link_backward_rows(table), notes.profiler, warnings, capture, memory, calls)
 
 
 def _with_losses(table: Table, warnings: tuple[str, ...]) -> tuple[str, ...]:

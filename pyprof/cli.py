@@ -27,6 +27,7 @@ COMMANDS = (
     Command("report", "pyprof.prof.report.cli", "kernel table or profiler file to one web page"),
     Command("perfetto", "pyprof.prof.perfetto.cli", "kernel table or profiler file to a trace for ui.perfetto.dev"),
     Command("plot", "pyprof.prof.plot.cli", "a figure of a capture as PNG, SVG or PDF: roofline, layers, timeline"),
+    Command("replay", "pyprof.prof.simulation.cli", "simulate a run from its parts: idle time, the critical path"),
     Command("diff", "pyprof.prof.diff.cli", "two captures: what got faster or slower, and why; a gate for CI"),
     Command("peaks", "pyprof.benchmark.peaks", "measure what this machine's GPU (or CPU) really reaches"),
     Command("bench", "pyprof.benchmark.bench_command", "time one call, or the heaviest calls of a capture, alone"),

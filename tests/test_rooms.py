@@ -13,8 +13,8 @@ MOST = 25  # modules per room; prof/ops has one file per family of ops and is ex
 # stand, and the commands and public names. Each room may import the rooms in its row, and itself, and nothing else.
 # Rooms come after all that they import, so that no import runs in a circle.
 GROUND = frozenset(
-    "_version clock_reader clock_sampler dtypes errors files gc_pause marker memory_record nvml quantities "
-    "serving_range text".split()
+    "_version clock_reader clock_sampler cuda_graph_nodes dtypes errors files gc_pause graph_record marker "
+    "memory_record nvml quantities serving_range step_timer text".split()
 )
 ALLOWED = {
     "ground": "",
@@ -38,6 +38,7 @@ ALLOWED = {
     "prof/counters": "ground pyprof/table parse/formats parse/ncu",
     "prof/limits": "ground pyprof/table prof/ops prof/kernels prof/work",
     "prof/timing": "ground pyprof/command pyprof/table prof/ops prof/work prof/limits",
+    "prof/replay": "ground pyprof/table prof/timing",
     "prof/advice": "ground pyprof/command pyprof/table prof/kernels prof/work prof/limits prof/timing",
     "prof/summary": "ground pyprof/command pyprof/table parse/attribute prof/memory prof/ops prof/kernels prof/work "
     "prof/limits prof/timing prof/advice",
@@ -50,6 +51,8 @@ ALLOWED = {
     "prof/plot": "ground pyprof/command pyprof/table prof prof/kernels prof/work prof/limits prof/timing prof/table",
     "prof/perfetto": "ground pyprof/command pyprof/table parse/attribute parse/stats prof prof/memory prof/work "
     "prof/limits prof/timing prof/table",
+    "prof/simulation": "ground pyprof/command pyprof/table prof prof/kernels prof/work prof/timing prof/perfetto "
+    "prof/replay",
     "prof/diff": "ground pyprof/command pyprof/table parse prof prof/work prof/limits prof/timing prof/summary "
     "prof/table",
     "prof/report": "ground pyprof/command pyprof/table parse/attribute prof prof/memory prof/kernels prof/work "

@@ -13,8 +13,9 @@ import numpy as np
 from pyprof.gc_pause import uncollected
 from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.contexts import Contexts
-from pyprof.parse.attribute.facts import Facts, facts
+from pyprof.parse.attribute.facts import Facts, facts, within_replay
 from pyprof.parse.attribute.forward_ops import backward_nodes, forward_ops
+from pyprof.parse.attribute.graph_contents import graph_contents
 from pyprof.parse.attribute.graph_replays import REASONS as GRAPH_REASONS
 from pyprof.parse.attribute.graph_replays import with_graph_origins
 from pyprof.parse.attribute.lost_nodes import lost_nodes
@@ -61,15 +62,16 @@ def correlate(capture: Capture, brief: bool = False, tree: RangeTree | None = No
     columns["step"], columns["markStart"], columns["markEnd"], columns["emptySteps"] = steps(capture, tree, serving)
     columns["stepStart"], columns["stepEnd"] = step_times(columns)
     if brief:
-        return name_wrappers(Table(capture.rows, columns, capture.samples))
+        return name_wrappers(Table(capture.rows, columns, capture.samples, capture.measured))
     call, op = rows.contexts.enclosing("call", rows.inner), rows.contexts.enclosing("op", rows.inner)
     columns["opId"] = _from_zero(value_at(tree.source, call, -1))
     outs = outputs(capture, tree, op, rows.node, rows.forward)
     columns["outs"] = Coded(np.where(rows.shapeless, np.int32(-1), outs.codes), outs.values)
     columns["grads"] = gradients(capture, tree, op)
+    columns["graphOps"] = graph_contents(capture, lambda launches: correlate(launches, tree=tree))
     columns["views"] = viewed_tensors(tree, op)
     columns.update(sequence(tree, rows.inner, rows.node, rows.recomputed, columns))
-    return name_wrappers(Table(capture.rows, columns, capture.samples))
+    return name_wrappers(Table(capture.rows, columns, capture.samples, capture.measured))
 
 
 def _from_zero(given: Ints) -> Ints:
@@ -112,8 +114,8 @@ def attribute(capture: Capture, tree: RangeTree) -> Attributed:
     by_graph = replayed(capture)
     lost = [] if capture.losses else lost_nodes(capture, tree, by_graph)  # the readers may have found them, too
     capture, misfit = with_graph_origins(capture, tree, by_graph)
-    inner, captured = tree.innermost_of_rows(capture)
-    contexts = Contexts(tree, inner)
+    inner, captured, launched_in = tree.innermost_of_rows(capture)
+    contexts = Contexts(tree, np.concatenate([inner, launched_in]))
     node, recomputed = backward_nodes(tree, contexts, inner)
     forward = forward_ops(tree, node, recomputed)
     reason = capture.reason_code if capture.reason_code is not None else np.full(capture.rows, -1, np.int64)
@@ -127,6 +129,10 @@ def attribute(capture: Capture, tree: RangeTree) -> Attributed:
         transfers(capture),
         updating(capture, tree, inner),
         by_graph & ~captured,
+        *(
+            contexts.of(ranges)
+            for ranges in (launched_in, forward_ops(tree, *backward_nodes(tree, contexts, launched_in)))
+        ),
     )
     known = [_facts_of(capture, contexts, reasons, key) for key in keys]
     columns: dict[str, Data] = {
@@ -134,6 +140,23 @@ def attribute(capture: Capture, tree: RangeTree) -> Attributed:
     }
     shapeless = misfit == GRAPH_REASONS.index(GRAPH_SHAPES)
     return Attributed(contexts, inner, node, forward, shapeless, recomputed, columns, lost)
+
+
+def at_times(capture: Capture, thread: Ints, time: Ints) -> Capture:
+    """The capture with other events of its threads in place of its rows: they are attributed as launches are."""
+    return replace(
+        capture,
+        rows=len(time),
+        columns={},
+        launch_thread=thread,
+        launch_time=time,
+        launch_range=None,
+        reason=[],
+        reason_code=None,
+        origin_thread=None,
+        origin_time=None,
+        is_host=False,
+    )
 
 
 def replayed(capture: Capture) -> Bools:
@@ -144,9 +167,11 @@ def replayed(capture: Capture) -> Bools:
 
 def _facts_of(capture: Capture, contexts: Contexts, reasons: Sequence[str], key: tuple[int, ...]) -> Facts:
     """The facts of the launches with a key of ``attribute``."""
-    context, forward_context, recomputed, reason, transfer, updating, replayed = key
+    context, forward_context, recomputed, reason, transfer, updating, replayed, *launch = key
     path, forward = contexts.path(context), contexts.path(forward_context)
     found = facts(path, forward, bool(recomputed), TRANSFERS[transfer], bool(updating), bool(replayed))
+    if launch[0] >= 0:
+        found = within_replay(found, path, *(contexts.path(number) for number in launch))
     if reason >= 0 and reasons[reason] == GRAPH_SHAPES:
         return replace(found, **dict.fromkeys(SHAPED, ""), reason=GRAPH_SHAPES) if found.op else found
     if reason >= 0 and (capture.is_host or not found.op):  # a row without an op keeps its reader's reason

@@ -7,7 +7,7 @@ line and op from the ranges around the node's forward op, and the operands from 
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyprof.marker import Marker
 from pyprof.parse.attribute import reasons
@@ -100,6 +100,22 @@ def facts(path: Path, forward: Path, recomputed: bool, transfer: str, updating: 
         forward=_forward_call(forward, call) if backward else "",
         reason="" if ops else reasons.without_op(path, replayed),
     )
+
+
+def within_replay(captured: Facts, path: Path, launch: Path, launch_forward: Path) -> Facts:
+    """The facts of a kernel that a CUDA graph replays: those of its capture, inside those of the graph's launch.
+
+    ``path``: the ranges around its capture. ``launch``, ``launch_forward``: as ``path`` and ``forward`` of ``facts``,
+    for the launch of the graph. torch.compile captures inside a model and inside a backward node that have begun before
+    the capture; the replay is inside them, too.
+    """
+    around = facts(launch, launch_forward, False, "", False, True)
+    found = captured
+    if not found.layer:
+        found = replace(found, layer=around.layer, trace=found.trace or around.trace)
+    if around.dir == "bprop" and found.dir == "fprop" and len(inside_node(path)) == len(path):
+        found = replace(found, dir=around.dir, phase=around.phase)
+    return found
 
 
 def _direction(backward: bool, forward: bool) -> str:

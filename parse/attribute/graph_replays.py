@@ -8,8 +8,9 @@ which kernel is which launch, follows in this way:
    their numbers, else that of the kernels' starts.
 2. A graph fits a replay if it captured as many kernels, and, where the capture has their names (HIP), kernels of the
    same names: the n-th kernel of a name was launched by the n-th launch of that name. Without names, the n-th kernel
-   was launched by the n-th launch, if the graph has no branches that may run in another order, and if no kernel is
-   one that its op cannot have (``graph_agreement``). Copies and memsets are joined likewise, each by themselves.
+   was launched by the n-th launch, if the graph has no branches that may run in another order (streams that waited
+   for each other, unless pyprof found that each node depends on the one before it), and if no kernel is one that its op
+   cannot have (``graph_agreement``). Copies and memsets are joined likewise, each by themselves.
 3. The begin of the capture may cut the first replay, and its end the last one. Such a replay fits a graph if its
    kernels are the last or the first ones of a whole replay of that graph.
 4. Where pyprof marked the begin of a graph's capture and its replays with the graph's number, only that graph fits.
@@ -71,7 +72,11 @@ class Replay:
 
 def with_graph_origins(capture: Capture, tree: RangeTree, replayed: Bools) -> tuple[Capture, Ints]:
     """The capture, with the origins of rows that CUDA graphs ``replayed``, and the reason of each row without one (an
-    index into ``REASONS``, -1: none). Rows whose origin the profiler names keep it."""
+    index into ``REASONS``, -1: none).
+
+    Rows whose origin the profiler names keep it, if any range is around it: nsys also records the creation of nodes
+    before the range that it collects.
+    """
     launches = capture.graph_launches
     if not launches or capture.is_host or "kLongName" not in capture.columns:  # rows: CPU ops, or allocations
         return capture, np.full(capture.rows, -1, np.int64)
@@ -79,7 +84,7 @@ def with_graph_origins(capture: Capture, tree: RangeTree, replayed: Bools) -> tu
     thread, time = value_at(launches.thread, found.launch, -1), value_at(launches.time, found.launch)
     reason = found.reason
     if capture.origin_thread is not None and capture.origin_time is not None:
-        named = capture.origin_thread >= 0
+        named = innermost(tree.nesting, capture.origin_thread, capture.origin_time) >= 0
         thread, time = np.where(named, capture.origin_thread, thread), np.where(named, capture.origin_time, time)
         reason = np.where(named, -1, reason)
     return replace(capture, origin_thread=thread, origin_time=time), reason
@@ -160,6 +165,7 @@ class _Captured:
         self.kinds = np.array([*(place.get(kind, -1) for kind in kinds.values), -1], np.int64)[kinds.codes]  # per row
         self.bounds = np.searchsorted(launches.graph, np.arange(len(launches.ended) + 1))
         self.marked = marked_graphs(tree, launches.began_thread, launches.began, np.arange(len(launches.began)))
+        self.branched = launches.branched & ~np.isin(self.marked, list(capture.ordered_graphs))
         counts = np.zeros(len(launches.ended), np.int64)
         np.add.at(counts, launches.graph[launches.kind == _KERNEL], 1)
         self.by_count: dict[int, list[int]] = {}
@@ -212,7 +218,7 @@ class _Captured:
             order = np.empty(len(kernels), np.int64)
             order[by_name] = launches[by_launch]
             return order, ""
-        if not replay.numbered and (self.launches.branched[graph] or replay.overlaps):
+        if not replay.numbered and (self.branched[graph] or replay.overlaps):
             return None, GRAPH_BRANCHES
         known = captured >= 0
         ops = ["" if op < 0 else self.tree.name(op) for op in self.op[launches].tolist()]

@@ -4,14 +4,13 @@ An event belongs to the ranges that contain it on its thread, as a launch does (
 backward pass has the layer and the line of its forward op. A free belongs to the last allocation at its address.
 """
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from pyprof.gc_pause import uncollected
 from pyprof.parse.attribute.capture import Capture, MemoryEvents, RecordedStorage
-from pyprof.parse.attribute.correlate import Attributed, attribute
+from pyprof.parse.attribute.correlate import Attributed, at_times, attribute
 from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.attribute.steps import steps
 from pyprof.table.columns import NULL, Coded, Data, Ints, MemoryTable, numbered, value_at
@@ -24,7 +23,7 @@ def memory_table(capture: Capture, tree: RangeTree) -> MemoryTable:
     """The memory table of a capture that has memory events: one row per event, in order of time; none is dropped."""
     assert capture.memory is not None
     events = in_order(capture.memory)
-    launches = _as_launches(capture, events)
+    launches = at_times(capture, events.thread, events.time)
     rows = attribute(launches, tree)
     pairs = np.append(np.array(capture.threads or [(NULL, NULL)], np.int64), [(NULL, NULL)], axis=0)
     pid = pairs[events.thread, 0] if events.pid is None else events.pid
@@ -43,30 +42,13 @@ def memory_table(capture: Capture, tree: RangeTree) -> MemoryTable:
         "step": steps(launches, tree).number,
         "pid": pid,
         "tid": pairs[events.thread, 1],
-        "rank": _rank(capture, len(events)),
+        "rank": rank_of(capture, len(events)),
     }
     for key in ("allocated", "reserved", "trace", "name", "category"):
         given = getattr(events, key)
         if given is not None:
             columns[key] = given
     return with_storages(MemoryTable(len(events), columns), capture.storages)
-
-
-def _as_launches(capture: Capture, events: MemoryEvents) -> Capture:
-    """The capture with the events in place of its rows, so that they are attributed as launches are."""
-    return replace(
-        capture,
-        rows=len(events),
-        columns={},
-        launch_thread=events.thread,
-        launch_time=events.time,
-        launch_range=None,
-        reason=[],
-        reason_code=None,
-        origin_thread=None,
-        origin_time=None,
-        is_host=False,
-    )
 
 
 def in_order(events: MemoryEvents) -> MemoryEvents:
@@ -103,7 +85,7 @@ def _sequence_numbers(tree: RangeTree, rows: Attributed) -> Ints:
     return np.where(of_node == NULL, value_at(tree.seq, op, NULL), of_node)
 
 
-def _rank(capture: Capture, rows: int) -> Ints:
+def rank_of(capture: Capture, rows: int) -> Ints:
     """The rank that all of the capture's rows have; ``NULL`` if they have none, or several."""
     rank = capture.columns.get("rank")
     known = np.unique(rank) if isinstance(rank, np.ndarray) else np.array([NULL])

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyprof.parse.attribute.capture import OPEN, Ranges
+from pyprof.parse.attribute.capture import OPEN, HostCalls, Ranges
 from pyprof.parse.attribute.reasons import NO_CALL
 from pyprof.parse.attribute.scope import Scope, classify, split
 from pyprof.parse.formats.cupti import Calls, launch_columns
@@ -58,6 +58,7 @@ def capture_fields(
         "columns": {**columns, **of_calls},
         "launch_thread": value_at(numbers[row], call, -1),
         "launch_time": of_calls["apiStart"],
+        "calls": HostCalls(numbers[row], calls.start - origin, calls.end - origin, calls.name, calls.corr),
         "reason": [NO_CALL],
         "reason_code": np.where(call >= 0, -1, 0),
         "losses": lost_records(joined, uncalled, ""),

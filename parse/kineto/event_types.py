@@ -46,6 +46,8 @@ class Args(Struct, gc=False):
     annotation: Any = field(default=None, name="str")  # torch.cuda._graph_annotations.mark_kernels("...") of 2.13
     kernel: Any = None  # the name of the kernel that a HIP call launches
     cbid: Number = NULL  # CUPTI's number of a call
+    wait_stream: Number = _named("wait_on_stream")  # of a synchronisation
+    wait_record: Number = _named("wait_on_cuda_event_record_corr_id")
     # a collective's message: ParamCommsUtils.hpp, SaveNcclMeta.cpp
     collective: Number = field(default=None, name="Collective name")
     elements_in: Number = field(default=None, name="In msg nelems")

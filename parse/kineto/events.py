@@ -17,6 +17,7 @@ CATEGORIES = {
     "ops": "cpu_op Operator",
     "annotations": "user_annotation",
     "frames": "python_function",
+    "syncs": "cuda_sync",
     "gpu": "kernel gpu_memcpy gpu_memset mtia_ccp_events Kernel Memcpy Memset",
     "calls": "cuda_runtime cuda_driver hip_runtime hip_driver xpu_runtime xpu_driver privateuse1_runtime "
     "privateuse1_driver mtia_runtime glow_runtime Runtime",
@@ -25,7 +26,7 @@ CATEGORIES = {
 IGNORED = {
     "",
     *"Trace ac2g async_cpu_to_gpu async_gpu async fwdbwd gpu_user_annotation overhead cpu_instant_event".split(),
-    *"cuda_sync xpu_sync cuda_event cuda_profiler_range external_correlation gpu_pm_counter mtia_insight".split(),
+    *"xpu_sync cuda_event cuda_profiler_range external_correlation gpu_pm_counter mtia_insight".split(),
     "collective_comm",
 }
 LONGEST_US = 2**53  # 285 years; a larger time means a damaged file, and would not fit into the table
@@ -40,6 +41,7 @@ class Events:
     frames: list[Event] = field(default_factory=list)
     gpu: list[Event] = field(default_factory=list)
     calls: list[Event] = field(default_factory=list)
+    syncs: list[Event] = field(default_factory=list)  # synchronisations (enable_cuda_sync_events=True)
     flow_starts: list[Event] = field(default_factory=list)  # starts of flows from a forward op to a backward node
     flow_ends: list[Event] = field(default_factory=list)
     memory: list[Event] = field(default_factory=list)  # allocations and frees
@@ -176,16 +178,17 @@ def integers(values: list[Number]) -> Ints:
     return np.array([integer(value) for value in values], np.int64)
 
 
-def integer(value: Number) -> int:
+def integer(value: object) -> int:
     """The whole number in a field; ``NULL`` if it has none.
 
     >>> integer("0x10"), integer("7"), integer(7.0)
     (16, 7, 7)
     """
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):  # a stranger's may be anything
+        return NULL
     try:
-        number = int(value, 0) if isinstance(value, str) else int(value or 0)
+        number = int(value, 0) if isinstance(value, str) else int(value)
     except (ValueError, OverflowError):  # for example a word, or infinity
         return NULL
-    if value is None or isinstance(value, bool) or (isinstance(value, float) and number != value):
-        return NULL
-    return number if abs(number) < 2**63 else NULL
+    is_whole = not isinstance(value, float) or number == value
+    return number if is_whole and abs(number) < 2**63 else NULL

@@ -11,7 +11,7 @@ import orjson
 from msgspec import Raw
 from numpy.typing import NDArray
 
-from pyprof.parse.attribute.capture import GraphLaunches
+from pyprof.parse.attribute.capture import GraphLaunches, HostCalls
 from pyprof.parse.attribute.reasons import BEFORE_CAPTURE, NO_CALL, NO_CALLS, NO_CORRELATION
 from pyprof.parse.formats.cupti import Calls, following_syncs
 from pyprof.parse.formats.gpu_info import kineto_info
@@ -22,6 +22,7 @@ from pyprof.parse.kineto.collectives import message
 from pyprof.parse.kineto.event_types import Args, Event, Number, Trace
 from pyprof.parse.kineto.events import Clock, Events, Threads, args, durations, integer, integers
 from pyprof.parse.kineto.ranges import TraceRanges
+from pyprof.parse.kineto.sync_events import host_calls
 from pyprof.parse.kineto.wrong_fields import checked
 from pyprof.table.columns import NULL, Coded, Data, Ints, lookup, value_at
 from pyprof.table.losses import Loss
@@ -48,6 +49,7 @@ class GpuRows(NamedTuple):
     reason_code: Ints
     graph_launches: GraphLaunches | None
     losses: list[Loss]
+    calls: HostCalls
 
 
 @dataclass(slots=True)
@@ -96,6 +98,7 @@ def gpu_rows(events: Events, clock: Clock, threads: Threads, trace: Trace, named
         reason_code=reason,
         graph_launches=_graph_launches(events.calls, timed, call),
         losses=lost_records(joined, reason == REASONS.index(NO_CALL), "kineto"),
+        calls=host_calls(events.syncs, timed, calls.thread),
     )
 
 

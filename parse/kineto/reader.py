@@ -12,6 +12,7 @@ from pyprof.errors import InputError
 from pyprof.gc_pause import uncollected
 from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.formats.lost_records import reported_losses, untimed
+from pyprof.parse.formats.measured_steps import of_trace
 from pyprof.parse.formats.possible_times import times_warning
 from pyprof.parse.kineto.collectives import with_coalesced
 from pyprof.parse.kineto.cpu_rows import host_rows
@@ -36,10 +37,11 @@ def read(file: Path) -> Capture:
         if not events.known:
             raise InputError(file, f"{WANTED}, found {_instead(events)}")
         trace.warnings += changed(events)
-        graphs, unread = embedded_graphs(file, trace)
-        trace.warnings += unread
+        graphs = embedded_graphs(file, trace)
+        trace.warnings += graphs.warnings
         capture = _capture(file, trace, events)
-        sorted_graphs = ((graph, sort(graph.events)) for graph in graphs)
+        capture.ordered_graphs = graphs.ordered
+        sorted_graphs = ((graph, sort(graph.events)) for graph in graphs.traces)
         capture.graphs = [_capture(file, graph, inside) for graph, inside in sorted_graphs if inside.known]
         return capture
 
@@ -50,6 +52,7 @@ def _capture(file: Path, trace: Trace, events: Events) -> Capture:
     gpu = gpu_rows(events, clock, threads, trace, named)
     memory, memory_warnings = memory_events(events, clock, threads) if events.memory else (None, [])
     storages, storage_warnings = recorded_storages(trace.pyprof)
+    measured, measured_warnings = of_trace(trace.pyprof)
     samples, sample_warnings = gpu_samples(trace, clock, _rank(trace))
     capture = Capture(
         file=str(file),
@@ -58,7 +61,8 @@ def _capture(file: Path, trace: Trace, events: Events) -> Capture:
         scopes=named.scopes,
         ranges=with_coalesced(named.ranges, named.scopes, gpu.launch_thread, gpu.launch_time),
         reason=REASONS,
-        warnings=[*trace.warnings, *sample_warnings, *memory_warnings, *storage_warnings],
+        warnings=[*trace.warnings, *sample_warnings, *memory_warnings, *storage_warnings, *measured_warnings],
+        measured=measured,
         samples=samples,
         memory=memory,
         storages=storages,

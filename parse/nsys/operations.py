@@ -23,15 +23,7 @@ from pyprof.parse.nsys.tables import (
 from pyprof.table.columns import NULL, Coded, Data, Ints, distinct
 
 SOURCES, KINDS = (KERNEL, MEMCPY, MEMSET, GRAPH), ("kernel", "memcpy", "memset", "graph")
-_OUTLINE = (
-    "start_ns",
-    "end_ns",
-    "process",
-    "corr",
-    "device",
-    "stream",
-    "graphNode",
-)  # the columns that a summary needs
+_OUTLINE = ("start_ns", "end_ns", "process", "corr", "device", "stream", "graphNode", "graph")  # what a summary needs
 
 
 class Operations(NamedTuple):
@@ -42,6 +34,7 @@ class Operations(NamedTuple):
     corr: Ints
     start: Ints
     graph_node: Ints
+    graph: Ints  # the number of an opaque graph; NULL for all other rows
     kind: Ints  # index into KINDS
     columns: dict[str, Data]  # of the kernel table
     warnings: list[str]
@@ -74,9 +67,8 @@ def _operations(db: Database, data: dict[str, Ints], warnings: list[str], untime
     pid = process_numbers(data["process"], db)
     columns = table_columns(data, KINDS)
     columns["gpu"], columns["gpuInfo"] = _gpus(db, pid, data["device"])
-    return Operations(
-        len(pid), pid, data["corr"], data["start_ns"], data["graphNode"], data["kind"], columns, warnings, untimed
-    )
+    corr, start, node, graph, kind = (data[key] for key in ("corr", "start_ns", "graphNode", "graph", "kind"))
+    return Operations(len(pid), pid, corr, start, node, graph, kind, columns, warnings, untimed)
 
 
 def process_numbers(global_pid: Ints, db: Database) -> Ints:

@@ -23,8 +23,8 @@ from pyprof.parse.attribute.contents import Attribution, Contents, Estimate, att
 from pyprof.parse.attribute.correlate import attribute
 from pyprof.parse.attribute.notes import CaptureNotes, no_ops
 from pyprof.parse.attribute.range_tree import RangeTree
-from pyprof.parse.attribute.scope import NAMING, Kind
-from pyprof.parse.attribute.steps import Nodes, is_update, marks, nodes_of, steps
+from pyprof.parse.attribute.scope import NAMING
+from pyprof.parse.attribute.steps import Nodes, marks, nodes_of, steps, updates_of
 from pyprof.parse.formats.database import Database
 from pyprof.parse.formats.parquet_folder import opened
 from pyprof.parse.nsys.api_launches import launches, read_calls
@@ -166,12 +166,12 @@ def _nodes(db: Database, capture: Capture, tree: RangeTree) -> Nodes:
     file is searched for all later nodes.
     """
     nodes, without_node = nodes_of(tree), []
-    updates = np.flatnonzero(tree.scopes_where(Kind.OPTIMIZER, is_update)[tree.scope])
+    updates = updates_of(tree)
     for pid in set(tree.pid[updates].tolist()) - set(marks(capture, tree).pid.tolist()):
         of_process = updates[tree.pid[updates] == pid]
         begun, node_starts = np.sort(tree.start[of_process]), np.sort(nodes.start[nodes.pid == pid])
         without_node += begun[:-1][np.diff(np.searchsorted(node_starts, begun)) == 0].tolist()
-        last = tree.end[of_process].max()
+        last = tree.whole_end[of_process].max()
         if node_starts[-1:].max(initial=NULL) < last <= capture.launch_time.max(initial=NULL):
             without_node.append(int(begun[-1]))
     if not without_node:

@@ -12,22 +12,34 @@ import numpy as np
 
 from pyprof.errors import InputError
 from pyprof.gc_pause import uncollected
-from pyprof.parse.attribute.capture import Capture
+from pyprof.parse.attribute.capture import OPEN, Capture
 from pyprof.parse.attribute.reasons import NO_CALL
 from pyprof.parse.attribute.scope import NAMING
 from pyprof.parse.formats.cupti import Calls, launch_columns
 from pyprof.parse.formats.database import Database
 from pyprof.parse.formats.lost_records import Joined, lost_records, reported_losses, untimed
+from pyprof.parse.formats.measured_steps import of_marker
 from pyprof.parse.formats.parquet_folder import opened
 from pyprof.parse.nsys import tables
-from pyprof.parse.nsys.api_launches import Launches, captured_launches, launches, launching_threads, read_calls
+from pyprof.parse.nsys.api_launches import (
+    ApiCalls,
+    Launches,
+    captured_launches,
+    launches,
+    launching_threads,
+    read_calls,
+    with_graph_numbers,
+)
 from pyprof.parse.nsys.memory import memory_events
 from pyprof.parse.nsys.nccl_payloads import Payload, memberships, missing_sizes, payloads, with_messages
 from pyprof.parse.nsys.nvtx_ranges import Nvtx, read_ranges
 from pyprof.parse.nsys.nvtx_sql import left_out
 from pyprof.parse.nsys.operations import KINDS, SOURCES, Operations, read_operations
+from pyprof.parse.nsys.synchronizations import host_calls
+from pyprof.step_timer import NAME
 from pyprof.table.columns import NULL, Ints, distinct
 from pyprof.table.losses import Loss
+from pyprof.table.measured_steps import MeasuredStep
 
 SIGNS = (tables.STRINGS.table, "ANALYSIS_DETAILS", "TARGET_INFO_SESSION_START_TIME")  # every export has one of them
 EVENTS = tuple(source.table for source in (tables.NVTX, tables.API, *SOURCES))
@@ -78,10 +90,22 @@ def _capture(db: Database, lean: bool) -> Capture:
     memory = memory_events(db, calls, nvtx.tids)
     capture = assemble(db, operations, nvtx, launched, messages)
     capture.memory = memory
+    capture.measured, warnings = _measured(nvtx, calls)
+    capture.warnings += warnings
+    if not lean:
+        capture.calls = host_calls(db, calls, named_calls, nvtx.tids)
     capture.columns.update(launch_columns(call, named_calls))
-    capture.graph_launches = captured_launches(calls, named_calls, call, nvtx.tids)
+    captured = captured_launches(calls, named_calls, call, nvtx.tids)
+    capture.graph_launches = with_graph_numbers(db, captured, nvtx.tids) if captured else None
+    capture.opaque_graph = operations.graph
+    capture.threads = threads(nvtx.tids)
     capture.losses = losses(db, operations, launched, call, named_calls)
     return capture
+
+
+def threads(tids: Iterable[int]) -> list[tuple[int, int]]:
+    """Process and thread number of each globalTid."""
+    return [(tables.process_of(tid), tables.thread_of(tid)) for tid in tids]
 
 
 def losses(db: Database, operations: Operations, launched: Launches, call: Ints, calls: Calls) -> list[Loss]:
@@ -94,6 +118,24 @@ def losses(db: Database, operations: Operations, launched: Launches, call: Ints,
     return [*untimed(operations.untimed), *reported_losses(messages, "nsys"), *lost]
 
 
+def _measured(nvtx: Nvtx, calls: ApiCalls) -> tuple[tuple[MeasuredStep, ...], list[str]]:
+    """The steps that pyprof timed before nsys recorded, and warnings.
+
+    They come as an NVTX range when recording begins, and again when it ends. If nsys recorded while they ran, it slowed
+    them, and they are left out: then the first call of CUDA is older than the range by half of their time or more.
+    """
+    ranges = nvtx.ranges
+    for code, scope in enumerate(nvtx.scopes):
+        if not scope.name.startswith(NAME):
+            continue
+        steps, warnings = of_marker(scope.name.removeprefix(NAME))
+        begun = int(ranges.start[ranges.scope == code].min(initial=OPEN))
+        first = min(int(calls.start.min(initial=OPEN)), int(ranges.start.min(initial=OPEN)))
+        if not steps or 2 * (begun - first) < sum(step.host_ns for step in steps):
+            return steps, warnings
+    return (), []
+
+
 def assemble(db: Database, operations: Operations, nvtx: Nvtx, launched: Launches, messages: list[Payload]) -> Capture:
     """The capture of operations, ranges and launches; ``messages`` are NCCL's payloads."""
     rank = _rank_column(db, messages, operations.pid)
@@ -101,7 +143,7 @@ def assemble(db: Database, operations: Operations, nvtx: Nvtx, launched: Launche
     return Capture(
         file=str(db.file),
         profiler=f"nsys {properties.get('EXPORT_PRODUCT_VERSION', '')}".strip(),
-        threads=[(tables.process_of(tid), tables.thread_of(tid)) for tid in nvtx.tids],
+        threads=threads(nvtx.tids),
         scopes=nvtx.scopes,
         ranges=nvtx.ranges,
         spans=nvtx.spans,

@@ -6,17 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pyprof.prof.timing import profiler_cost
 from pyprof.table.columns import NULL, Ints
 
 if TYPE_CHECKING:
     from pyprof.prof.advice.run import Run
 
-# How much of the host's time under a profiler is its own. 45 programs on an H200 (PyTorch 2.11, tests/device/
-# advice_measured.py): Python's time without a profiler over the time between the first and the last launch under
-# torch.profiler with shapes, as pyprof.profile records: median 0.53, four fifths of them 0.35 to 0.66. GPT-2's step
-# (docs/explanation/marking.md): 10.2 ms, under nsys with PyTorch's ranges 28.8, with init() too 32; under nsys alone
-# 14.3.
-OWN_KINETO, OWN_RANGES, OWN_MARKED, OWN_PLAIN = 0.5, 0.35, 0.32, 0.7
 MOST_NS = 25_000.0  # most time per launch, in steps with 50 launches or more; call stacks and slow hosts take longer
 LIST_NS = 40_000  # an op on lists of 16 to 28 tensors, whose descriptions take a profiler longest (40 to 55 µs without)
 CALL_NS = 20_000  # a launch call that takes longer is waiting for a full queue, a graph or a copy
@@ -33,14 +28,13 @@ def host_ns(run: Run) -> tuple[float, float]:
     a profiler slows only PyTorch's calls. Without launch times in the capture, the estimate is 6 µs per launch and 0
     for the rest.
     """
-    api, took = run.table.ints("apiStart"), run.table.ints("apiDuration")
     launched = ~run.in_graph
     if not run.launches_timed:
         return LAUNCH_NS * run.count(int(launched.sum())), 0.0
-    known = (api != NULL) & (took != NULL)
-    each = [_between(run, rows[known[rows]], api, took) for rows in run.lane_rows]
-    launching, besides = (float(np.mean(part)) / run.steps for part in zip(*each, strict=True)) if each else (0.0, 0.0)
-    return min(own_share(run) * launching, MOST_NS * run.count(int(launched.sum()))), besides
+    launching, besides = run.captured_host_ns
+    own = own_of(run)
+    most = np.inf if own.measured else MOST_NS * run.count(int(launched.sum()))
+    return min(own.share * launching, most), besides
 
 
 def launches_timed(run: Run) -> bool:
@@ -61,7 +55,7 @@ def _between(run: Run, rows: Ints, api: Ints, took: Ints) -> tuple[float, float]
     start, end = api[rows], api[rows] + np.minimum(took[rows], CALL_NS)
     gap = np.maximum(start[1:] - (api + took)[rows][:-1], 0)
     lists = np.array([str(aten).startswith(("_foreach_", "_fused_")) for aten in run.aten[rows][1:]])
-    gap = np.where(lists, np.minimum(gap, LIST_NS / own_share(run)), gap)
+    gap = np.where(lists, np.minimum(gap, LIST_NS / profiler_cost.estimated_share(run.table).share), gap)
     ends = np.sort(run.end[rows])
     before = np.searchsorted(ends, start[1:], side="right") - 1
     since = np.where(before >= 0, start[1:] - ends[before], gap)
@@ -70,9 +64,20 @@ def _between(run: Run, rows: Ints, api: Ints, took: Ints) -> tuple[float, float]
 
 
 def own_share(run: Run) -> float:
-    """The share of the captured host time that is not the profiler's, which depends on the profiler."""
-    if not bool(np.isnan(np.asarray(run.table.columns["occupancy"], np.float64)).all()):  # torch.profiler's column
-        return OWN_KINETO
-    if not bool((run.aten != "").any()):
-        return OWN_PLAIN
-    return OWN_MARKED if bool((run.table.coded("marker").codes >= 0).any()) else OWN_RANGES
+    """The share of the captured host time that is not the profiler's."""
+    return own_of(run).share
+
+
+def own_of(run: Run) -> profiler_cost.OwnShare:
+    """The same with its interval: measured where steps were timed without the profiler, estimated otherwise."""
+    launching, besides = run.captured_host_ns
+    return profiler_cost.own_share(run.table, launching, besides, run.busy_ns)
+
+
+def captured_ns(run: Run) -> tuple[float, float]:
+    """The captured host time per step: for launches, and for the rest."""
+    api, took = run.table.ints("apiStart"), run.table.ints("apiDuration")
+    known = (api != NULL) & (took != NULL)
+    each = [_between(run, rows[known[rows]], api, took) for rows in run.lane_rows]
+    launching, besides = (float(np.mean(part)) / run.steps for part in zip(*each, strict=True)) if each else (0.0, 0.0)
+    return launching, besides

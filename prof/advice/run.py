@@ -6,12 +6,12 @@ from functools import cached_property
 
 import numpy as np
 
-from pyprof.prof.advice.host_time import host_ns, launches_timed
+from pyprof.prof.advice.host_time import captured_ns, host_ns, launches_timed
 from pyprof.prof.advice.run_columns import Rows, numel
 from pyprof.prof.limits.devices import Device
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import roofline
-from pyprof.prof.timing.gpus import covered, devices_of_rows
+from pyprof.prof.timing.gpus import devices_of_rows
 from pyprof.prof.timing.loading import loading
 from pyprof.prof.timing.steps import Step, steps
 from pyprof.prof.timing.timeline import alone
@@ -20,6 +20,7 @@ from pyprof.prof.timing.warmup import warm_up
 from pyprof.prof.work.annotate import Annotation
 from pyprof.table.columns import NULL, Bools, Floats, Ints, Table, distinct
 from pyprof.table.graph_replays import launched_by_graphs
+from pyprof.table.intervals import covered
 from pyprof.table.losses import losses
 
 # Time of a product: START_NS + max(flops / (REACHED × peak), bytes / (STREAMED × bandwidth)). Fitted to an H200,
@@ -100,6 +101,11 @@ class Run(Rows):
     def launching_ns(self) -> float:
         """The part of the host's time per step that launches take, in ns."""
         return min(self._host[0], self.step_ns)
+
+    @cached_property
+    def captured_host_ns(self) -> tuple[float, float]:
+        """The host's time per step in the capture, with the profiler's: for launches, and for the rest."""
+        return captured_ns(self)
 
     @cached_property
     def _host(self) -> tuple[float, float]:

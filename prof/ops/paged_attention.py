@@ -41,7 +41,7 @@ class Batch:
 
     serving: ServingRange | None = None
     cache_dtype: str = ""  # of the cached keys and values, from the ops that write them; empty if unknown
-    windowed: bool = False  # whether the kernel's name tells of a sliding window, whose length it does not tell
+    windowed: bool = False  # whether the kernel's name shows a sliding window; its length is not in the name
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ def decode_attention(call: Paged, served: Batch | None = None) -> Work:
     "aiter::paged_attention_ragged",
 )
 def all_keys(_: tuple[Any, ...]) -> str:
-    return "every layer attends to all keys of a request (a capture does not tell of a sliding window)"
+    return "every layer attends to all keys of a request (captures do not record sliding windows)"
 
 
 # The names that SGLang's kernel_shape_profiler.py gives to what it wraps: a number follows.

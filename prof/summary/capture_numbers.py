@@ -17,6 +17,7 @@ from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import Roofline, roofline
 from pyprof.prof.memory.memory_numbers import DeviceMemory, memory_numbers
 from pyprof.prof.summary import work_numbers as work
+from pyprof.prof.summary.captured_graphs import GraphContent, graph_contents
 from pyprof.prof.summary.components import Part, Series, StepPart, components, parts_of, series
 from pyprof.prof.summary.measured_work import Measured, measured_work
 from pyprof.prof.summary.withheld import withheld
@@ -24,6 +25,7 @@ from pyprof.prof.timing.clocks import Clocks, clocks
 from pyprof.prof.timing.collectives import Collective, collectives
 from pyprof.prof.timing.gpus import device_rows, ends
 from pyprof.prof.timing.loading import Leading, without_loading
+from pyprof.prof.timing.profiler_cost import Unprofiled, unprofiled
 from pyprof.prof.timing.serving import ServingPhase, serving_phases
 from pyprof.prof.timing.steps import PHASES, Step, phase_places, phase_times, slowest_steps
 from pyprof.prof.timing.stragglers import RankWaits, stragglers
@@ -34,7 +36,7 @@ from pyprof.prof.timing.warmup import WarmUp, warm_up
 from pyprof.prof.work.annotate import Annotation, sum_known
 from pyprof.prof.work.kinds import NCCL, kinds
 from pyprof.table.attribution import AttributedTime, attributed_rows, launched_alone
-from pyprof.table.columns import NULL, Ints, MemoryTable, Table
+from pyprof.table.columns import NULL, Bools, Ints, MemoryTable, Table
 from pyprof.table.losses import Loss, losses
 
 
@@ -68,6 +70,9 @@ class Summary:
     ]
     waits: Annotated[Waits, doc("why the GPU waits")]
     steps: Annotated[tuple[StepPart, ...], doc("one per step")]
+    unprofiled: Annotated[
+        Unprofiled | None, doc("the steps timed before the profiler started, with pyprof run --warmup and the like")
+    ]
     phases: Annotated[
         tuple[Part, ...],
         doc("time by phase: forward, backward, optimizer, data, prefill, decode, mixed, other; overlaps counted once"),
@@ -103,6 +108,10 @@ class Summary:
     clock_peaks: Annotated[tuple[work.ClockPeak, ...], doc("what the clocks allow, of the peaks that MFU refers to")]
     autotuning: Annotated[work.Autotuning, doc("trials of cuDNN's algorithms")]
     serving: Annotated[tuple[ServingPhase, ...], doc("an inference server's batches by phase")]
+    graphs: Annotated[
+        tuple[GraphContent, ...],
+        doc("CUDA graphs that are one operation in the capture, of all rows: what they captured"),
+    ]
     measured: Annotated[Measured | None, doc("what Nsight Compute measured, with --ncu")]
 
     @property
@@ -148,8 +157,8 @@ def summarise(
     ``limits``: the limits of all rows with ``peaks``, if they have already been computed. ``memory``: the capture's
     allocations, of which nothing is left out.
     """
+    devices, graphs = () if memory is None else tuple(memory_numbers(memory, table)), graph_contents(table)
     lost = losses(table)
-    devices = () if memory is None else tuple(memory_numbers(memory, table))
     all_rows = len(table)
     steps = slowest_steps(table)  # of all rows: a step begins when the GPU is done with the one before
     launched = table.ints("step")
@@ -166,6 +175,7 @@ def summarise(
     found = clocks(table, counting)
     batches = serving_phases(table, annotation, limits, {int(part.name): part.ns for part in parts})
     left_out: dict[str, Any] = {"kinds_of_rows": kinds_of_rows, "copies": copies, "warm_up": warm, "memory": devices}
+    left_out["graphs"] = graphs
     numbers = _summary(
         table, annotation, limits, incomplete=lost, steps=parts, clocks=found, serving=batches, **left_out
     )
@@ -176,7 +186,6 @@ def _summary(table: Table, annotation: Annotation, limits: Roofline, **left_out:
     """``left_out``: the fields that need rows that the rest leaves out."""
     duration, row_kinds, time = table.ints("kDuration"), kinds(table, annotation), timeline(table)
     has_op, attributed = attributed_rows(table.coded("op")), AttributedTime.of(table)
-    counted, bytes_counted = annotation.flops != NULL, annotation.bytes != NULL
     communication, late = row_kinds.among(NCCL), stragglers(table, annotation)
     devices = tuple(usage(table, annotation, limits))
     return Summary(
@@ -191,6 +200,7 @@ def _summary(table: Table, annotation: Annotation, limits: Roofline, **left_out:
         idle_ns=int(time.idle_ns.sum()),
         late_ns=int(time.late_ns.sum()),
         waits=waits(table),
+        unprofiled=unprofiled(table.measured),
         phases=_phases(table, time),
         components=parts_of(components(table, annotation, row_kinds), duration),
         has_layers=bool((table.coded("layer").codes >= 0).any()),
@@ -203,17 +213,25 @@ def _summary(table: Table, annotation: Annotation, limits: Roofline, **left_out:
         exposed_ns=exposed_ns(table, communication) if communication.any() else 0,
         collectives=collectives(table, annotation, late.wait),
         waiting=late.waiting,
-        counted_ns=int(duration[counted].sum()),
-        flop=sum_known(annotation.flops),
-        nbytes=sum_known(annotation.bytes),
+        **_counted(table, annotation, has_op),
         limits=work.limit_numbers(limits, duration),
-        uncounted=work.uncounted_ops(table, np.flatnonzero(has_op & ~counted)),
         notes=tuple(limits.notes()),
-        bytes_counted_ns=int(duration[bytes_counted].sum()),
-        bytes_uncounted=work.uncounted_ops(table, np.flatnonzero(has_op & counted & ~bytes_counted)),
         autotuning=work.autotuning_numbers(table, annotation),
         measured=measured_work(table, annotation, limits),
     )
+
+
+def _counted(table: Table, annotation: Annotation, has_op: Bools) -> dict[str, Any]:
+    """The fields about FLOPs and bytes: their sums, the time for which they are known, and the ops without them."""
+    duration, counted, bytes_counted = table.ints("kDuration"), annotation.flops != NULL, annotation.bytes != NULL
+    return {
+        "flop": sum_known(annotation.flops),
+        "nbytes": sum_known(annotation.bytes),
+        "counted_ns": int(duration[counted].sum()),
+        "bytes_counted_ns": int(duration[bytes_counted].sum()),
+        "uncounted": work.uncounted_ops(table, np.flatnonzero(has_op & ~counted)),
+        "bytes_uncounted": work.uncounted_ops(table, np.flatnonzero(has_op & counted & ~bytes_counted)),
+    }
 
 
 def _steps(table: Table, steps: Mapping[int, Step], launched: Ints) -> tuple[StepPart, ...]:

@@ -122,7 +122,7 @@ def series(layers: Coded, duration: Ints) -> Series | None:
     np.add.at(sums, layers.codes, duration)
     found: defaultdict[str, Counter[int]] = defaultdict(Counter)
     for text, ns in zip(layers.values, sums[:-1].tolist(), strict=True):
-        for name, number in _counted(layer_parts(text)):
+        for name, number in _counted(layer_parts(text)) if ns else ():  # a part of a table may have none of its rows
             found[name][number] += int(ns)
     real = {name: members for name, members in found.items() if _alike(list(members.values()))}
     if not real:

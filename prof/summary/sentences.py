@@ -28,6 +28,7 @@ MAKERS = (
     time.sync_sentences,
     time.blocking_sentences,
     time.step_sentences,
+    time.unprofiled_sentences,
     time.backward_sentences,
     serving_sentences,
     work.kind_sentences,

@@ -168,6 +168,25 @@ def step_sentences(summary: Summary) -> Iterator[str]:
         yield f"{host}; its {summary.worker} extent, from its first operation to its last, is {extent}{medians}."
 
 
+def unprofiled_sentences(summary: Summary) -> Iterator[str]:
+    """The step without the profiler, and what the profiler added."""
+    found = summary.unprofiled
+    if found is None:
+        return
+    later = found.count - found.count // 2
+    of = "timed before it started" if later == 1 else f"median of {later} timed before it started"
+    spread = "" if later == 1 else f", {ms(found.low_ns)} to {ms(found.high_ns)}"
+    marks = ", with pyprof's markers" if found.marked else ""
+    text = f"Without the profiler a step takes {ms(found.step_ns)} ({of}{marks}{spread})"
+    added = summary.step_ns - found.step_ns
+    if not summary.step_ns:
+        yield f"{text}."
+    elif added > LITTLE * summary.step_ns:
+        yield f"{text}: in this capture the profiler adds {ms(added)}, {share(added, summary.step_ns)} of its step."
+    else:
+        yield f"{text}: the profiler adds nothing that could be measured."
+
+
 def backward_sentences(summary: Summary) -> Iterator[str]:
     """The time of the backward pass compared with the forward pass."""
     phases = {part.name: part.ns for part in summary.phases}

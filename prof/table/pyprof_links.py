@@ -20,7 +20,7 @@ def link_backward_rows(table: Table) -> Table:
         return table
     source = np.where(forward >= 0, forward, np.arange(len(table)))
     columns = {key: table.coded(key).take(source) for key in FROM_FORWARD}
-    return Table(len(table), {**table.columns, **columns}, table.samples)
+    return Table(len(table), {**table.columns, **columns}, table.samples, table.measured)
 
 
 def _forward_rows(table: Table) -> Ints:

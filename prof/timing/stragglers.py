@@ -59,7 +59,7 @@ def stragglers(table: Table, annotation: Annotation) -> Stragglers:
     waited_for: Counter[int] = Counter()
     times: Counter[int] = Counter()
     count = 0
-    for ranks, rows in _matched(table, annotation):
+    for ranks, rows in matched_collectives(table, annotation):
         ns = duration[rows]
         wait[rows] = ns - ns.min(axis=1, keepdims=True)
         for column, longest in zip(ns.argmin(axis=1).tolist(), wait[rows].max(axis=1).tolist(), strict=True):
@@ -73,7 +73,7 @@ def stragglers(table: Table, annotation: Annotation) -> Stragglers:
     return Stragglers(wait, RankWaits(count, int(duration[known].sum()), int(wait[known].sum()), by, last))
 
 
-def _matched(table: Table, annotation: Annotation) -> list[tuple[list[int], Ints]]:
+def matched_collectives(table: Table, annotation: Annotation) -> list[tuple[list[int], Ints]]:
     """The collectives of each communicator whose ranks are all in the table and ran the same sequence.
 
     Per communicator: its ranks and their rows, as an array with one line per collective and one column per rank.

@@ -18,15 +18,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pyprof.capture import session
-from pyprof.capture.graph_captures import RECORD_VERSION as GRAPHS_VERSION
-from pyprof.capture.graph_captures import GraphCaptures
+from pyprof.capture.graph_captures import GraphCaptures, plain_profiler
 from pyprof.capture.kineto_turns import Turns, torch_profiler_is_on
-from pyprof.capture.sinks import Profiler
+from pyprof.capture.sinks import Entry, Profiler, pop, push
 from pyprof.capture.step_finder import StepFinder
-from pyprof.capture.trace_file import event_text, write_trace
+from pyprof.capture.trace_file import Recording, event_text, events_of, write_trace
 from pyprof.clock_sampler import ClockSampler
 from pyprof.errors import PyprofError
 from pyprof.memory_record import memory_record
+from pyprof.step_timer import StepTimer
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,7 @@ class Collector(ABC):
         self._until: int | None = None  # the number of ended iterations at which to stop
         self._told_steps = False  # whether the program calls pyprof.step(), which then alone ends iterations
         self._finder: StepFinder | None = None
+        self._timer = StepTimer()
 
     @abstractmethod
     def begin(self) -> None:
@@ -99,6 +100,7 @@ class Collector(ABC):
     def _count_again(self) -> None:
         """Forget the iterations that the optimizer ended, which were other ones than those of pyprof.step()."""
         self._iterations = 0
+        self._timer.restart()
         if self._started or self._window.wait:
             return
         if self._window.warmup:
@@ -107,7 +109,19 @@ class Collector(ABC):
             self._begin_after = 1
 
     def _count(self) -> None:
+        self._timer.end()
         self._iterations += 1
+        self._collect_next()
+        if self._is_passing_over():
+            self._timer.begin(self._iterations)
+
+    def _is_passing_over(self) -> bool:
+        """Whether the next iteration is before the window, and nothing records it."""
+        before = not self._started and not self._window.wait and self._iterations < self._begin_after
+        return before and not self._running and not torch_profiler_is_on()
+
+    def _collect_next(self) -> None:
+        """Begin or end collecting where the next iteration makes it necessary."""
         if self._started:
             return
         if self._iterations == self._begin_after:
@@ -143,19 +157,29 @@ class Attached(Collector):
 
     name = "the tool that is attached"
 
+    def __init__(self, window: Window) -> None:
+        super().__init__(window)
+        self._timer = StepTimer(marked=True)  # markers go to the tool from the first line on
+
     def open(self) -> None:
         """Start only if the window limits the steps, since cudaProfilerStart creates a context on the GPU."""
         if self._window.steps is not None or self._window.warmup:
             super().open()
 
     def begin(self) -> None:
+        self._timer.drop()
         self._running = True
         cuda_profiler("start")
+        push_steps(self._timer)
 
     def end(self) -> None:
         if self._running:
             self._running = False
+            push_steps(self._timer)
             cuda_profiler("stop")
+
+
+GRAPHS_VERSION = 1  # of what is recorded of captures of graphs
 
 
 class Range(NamedTuple):
@@ -164,13 +188,13 @@ class Range(NamedTuple):
     in_window: bool  # False for what ran before the window
     iterations: int
     seconds: float
-    profiler: Any
+    profiler: Recording
     clocks: dict[str, Any] | None  # what --nvml read meanwhile
     tensors: dict[str, Any] | None = None  # with memory=True: the tensors of modules and optimizers
 
     def is_greater_than(self, other: "Range") -> bool:
         """Ranges of as many iterations are compared by their records: a long one may hold nothing of PyTorch's."""
-        mine, others = ((r.in_window, r.iterations, _records(r.profiler), r.seconds) for r in (self, other))
+        mine, others = ((r.in_window, r.iterations, _records(r.profiler.profiler), r.seconds) for r in (self, other))
         return mine > others
 
 
@@ -216,7 +240,7 @@ class TraceFile(Collector):
         self._thread = threading.get_ident()
         self._best: Range | None = None
         self._since = (0, 0.0, 0)  # iterations, time and captures of graphs at the range's beginning
-        self._with_graphs: list[Any] = []  # the profilers of ranges in which graphs were captured
+        self._with_graphs: list[Recording] = []  # the ranges in which graphs were captured
         self._turns: Turns | None = None
         self._pid = os.getpid()
 
@@ -234,6 +258,7 @@ class TraceFile(Collector):
             self._turns.close()
 
     def begin(self) -> None:
+        self._timer.drop()
         self._close_range()
         self._wanted = True
         if not self._theirs:
@@ -248,6 +273,7 @@ class TraceFile(Collector):
         """Make way: the program's own profiler is about to begin. ``kineto``: it needs the process's one Kineto."""
         if kineto or threading.get_ident() == self._thread:
             self._graphs.finish()
+        self._timer.drop()
         if threading.get_ident() == self._thread:
             self._theirs = self._made_way = True
             self._close_range()
@@ -263,8 +289,8 @@ class TraceFile(Collector):
                 if self._until is not None:
                     self._until = self._iterations + (self._window.steps or 0)
 
-    def _begin_profiler(self, memory: bool) -> Any:
-        """Start PyTorch's profiler, with our markers in it, and with allocations if ``memory``."""
+    def _begin_profiler(self) -> Any:
+        """Start PyTorch's profiler, with our markers in it, and with allocations if they are wanted."""
         import torch
         from torch.profiler import ProfilerActivity, profile
 
@@ -273,30 +299,53 @@ class TraceFile(Collector):
             activities.append(ProfilerActivity.CUDA)
         since_2_5 = {"acc_events": False} if "acc_events" in inspect.signature(profile).parameters else {}
         with self._switch():
-            profiler = profile(activities=activities, record_shapes=True, profile_memory=memory, **since_2_5)
+            profiler = profile(activities=activities, record_shapes=True, profile_memory=self._memory, **since_2_5)
             profiler.__enter__()
-        active = session.current()
-        if active is not None:
-            active.set_profiler(self._sink)
+        self._send_markers(self._sink)
         return profiler
 
-    def _end_profiler(self, profiler: Any) -> None:
+    def _send_markers(self, sink: Profiler | None) -> None:
         active = session.current()
         if active is not None:
-            active.set_profiler(None)
+            active.set_profiler(sink)
+
+    def _end_profiler(self, profiler: Any) -> None:
+        self._send_markers(None)
         with self._switch():
             profiler.__exit__(None, None, None)
 
     def _begin_graph(self) -> Any:
         """Start PyTorch's profiler for the capture of a CUDA graph; None if that is not wanted, or not possible: one is
-        on, or this is a forked child."""
-        if not self._all_graphs or self._running or self._theirs or torch_profiler_is_on() or os.getpid() != self._pid:
+        on, no later replay will be collected, or this is a forked child."""
+        over = self._best is not None and self._best.in_window and not self._wanted
+        if not self._all_graphs or self._running or self._theirs or over:
             return None
-        return self._begin_profiler(memory=False)
+        if torch_profiler_is_on() or os.getpid() != self._pid:
+            return None
+        with self._switch():
+            profiler = plain_profiler()
+            profiler.__enter__()
+        self._send_markers(self._sink)
+        return profiler
+
+    def _recording(self, profiler: Any) -> Recording:
+        import torch
+
+        return Recording(profiler, self._path.parent, torch.cuda.is_available())
+
+    def keep_records(self) -> None:
+        """Called before any profiler of PyTorch begins."""
+        if os.getpid() == self._pid:
+            for recording in self._recordings():
+                recording.keep()
+
+    def _recordings(self) -> list[Recording]:
+        best = [] if self._best is None else [self._best.profiler]
+        return [*best, *self._with_graphs]
 
     def _open_range(self) -> None:
         self._graphs.finish()
-        self._profiler = self._begin_profiler(self._memory)
+        self._profiler = self._begin_profiler()
         if self._sampler is not None:
             self._sampler.begin()
         self._running = True
@@ -307,14 +356,15 @@ class TraceFile(Collector):
             return
         self._running = False
         self._end_profiler(self._profiler)
+        recording = self._recording(self._profiler)
         clocks = None if self._sampler is None else self._sampler.end()
         tensors = memory_record() if self._memory else None
         iterations, since, graphs = self._since
         if self._graphs.begun > graphs:
-            self._with_graphs.append(self._profiler)
+            self._with_graphs.append(recording)
         in_window = self._started or iterations >= self._begin_after
         lasted = time.monotonic() - since
-        found = Range(in_window, self._iterations - iterations, lasted, self._profiler, clocks, tensors)
+        found = Range(in_window, self._iterations - iterations, lasted, recording, clocks, tensors)
         self._profiler = None
         if self._best is None or found.is_greater_than(self._best):
             self._best = found
@@ -326,11 +376,9 @@ class TraceFile(Collector):
         """
         self._running = self._wanted = False
         self._made_way = True
-        session.abandon(self._profiler)
+        session.ABANDONED.append(self._profiler)
         self._profiler = None
-        active = session.current()
-        if active is not None:
-            active.set_profiler(None)
+        self._send_markers(None)
 
     @contextmanager
     def _switch(self) -> Iterator[None]:
@@ -349,9 +397,9 @@ class TraceFile(Collector):
         self._best = None
         super().start()
 
-    def _count(self) -> None:
-        before_window = self._running and self._iterations < self._begin_after
-        super()._count()
+    def _collect_next(self) -> None:
+        before_window = self._running and self._iterations <= self._begin_after
+        super()._collect_next()
         if before_window and self._iterations < self._begin_after:
             self.end()
 
@@ -371,14 +419,22 @@ class TraceFile(Collector):
         if self._best is None:
             cause = "the program never called start()" if self._window.wait else "the program's own profiler was on"
             raise PyprofError(f"{self.file}: not written, for {cause}")
-        write_trace(self._best.profiler, self._sink.texts, self._path, self._force, self._own(self._best))
+        try:
+            write_trace(self._best.profiler, self._sink.texts, self._path, self._force, self._own(self._best))
+        finally:
+            for recording in self._recordings():
+                recording.forget()
 
     def _own(self, best: Range) -> dict[str, Any]:
         """What pyprof itself recorded, for the trace's key "pyprof"; of captures of graphs, those the trace lacks."""
-        others = [profiler for profiler in self._with_graphs if profiler is not best.profiler]
-        texts = [event_text(profiler, self._sink.texts) for profiler in (*self._graphs.profilers, *others)]
-        graphs = {"version": GRAPHS_VERSION, "traces": texts} if texts else None
-        parts = {"nvml": best.clocks, "memory": best.tensors, "graphs": graphs}
+        others = [recording for recording in self._with_graphs if recording is not best.profiler]
+        texts, ordered = self._sink.texts, self._graphs.ordered
+        found = [record.events(events_of(record.profiler, texts)) for record in self._graphs.records]
+        found += [events_of(recording, texts) for recording in others]
+        traces = [event_text(found)] if found else []
+        graphs = {"version": GRAPHS_VERSION, "traces": traces, "ordered": ordered} if found or ordered else None
+        steps = self._timer.record()
+        parts = {"nvml": best.clocks, "memory": best.tensors, "graphs": graphs, "steps": steps}
         return {name: part for name, part in parts.items() if part is not None}
 
     def warnings(self) -> list[str]:
@@ -398,6 +454,13 @@ class TraceFile(Collector):
     def _holds(self) -> str:
         before = self._best is not None and not self._best.in_window
         return f"{self.file} holds {'what ran before the end of the first one' if before else 'what ran'}"
+
+
+def push_steps(timer: StepTimer) -> None:
+    """Tell the attached tool, in an NVTX range, how long the iterations before took."""
+    active, text = session.current(), timer.text()
+    if active is not None and active.sink is not None and text is not None:
+        pop(push(active.sink, Entry(text)))
 
 
 def cuda_profiler(action: str) -> None:

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from pyprof.capture import session
-from pyprof.capture.collector import Attached, Collector, TraceFile, Window, cuda_profiler
+from pyprof.capture.collector import Attached, Collector, TraceFile, Window, cuda_profiler, push_steps
 from pyprof.capture.sinks import Entry, Nvtx, pop, push
 from pyprof.capture.trace_file import check_output
 from pyprof.clock_sampler import ClockSampler
 from pyprof.errors import PyprofError
 from pyprof.files import tell
+from pyprof.step_timer import StepTimer
 
 _collector: Collector | None = None
 _lock = threading.Lock()
@@ -52,8 +53,9 @@ def profile(
         cannot be, a warning says why.
     memory: record every allocation and free, too, and at the end which tensors are parameters, buffers, gradients and
         optimizer state; `pyprof memory` reads them. Each event takes about 0.2 us.
-    graphs: record captures of CUDA graphs that lie outside of the collected iterations, too, so that the kernels of
-        their replays have ops. Each starts and stops PyTorch's profiler; not yet tried on hardware.
+    graphs: record captures of CUDA graphs that lie before the collected iterations, too, so that the kernels of their
+        replays have ops. It takes time while a graph is captured, none while it is replayed. An option, because it has
+        been tried in parts on a GPU, but not yet as a whole: docs/how-to/graphs.md.
     force: overwrite an existing file.
 
     The file is written at the end of the block, also if the block raises, and appears only when it is complete.
@@ -207,7 +209,13 @@ def _mark_range(action: str) -> None:
     if collector is not None:
         collector.start() if action == "start" else collector.stop()
     else:
+        _step.timer.drop()
+        if action == "stop":
+            push_steps(_step.timer)
         cuda_profiler(action)
+        if action == "start":
+            _step.told = True
+            push_steps(_step.timer)
         if action == "stop" and not Nvtx.listening():
             _say_that_nothing_listened()
 
@@ -226,6 +234,10 @@ class _Step(threading.local):
 
     number = 0
     range: Any = None
+    told = False  # whether start() has been called: a tool may record from then on
+
+    def __init__(self) -> None:
+        self.timer = StepTimer(marked=True)
 
 
 _step = _Step()
@@ -242,6 +254,9 @@ def step() -> None:
     _step.number += 1
     if _collector is not None:
         _collector.step()
+    elif Nvtx.listening() and not _step.told:
+        _step.timer.end()
+        _step.timer.begin(_step.number)
     active = session.current()
     sink = None if active is None else active.sink
     if sink is not None:

@@ -8,7 +8,6 @@ microsecond per call.
 from __future__ import annotations
 
 import atexit
-import ctypes
 import functools
 import os
 import sys
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from pyprof.capture.mode import DispatchMode
 
 # Profilers of PyTorch that are running and that no thread may end or destroy (a segmentation fault), kept to the end.
-_ABANDONED: list[Any] = []
+ABANDONED: list[Any] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,21 +38,6 @@ class Options:
     function_stack: bool
     sink: str
     autograd: bool
-
-
-def abandon(profiler: Any) -> None:
-    """Keep a profiler of PyTorch that no thread may end any more; the process then ends without C++ destructors.
-
-    Kineto's destructors abort ("terminate called") in one process of twenty where a profiler is still on. glibc calls
-    what on_exit() was given after Python has finalized, the last one first, with the exit code as first argument:
-    fcloseall() writes what C's streams hold, then _exit() ends the process with that code.
-    """
-    if not _ABANDONED and sys.platform == "linux":
-        libc = ctypes.CDLL(None)
-        if hasattr(libc, "on_exit"):  # musl has none
-            for function in (libc._exit, libc.fcloseall):
-                libc.on_exit(function, None)
-    _ABANDONED.append(profiler)
 
 
 class Session:

@@ -57,6 +57,7 @@ ANSWERS = (
     Answer("replay", 1, "bench", "pyprof.benchmark.bench_document", "Replays"),
     Answer("demo", 1, "demo", "pyprof.demo", "DemoFiles"),
     Answer("diff", 1, "diff", "pyprof.prof.diff.json_document", "Difference"),
+    Answer("simulation", 1, "replay", "pyprof.prof.simulation.json_document", "Simulation"),
     Answer("schemas", 1, "schema", "pyprof.command.schemas", "Schemas"),
 )
 ANSWER = {answer.what: answer for answer in ANSWERS}

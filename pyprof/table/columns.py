@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from pyprof.table.schema import KERNELS, MEMORY, Column, Kind
+from pyprof.table.schema import HOST_CALLS, KERNELS, MEMORY, Column, Kind
 
 if TYPE_CHECKING:
     from pyprof.table.gpu_samples import GpuSamples
+    from pyprof.table.measured_steps import MeasuredStep
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -241,17 +242,25 @@ Columns = TypeVar("Columns", bound="Table")
 class Table:
     """The kernel table. It has every column of ``schema``; columns that a reader did not provide are blank.
 
-    ``samples``: the clocks and power of its GPUs over time, where the capture has them.
+    ``samples``: the clocks and power of its GPUs over time, where the capture has them. ``measured``: the steps that
+    were timed before the profiler started.
     """
 
     schema: ClassVar[tuple[Column, ...]] = KERNELS
 
-    def __init__(self, rows: int, columns: Mapping[str, Data], samples: Sequence[GpuSamples] = ()) -> None:
+    def __init__(
+        self,
+        rows: int,
+        columns: Mapping[str, Data],
+        samples: Sequence[GpuSamples] = (),
+        measured: Sequence[MeasuredStep] = (),
+    ) -> None:
         unknown = columns.keys() - {column.key for column in self.schema}
         wrong = {key: len(data) for key, data in columns.items() if len(data) != rows}
         assert not unknown and not wrong, (unknown, rows, wrong)
         self.rows = rows
         self.samples = tuple(samples)
+        self.measured = tuple(measured)
         self.columns = {c.key: columns[c.key] if c.key in columns else blank(c.kind, rows) for c in self.schema}
 
     def __len__(self) -> int:
@@ -274,12 +283,12 @@ class Table:
 
     def with_column(self: Columns, key: str, data: Data) -> Columns:
         """The same table with another column."""
-        return type(self)(self.rows, {**self.columns, key: data}, self.samples)
+        return type(self)(self.rows, {**self.columns, key: data}, self.samples, self.measured)
 
     def take(self: Columns, rows: Any) -> Columns:
         """The rows that an index array, a mask or a slice selects, in its order."""
         columns = {key: c[rows] if isinstance(c, np.ndarray) else c.take(rows) for key, c in self.columns.items()}
-        return type(self)(len(np.arange(self.rows)[rows]), columns, self.samples)
+        return type(self)(len(np.arange(self.rows)[rows]), columns, self.samples, self.measured)
 
     @classmethod
     def concat(cls: type[Columns], tables: Sequence[Columns]) -> Columns:
@@ -293,10 +302,17 @@ class Table:
             else:
                 columns[column.key] = Coded.concat([table.coded(column.key) for table in tables])
         samples = [gpu for table in tables for gpu in table.samples]
-        return cls(sum(len(table) for table in tables), columns, samples)
+        measured = [step for table in tables for step in table.measured]
+        return cls(sum(len(table) for table in tables), columns, samples, measured)
 
 
 class MemoryTable(Table):
     """The memory table: one row per allocation or free, in order of time within each process."""
 
     schema = MEMORY
+
+
+class HostTable(Table):
+    """The table of host calls: one row per call of the GPU's API, in order of process, thread and start."""
+
+    schema = HOST_CALLS

@@ -3,6 +3,7 @@
     net.pyprof/meta.json        format and version, the profiler, its warnings, and the rows of each table
     net.pyprof/kernels.parquet  the kernel table, where the capture has operations or CPU ops
     net.pyprof/memory.parquet   the memory table, where the capture has allocations
+    net.pyprof/host_calls.parquet  the calls of the GPU's API, where the capture has them; ``pyprof replay`` reads them
 
 A reader ignores files that meta.json does not name. The folder appears under its name when it is complete.
 """
@@ -23,13 +24,13 @@ from msgspec import Meta
 
 from pyprof._version import __version__
 from pyprof.errors import InputError, PyprofError, SchemaError
-from pyprof.table.columns import NULL, MemoryTable, Table
+from pyprof.table.columns import NULL, HostTable, MemoryTable, Table
 from pyprof.text import clean
 
 SUFFIX = ".pyprof"
 META, FORMAT, VERSION = "meta.json", "pyprof/container", 1
 LARGEST_META = 16 << 20  # bytes; warnings and names of files, which are few
-KERNELS_FILE, MEMORY_FILE = "kernels.parquet", "memory.parquet"
+KERNELS_FILE, MEMORY_FILE, HOST_FILE = "kernels.parquet", "memory.parquet", "host_calls.parquet"
 ADVICE = "make it with parse.py -o net.pyprof"
 _FAR = 1 << 61  # times and sums of bytes stay below it
 
@@ -55,6 +56,7 @@ class Container:
     profiler: str | None = None
     files: tuple[str, ...] = ()
     warnings: tuple[str, ...] = field(default=())
+    host: HostTable | None = None
 
 
 def is_container(path: Path) -> bool:
@@ -103,7 +105,11 @@ def _move(made: Path, target: Path, before: Path) -> None:
 def _fill(container: Container, folder: Path) -> None:
     from pyprof.table.parquet import write_parquet
 
-    tables: Mapping[str, Table | None] = {KERNELS_FILE: container.kernels, MEMORY_FILE: container.memory}
+    tables: Mapping[str, Table | None] = {
+        KERNELS_FILE: container.kernels,
+        MEMORY_FILE: container.memory,
+        HOST_FILE: container.host,
+    }
     rows = {}
     for name, table in tables.items():
         if table is not None:
@@ -127,13 +133,16 @@ def read_container(folder: Path) -> Container:
 
     meta = _read_meta(folder)
     for name in meta.tables:
-        if name in (KERNELS_FILE, MEMORY_FILE) and not (folder / name).is_file():
+        if name in (KERNELS_FILE, MEMORY_FILE, HOST_FILE) and not (folder / name).is_file():
             raise InputError(folder, f"expected the table {name}, which {META} names, found none; {ADVICE}")
     kernels = read_columns(folder / KERNELS_FILE, Table) if KERNELS_FILE in meta.tables else None
     memory = read_columns(folder / MEMORY_FILE, MemoryTable) if MEMORY_FILE in meta.tables else None
+    host = read_columns(folder / HOST_FILE, HostTable) if HOST_FILE in meta.tables else None
     if memory is not None:
         check_memory(memory, folder / MEMORY_FILE)
-    return Container(kernels, memory, meta.profiler, tuple(meta.files), tuple(meta.warnings))
+    if host is not None:
+        check_host_calls(host, folder / HOST_FILE)
+    return Container(kernels, memory, meta.profiler, tuple(meta.files), tuple(meta.warnings), host)
 
 
 def _read_meta(folder: Path) -> _Meta:
@@ -171,6 +180,18 @@ def check_memory(table: MemoryTable, file: Path) -> None:
     if not mutual.all():
         wrong = int(linked[~mutual][0])
         raise SchemaError(file, f"column peer: expected pairs of rows, found {int(peer[wrong])} in row {wrong}")
+
+
+def check_host_calls(table: HostTable, file: Path) -> None:
+    """Raise SchemaError for host calls without possible times, or in another order than that of the schema."""
+    start, duration = table.ints("start"), table.ints("duration")
+    _check(file, "start", "a time in ns", start, np.abs(_known(start)) < _FAR, start == NULL)
+    possible = (duration >= 0) & (duration < _FAR)
+    _check(file, "duration", "a time in ns", duration, possible, duration == NULL)
+    order = np.lexsort((start, table.ints("tid"), table.ints("pid")))
+    moved = np.flatnonzero(order != np.arange(len(order)))
+    if len(moved):
+        raise SchemaError(file, f"expected rows in order of pid, tid and start, found row {moved[0]} elsewhere")
 
 
 def _known(values: Any) -> Any:

@@ -1,7 +1,8 @@
 """The kernel table, or the memory table, as Parquet: texts as dictionaries, unknown as null, rows in row groups.
 
 Column names are net.dict's keys; each carries its meaning and unit as field metadata. Lists, dicts and grids are JSON
-text, as in ``pyprof.table.columns``. The clocks of the GPUs are in the file's metadata. pyarrow takes 0.1 s to import
+text, as in ``pyprof.table.columns``. The clocks of the GPUs and the steps
+measured before the profiler started are in the file's metadata. pyarrow takes 0.1 s to import
 and is loaded when a function here is called.
 """
 
@@ -13,22 +14,28 @@ import numpy as np
 from pyprof._version import __version__
 from pyprof.errors import InputError, SchemaError
 from pyprof.files import FREE, MOST_TIMES, Name, is_standard, open_output
-from pyprof.table import arrow
+from pyprof.table import arrow, measured_steps
 from pyprof.table.columns import NULL, Coded, Columns, Data, Ragged, Table
 from pyprof.table.gather import gatherer, literal
 from pyprof.table.gpu_samples import GpuSamples, from_json, to_json
-from pyprof.table.schema import KERNELS, MEMORY, REQUIRED, Column
+from pyprof.table.measured_steps import MeasuredStep
+from pyprof.table.schema import HOST_CALLS, KERNELS, MEMORY, REQUIRED, Column
 
 MAGIC = b"PAR1"
 SCHEMA_VERSION = 1  # raised when a column changes its meaning, not when a column is added
 VERSION_KEY = b"pyprof.schema_version"
 SAMPLES_KEY = b"pyprof.gpu_samples"
+MEASURED_KEY = b"pyprof.measured_steps"
 ROW_GROUP = 1 << 17
 DICTIONARY_PAGE = 16 << 20  # bytes; a row group with more distinct texts repeats them in every row
 # A capture of 121,400 rows has 2 values for each byte of its file.
 FREE_VALUES, VALUES_PER_BYTE = 32 << 20, 16
 # The columns that a file of each table must have, and the table's name.
-NEEDED = {KERNELS: ("kernel table", REQUIRED), MEMORY: ("memory table", ("time", "bytes"))}
+NEEDED = {
+    KERNELS: ("kernel table", REQUIRED),
+    MEMORY: ("memory table", ("time", "bytes")),
+    HOST_CALLS: ("table of host calls", ("name", "start", "duration", "pid", "tid")),
+}
 ADVICE = "make it with parse.py -o net.parquet, or -o net.pyprof"
 
 
@@ -44,6 +51,8 @@ def write_parquet(table: Table, output: Name, force: bool = False) -> None:
     facts = {VERSION_KEY: str(SCHEMA_VERSION).encode(), b"pyprof.version": __version__.encode()}
     if table.samples:
         facts[SAMPLES_KEY] = to_json(table.samples)
+    if table.measured:
+        facts[MEASURED_KEY] = measured_steps.to_json(table.measured)
     schema = pa.schema(fields, facts)
     texts = {c.key: arrow.texts(table.coded(c.key).values) for c in table.schema if _is_text(c)}
     form: dict[str, Any] = {"compression": "zstd", "dictionary_pagesize_limit": DICTIONARY_PAGE, "version": "2.6"}
@@ -76,7 +85,8 @@ def read_columns(path: Path, kind: type[Columns]) -> Columns:
         raise InputError(path, f"expected a Parquet file, found a broken one ({why}); {ADVICE}") from None
     names = arrow_table.column_names
     columns = {name: _column(pa, path, known[name], arrow_table.column(name)) for name in names}
-    return kind(arrow_table.num_rows, columns, _samples(arrow_table.schema.metadata, path))
+    facts = arrow_table.schema.metadata
+    return kind(arrow_table.num_rows, columns, _samples(facts, path), _measured(facts, path))
 
 
 def _samples(metadata: Any, path: Path) -> tuple[GpuSamples, ...]:
@@ -86,6 +96,16 @@ def _samples(metadata: Any, path: Path) -> tuple[GpuSamples, ...]:
         return () if text is None else from_json(text)
     except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors, too
         wanted = f"metadata {SAMPLES_KEY.decode()}: expected the readings of GPUs"
+        raise SchemaError(path, f"{wanted}, found another text ({error}); {ADVICE}") from None
+
+
+def _measured(metadata: Any, path: Path) -> tuple[MeasuredStep, ...]:
+    """The steps timed before the profiler started, from a file's metadata."""
+    text = (metadata or {}).get(MEASURED_KEY)
+    try:
+        return () if text is None else measured_steps.from_json(text)
+    except (ValueError, RecursionError) as error:
+        wanted = f"metadata {MEASURED_KEY.decode()}: expected the times of steps"
         raise SchemaError(path, f"{wanted}, found another text ({error}); {ADVICE}") from None
 
 

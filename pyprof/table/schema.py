@@ -1,10 +1,11 @@
-"""The columns of the kernel table and of the memory table.
+"""The columns of the kernel table, the memory table and the table of host calls.
 
 A row of the kernel table is a GPU operation (kernel, memcpy, memset, opaque CUDA graph launch) or, in a capture without
 a GPU, a CPU op that does work itself. The keys of net.dict, the Parquet schema, the documentation and the tests derive
 from ``KERNELS``. The first nineteen keys are PyProf's, with its names and types.
 
-A row of the memory table is one allocation or one free, as the capture recorded it, in order of time.
+A row of the memory table is one allocation or one free, as the capture recorded it, in order of time. A row of the
+table of host calls is one call of the GPU's API on a CPU thread, in order of process, thread and start.
 """
 
 import json
@@ -101,6 +102,12 @@ KERNELS: tuple[Column, ...] = (
         "steps that follow and launch nothing: number, mark, its end; in the first row of the step before them",
     ),
     Column("functions", "json", "", "the functions that the lines of `trace` are in, where the capture has them"),
+    Column(
+        "graphOps",
+        "json",
+        "",
+        "the calls that an opaque CUDA graph captured; in the first row of each graph (design.md, CUDA graphs)",
+    ),
     Column("serving", "text", "", "the inference server's annotation of the batch that launched it, as it stands"),
     Column(
         "views",
@@ -132,11 +139,11 @@ MEMORY: tuple[Column, ...] = (
         "capture has no allocation",
     ),
     Column("allocated", "int", "bytes", "in use on the device after this event, as the profiler recorded it"),
-    Column("reserved", "int", "bytes", "held by the caching allocator after this event, as the profiler recorded it"),
+    Column("reserved", "int", "bytes", "reserved by the allocator after this event, as the profiler recorded it"),
     Column("peer", "int", "", "row, from 0, of this block's free, or of the allocation of what is freed here"),
     Column("freed", "int", "ns", "when an allocated block is freed; empty: not within the capture"),
-    Column("category", "text", "", "what the block holds, where the capture itself says it"),
-    Column("name", "text", "", "the tensor's name in the model, where the capture itself says it"),
+    Column("category", "text", "", "what the block holds, where the capture records it"),
+    Column("name", "text", "", "the tensor's name in the model, where the capture records it"),
     Column("op", "json", "", "what the user called at that time, outermost first; see the kernel table"),
     Column("layer", "json", "", "layer names around the forward op, outermost first"),
     Column("trace", "json", "", "the user's call stack at that time, file:line, outermost first"),
@@ -147,6 +154,44 @@ MEMORY: tuple[Column, ...] = (
     Column("step", "int", "", "training step, where the capture marks them"),
     Column("pid", "int", "", "process"),
     Column("tid", "int", "", "thread"),
+    Column("rank", "int", "", "rank in the distributed job"),
+)
+
+HOST_CALLS: tuple[Column, ...] = (
+    Column("name", "text", "", "the call of CUDA or HIP: cudaLaunchKernel"),
+    Column(
+        "kind",
+        "text",
+        "",
+        "launch, copy, set or graph: it gives the GPU work; device sync, stream sync or event sync: it waits for the "
+        "GPU; record, wait, query: of events; allocate, free; begin capture, end capture; empty: none of these",
+    ),
+    Column("start", "int", "ns", "start, since the capture began; may be negative"),
+    Column("duration", "int", "ns", "duration"),
+    Column("pid", "int", "", "process"),
+    Column("tid", "int", "", "thread"),
+    Column("corr", "int", "", "correlation id, unique within its process only"),
+    Column("stream", "int", "", "the stream that it records an event on, makes wait or waits for, where recorded"),
+    Column("record", "int", "", "row, from 0, of the call that recorded the event which it waits for, where known"),
+    Column(
+        "after",
+        "int",
+        "",
+        "row of the last call of another thread that its own thread waited for before it: a hand-over, as between the "
+        "threads of the forward and of the backward pass",
+    ),
+    Column(
+        "ranges",
+        "int",
+        "",
+        "ranges (ops, markers, layers) that the process began since the thread's call before, or since `after`",
+    ),
+    Column("op", "json", "", "what the user called at that time, outermost first; see the kernel table"),
+    Column("layer", "json", "", "layer names around the forward op, outermost first"),
+    Column("trace", "json", "", "the user's call stack at that time, file:line, outermost first"),
+    Column("aten", "text", "", "innermost aten op at that time"),
+    Column("phase", "text", "", "forward, backward, optimizer, data or other"),
+    Column("step", "int", "", "training step, where the capture marks them"),
     Column("rank", "int", "", "rank in the distributed job"),
 )
 

@@ -13,7 +13,21 @@ from pyprof.command.parser import Parser, add_common, add_json
 from pyprof.errors import InputError, UsageError
 from tests.answered import strict, valid
 
-WRITERS = {"run", "ncu", "parse", "prof", "memory", "stats", "report", "perfetto", "plot", "diff", "peaks", "bench"}
+WRITERS = {
+    "run",
+    "ncu",
+    "parse",
+    "prof",
+    "memory",
+    "stats",
+    "report",
+    "perfetto",
+    "plot",
+    "diff",
+    "peaks",
+    "bench",
+    "replay",
+}
 
 
 @pytest.mark.parametrize("command", cli.COMMANDS, ids=lambda command: command.name)

@@ -40,7 +40,7 @@ def test_the_name_that_is_shown(short: str, long: str, shown: str) -> None:
 @pytest.mark.parametrize("file", ["h200_diff_eager.json.gz", "h200_lenet.sqlite.gz", "h200_resnet50_bf16.json.gz"])
 def test_a_wrapper_has_the_name_that_stats_shows(file: str) -> None:
     """The golden captures run CUTLASS's kernels; ``stats`` prints the long name, and ``:base`` nsys's short one."""
-    capture, _, table, _ = read_profile(GOLDEN / file)
+    capture, _, table, *_ = read_profile(GOLDEN / file)
     gpu = gpu_rows(capture.columns, capture.rows)
     wrapped = gpu.base.where(WRAPPER.fullmatch)
     assert wrapped.any()

@@ -136,7 +136,7 @@ def test_what_is_read_of_a_real_capture_is_as_if_all_were(
     for file in sorted((data / "nsys").glob("*.sqlite.gz")):
         if file.name.startswith(("IhorAtlanov", "amir-ghz")):  # no events
             continue
-        _, notes, table, _ = read_profile(file)
+        _, notes, table, *_ = read_profile(file)
         whole = Contents.of(table)
         estimated_notes, contents = brief(file)
         assert replace(contents, attribution=whole.attribution) == whole, file.name

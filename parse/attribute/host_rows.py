@@ -1,0 +1,73 @@
+"""Turn a capture's calls of the GPU's API into the table of host calls."""
+
+import numpy as np
+
+from pyprof.gc_pause import uncollected
+from pyprof.parse.attribute.capture import Capture, HostCalls
+from pyprof.parse.attribute.correlate import at_times, attribute
+from pyprof.parse.attribute.hand_overs import hand_overs
+from pyprof.parse.attribute.memory_rows import rank_of
+from pyprof.parse.attribute.range_tree import RangeTree
+from pyprof.parse.attribute.steps import steps
+from pyprof.table.api_kinds import api_kind
+from pyprof.table.columns import NULL, Coded, Data, HostTable, Ints, value_at
+
+
+@uncollected()
+def host_table(capture: Capture, tree: RangeTree) -> HostTable:
+    """The table of a capture that has calls: one row per call, in order of process, thread and start."""
+    assert capture.calls is not None
+    calls = capture.calls
+    pairs = np.append(np.array(capture.threads or [(NULL, NULL)], np.int64), [(NULL, NULL)], axis=0)
+    pid, tid = pairs[calls.thread, 0], pairs[calls.thread, 1]
+    timed = np.flatnonzero((calls.start != NULL) & (calls.end != NULL))
+    end = np.maximum(calls.end, calls.start)
+    order = timed[np.lexsort((-end[timed], calls.start[timed], tid[timed], pid[timed]))]
+    place = np.full(len(calls), -1, np.int64)
+    place[order] = np.arange(len(order))
+    events = at_times(capture, calls.thread[order], calls.start[order])
+    rows = attribute(events, tree)
+    kinds = Coded.of(map(api_kind, calls.name.values))
+    kind = Coded(kinds.codes[calls.name.codes[order]], kinds.values)
+    thread, start, end = calls.thread[order], calls.start[order], end[order]
+    after = hand_overs(kind, pid[order], thread, start, end, tree)
+    columns: dict[str, Data] = {
+        "name": calls.name.take(order),
+        "kind": kind,
+        "start": start,
+        "duration": end - start,
+        "pid": pid[order],
+        "tid": tid[order],
+        "corr": calls.corr[order],
+        **_events(calls, order, place),
+        **{key: rows.columns[key] for key in ("op", "layer", "trace", "aten", "phase")},
+        "step": steps(events, tree).number,
+        "rank": rank_of(capture, len(order)),
+        "after": after,
+        "ranges": _ranges(tree, pid[order], thread, start, end, after),
+    }
+    return HostTable(len(order), columns)
+
+
+def _ranges(tree: RangeTree, pid: Ints, thread: Ints, start: Ints, end: Ints, after: Ints) -> Ints:
+    """How many ranges began in each call's process since its thread's call before, or since the hand-over."""
+    found = np.zeros(len(start), np.int64)
+    same = np.append(False, (thread[1:] == thread[:-1]) & (pid[1:] == pid[:-1]))
+    before = np.where(after >= 0, after, np.where(same, np.arange(len(start)) - 1, -1))
+    for process in np.unique(pid).tolist():
+        begun = np.sort(tree.start[tree.pid == process])
+        rows = np.flatnonzero((pid == process) & (before >= 0))
+        until, since = (np.searchsorted(begun, times, "right") for times in (start[rows], end[before[rows]]))
+        found[rows] = np.maximum(until - since, 0)
+    return found
+
+
+def _events(calls: HostCalls, order: Ints, place: Ints) -> dict[str, Data]:
+    """What synchronising calls are about, where the capture records it."""
+    found: dict[str, Data] = {}
+    if calls.stream is not None:
+        found["stream"] = calls.stream[order]
+    if calls.record is not None:
+        record = value_at(place, calls.record[order], -1)
+        found["record"] = np.where(record >= 0, record, NULL)
+    return found

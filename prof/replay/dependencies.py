@@ -1,0 +1,226 @@
+"""Which operations a call waits for, and which operations of other streams an operation waits for.
+
+Where the capture records streams and events of synchronising calls (nsys; torch.profiler with
+enable_cuda_sync_events), dependencies follow CUDA's rules. Where it has the calls' names alone, three rules take their
+place, of which none can make an operation wait for something that in the capture ended after it began:
+
+* a stream may wait where its process called cudaStreamWaitEvent since the stream's last launch, for as many operations
+  as there were such calls. They are the last ones of other streams, by their end, that were launched before the last
+  cudaEventRecord; or before the last cudaStreamWaitEvent, in captures without those calls (PyTorch 1.13 to 2.0);
+* if another launch came between that call and the operation, the wait counts only where nothing else explains when the
+  operation began;
+* a call that waits for a stream or an event waits for the last operation, by its end, that was done when it returned.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pyprof.prof.replay.recorded_run import KIND, ROW_KINDS, Recorded
+from pyprof.table.columns import Bools, Ints
+
+SKEW_NS = 2000  # by which the clocks of host and GPU may differ, as profilers align them
+LATE_NS = 10_000  # what began later than expected by this waited for something
+NEAR_NS = 12_000  # a stream goes on this soon after the event that it waits for
+
+
+class Edges(NamedTuple):
+    """Dependencies: ``target`` waits for the end of the operation ``source``."""
+
+    target: Ints
+    source: Ints
+
+
+def waited_for(run: Recorded) -> Edges:
+    """The operations (source) that synchronising calls (target) wait for."""
+    calls = run.calls
+    found = [_whole_devices(run, calls.among("device sync", "free"))]
+    known = calls.stream >= 0
+    found.append(_streams(run, calls.among("stream sync") & known))
+    found.append(_latest_done(run, (calls.among("stream sync") & ~known) | calls.among("event sync")))
+    return joined(found)
+
+
+def joined(edges: list[Edges]) -> Edges:
+    return Edges(*(np.concatenate([getattr(part, name) for part in edges]) for name in Edges._fields))
+
+
+def _tails(run: Recorded, lane: int, calls: Ints) -> Ints:
+    """The last operation of a lane that was launched before each call; -1: none."""
+    rows = np.flatnonzero(run.work.lane == lane)
+    at = np.searchsorted(run.work.position[rows], calls) - 1
+    return np.where(at >= 0, rows[np.maximum(at, 0)], -1) if len(rows) else np.full(len(calls), -1)
+
+
+def _lanes_of(run: Recorded, pid: int) -> list[int]:
+    return [number for number, lane in enumerate(run.lanes) if lane[0] == pid]
+
+
+def _pid_of_calls(run: Recorded) -> Ints:
+    return np.array([pid for pid, _ in run.threads], np.int64)[run.calls.thread]
+
+
+def _whole_devices(run: Recorded, chosen: Bools) -> Edges:
+    """All work launched before, but none that in the capture was not done when the call returned."""
+    found, pid = [], _pid_of_calls(run)
+    for process in np.unique(pid[chosen]).tolist():
+        calls = np.flatnonzero(chosen & (pid == process))
+        for lane in _lanes_of(run, process):
+            tails = _tails(run, lane, calls)
+            done = (tails >= 0) & (run.work.end[tails] <= run.calls.end[calls] + SKEW_NS)
+            found.append(Edges(calls[done], tails[done]))
+    return joined(found) if found else _NONE
+
+
+def _streams(run: Recorded, chosen: Bools) -> Edges:
+    found = []
+    for lane in np.unique(run.calls.stream[chosen]).tolist():
+        calls = np.flatnonzero(chosen & (run.calls.stream == lane))
+        tails = _tails(run, lane, calls)
+        found.append(Edges(calls[tails >= 0], tails[tails >= 0]))
+    return joined(found) if found else _NONE
+
+
+def _latest_done(run: Recorded, chosen: Bools) -> Edges:
+    """Of the last operations of all lanes, that which ended last before the call returned."""
+    found, pid = [], _pid_of_calls(run)
+    for process in np.unique(pid[chosen]).tolist():
+        calls = np.flatnonzero(chosen & (pid == process))
+        lanes = _lanes_of(run, process)
+        if not lanes:
+            continue
+        tails = np.array([_tails(run, lane, calls) for lane in lanes])
+        end = np.where(tails >= 0, run.work.end[tails], np.iinfo(np.int64).min)
+        end = np.where(end <= run.calls.end[calls] + SKEW_NS, end, np.iinfo(np.int64).min)
+        best = end.argmax(axis=0)
+        tail = tails[best, np.arange(len(calls))]
+        done = (tail >= 0) & (end.max(axis=0) > np.iinfo(np.int64).min)
+        found.append(Edges(calls[done], tail[done]))
+    return joined(found) if found else _NONE
+
+
+_NONE = Edges(np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+def between_streams(run: Recorded, expected: Ints) -> Edges:
+    """The operations (source) of other streams that operations (target) wait for.
+
+    ``expected``: when each operation would begin by its launch and its own stream alone.
+    """
+    pid = _pid_of_calls(run)
+    found = []
+    for process in np.unique(run.work.pid).tolist():
+        calls = np.flatnonzero((pid == process) & run.calls.among("wait", "record"))
+        rows = np.flatnonzero(run.work.pid == process)
+        if len(np.unique(run.work.lane[rows])) < 2 or not np.any(run.calls.kind[calls] == KIND["wait"]):
+            continue
+        waits = calls[run.calls.kind[calls] == KIND["wait"]]
+        recorded = bool(np.any(run.calls.record[waits] >= 0))
+        found.append((_recorded_waits if recorded else _inferred_waits)(run, calls, rows, expected))
+    return joined([*found, _NONE])
+
+
+def _recorded_waits(run: Recorded, calls: Ints, rows: Ints, expected: Ints) -> Edges:
+    """By CUDA's rules. A stream's next operation waits for what the stream was made to wait for."""
+    tail: dict[int, int] = {}  # stream -> its last operation
+    pending: dict[int, set[int]] = {}  # stream -> the operations that its next one waits for
+    recorded: dict[int, set[int]] = {}  # call -> what is done when the event that it recorded is
+    target: list[int] = []
+    source: list[int] = []
+    record, stream, kind = run.calls.record, run.calls.stream, run.calls.kind
+    for place, is_call in _in_order(run, calls, rows):
+        if is_call:
+            lane = int(stream[place])
+            if kind[place] == KIND["record"]:
+                recorded[place] = {*pending.get(lane, ()), *([tail[lane]] if lane in tail else [])}
+            else:
+                pending.setdefault(lane, set()).update(recorded.get(int(record[place]), ()))
+            continue
+        lane = int(run.work.lane[place])
+        others = pending.pop(lane, set()) - {tail.get(lane)}
+        target += [place] * len(others)
+        source += sorted(others)
+        tail[lane] = place
+    return Edges(np.array(target, np.int64), np.array(source, np.int64))
+
+
+def _in_order(run: Recorded, calls: Ints, rows: Ints) -> list[tuple[int, bool]]:
+    """The calls and operations of a process in the order of the host: (place, whether it is a call)."""
+    position = np.concatenate([calls, run.work.position[rows]])
+    order = np.argsort(position, kind="stable")
+    is_call = order < len(calls)
+    places = np.concatenate([calls, rows])[order]
+    return list(zip(places.tolist(), is_call.tolist(), strict=True))
+
+
+def _inferred_waits(run: Recorded, calls: Ints, rows: Ints, expected: Ints) -> Edges:
+    """By the rules in the module's text."""
+    start, end, lanes = run.work.start, run.work.end, run.work.lane
+    kind = run.calls.kind
+    any_record = bool(np.any(kind[calls] == KIND["record"]))
+    history: dict[int, list[int]] = {}  # lane -> its last operations when an event was recorded, oldest first
+    tail: dict[int, int] = {}
+    seen: dict[int, int] = {}  # lane -> the number of waits when it last began an operation
+    waits, direct = 0, 0  # all waits so far, and those since the last launch
+    target: list[int] = []
+    source: list[int] = []
+    for place, is_call in _in_order(run, calls, rows):
+        if is_call:
+            if kind[place] == KIND["wait"]:
+                waits, direct = waits + 1, direct + 1
+            if kind[place] == KIND["record"] or not any_record:
+                for lane, last in tail.items():
+                    kept = history.setdefault(lane, [])
+                    if not kept or kept[-1] != last:
+                        kept.append(last)
+            continue
+        lane = int(lanes[place])
+        if run.work.call[place] < 0:
+            tail[lane] = place
+            continue
+        room = direct or int(waits > seen.get(lane, 0) and bool(start[place] > expected[place] + SKEW_NS))
+        if room:
+            begun = start[place] + SKEW_NS
+            done = [_last_done(kept, end, begun) for other, kept in history.items() if other != lane]
+            found = sorted((row for row in done if row >= 0), key=lambda row: -end[row])[:room]
+            if not direct:
+                found = [row for row in found if end[row] > start[place] - NEAR_NS]
+            target += [place] * len(found)
+            source += found
+        tail[lane], seen[lane], direct = place, waits, 0
+    return Edges(np.array(target, np.int64), np.array(source, np.int64))
+
+
+def room_on_gpu(run: Recorded, expected: Ints) -> Edges:
+    """Kernels (target) that waited for room, which kernels of other streams (source) took.
+
+    A kernel with more blocks than the GPU can run at once leaves no room until its last blocks have begun. So a kernel
+    that in the capture began later than all else explains (``expected``), while an earlier launched kernel of another
+    stream ran, begins at the same time before that one's end.
+    """
+    work = run.work
+    kernel = work.kind == ROW_KINDS.index("kernel")
+    late = np.flatnonzero(kernel & (work.call >= 0) & (work.start > expected + LATE_NS))
+    source = np.full(len(late), -1, np.int64)
+    keys = [lane[:2] for lane in run.lanes]
+    for lane, key in enumerate(keys):
+        rows = np.flatnonzero(kernel & (work.lane == lane))
+        mine = np.isin(work.lane[late], [other for other in range(len(keys)) if keys[other] == key and other != lane])
+        if not len(rows) or not mine.any():
+            continue
+        targets = np.flatnonzero(mine)
+        rows = rows[np.argsort(work.start[rows], kind="stable")]
+        at = np.searchsorted(work.start[rows], work.start[late[targets]]) - 1
+        found = rows[np.maximum(at, 0)]
+        ran = (at >= 0) & (work.end[found] >= work.start[late[targets]] - SKEW_NS)
+        ran &= work.position[found] < work.position[late[targets]]
+        better = ran & ((source[targets] < 0) | (work.end[found] < work.end[source[targets]]))
+        source[targets[better]] = found[better]
+    return Edges(late[source >= 0], source[source >= 0])
+
+
+def _last_done(rows: list[int], end: Ints, time: int) -> int:
+    """The last of these operations that ended by then; -1: none of the last few."""
+    return next((row for row in rows[:-9:-1] if end[row] <= time), -1)

@@ -1,0 +1,138 @@
+"""A capture and its replay side by side: when each call and operation begins and ends, and how the two differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from pyprof.prof.replay.aligned_clocks import aligned
+from pyprof.prof.replay.critical_path import CriticalPath, critical_path
+from pyprof.prof.replay.recorded_run import Recorded, recorded
+from pyprof.prof.replay.simulate import simulate
+from pyprof.prof.replay.tasks import ARRIVAL, CALL, HOST, WORK, Tasks, tasks_of
+from pyprof.table.columns import NULL, Bools, HostTable, Ints, Table, greatest
+from pyprof.table.intervals import covered
+
+COMPLETE = 0.99  # the least share of the GPU's time that must have a launch in the capture
+
+
+@dataclass(frozen=True, slots=True)
+class StepTimes:
+    """A step, from when the GPU had finished the step before; the first one, from its first operation. Times in ns."""
+
+    number: int
+    recorded_ns: int
+    replayed_ns: int
+
+
+@dataclass
+class Replayed:
+    """A replayed capture."""
+
+    table: Table
+    host: HostTable
+    run: Recorded
+    tasks: Tasks
+    ends: Ints  # per task, ns
+
+    @cached_property
+    def work_end(self) -> Ints:
+        """When each operation ends in the replay."""
+        return self._by_item(WORK, len(self.run.work))
+
+    @cached_property
+    def call_end(self) -> Ints:
+        """When each call ends in the replay."""
+        return self._by_item(CALL, len(self.run.calls))
+
+    @cached_property
+    def call_start(self) -> Ints:
+        """When each call begins in the replay: when the host's work before it is done."""
+        return self._by_item(HOST, len(self.run.calls))
+
+    @cached_property
+    def work_start(self) -> Ints:
+        """When each operation begins in the replay."""
+        found = self._by_item(WORK, len(self.run.work)) - self._by_item(WORK, len(self.run.work), self.tasks.duration)
+        arrived = self.tasks.kind == ARRIVAL
+        found[self.tasks.item[arrived]] = self.ends[arrived]
+        return found
+
+    def _by_item(self, kind: int, items: int, values: Ints | None = None) -> Ints:
+        """The ends, or other values, of the tasks of a kind, by what they are of."""
+        found = np.empty(items, np.int64)
+        chosen = self.tasks.kind == kind
+        found[self.tasks.item[chosen]] = (self.ends if values is None else values)[chosen]
+        return found
+
+    @property
+    def recorded_ns(self) -> int:
+        """From the first event of the capture to the last."""
+        return self.run.finish() - self.run.begin()
+
+    @property
+    def replayed_ns(self) -> int:
+        return int(self.ends.max()) - self.run.begin()
+
+    @property
+    def difference(self) -> float:
+        """How much longer the replay is, as a share of the capture."""
+        return self.replayed_ns / self.recorded_ns - 1 if self.recorded_ns else 0.0
+
+    @property
+    def is_complete(self) -> bool:
+        return self.launched_share >= COMPLETE
+
+    @cached_property
+    def launched_share(self) -> float:
+        """The share of the GPU's time whose launch is in the capture. The others begin when they did in the capture."""
+        work = self.run.work
+        time = work.end - work.start
+        return float(time[work.call >= 0].sum()) / max(float(time.sum()), 1.0)
+
+    def idle_ns(self) -> tuple[int, int]:
+        """Time between each device's first and last operation in which it had none: in the capture, in the replay."""
+        work = self.run.work
+        keys = [lane[:2] for lane in self.run.lanes]
+        device = np.array([keys.index(key) for key in keys], np.int64)[work.lane]
+        sums = [0, 0]
+        for number in np.unique(device).tolist():
+            mine = device == number
+            for place, (start, end) in enumerate(((work.start, work.end), (self.work_start, self.work_end))):
+                sums[place] += int(end[mine].max() - start[mine].min()) - covered(start[mine], end[mine])
+        return sums[0], sums[1]
+
+    def steps(self) -> list[StepTimes]:
+        """The steps that the capture marks."""
+        work = self.run.work
+        number = self.table.ints("step")[work.row]
+        marked = number != NULL
+        if not marked.any():
+            return []
+        steps, group = np.unique(number[marked], return_inverse=True)
+        times = []
+        for start, end in ((work.start, work.end), (self.work_start, self.work_end)):
+            finish = np.maximum.accumulate(greatest(end[marked], group, len(steps)))
+            times.append(np.diff(finish, prepend=start[marked][group == 0].min()).tolist())
+        return [StepTimes(*step) for step in zip(steps.tolist(), *times, strict=True)]
+
+    def path(self, communicates: Bools) -> CriticalPath:
+        """The critical path; see ``critical_path``."""
+        return critical_path(self.run, self.tasks, self.ends, communicates)
+
+
+def replay(table: Table, host: HostTable, name: str, meetings: Sequence[Ints] = ()) -> Replayed:
+    """Replay a kernel table and its host calls. ``name``: of the file.
+
+    ``meetings``: the rows of each collective of which the table has all ranks. Without them, a collective takes as long
+    as in the capture, with its wait for the other ranks. Raises InputError if there is nothing to replay.
+    """
+    table, host = aligned(table, host, meetings)
+    run = recorded(table, host, name)
+    place = np.full(len(table) + 1, -1, np.int64)
+    place[run.work.row] = np.arange(len(run.work))
+    tasks = tasks_of(run, [place[rows] for rows in meetings if (place[rows] >= 0).all()])
+    return Replayed(table, host, run, tasks, simulate(tasks))

@@ -1,0 +1,117 @@
+"""The replay of a run as it would be without the profiler, whose cost is on the host.
+
+Each range (op, marker, layer) and each call of the GPU's API costs the profiler time. In the replay, the host's work
+keeps a share of its recorded time, but loses at most ``MOST_NS`` for each range and call, so that pauses, in which
+there are none, stay. Where steps were timed before the profiler started, the share is the one with which the replay's
+steps take as long as these; otherwise, and where the host does not limit the step, it is an estimate with an interval.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pyprof.prof.replay.replayed_run import Replayed
+from pyprof.prof.replay.simulate import simulate
+from pyprof.prof.replay.tasks import CALL, HOST, Tasks
+from pyprof.prof.timing.profiler_cost import OwnShare, estimated_share, unprofiled
+from pyprof.table.columns import Ints
+
+MOST_NS = 25_000  # a range or call does not cost a profiler more
+LEAST_SHARE, ROUNDS, NEAR = 0.02, 8, 0.003
+GPU_LIMITS = 0.9  # if nearly no host time makes a step at most this much shorter, the GPU limits it
+
+
+@dataclass(frozen=True, slots=True)
+class WithoutProfiler:
+    """The run without the profiler's cost."""
+
+    replayed: Replayed
+    share: OwnShare  # of the host's recorded time
+    step_ns: float  # the mean step of the replay; of the whole run where no steps are marked
+    low_ns: float  # the same with the low end of the share's interval
+    high_ns: float
+    profiled_ns: float  # the step of the replay with that cost
+    per_range_ns: float  # what the profiler costs by this share, on average
+    per_call_ns: float
+
+
+def without_profiler(replayed: Replayed) -> WithoutProfiler:
+    """The replay without the profiler's cost."""
+    share = _fitted(replayed) or estimated_share(replayed.table)
+    runs = [_scaled(replayed, value) for value in (share.share, share.low, share.high)]
+    found, *ends = runs
+    step, low, high = (mean_step_ns(run) for run in (found, *ends))
+    saved = replayed.tasks.duration - found.tasks.duration
+    of_ranges, of_calls = (int(saved[replayed.tasks.kind == kind].sum()) for kind in (HOST, CALL))
+    ranges = int(_ranges(replayed).sum())
+    per_range, per_call = of_ranges / max(ranges, 1), of_calls / max(len(replayed.run.calls), 1)
+    profiled = mean_step_ns(replayed)
+    return WithoutProfiler(found, share, step, min(low, step), max(high, step), profiled, per_range, per_call)
+
+
+def mean_step_ns(replayed: Replayed) -> float:
+    """The mean of the steps after the first one, which may begin in the middle; of a single step or none, that."""
+    steps = [step.replayed_ns for step in replayed.steps()]
+    return float(np.mean(steps[1:] or steps)) if steps else float(replayed.replayed_ns)
+
+
+def _fitted(replayed: Replayed) -> OwnShare | None:
+    """The share with which the replay's step is as long as those that were measured without the profiler.
+
+    None where none were measured, where the capture marks no steps, and where the host does not limit them.
+    """
+    found = unprofiled(replayed.table.measured)
+    if found is None or not replayed.steps():
+        return None
+    at_estimate = mean_step_ns(_scaled(replayed, estimated_share(replayed.table).share))
+    if mean_step_ns(_scaled(replayed, LEAST_SHARE)) > GPU_LIMITS * found.step_ns >= GPU_LIMITS**2 * at_estimate:
+        return None
+    share, low, high = (_share_for(replayed, ns) for ns in (found.step_ns, found.low_ns, found.high_ns))
+    return OwnShare(share, min(low, share), max(high, share), measured=True)
+
+
+def _share_for(replayed: Replayed, wanted_ns: float) -> float:
+    """The share with which a step takes that long; the least or all of it where none does.
+
+    A step's time grows with the share, nearly in a line where the host limits it: so the line through both ends of what
+    is known is cut where it has the wanted time, until that is near enough.
+    """
+    low, high = LEAST_SHARE, 1.0
+    at_low, at_high = (mean_step_ns(_scaled(replayed, share)) for share in (low, high))
+    if at_high <= wanted_ns or at_low >= wanted_ns:
+        return high if at_high <= wanted_ns else low
+    for _ in range(ROUNDS):
+        middle = low + (high - low) * (wanted_ns - at_low) / (at_high - at_low)
+        at_middle = mean_step_ns(_scaled(replayed, middle))
+        if abs(at_middle / wanted_ns - 1) < NEAR:
+            break
+        if at_middle > wanted_ns:
+            high, at_high = middle, at_middle
+        else:
+            low, at_low = middle, at_middle
+    return middle
+
+
+def _scaled(replayed: Replayed, share: float) -> Replayed:
+    tasks = replace(replayed.tasks, duration=_durations(replayed, share))
+    return Replayed(replayed.table, replayed.host, replayed.run, tasks, simulate(tasks))
+
+
+def _durations(replayed: Replayed, share: float) -> Ints:
+    """The durations of the tasks with the host's work at this share."""
+    tasks: Tasks = replayed.tasks
+    events = np.where(tasks.kind == HOST, 1 + _ranges(replayed)[_call_of(tasks)], 1)
+    on_host = np.isin(tasks.kind, (HOST, CALL))
+    cost = np.minimum((1 - share) * tasks.duration, MOST_NS * events)
+    return np.where(on_host, tasks.duration - cost.astype(np.int64), tasks.duration)
+
+
+def _call_of(tasks: Tasks) -> Ints:
+    return np.where(np.isin(tasks.kind, (HOST, CALL)), tasks.item, 0)
+
+
+def _ranges(replayed: Replayed) -> Ints:
+    """The ranges in the host's work before each call."""
+    return np.clip(replayed.host.ints("ranges")[replayed.run.calls.row], 0, 1 << 31)

@@ -1,0 +1,79 @@
+"""How long steps take before the profiler starts: for ``pyprof run --warmup``, ``pyprof.profile(warmup=)`` and nsys.
+
+A profiler slows the host, and with it every step that waits for the host. So the iterations that a collector passes
+over are timed: on the host from the end of one iteration to the end of the next, and on the GPU between two events that
+are recorded there. The host may run ahead of the GPU; over several steps, the longer of the two is the step's time. It
+costs two CUDA events per iteration, and nothing waits for them before the program has ended or the profiler starts.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+VERSION = 1  # parse/formats/measured_steps.py reads it
+NAME = "pyprof.steps "  # begins the NVTX range that carries the record to nsys
+MOST = 100  # iterations that are kept: the last ones
+
+
+class StepTimer:
+    """Times iterations; ``marked``: whether pyprof's markers are pushed meanwhile, as for a tool that may record."""
+
+    def __init__(self, marked: bool = False) -> None:
+        self._marked = marked
+        self._opened: tuple[int, int, Any] | None = None  # number, time and event of the iteration in progress
+        self._timed: list[tuple[int, int, Any, Any]] = []  # number, ns on the host, events
+
+    def restart(self) -> None:
+        """Forget what was timed."""
+        self._opened, self._timed = None, []
+
+    def begin(self, number: int) -> None:
+        """An iteration begins that no profiler records."""
+        self._opened = number, time.perf_counter_ns(), _event()
+
+    def end(self) -> None:
+        """The iteration in progress ends. Does nothing if none is timed."""
+        if self._opened is None:
+            return
+        number, begun, event = self._opened
+        self._opened = None
+        self._timed = [*self._timed[1 - MOST :], (number, time.perf_counter_ns() - begun, event, _event())]
+
+    def drop(self) -> None:
+        """The iteration in progress is not timed: a profiler has begun in it."""
+        self._opened = None
+
+    def record(self) -> dict[str, Any] | None:
+        """What was timed, for the trace's key pyprof; None if nothing was. Waits for the GPU's events."""
+        steps = [
+            {"number": number, "host_ns": host_ns, "gpu_ns": _between(begun, ended)}
+            for number, host_ns, begun, ended in self._timed
+        ]
+        return {"version": VERSION, "marked": self._marked, "steps": steps} if steps else None
+
+    def text(self) -> str | None:
+        """The record as the text of an NVTX range."""
+        record = self.record()
+        return None if record is None else NAME + json.dumps(record, separators=(",", ":"))
+
+
+def _event() -> Any:
+    """A CUDA event that is recorded now; None before the program has used a GPU, and while a CUDA graph is captured."""
+    import torch
+
+    if not (torch.cuda.is_available() and torch.cuda.is_initialized()) or torch.cuda.is_current_stream_capturing():
+        return None
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
+
+
+def _between(begun: Any, ended: Any) -> int | None:
+    """The ns from one event to the other on the GPU; None without both, or if they are of different devices."""
+    if begun is None or ended is None or begun.device != ended.device:
+        return None
+    ended.synchronize()
+    elapsed_ms: float = begun.elapsed_time(ended)
+    return round(elapsed_ms * 1e6)

@@ -1,0 +1,40 @@
+"""Steps that were timed before the profiler started, as ``pyprof run --warmup`` and the like record them.
+
+A kernel table carries them beside its columns, and a Parquet file in its metadata; net.dict has no place for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+LARGEST_NS = 1 << 53  # 104 days
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredStep:
+    """An iteration that no profiler recorded."""
+
+    number: int
+    host_ns: int  # from the end of the iteration before to its own end, on the host
+    gpu_ns: int | None  # the same on the GPU, by events; None: without a GPU
+    marked: bool = False  # whether pyprof's markers were pushed meanwhile
+
+    @property
+    def ns(self) -> int:
+        """The longer of the two: the host may run ahead of the GPU, and the GPU may wait for the host."""
+        return max(self.host_ns, self.gpu_ns or 0)
+
+
+def to_json(steps: Sequence[MeasuredStep]) -> bytes:
+    return msgspec.json.encode(list(steps))
+
+
+def from_json(text: bytes) -> tuple[MeasuredStep, ...]:
+    """The steps that ``to_json`` wrote. Raises ValueError for another text."""
+    steps = msgspec.json.decode(text, type=list[MeasuredStep])
+    if any(not 0 <= ns < LARGEST_NS for step in steps for ns in (step.host_ns, step.gpu_ns or 0)):
+        raise ValueError("a step's time is negative or longer than 104 days")
+    return tuple(steps)

@@ -1,0 +1,79 @@
+"""pyprof run --warmup and pyprof.profile(warmup=) time the iterations before the profiler starts; parse reads them."""
+
+import json
+
+import pytest
+
+import pyprof
+from pyprof.parse.cli import main as parse
+from pyprof.parse.read import read_profile
+from pyprof.prof.cli import main as prof
+from pyprof.prof.load import load_table
+
+torch = pytest.importorskip("torch")
+
+
+def train(steps, wait=0.005):
+    """A loop whose iterations take 5 ms or more each."""
+    import time
+
+    model = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for _ in range(steps):
+        time.sleep(wait)
+        model(torch.randn(2, 4)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+@pytest.fixture(name="trace", scope="module")
+def fixture_trace(tmp_path_factory):
+    file = tmp_path_factory.mktemp("steps") / "net.json"
+    with pyprof.profile(file, warmup=4, steps=2):
+        train(7)
+    return file
+
+
+def test_the_trace_has_the_steps_between_the_first_and_the_window(trace):
+    """Of the four iterations before the window, the first is profiled in case there are no more."""
+    record = json.loads(trace.read_text())["pyprof"]["steps"]
+    assert [step["number"] for step in record["steps"]] == [1, 2, 3]
+    assert all(5_000_000 <= step["host_ns"] < 2_000_000_000 for step in record["steps"])
+    assert not record["marked"]
+    found = read_profile(trace).table.measured
+    assert [step.number for step in found] == [1, 2, 3] and [step.gpu_ns for step in found] == [None] * 3
+
+
+def test_they_stay_in_parquet_and_in_the_container(trace, tmp_path):
+    wanted = read_profile(trace).table.measured
+    for name in ("net.parquet", "net.pyprof"):
+        assert parse([str(trace), "-o", str(tmp_path / name), "-q"]) == 0
+        assert load_table(tmp_path / name).table.measured == wanted
+
+
+def test_the_summary_tells_the_step_without_the_profiler(trace, capsysbinary):
+    assert prof(["--summary", "--json", "-q", str(trace)]) == 0
+    found = json.loads(capsysbinary.readouterr().out)
+    steps = sorted(step.ns for step in read_profile(trace).table.measured[1:])
+    numbers = found["numbers"]["unprofiled"]
+    assert (numbers["count"], numbers["low_ns"], numbers["high_ns"]) == (3, steps[0], steps[1])
+    sentences = [text for text in found["sentences"] if text.startswith("Without the profiler a step takes")]
+    assert len(sentences) == 1 and "median of 2 timed before it started" in sentences[0]
+
+
+@pytest.mark.parametrize("warmup", [0, 1])
+def test_without_a_warmup_nothing_is_timed(tmp_path, warmup):
+    with pyprof.profile(tmp_path / "net.json", warmup=warmup, steps=1):
+        train(3, 0)
+    assert "steps" not in json.loads((tmp_path / "net.json").read_text()).get("pyprof", {})
+
+
+def test_the_program_s_own_profiler_is_not_timed(tmp_path):
+    """A step in which torch.profiler runs is not one without a profiler."""
+    with pyprof.profile(tmp_path / "net.json", warmup=4, steps=1):
+        train(2, 0)
+        with torch.profiler.profile():
+            train(1, 0)
+        train(3, 0)
+    record = json.loads((tmp_path / "net.json").read_text()).get("pyprof", {}).get("steps", {"steps": []})
+    assert 2 not in [step["number"] for step in record["steps"]]

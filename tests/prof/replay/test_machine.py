@@ -1,0 +1,88 @@
+"""A replay agrees with a machine: as recorded, and when kernels or the host become faster or slower."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyprof.prof.replay.replayed_run import replay
+from pyprof.prof.replay.simulate import simulate
+from pyprof.prof.replay.tasks import HOST, WORK
+from tests.prof.replay.machine import Machine
+
+STREAM = st.integers(1, 3)
+NS = st.integers(1_000, 400_000)
+ACTION = st.one_of(
+    st.tuples(st.just("work"), st.integers(500, 60_000)),
+    *[st.tuples(st.just("launch"), STREAM, NS)] * 4,
+    st.tuples(st.just("sync"), STREAM),
+    st.tuples(st.just("device")),
+    st.tuples(st.just("fetch"), STREAM, st.integers(2_000, 50_000)),
+)
+ORDER = st.tuples(STREAM, STREAM).map(lambda pair: [("record", pair, pair[0]), ("wait", pair[1], pair)])
+PROGRAM = st.lists(ACTION.map(lambda action: [action]) | ORDER, min_size=2, max_size=40).map(
+    lambda parts: [("work", 1000), ("launch", 1, 20_000), *(action for part in parts for action in part)]
+)
+
+
+def near(found, wanted, program):
+    """Within 1%, or 3 µs for each action: latencies are the capture's means."""
+    return found == pytest.approx(wanted, rel=0.01, abs=3000 * len(program))
+
+
+def scaled(replayed, kind, factor, rows=None):
+    chosen = replayed.tasks.kind == kind
+    replayed.tasks.duration[chosen] = replayed.tasks.duration[chosen] * factor
+    return int(simulate(replayed.tasks).max()) - replayed.run.begin()
+
+
+def replayed(machine, streams=True):
+    return replay(*machine.tables(streams), "net.sqlite")
+
+
+@given(PROGRAM)
+def test_a_run_as_it_was_recorded(program):
+    machine = Machine().run(program)
+    assert near(replayed(machine).replayed_ns, machine.length(), program)
+
+
+@given(PROGRAM)
+def test_a_run_of_which_streams_and_events_are_not_recorded(program):
+    machine = Machine().run(program)
+    assert near(replayed(machine, streams=False).replayed_ns, machine.length(), program)
+
+
+@given(PROGRAM, st.sampled_from([0.1, 0.5, 3.0]))
+def test_a_faster_or_slower_host(program, factor):
+    machine = Machine(host_scale=factor).run(program)
+    assert near(scaled(replayed(Machine().run(program)), HOST, factor), machine.length(), program)
+
+
+def test_faster_kernels_leave_the_host_as_the_limit():
+    """200 launches of 0.3 ms: the GPU takes 60 ms, the host 2.8 ms. A hundred times faster, the host is the limit."""
+    program = [action for _ in range(200) for action in (("work", 10_000), ("launch", 1, 300_000))]
+    found = replayed(Machine().run(program))
+    for factor in (0.1, 0.01):
+        machine = Machine(kernel_scale=factor).run(program)
+        own = replayed(Machine().run(program))
+        assert scaled(own, WORK, factor) == pytest.approx(machine.length(), rel=0.01)
+    assert found.replayed_ns == pytest.approx(200 * 301_100, rel=0.001)
+
+
+def test_a_full_queue_holds_the_host():
+    """3,000 launches, each 100 µs on the GPU: from the 1,023rd on the host is held, so 0.3 s pass until the last."""
+    program = [("launch", 1, 100_000)] * 3000
+    machine = Machine().run(program)
+    found = replayed(machine)
+    assert found.replayed_ns == pytest.approx(machine.length(), rel=0.001)
+    faster = Machine(kernel_scale=0.01).run(program)  # 1 µs: now the host is the limit, at 4 µs a launch
+    assert scaled(found, WORK, 0.01) == pytest.approx(faster.length(), rel=0.02)
+
+
+def test_a_synchronisation_that_waits_for_less():
+    """Copies to pageable memory after kernels of 1 ms: 50 x (1 ms + copy + host). Kernels of 0.1 ms: 50 x 0.1 ms."""
+    part = [("work", 20_000), ("launch", 1, 1_000_000), ("fetch", 1, 5_000)]
+    found = replayed(Machine().run(part * 50))
+    faster = Machine(kernel_scale=0.1).run(part * 50)
+    chosen = (found.tasks.kind == WORK) & (found.run.work.kind[found.tasks.item % len(found.run.work)] == 0)
+    found.tasks.duration[chosen] //= 10
+    assert int(simulate(found.tasks).max()) == pytest.approx(faster.length(), rel=0.02)

@@ -1,0 +1,65 @@
+"""A run without the profiler's cost on the host."""
+
+import numpy as np
+import pytest
+
+from pyprof.prof.replay.replayed_run import replay
+from pyprof.prof.replay.without_profiler import mean_step_ns, without_profiler
+from pyprof.prof.timing.profiler_cost import KINETO
+from pyprof.table.measured_steps import MeasuredStep
+from tests.prof.replay.machine import CALL, Machine
+
+LAUNCHES, STEPS = 100, 4
+
+
+def profiled(kernel_ns, own_ns=6000, cost_ns=10_000, pause_ns=0, measured=None):
+    """Steps of 100 launches. Before each, the host works ``own_ns`` and the profiler ``cost_ns`` for one range."""
+    part = [("work", own_ns + cost_ns), ("launch", 1, kernel_ns)] * LAUNCHES
+    machine = Machine().run([*part, ("work", pause_ns)] * STEPS)
+    table, host = machine.tables()
+    order = np.argsort(table.ints("start"))
+    step = np.empty(len(table), np.int64)
+    step[order] = np.repeat(np.arange(STEPS), LAUNCHES)
+    table = table.with_column("step", step).with_column("occupancy", np.full(len(table), 50.0))
+    host = host.with_column("ranges", np.ones(len(host), np.int64))
+    table.measured = () if measured is None else (MeasuredStep(1, measured, measured),)
+    return replay(table, host, "net.json")
+
+
+def test_the_share_is_the_one_with_which_a_step_takes_as_long_as_measured():
+    """20 µs a launch with the profiler, 10 without it: 1.0 ms a step, half of the host's time."""
+    found = without_profiler(profiled(2000, measured=LAUNCHES * (6000 + CALL)))
+    assert found.profiled_ns == pytest.approx(LAUNCHES * (16_000 + CALL), rel=0.01)
+    assert found.step_ns == pytest.approx(LAUNCHES * 10_000, rel=0.01)
+    assert found.share.measured and found.share.share == pytest.approx(0.5, abs=0.01)
+    assert found.per_range_ns + found.per_call_ns == pytest.approx(10_000, rel=0.02)
+
+
+def test_without_measured_steps_the_estimate_has_an_interval():
+    found = without_profiler(profiled(2000))
+    assert not found.share.measured and found.share.share == KINETO
+    assert found.step_ns == pytest.approx(KINETO * found.profiled_ns, rel=0.02)
+    assert found.low_ns == pytest.approx(0.33 * found.profiled_ns, rel=0.02)
+    assert found.high_ns == pytest.approx(0.62 * found.profiled_ns, rel=0.02)
+
+
+def test_where_the_gpu_is_the_limit_it_stays():
+    """Kernels of 30 µs: a step takes 100 x 31.1 µs with the profiler and without it."""
+    found = without_profiler(profiled(30_000, measured=3_110_000))
+    assert found.step_ns == pytest.approx(3_110_000, rel=0.01) == found.profiled_ns
+    assert not found.share.measured
+
+
+def test_a_pause_is_not_the_profiler_s():
+    """5 ms in which nothing is called, in each step: a range costs 25 µs at most."""
+    run = profiled(2000, pause_ns=5_000_000, measured=LAUNCHES * 10_000 + 5_000_000)
+    found = without_profiler(run)
+    assert mean_step_ns(run) == pytest.approx(LAUNCHES * 20_000 + 5_000_000, rel=0.01)
+    assert found.step_ns == pytest.approx(LAUNCHES * 10_000 + 5_000_000, rel=0.01)
+    assert found.share.share == pytest.approx(0.5, abs=0.03)
+
+
+def test_a_step_that_no_host_makes_that_short():
+    """Measured 0.1 ms, but the kernels alone take 0.2: the host's share is as small as it can be."""
+    found = without_profiler(profiled(2000, measured=100_000))
+    assert found.share.share == pytest.approx(0.02) and found.step_ns > 200_000
