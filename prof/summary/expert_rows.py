@@ -21,7 +21,7 @@ from pyprof.prof.work.calls import call_numbers
 from pyprof.prof.work.layer_path import layer_parts
 from pyprof.table.columns import Ints, Table
 
-# ``experts.3`` of a ModuleList, or a class with Kineto's number, ``DeepseekExpert_3``; ``MixtralExperts_3`` has them all.
+# ``experts.3`` of a ModuleList, or a class with Kineto's number, ``SomeExpert_3``; ``MixtralExperts_3`` has them all.
 _EXPERT = re.compile(r"(\w*experts?)\.(\d{1,6})|(\w*[Ee]xpert(?:MLP)?)_(\d{1,6})")
 _ALIGN = ("_moe_C::moe_align_block_size", "sgl_kernel::moe_align_block_size")
 LEAST = 2  # experts of a layer
