@@ -7,6 +7,7 @@ from typing import NamedTuple
 from pyprof.command.progress import Say
 from pyprof.errors import InputError
 from pyprof.parse.attribute.capture import Capture
+from pyprof.parse.attribute.compiled_code import name_origins
 from pyprof.parse.attribute.contents import Contents
 from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.attribute.host_rows import host_table
@@ -49,6 +50,7 @@ def read_profile(
     capture.graphs += graphs
     joined = with_graphs(capture)
     tree = RangeTree(joined)
+    name_origins(joined, tree)
     table = correlate(joined, brief, tree) if capture.rows else Table(0, {})
     memory = None if brief or capture.memory is None else memory_table(joined, tree)
     calls = host_table(joined, tree) if host and joined.calls is not None else None

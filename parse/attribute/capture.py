@@ -142,6 +142,7 @@ class Capture:
     # NVTX start/end ranges belong to the process and may end on any thread, so they contain no launches.
     spans: Ranges = field(default_factory=Ranges.empty)
     outs: dict[int, str] = field(default_factory=dict)  # range -> JSON list of its outputs' shapes, inferred
+    compiled: dict[str, str] = field(default_factory=dict)  # records of compiled graphs (compiled_record.py) by number
     warnings: list[str] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)  # why the capture is incomplete
     calls: HostCalls | None = None  # None: the format has none

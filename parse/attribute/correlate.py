@@ -12,6 +12,7 @@ import numpy as np
 
 from pyprof.gc_pause import uncollected
 from pyprof.parse.attribute.capture import Capture
+from pyprof.parse.attribute.compiled_code import name_origins
 from pyprof.parse.attribute.contexts import Contexts
 from pyprof.parse.attribute.facts import Facts, facts, within_replay
 from pyprof.parse.attribute.forward_ops import backward_nodes, forward_ops
@@ -49,6 +50,7 @@ def correlate(capture: Capture, brief: bool = False, tree: RangeTree | None = No
     if tree is None:
         capture = with_graphs(capture)
         tree = RangeTree(capture)
+        name_origins(capture, tree)
     rows = attribute(capture, tree)
     columns: dict[str, Data] = {**capture.columns, **rows.columns}
     columns["comm"] = _first_known(capture.columns.get("comm"), columns["comm"])

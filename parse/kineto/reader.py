@@ -15,6 +15,7 @@ from pyprof.parse.formats.lost_records import reported_losses, untimed
 from pyprof.parse.formats.measured_steps import of_trace
 from pyprof.parse.formats.possible_times import times_warning
 from pyprof.parse.kineto.collectives import with_coalesced
+from pyprof.parse.kineto.compiled_records import compiled_records
 from pyprof.parse.kineto.cpu_rows import host_rows
 from pyprof.parse.kineto.embedded_graphs import embedded_graphs
 from pyprof.parse.kineto.event_types import WANTED, Trace
@@ -53,6 +54,7 @@ def _capture(file: Path, trace: Trace, events: Events) -> Capture:
     memory, memory_warnings = memory_events(events, clock, threads) if events.memory else (None, [])
     storages, storage_warnings = recorded_storages(trace.pyprof)
     measured, measured_warnings = of_trace(trace.pyprof)
+    compiled, compiled_warnings = compiled_records(trace.pyprof)
     samples, sample_warnings = gpu_samples(trace, clock, _rank(trace))
     capture = Capture(
         file=str(file),
@@ -61,8 +63,12 @@ def _capture(file: Path, trace: Trace, events: Events) -> Capture:
         scopes=named.scopes,
         ranges=with_coalesced(named.ranges, named.scopes, gpu.launch_thread, gpu.launch_time),
         reason=REASONS,
-        warnings=[*trace.warnings, *sample_warnings, *memory_warnings, *storage_warnings, *measured_warnings],
+        warnings=[
+            *(*trace.warnings, *sample_warnings, *memory_warnings, *storage_warnings, *measured_warnings),
+            *compiled_warnings,
+        ],
         measured=measured,
+        compiled=compiled,
         samples=samples,
         memory=memory,
         storages=storages,

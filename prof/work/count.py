@@ -4,17 +4,19 @@ import json
 import math
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from pyprof.errors import ModelError
 from pyprof.marker import Marker, parse_marker
 from pyprof.prof.kernels.type_names import NOTHING, Dtypes
-from pyprof.prof.ops.compiled import is_compiled
+from pyprof.prof.ops.compiled import fused_bytes, is_compiled, loops_of
 from pyprof.prof.ops.evaluation import SPARSE_PRODUCTS, evaluate, find, function_of, parameters
 from pyprof.prof.ops.experts import FINDS_WEIGHTS
 from pyprof.prof.ops.from_forward import bias_gradient, from_forward
+from pyprof.prof.ops.fused_names import op_flop
+from pyprof.prof.ops.fused_operations import product_flop, recorded_flop
 from pyprof.prof.ops.known_work import FILLED, known_parts, never_computes
 from pyprof.prof.ops.marker_arguments import call_arguments, tensors_within, with_flags, with_options
 from pyprof.prof.ops.model import FAMILY, MATRIX, Parts, Possible, Tensor, Work
@@ -43,6 +45,7 @@ class OpCall:
     comm: str = ""
     forward: str = ""
     views: str = ""
+    fused: str = ""
     lists: str = ""  # the shapes of its lists of tensors, if the capture truncated them and they could be proven
     kernel: Dtypes = NOTHING  # the dtypes that the names of its kernels reveal
     batch: Batch | None = None  # the server's batch that it is part of, for ops that are counted by it
@@ -113,7 +116,24 @@ def count_call(call: OpCall) -> Counted:
     counted = _by_model(call, name)
     if name in FINDS_WEIGHTS and not counted.parts:  # its kernels may be routing or products: their names tell
         return _without_model(call)
-    return counted
+    return _by_operations(call, counted) if call.fused else counted
+
+
+def _by_operations(call: OpCall, counted: Counted) -> Counted:
+    """The count of a call in a compiled graph's code, with FLOPs from the record of the operations that it computes:
+    those of a Triton kernel, and those of a product whose own call lacks an argument."""
+    if is_compiled(counted.name):
+        arguments = counted.arguments[1:]
+        loops = loops_of(call.op, arguments)
+        flop = recorded_flop(call.fused, "_tem_" in counted.name, lambda op: op_flop(op, *loops))
+    else:
+        flop = product_flop(call.fused, counted.family) if counted.flop is None else None
+    if flop is None:
+        return counted
+    nbytes = counted.nbytes
+    if nbytes is None and is_compiled(counted.name) and counted.arguments:
+        nbytes = _possible(0, fused_bytes(call.op, arguments))[1]
+    return replace(counted, parts={"": _possible(flop, nbytes)}, why="" if nbytes is not None else counted.why)
 
 
 def _without_model(call: OpCall) -> Counted:

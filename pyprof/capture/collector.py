@@ -24,6 +24,7 @@ from pyprof.capture.sinks import Entry, Profiler, pop, push
 from pyprof.capture.step_finder import StepFinder
 from pyprof.capture.trace_file import Recording, event_text, events_of, write_trace
 from pyprof.clock_sampler import ClockSampler
+from pyprof.compiled_record import VERSION as COMPILED_VERSION
 from pyprof.errors import PyprofError
 from pyprof.memory_record import memory_record
 from pyprof.step_timer import StepTimer
@@ -241,6 +242,7 @@ class TraceFile(Collector):
         self._best: Range | None = None
         self._since = (0, 0.0, 0)  # iterations, time and captures of graphs at the range's beginning
         self._with_graphs: list[Recording] = []  # the ranges in which graphs were captured
+        self._compiled: dict[str, str] = {}  # the records of compiled graphs that ran, by number
         self._turns: Turns | None = None
         self._pid = os.getpid()
 
@@ -308,6 +310,10 @@ class TraceFile(Collector):
         active = session.current()
         if active is not None:
             active.set_profiler(sink)
+            if sink is not None:
+                active.compiled.records.clear()
+            else:
+                self._compiled.update(active.compiled.records)
 
     def _end_profiler(self, profiler: Any) -> None:
         self._send_markers(None)
@@ -433,8 +439,9 @@ class TraceFile(Collector):
         found += [events_of(recording, texts) for recording in others]
         traces = [event_text(found)] if found else []
         graphs = {"version": GRAPHS_VERSION, "traces": traces, "ordered": ordered} if found or ordered else None
-        steps = self._timer.record()
-        parts = {"nvml": best.clocks, "memory": best.tensors, "graphs": graphs, "steps": steps}
+        records = {"version": COMPILED_VERSION, "graphs": self._compiled} if self._compiled else None
+        parts = {"nvml": best.clocks, "memory": best.tensors, "graphs": graphs, "compiled": records}
+        parts["steps"] = self._timer.record()
         return {name: part for name, part in parts.items() if part is not None}
 
     def warnings(self) -> list[str]:

@@ -152,9 +152,13 @@ class MarkerMode(TorchFunctionMode):
         except Exception as error:  # as above: a description must not break the user's program
             if is_from_outside(error):
                 raise
-            if len(self.failures) < _FAILURES_MOST:
-                self.failures.append(f"{target.mod}.{target.op}: {error!r}")
+            self.failed(f"{target.mod}.{target.op}", error)
             return target.bare_entry()
+
+    def failed(self, what: str, error: Exception) -> None:
+        """Keep a message about what could not be described."""
+        if len(self.failures) < _FAILURES_MOST:
+            self.failures.append(f"{what}: {error!r}")
 
 
 def _strides_identify(tensor: Tensor) -> bool:

@@ -122,6 +122,7 @@ KERNELS: tuple[Column, ...] = (
         "what the row's capture has lost: a list of pairs, why it is incomplete and how to record it anew; empty where "
         "no loss is known",
     ),
+    Column("fused", "json", "", "for a call in the code of a compiled graph: the operations that it computes"),
 )
 
 MEMORY: tuple[Column, ...] = (

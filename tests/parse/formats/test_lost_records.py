@@ -168,7 +168,11 @@ def test_messages_of_libkineto(tmp_path):
     ("Exceeded max GPU buffer count (32 > 32) - terminating tracing", True),
     ("1,024 CUDA events were dropped because of insufficient buffer space.", True),
     ("CUPTI buffers overflowed: some events were lost.", True),
+    ("Number of lost CUDA events: 12.", True),
+    ("Lost 3 kernel records", True),
     ("Dropped 0 activity records", False),
+    ("Number of dropped CUDA events: 0.", False),
+    ("Some CUDA events may have been lost.", False),
     # These stand in captures in which every launch has its kernel.
     ("Not all CUDA events might have been collected.", False),
     ("CUDA profiling might have not been started correctly.", False),
