@@ -55,6 +55,7 @@ class Joined:
     call: Ints  # per operation: the index of its call; -1: none
     columns: Mapping[str, Data]  # of the kernel table, per operation
     last: Callable[[], int]  # the last time at which the profiler is known to have recorded, on the calls' clock
+    failed: Callable[[], Bools] | None = None  # which calls returned an error, where that is on record
 
     def ints(self, key: str) -> Ints:
         column = self.columns.get(key)
@@ -96,6 +97,8 @@ def lost_records(joined: Joined, uncalled: Bools, profiler: str) -> list[Loss]:
     silent = np.flatnonzero(launching & ~ran)
     texts = []
     if len(silent):
+        if joined.failed is not None:
+            silent = silent[~joined.failed()[silent]]
         silent = silent[_finished(joined, silent)]
         silent = silent[~(_captured(joined.calls, silent) | _counted_twice(joined.calls, launching, silent))]
         graphs = joined.calls.name.take(silent).where(_GRAPH_LAUNCH.match)

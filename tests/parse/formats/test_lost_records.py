@@ -206,6 +206,14 @@ def test_nsys(tmp_path, rows, calls, expected):
     assert nsys_why(tmp_path, rows, calls) == expected
 
 
+def test_a_launch_that_failed_has_no_kernel(tmp_path):
+    """cudaErrorInvalidConfiguration is 9; 0 is success."""
+    calls = [(*nsys.call(100 + 5 * number, number), 9 if number == 2 else 0) for number in (1, 2, 3)]
+    rows = [nsys.kernel(200, 1), nsys.kernel(240, 3)]
+    file = nsys.write(tmp_path / "net.sqlite", **{nsys.KERNEL: rows, nsys.API: calls})
+    assert read_nsys(file).losses == []
+
+
 def test_messages_of_nsys(tmp_path):
     lost = nsys_why(tmp_path, [1], [1], DIAGNOSTIC_EVENT=[(5, 2, "1,024 CUDA events were dropped.")])
     assert lost == ["the profiler says: 1,024 CUDA events were dropped"]
