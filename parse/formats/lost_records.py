@@ -27,18 +27,14 @@ _WAIT = re.compile(r"(?:cudaDevice|cuCtx|hipDevice)Synchronize")
 _CAPTURE = re.compile(r"(?:cuda|cu|hip)Stream(Begin|End)Capture")
 _CONDITIONAL = re.compile(r"(?:cuda|cu)GraphConditionalHandleCreate")
 # What CUPTI, libkineto ("Dropped 12 activity records", "Exceeded max GPU buffer count") and nsys say of lost records of
-# the GPU. That "not all CUDA events might have been collected" stands in captures that lack none.
-_REPORTED = re.compile(
-    r"\bdropped (?!0\b)\d[\d,]* (?:\w+ ){0,3}(?:records|events)|"
-    r"(?:CUDA|CUPTI|GPU|activity|kernel)\b.*\b(?:events|records|buffers?|data|activities)\b.*\b(?:dropped|lost|discarded|overflow)|"
-    r"exceeded max GPU buffer|insufficient (?:CUDA|CUPTI|GPU) buffer",
-    re.IGNORECASE | re.DOTALL,
-)
+# the GPU: a word of loss and what is lost. That "not all CUDA events might have been collected" stands in captures that
+# lack none, and neither idle time nor advice rests on samples of the CPU.
+_LOSS = re.compile(r"\b(?:dropped|lost|discarded|overflow(?:ed)?|exhausted|insufficient|exceeded max)\b", re.IGNORECASE)
+_RECORDS = re.compile(r"\b(?:events?|records?|buffers?|activit(?:y|ies)|kernels?)\b", re.IGNORECASE)
 _OTHER = re.compile(
-    r"\bmight\b|\b(?:no|0) (?:\w+ ){0,3}(?:records|events|buffers)\b|"
-    r"sampl|sched|switch|NVTX|OpenGL|Vulkan|OS runtime|backtrace|callchain|\bperf\b",
-    re.IGNORECASE,
+    r"\b(?:might|may|no)\b|sampl|sched|switch|NVTX|OpenGL|Vulkan|OS runtime|backtrace|callchain|\bperf\b", re.IGNORECASE
 )
+_NUMBER = re.compile(r"(?<![\w.])\d[\d,]*")
 MOST = 300  # characters of a profiler's message
 
 # How to record a capture anew whose records the profiler lost, by profiler.
@@ -59,6 +55,7 @@ class Joined:
     call: Ints  # per operation: the index of its call; -1: none
     columns: Mapping[str, Data]  # of the kernel table, per operation
     last: Callable[[], int]  # the last time at which the profiler is known to have recorded, on the calls' clock
+    failed: Callable[[], Bools] | None = None  # which calls returned an error, where that is on record
 
     def ints(self, key: str) -> Ints:
         column = self.columns.get(key)
@@ -71,9 +68,16 @@ class Joined:
 
 def reported_losses(messages: Sequence[str], profiler: str) -> list[Loss]:
     """What the profiler itself says that it lost, of its ``messages``."""
-    texts = (" ".join(text.split()) for text in messages if _REPORTED.search(text) and not _OTHER.search(text))
+    texts = (" ".join(text.split()) for text in messages if _is_loss(text))
     remedy = REMEDIES.get(profiler.partition(" ")[0], REMEDIES[""])
     return [Loss(f"the profiler says: {text[:MOST].rstrip('.')}", remedy) for text in dict.fromkeys(texts)]
+
+
+def _is_loss(message: str) -> bool:
+    """Whether a profiler's message says that records of the GPU are lost; a count of 0 does not."""
+    numbers = [int(text.replace(",", "")) for text in _NUMBER.findall(message[:MOST])]
+    says_so = _LOSS.search(message) and _RECORDS.search(message) and not _OTHER.search(message)
+    return bool(says_so) and (not numbers or any(numbers))
 
 
 def untimed(rows: int) -> list[Loss]:
@@ -93,6 +97,8 @@ def lost_records(joined: Joined, uncalled: Bools, profiler: str) -> list[Loss]:
     silent = np.flatnonzero(launching & ~ran)
     texts = []
     if len(silent):
+        if joined.failed is not None:
+            silent = silent[~joined.failed()[silent]]
         silent = silent[_finished(joined, silent)]
         silent = silent[~(_captured(joined.calls, silent) | _counted_twice(joined.calls, launching, silent))]
         graphs = joined.calls.name.take(silent).where(_GRAPH_LAUNCH.match)

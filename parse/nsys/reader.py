@@ -113,7 +113,8 @@ def losses(db: Database, operations: Operations, launched: Launches, call: Ints,
     messages = [str(text) for _, text in db.records(tables.DIAGNOSTICS, "severity", "text")]
     uncalled = launched.reason_code == launched.reason.index(NO_CALL)
     columns = {**operations.columns, "pid": operations.pid}
-    joined = Joined(calls, call, columns, lambda: int(calls.start.max(initial=NULL)))
+    last = int(calls.start.max(initial=NULL))
+    joined = Joined(calls, call, columns, lambda: last, lambda: db.read(tables.API, "error")["error"] > 0)
     lost = lost_records(joined, uncalled, "nsys")
     return [*untimed(operations.untimed), *reported_losses(messages, "nsys"), *lost]
 

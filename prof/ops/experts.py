@@ -46,7 +46,11 @@ def fused_experts(self: Tensor, up: Tensor, down: Tensor, weights: Tensor, chose
     return Work(flop, distinct(self, chosen, weights) + reached, moved(self.numel, self))
 
 
-@op("vllm::moe_forward vllm::moe_forward_shared")
+# Ops that take a layer's name, and find its weights by it.
+FINDS_WEIGHTS = frozenset({"vllm::moe_forward", "vllm::moe_forward_shared"})
+
+
+@op(" ".join(sorted(FINDS_WEIGHTS)))
 def experts_of_a_layer(self: Tensor, logits: Tensor, *rest: Any) -> Work:
     """Each token through k experts whose weights the op finds by the layer's name: x[T,H], up[E,H,N], down[E,I,H]
 

@@ -19,6 +19,7 @@ from pyprof.prof.memory.memory_numbers import DeviceMemory, memory_numbers
 from pyprof.prof.summary import work_numbers as work
 from pyprof.prof.summary.captured_graphs import GraphContent, graph_contents
 from pyprof.prof.summary.components import Part, Series, StepPart, components, parts_of, series
+from pyprof.prof.summary.expert_rows import ExpertTokens, PaddedTiles, expert_tokens, padded_tiles
 from pyprof.prof.summary.measured_work import Measured, measured_work
 from pyprof.prof.summary.withheld import withheld
 from pyprof.prof.timing.clocks import Clocks, clocks
@@ -107,6 +108,12 @@ class Summary:
     clocks: Annotated[tuple[Clocks, ...], doc("clocks, power and energy of each GPU, where --nvml read them")]
     clock_peaks: Annotated[tuple[work.ClockPeak, ...], doc("what the clocks allow, of the peaks that MFU refers to")]
     autotuning: Annotated[work.Autotuning, doc("trials of cuDNN's algorithms")]
+    experts: Annotated[
+        tuple[ExpertTokens, ...], doc("tokens per expert, by layer, where each expert has products of its own")
+    ]
+    expert_tiles: Annotated[
+        tuple[PaddedTiles, ...], doc("rows of fused experts, padded to tiles, by the length of a tile")
+    ]
     serving: Annotated[tuple[ServingPhase, ...], doc("an inference server's batches by phase")]
     graphs: Annotated[
         tuple[GraphContent, ...],
@@ -217,6 +224,8 @@ def _summary(table: Table, annotation: Annotation, limits: Roofline, **left_out:
         limits=work.limit_numbers(limits, duration),
         notes=tuple(limits.notes()),
         autotuning=work.autotuning_numbers(table, annotation),
+        experts=expert_tokens(table, annotation),
+        expert_tiles=padded_tiles(table),
         measured=measured_work(table, annotation, limits),
     )
 

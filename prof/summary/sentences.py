@@ -10,6 +10,7 @@ from pyprof.prof.summary import clock_sentences as clock
 from pyprof.prof.summary import time_sentences as time
 from pyprof.prof.summary import work_sentences as work
 from pyprof.prof.summary.capture_numbers import Summary
+from pyprof.prof.summary.expert_sentences import expert_sentences
 from pyprof.prof.summary.memory_sentences import memory_sentences
 from pyprof.prof.summary.serving_sentences import serving_sentences
 from pyprof.prof.summary.wording import amount, counted, joined
@@ -34,6 +35,7 @@ MAKERS = (
     work.kind_sentences,
     work.matrix_sentences,
     work.attention_sentences,
+    expert_sentences,
     work.autotuning_sentences,
     work.rate_sentences,
     work.usage_sentences,

@@ -13,6 +13,7 @@ from pyprof.marker import Marker, parse_marker
 from pyprof.prof.kernels.type_names import NOTHING, Dtypes
 from pyprof.prof.ops.compiled import fused_bytes, is_compiled, loops_of
 from pyprof.prof.ops.evaluation import SPARSE_PRODUCTS, evaluate, find, function_of, parameters
+from pyprof.prof.ops.experts import FINDS_WEIGHTS
 from pyprof.prof.ops.from_forward import bias_gradient, from_forward
 from pyprof.prof.ops.fused_names import op_flop
 from pyprof.prof.ops.fused_operations import product_flop, recorded_flop
@@ -113,6 +114,8 @@ def count_call(call: OpCall) -> Counted:
     if family == "gemm" and SPARSE_PRODUCTS.intersection(call.around):
         return Counted(name, family, why="a sparse operand: no capture records how many elements it stores")
     counted = _by_model(call, name)
+    if name in FINDS_WEIGHTS and not counted.parts:  # its kernels may be routing or products: their names tell
+        return _without_model(call)
     return _by_operations(call, counted) if call.fused else counted
 
 

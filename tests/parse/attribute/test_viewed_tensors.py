@@ -6,6 +6,7 @@ from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.kineto.reader import read
 from pyprof.parse.read import read_graphs, read_profile
 from pyprof.prof.work.annotate import annotate
+from pyprof.prof.work.kinds import kinds
 from tests.parse.kineto.kineto_file import Event, begin, call, kernel, op, write
 
 
@@ -27,6 +28,17 @@ def test_the_distinct_tensors_of_the_call(tmp_path):
     assert json.loads(views) == [[[3, 10, 6], "bfloat16"], [[8, 5], "bfloat16"], [[3, 6, 5], "bfloat16"]]
     assert other == ""
     assert annotate(found).flops.tolist()[0] == 1440
+
+
+def test_without_the_weights_its_kernels_are_what_their_names_say(tmp_path):
+    """TensorRT-LLM's kernels in the op are routing, products and sums, each of a kind of its own."""
+    args = {"Input_Dims": [[4, 6], [4, 3], []], "Input_type": ["c10::BFloat16", "c10::BFloat16", ""]}
+    rows = [kernel(1100, 9, 1, "moe::dev::routing::routingIndicesHistogramKernel"), kernel(1200, 9, 2)]
+    events = [op("vllm::moe_forward", 1000, 50, **args), call(1010, 1), call(1020, 2), *rows]
+    found = correlate(read(write(tmp_path / "net.json", begin(900), *events)))
+    notes = annotate(found)
+    assert kinds(found, notes).texts() == ["indexing and sorting", "GEMM"]
+    assert notes.flops.tolist()[1] < 0  # unknown
 
 
 def test_a_decode_step_of_vllm(data):

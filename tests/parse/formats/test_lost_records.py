@@ -1,14 +1,18 @@
 """Incomplete captures: what is called a loss, and what is not, in literal traces and databases of a few events."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from pyprof.errors import InputError
+from pyprof.parse.detect import reader
 from pyprof.parse.formats.lost_records import reported_losses
 from pyprof.parse.kineto.reader import read as read_kineto
 from pyprof.parse.nsys.reader import read as read_nsys
 from tests.parse.kineto import kineto_file as kineto
 from tests.parse.nsys import nsys_file as nsys
+from tests.paths import GOLDEN
 
 SYNC = "cudaDeviceSynchronize"
 
@@ -164,7 +168,11 @@ def test_messages_of_libkineto(tmp_path):
     ("Exceeded max GPU buffer count (32 > 32) - terminating tracing", True),
     ("1,024 CUDA events were dropped because of insufficient buffer space.", True),
     ("CUPTI buffers overflowed: some events were lost.", True),
+    ("Number of lost CUDA events: 12.", True),
+    ("Lost 3 kernel records", True),
     ("Dropped 0 activity records", False),
+    ("Number of dropped CUDA events: 0.", False),
+    ("Some CUDA events may have been lost.", False),
     # These stand in captures in which every launch has its kernel.
     ("Not all CUDA events might have been collected.", False),
     ("CUDA profiling might have not been started correctly.", False),
@@ -198,6 +206,14 @@ def test_nsys(tmp_path, rows, calls, expected):
     assert nsys_why(tmp_path, rows, calls) == expected
 
 
+def test_a_launch_that_failed_has_no_kernel(tmp_path):
+    """cudaErrorInvalidConfiguration is 9; 0 is success."""
+    calls = [(*nsys.call(100 + 5 * number, number), 9 if number == 2 else 0) for number in (1, 2, 3)]
+    rows = [nsys.kernel(200, 1), nsys.kernel(240, 3)]
+    file = nsys.write(tmp_path / "net.sqlite", **{nsys.KERNEL: rows, nsys.API: calls})
+    assert read_nsys(file).losses == []
+
+
 def test_messages_of_nsys(tmp_path):
     lost = nsys_why(tmp_path, [1], [1], DIAGNOSTIC_EVENT=[(5, 2, "1,024 CUDA events were dropped.")])
     assert lost == ["the profiler says: 1,024 CUDA events were dropped"]
@@ -213,3 +229,20 @@ def test_operations_without_times(tmp_path):
         },
     )
     assert [loss.why for loss in read_nsys(file).losses] == ["1 GPU operation has no possible time"]
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in GOLDEN.glob("h200*.*.gz") if ".csv" not in path.name))
+def test_our_own_captures_are_complete(name):
+    assert reader(GOLDEN / name)(GOLDEN / name).losses == []
+
+
+def test_captures_of_others_are_complete(data):
+    """There are slices among them, which end with launches whose kernels ran later, and begin with kernels that
+    were launched before. That is no loss of anything that ran in between."""
+    files = [path for room in ("nsys", "kineto", "round2") for path in sorted((data / room).glob("*.gz"))]
+    found = {}
+    for file in files:
+        with suppress(InputError):  # some have nothing that ran on a GPU
+            found[file.name] = [loss.why for loss in reader(file)(file).losses]
+    assert len(found) > 50
+    assert {name: why for name, why in found.items() if why} == {}
