@@ -15,7 +15,7 @@ import numpy as np
 from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.attribute.scope import Kind, Scope
-from pyprof.parse.attribute.steps import is_update
+from pyprof.parse.attribute.steps import updates_of
 from pyprof.table.columns import NULL, Bools, Coded, Ints, value_at
 
 TRANSFERS = ("", "in", "out")  # no copy, a copy from host to GPU, a copy from GPU to host
@@ -89,13 +89,13 @@ def updating(capture: Capture, tree: RangeTree, inner: Ints) -> Bools:
     recorded = _recorded(tree)
     rows = np.flatnonzero((inner >= 0) & ~value_at(tree.within(recorded), inner, missing=False))
     rows = rows[capture.launch_time[rows] != NULL]
-    steps = np.flatnonzero(tree.scopes_where(Kind.OPTIMIZER, is_update)[tree.scope])
+    steps, is_node = updates_of(tree), tree.is_first & np.isin(tree.kind, (Kind.NODE, Kind.ENGINE))
     changes = _changes(tree)
     for pid in np.unique(tree.pid[np.append(steps, changes)]).tolist():
         of_process = rows[tree.pid[inner[rows]] == pid]
         here = tree.pid == pid
-        nodes = np.sort(tree.start[here & np.isin(tree.kind, (Kind.NODE, Kind.ENGINE))], kind="stable")
-        ops = np.sort(tree.start[here & recorded], kind="stable")
+        nodes = np.sort(tree.start[here & is_node], kind="stable")
+        ops = np.sort(tree.start[here & tree.is_first & recorded], kind="stable")
         by_hand = _of_gradients(tree, changes[tree.pid[changes] == pid], nodes, ops)
         # An update by hand counts from its end, because its own launch is part of it.
         update = np.sort(np.append(tree.start[steps[tree.pid[steps] == pid]], tree.end[by_hand]))

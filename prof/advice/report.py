@@ -12,6 +12,7 @@ from pyprof.prof.advice.host_time import own_of
 from pyprof.prof.advice.run import HOST_SURE
 from pyprof.prof.timing.timeline import HOST_BOUND
 from pyprof.quantities import ms
+from pyprof.table.losses import incomplete_line
 
 if TYPE_CHECKING:
     from pyprof.prof.advice import Advice, Run
@@ -45,6 +46,9 @@ def cards(run: Run, found: Sequence[Advice], width: int = WIDTH) -> Iterator[str
     from pyprof.prof.advice import together_ms
 
     width = max(width, 40)
+    if run.incomplete:
+        yield from textwrap.wrap(safe(incomplete_line(run.incomplete, withheld=True)), width)
+        return
     unit = "step" if run.marked else "capture (no steps marked)"
     took, busy = _digits(run.step_ns / 1e6, 4), _digits(run.busy_ns / 1e6, 4)
     head = f"A {unit} takes {took} ms{_mean(run)} as captured; the GPU works {busy} ms of it."
@@ -123,6 +127,8 @@ def brief(run: Run, found: Sequence[Advice]) -> list[str]:
     """The lines of the summary: the total saving of all advice, and one line per card for the first five."""
     from pyprof.prof.advice import together_ms
 
+    if run.incomplete:  # the summary's first line says it
+        return []
     outlook = _outlook(run)
     if not found:
         return [f"What to change: nothing was found that saves more than 0.5% of a {run.unit}{outlook}"]

@@ -55,13 +55,13 @@ def counts(asked: Layers | None, layers: Sequence[str], phases: Sequence[str]) -
     for place in places:
         if place is not None:
             stacks.setdefault(place[0], set()).add(place[1])
-    if not stacks and not any(layers):  # without ranges: all of the forward and backward pass that is no end of it
+    if not stacks and not any(layers):  # without ranges: both passes, without encoder and classifier
         return [asked.total if phase in (FORWARD, BACKWARD) else 1 for phase in phases]
     stack = _chosen(asked, stacks)
     each, rest = divmod(asked.total, len(stacks[stack]))
     if rest:
         profiled = f"{len(stacks[stack])} layers of {stack or 'the model'} were profiled"
-        raise UsageError(f"--layers {asked.total}: {profiled}, of which {asked.total} is no multiple")
+        raise UsageError(f"--layers {asked.total}: {profiled}, and {asked.total} is not a multiple of that")
     return [each if place is not None and place[0] == stack else 1 for place in places]
 
 

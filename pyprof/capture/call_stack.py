@@ -63,7 +63,7 @@ class Tracer:
         for code, offset in zip(codes, key, strict=True):
             path = code.co_filename
             if path not in self._names:
-                self._names[path] = self._shown(path)
+                self._names[path] = self.shown(path)
             name = self._names[path]
             if name is None:
                 break
@@ -77,7 +77,8 @@ class Tracer:
         self._texts.setdefault(key, []).append((codes, text))
         return text
 
-    def _shown(self, path: str) -> str | None:
+    def shown(self, path: str) -> str | None:
+        """The name of a source file without machine and user; "" if its lines are left out, None for `pyprof run`."""
         if path == _RUN and not self._everything:
             return None
         if path.startswith(self._skipped):

@@ -8,27 +8,30 @@ microsecond per call.
 from __future__ import annotations
 
 import atexit
-import ctypes
 import functools
 import os
 import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyprof.capture.autograd_ranges import AutogradRanges
+from pyprof.capture.interruption import is_from_outside
 from pyprof.capture.patch import Patches, after_this_call, on_every_thread
 from pyprof.capture.replaced_names import replace_names, restore_names
-from pyprof.capture.sinks import Both, Nvtx, Sink
+from pyprof.capture.sinks import Both, Entry, Nvtx, Sink, pop, push
+from pyprof.compiled_record import COMPILED_RANGE, range_texts
+from pyprof.provenance import inductor_hooks
 
 if TYPE_CHECKING:
     from pyprof.capture.mode import DispatchMode
 
 # Profilers of PyTorch that are running and that no thread may end or destroy (a segmentation fault), kept to the end.
-_ABANDONED: list[Any] = []
+ABANDONED: list[Any] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +44,45 @@ class Options:
     autograd: bool
 
 
-def abandon(profiler: Any) -> None:
-    """Keep a profiler of PyTorch that no thread may end any more; the process then ends without C++ destructors.
+class CompiledGraphs:
+    """What a session does for the graphs that inductor compiles: it is the ``Owner`` of inductor_hooks.py."""
 
-    Kineto's destructors abort ("terminate called") in one process of twenty where a profiler is still on. glibc calls
-    what on_exit() was given after Python has finalized, the last one first, with the exit code as first argument:
-    fcloseall() writes what C's streams hold, then _exit() ends the process with that code.
-    """
-    if not _ABANDONED and sys.platform == "linux":
-        libc = ctypes.CDLL(None)
-        if hasattr(libc, "on_exit"):  # musl has none
-            for function in (libc._exit, libc.fcloseall):
-                libc.on_exit(function, None)
-    _ABANDONED.append(profiler)
+    def __init__(self, session: Session) -> None:
+        from pyprof.capture.call_stack import Tracer
+
+        self.records: dict[str, str] = {}  # of the graphs that ran while the embedded collector recorded, by number
+        self.shown = Tracer().shown
+        self.set = session.patches.set
+        self._session = session
+        self._entries: dict[str, tuple[list[Entry], Entry]] = {}  # a graph's ranges under NVTX, and in the profiler
+
+    def is_on(self) -> bool:
+        return current() is self._session
+
+    def is_recording(self) -> bool:
+        return self.is_on() and self._session.sink is not None
+
+    def failed(self, error: Exception) -> None:
+        if is_from_outside(error):
+            raise error
+        self._session.mode.failed("the record of a compiled graph", error)
+
+    @contextmanager
+    def range(self, number: str, record: str) -> Iterator[None]:
+        """The graph's range. NVTX has no other place for the record, so its ranges' texts have it, in pieces."""
+        nvtx, profiler = self._session.sinks
+        if profiler is not None:
+            self.records[number] = record
+        if number not in self._entries:
+            self._entries[number] = [*map(Entry, range_texts(number, record))], Entry(COMPILED_RANGE + number)
+        pieces, short = self._entries[number]
+        tokens = [push(nvtx, piece) for piece in pieces] if nvtx is not None else []
+        tokens += [push(profiler, short)] if profiler is not None else []
+        try:
+            yield
+        finally:
+            for token in reversed(tokens):
+                pop(token)
 
 
 class Session:
@@ -74,9 +103,11 @@ class Session:
         stack = options.function_stack
         tracer = Tracer(options.trace == "all", stack) if options.trace or stack else None
         self.mode = mode.MarkerMode(tracer, self._nvtx)
+        self.compiled = CompiledGraphs(self)
         self.set_profiler(None)
         try:
             replace_names(self.patches, self.mode, options.layers, self.autograd, lambda: current() is self)
+            inductor_hooks.install(self.compiled)
         except BaseException:
             self.patches.undo()
             raise
@@ -94,6 +125,11 @@ class Session:
         both = Both(self._nvtx, profiler) if self._nvtx and profiler else None
         self.sink: Sink | None = both or self._nvtx or profiler
         self.mode.sink = self.sink
+
+    @property
+    def sinks(self) -> tuple[Sink | None, Sink | None]:
+        """NVTX, if a tool listens, and the embedded collector while it records."""
+        return self._nvtx, self.profiler
 
     def close(self) -> None:
         if self.autograd is not None:

@@ -134,7 +134,7 @@ def test_kernels_of_numbered_layers_count_as_often_as_there_are_layers() -> None
 
 def test_two_profiled_layers_of_twelve_count_six_times() -> None:
     assert counts(Layers(12), ["h.0.mlp", "h.1.mlp", "norm"], [F, F, F]) == [6, 6, 1]
-    with pytest.raises(UsageError, match="2 layers of h were profiled, of which 5 is no multiple"):
+    with pytest.raises(UsageError, match="2 layers of h were profiled, and 5 is not a multiple of that"):
         counts(Layers(5), ["h.0.mlp", "h.1.mlp", "norm"], [F, F, F])
 
 
