@@ -88,7 +88,7 @@ def facts(path: Path, forward: Path, recomputed: bool, transfer: str, updating: 
         modules, ops = ([origin.mod], [origin.op]) if origin.op else (modules, ops)
         lines, functions = (list(origin.trace), list(origin.functions)) if origin.trace else (lines, functions)
     # NCCL's own record is used if PyTorch has none.
-    call = _call(inside, collective) or collective or Scope(Kind.USER, "")
+    call = _call(inside, collective) or collective or _launch(inside) or Scope(Kind.USER, "")
     return Facts(
         layer=_json(layers),
         trace=_json(lines),
@@ -158,6 +158,12 @@ def _call(inside: Path, collective: Scope | None) -> Scope | None:
     ranges = [s for s in inside if _about_collective(s) and _filled(s.sizes)]
     ranges.sort(key=lambda s: s.name == RECORD)  # the record does not name its collective: last of equals
     return max(ranges, key=lambda s: (_filled(s.dtypes), _filled(s.sizes)), default=op)
+
+
+def _launch(inside: Path) -> Scope | None:
+    """The launch of a Triton kernel that runs in no op, under the kernel's name."""
+    scope = next((s for s in reversed(inside) if s.kind == Kind.MARKER and s.sizes), None)
+    return scope and scope._replace(name=scope.marker.op if scope.marker else "")
 
 
 def _about_collective(scope: Scope) -> bool:
