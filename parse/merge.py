@@ -18,7 +18,7 @@ def apart(tables: Sequence[Table]) -> list[Table]:
     A correlation id or op number is unique only within its process and file, and two machines may use the same process
     numbers. So a process number that an earlier file has is raised by a billion (in a third file, by two billion).
     The rank is taken from the file, or else is the file's position, from 0. A file of several processes that names no
-    rank gets none.
+    rank gets none; one that names no process, such as a memory snapshot, counts as one process.
     """
     if len(tables) == 1:
         return list(tables)
@@ -124,7 +124,7 @@ def _numbers(files: Sequence[tuple[list[int], list[int]]]) -> list[tuple[dict[in
     numbers: list[tuple[dict[int, int], int | None]] = []
     for place, (pids, ranks) in enumerate(files):
         new_pids = {pid: pid + place * APART if pid in seen else pid for pid in pids}
-        one_rank = len(files) > 1 and not ranks and len(pids) == 1 and place not in recorded_ranks
+        one_rank = len(files) > 1 and not ranks and len(pids) <= 1 and place not in recorded_ranks
         seen.update(new_pids.values())
         numbers.append((new_pids, place if one_rank else None))
     return numbers

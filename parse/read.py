@@ -7,6 +7,7 @@ from typing import NamedTuple
 from pyprof.command.progress import Say
 from pyprof.errors import InputError
 from pyprof.parse.attribute.capture import Capture
+from pyprof.parse.attribute.compiled_code import name_origins
 from pyprof.parse.attribute.contents import Contents
 from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.attribute.host_rows import host_table
@@ -16,6 +17,7 @@ from pyprof.parse.attribute.other_captures import with_graphs
 from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.detect import brief_reader, is_parquet_folder, lean_reader, reader
 from pyprof.table.columns import HostTable, MemoryTable, Table
+from pyprof.table.losses import losses
 
 
 class Parsed(NamedTuple):
@@ -48,10 +50,11 @@ def read_profile(
     capture.graphs += graphs
     joined = with_graphs(capture)
     tree = RangeTree(joined)
+    name_origins(joined, tree)
     table = correlate(joined, brief, tree) if capture.rows else Table(0, {})
     memory = None if brief or capture.memory is None else memory_table(joined, tree)
     calls = host_table(joined, tree) if host and joined.calls is not None else None
-    return Parsed(capture, CaptureNotes.of(capture), table, memory, calls)
+    return Parsed(capture, CaptureNotes.of(capture, losses(table) or capture.losses), table, memory, calls)
 
 
 def read_graphs(files: Sequence[str]) -> list[Capture]:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pyprof.parse.attribute.contents import Attribution, Contents
 from pyprof.parse.attribute.notes import CaptureNotes
 from pyprof.quantities import share
+from pyprof.table.losses import INCOMPLETE
 from pyprof.text import printable
 
 MOST = 8  # the most entries that a page shows per list (reasons, processes, devices)
@@ -29,19 +30,23 @@ def _named(kind: str, count: int) -> str:
 
 def page(notes: CaptureNotes, contents: Contents) -> list[str]:
     """The summary as aligned lines, each with a label and a fact about the file."""
+    first, *rest = notes.warnings or [""]
+    is_incomplete = first.startswith(INCOMPLETE)
     lines = [
+        ("incomplete", first if is_incomplete else ""),
         ("file", notes.file),
         ("profiler", notes.profiler),
         ("GPU", _gpus(contents.gpus)),
         ("processes", _processes(contents)),
         ("rows", counts(contents.kinds)),
-        *_times(contents),
+        *_times(contents, is_incomplete),
         ("steps", spread(contents.steps) if contents.steps else ""),
         ("ranges", ", ".join(notes.ranges)),
-        *(("warning", text) for text in notes.warnings),
+        *(("warning", text) for text in (rest if is_incomplete else notes.warnings)),
     ]
+    lines = [line for line in lines if line[1]]
     width = max(len(word) for word, _ in lines)
-    return [f"{word:{width}}  {printable(text)}" for word, text in lines if text]
+    return [f"{word:{width}}  {printable(text)}" for word, text in lines]
 
 
 def _ms(ns: int) -> str:
@@ -68,14 +73,14 @@ def spread(numbers: Sequence[int]) -> str:
     return f"{numbers[0]}-{numbers[-1]}" if whole else ", ".join(map(str, numbers[: 2 * MOST]))
 
 
-def _times(contents: Contents) -> Iterable[tuple[str, str]]:
+def _times(contents: Contents, is_incomplete: bool) -> Iterable[tuple[str, str]]:
     attribution = contents.attribution
     if not attribution.total_ns:
         return
     time = f"{attribution.processor} time"
     about = "about " if attribution.estimate else ""
     yield time, _ms(attribution.total_ns)
-    yield from _spans(contents)
+    yield from _spans(contents, is_incomplete)
     yield "attributed", f"{about}{share(attribution.attributed_ns, attribution.total_ns)} of {time} has an op"
     if attribution.estimate:
         yield "  estimated", _sampled(attribution, contents.rows, time)
@@ -94,11 +99,13 @@ def _sampled(attribution: Attribution, rows: int, time: str) -> str:
     return f"{low} to {high}, from {sample_rows:,} of {rows:,} rows with {sampled} of {time}; --exact looks at all"
 
 
-def _spans(contents: Contents) -> Iterable[tuple[str, str]]:
+def _spans(contents: Contents, is_incomplete: bool) -> Iterable[tuple[str, str]]:
+    """The span of each device and how long it was busy, which an incomplete capture does not tell."""
     for device in contents.devices[:MOST]:
         which = f"process {_number(device.pid)}, device {_number(device.device)}: " if len(contents.devices) > 1 else ""
         of_span = f" ({share(device.busy_ns, device.span_ns)})" if device.span_ns else ""
-        yield "span", f"{which}{_ms(device.span_ns)}, busy {_ms(device.busy_ns)}{of_span}"
+        busy = "" if is_incomplete else f", busy {_ms(device.busy_ns)}{of_span}"
+        yield "span", f"{which}{_ms(device.span_ns)}{busy}"
 
 
 def _number(number: int | None) -> str:

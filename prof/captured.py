@@ -79,18 +79,22 @@ class Captured:
 
 
 def read_capture(
-    files: Sequence[str | Path], peaks: str | Path | Peaks | None = None, ncu: Sequence[str | Path] = ()
+    files: Sequence[str | Path],
+    peaks: str | Path | Peaks | None = None,
+    ncu: Sequence[str | Path] = (),
+    graphs: Sequence[str | Path] = (),
 ) -> Captured:
     """The files as one annotated table: a single capture, or the captures of a job's ranks.
 
     ``ncu``: reports of Nsight Compute, whose counters are joined to the kernels.
+    ``graphs``: traces of the capture of the CUDA graphs that the files replay.
     Raises InputError if a file is not a capture, and MissingPackage if a dependency is not installed.
     """
     with packages():
         from pyprof.parse.merge import apart
         from pyprof.prof.load import load_table
 
-        read = [load_table(file) for file in files]
+        read = [load_table(file, graphs=[*map(str, graphs)]) for file in files]
         table = Table.concat(apart([each.table for each in read]))
         if not len(table):
             raise InputError(read[0].name, "expected kernels, found none")

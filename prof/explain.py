@@ -19,16 +19,18 @@ from pyprof.prof.kernels.operand_dtypes import kernel_dtypes
 from pyprof.prof.ops.evaluation import assumption, find
 from pyprof.prof.ops.model import FAMILY, MODELS
 from pyprof.prof.timing.collectives import traffic
-from pyprof.prof.work.annotate import Annotation
+from pyprof.prof.work.annotate import Annotation, annotate
 from pyprof.prof.work.autotuning import ONE_CONVOLUTION
 from pyprof.prof.work.calls import Calls, op_calls
 from pyprof.prof.work.collective_records import Message, messages
 from pyprof.prof.work.count import Counted
 from pyprof.prof.work.helpers.registry import rule_for
 from pyprof.prof.work.multi_tensor import explained
+from pyprof.prof.work.opaque_graphs import CapturedCall, OpaqueGraph, opaque_graphs
 from pyprof.prof.work.repeats import repetition
 from pyprof.table.columns import NULL, Table
 
+MOST_CAPTURED = 12  # ops and layers of an opaque graph
 Line = tuple[str, str]  # (value, its origin)
 HOW_MATCHED = {
     "key": "no other kernel has this name, grid, block and op, or as many on both sides, in one order",
@@ -39,7 +41,18 @@ HOW_MATCHED = {
 def explain(table: Table, annotation: Annotation, row: int) -> list[Line]:
     """The lines of one row, counted from 0."""
     about = _Row(table, annotation, op_calls(table), row)
-    parts = (_kernel, _attribution, _arguments, _formula, _collective, _own_work, _share, _tensor_cores, _measured)
+    parts = (
+        _kernel,
+        _attribution,
+        _captured,
+        _arguments,
+        _formula,
+        _collective,
+        _own_work,
+        _share,
+        _tensor_cores,
+        _measured,
+    )
     return [line for part in parts for line in part(about)]
 
 
@@ -96,6 +109,26 @@ def _attribution(row: _Row) -> list[Line]:
         if row.list(key):
             lines.append((key, separator.join(row.list(key))))
     return lines
+
+
+def _captured(row: _Row) -> list[Line]:
+    """What an opaque CUDA graph captured, by op and layer, most FLOPs first."""
+    graphs = opaque_graphs(row.table, annotate) if row.text("kind") == "graph" else []
+    graph = next((graph for graph in graphs if row.number in graph.rows), None)
+    if graph is None or not graph.calls:
+        return []
+    parts: dict[tuple[str, str], list[CapturedCall]] = {}
+    for call in graph.calls:
+        parts.setdefault((call.layer, call.op), []).append(call)
+    groups = [(key, OpaqueGraph(graph.name, graph.rows, tuple(calls))) for key, calls in parts.items()]
+    groups.sort(key=lambda group: -(group[1].flop or 0))
+    lines = [("captured", f"{graph.launches:,} launches of {sum(c.calls for c in graph.calls):,} calls, as follows")]
+    for (layer, op), part in groups[:MOST_CAPTURED]:
+        where = f" in {layer}" if layer else ""
+        launches = f"{part.launches:,} launch{'es' if part.launches > 1 else ''}"
+        lines.append(("", f"{op}{where}: {launches}, {_flop_and_bytes(part.flop, part.nbytes)}"))
+    left = len(groups) - MOST_CAPTURED
+    return [*lines, ("", f"and {left:,} more ops and layers")] if left > 0 else lines
 
 
 def _source_of_op(row: _Row) -> str:

@@ -65,9 +65,8 @@ def load_table(name: Name, say: Say = lambda _: None, graphs: Sequence[str] = ()
         container = read_container(file)
         table = name_wrappers(link_backward_rows(kernels_of(container, str(name))))
         check_cells(table, str(name))
-        return LoadedFile(
-            str(name), table, container.profiler, container.warnings, None, container.memory, container.host
-        )
+        warnings = _with_losses(table, container.warnings)
+        return LoadedFile(str(name), table, container.profiler, warnings, memory=container.memory, host=container.host)
     if is_standard(name) or (file.exists() and not file.is_file() and not file.is_dir()) or is_table(file):
         shown = "standard input" if is_standard(name) else str(name)
         say(f"reading {shown if is_standard(name) else file.name}")
@@ -75,7 +74,7 @@ def load_table(name: Name, say: Say = lambda _: None, graphs: Sequence[str] = ()
             raise InputError(shown, "expected a profiler's file beside --graphs, found a table (give both to parse.py)")
         table = name_wrappers(link_backward_rows(read_table(name)))
         check_cells(table, shown)
-        return LoadedFile("-" if is_standard(name) else shown, table)
+        return LoadedFile("-" if is_standard(name) else shown, table, warnings=_with_losses(table, ()))
     from pyprof.parse.read import read_graphs, read_profile
 
     capture, notes, table, memory, calls = read_profile(file, say, graphs=read_graphs(graphs), host=host)
@@ -85,6 +84,14 @@ def load_table(name: Name, say: Say = lambda _: None, graphs: Sequence[str] = ()
     check_cells(table, str(name))
     warnings = tuple(notes.warnings)
     return LoadedFile(str(name), link_backward_rows(table), notes.profiler, warnings, capture, memory, calls)
+
+
+def _with_losses(table: Table, warnings: tuple[str, ...]) -> tuple[str, ...]:
+    """The warnings with the one that the table's capture is incomplete, if it is."""
+    from pyprof.table.losses import incomplete_line, losses
+
+    line = incomplete_line(losses(table))
+    return (line, *warnings) if line and line not in warnings else warnings
 
 
 class LoadedMemory(NamedTuple):

@@ -9,6 +9,7 @@ from pyprof.files import open_output
 from pyprof.prof.load import load_annotated
 from pyprof.prof.print_table import as_json, write_json
 from pyprof.prof.table.totals import totals
+from pyprof.table.losses import incomplete_line
 from pyprof.text import printable
 
 
@@ -28,10 +29,12 @@ def print_summary(args: argparse.Namespace) -> Done:
         write_json(args, loaded, "summary", summary_of(numbers, cards))
         return Done(warned(loaded.warnings))
     width, terminal = output_width(args.output, args.width)
+    first_line = incomplete_line(numbers.incomplete)  # the summary begins with it
+    warnings = [text for text in loaded.warnings if text != first_line]
     with open_output(args.output, args.force) as out:
         write_summary(numbers, out, width, terminal, () if numbers.on_cpu else brief(run, cards))
     hint = [] if args.summary else ["rows: -c or -w, or a pipe; all advice: --advise"]
-    return Done([*warned(loaded.warnings), *hint])
+    return Done([*warned(warnings), *hint])
 
 
 def print_advice(args: argparse.Namespace) -> Done:

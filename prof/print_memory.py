@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -95,23 +94,20 @@ def write_memory(
     devices: Sequence[DeviceMemory], out: BinaryIO, width: int, terminal: bool = False, top: int = TOP
 ) -> None:
     """Write the sentences, and the tables of each device that has its own blocks, in lines of at most ``width``."""
-    from pyprof.command.terminal_text import prose
+    from pyprof.command.terminal_text import page, prose
     from pyprof.prof.summary.memory_document import all_sentences
     from pyprof.prof.summary.memory_tables import memory_tables, size
-    from pyprof.prof.summary.terminal import console, print_table
+    from pyprof.prof.summary.terminal import print_table
 
-    text = io.StringIO()
-    page = console(text, width, terminal)
-    for sentence in all_sentences(list(devices)):
-        prose(page, f"• {sentence}", "", hang=2)
-    for device in devices:
-        if len(devices) > 1:
-            page.print()
-            prose(page, f"{_title(device)}: {device.events:,} events, at most {size(device.peak_bytes)}", "bold")
-        for table in memory_tables(device, top):
-            print_table(page, table, fitted=True)
-    lines = text.getvalue().split("\n")
-    out.write("\n".join(line.rstrip() for line in lines).encode("utf-8", "replace"))
+    with page(out, width, terminal) as console:
+        for sentence in all_sentences(list(devices)):
+            prose(console, f"• {sentence}", "", hang=2)
+        for device in devices:
+            if len(devices) > 1:
+                console.print()
+                prose(console, f"{_title(device)}: {device.events:,} events, at most {size(device.peak_bytes)}", "bold")
+            for table in memory_tables(device, top):
+                print_table(console, table, fitted=True)
 
 
 def _title(device: DeviceMemory) -> str:

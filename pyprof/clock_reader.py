@@ -126,10 +126,10 @@ def serve(source: Iterable[str] = sys.stdin, out: TextIO = sys.stdout) -> None:
                 due = max(due + reader.period, time.monotonic())
                 reader.tick()
             continue
-        told = json.loads(order) if order is not None else {"quit": None}
-        if "quit" in told:
+        what = json.loads(order) if order is not None else {"quit": None}
+        if "quit" in what:
             break
-        due = _obey(told, reader, out, due)
+        due = _obey(what, reader, out, due)
     nvml.close()
 
 

@@ -97,8 +97,8 @@ class ClockSampler:
 
     def warnings(self) -> list[str]:
         """Why GPUs were not read."""
-        told = [f"--nvml: GPU {device} is not read: {why}" for device, why in sorted(self._problems.items())]
-        return [*told, *([f"--nvml: {self._lost}"] if self._lost else [])]
+        texts = [f"--nvml: GPU {device} is not read: {why}" for device, why in sorted(self._problems.items())]
+        return [*texts, *([f"--nvml: {self._lost}"] if self._lost else [])]
 
     def _look(self) -> None:
         """Look for GPUs that the program begins to use."""
@@ -121,7 +121,7 @@ class ClockSampler:
             pipe.flush()
 
     def _answer(self) -> dict[str, Any] | None:
-        """The next answer; None if the process has ended, or gives none and is ended therefore."""
+        """The next answer; None if the process has ended, or did not answer in time and was killed."""
         pipe = self._process.stdout
         assert pipe is not None
         watch = threading.Timer(PATIENCE, self._process.kill)
@@ -172,5 +172,5 @@ def _uuid(device: int) -> str:
 
     uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
     if uuid is None:
-        raise PyprofError(f"PyTorch {torch.__version__} does not tell its UUID (2.5 does)")
+        raise PyprofError(f"PyTorch {torch.__version__} does not report the GPU's UUID; 2.5 and later do")
     return str(uuid)

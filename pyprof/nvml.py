@@ -17,7 +17,7 @@ INSTANT, MEAN = "instant", "mean of a second"  # what a power reading is of
 
 
 class Reading(NamedTuple):
-    """One reading; None where NVML does not give it."""
+    """One reading; None where it is unknown."""
 
     sm_mhz: int | None
     memory_mhz: int | None
@@ -95,7 +95,7 @@ class Nvml:
 
 
 def given(lib: Any, call: Callable[[], Any]) -> Any:
-    """What a call of NVML returns; None if this GPU, driver or permission does not give it."""
+    """The result of a call of NVML; None if the GPU or driver does not support it, or a permission is missing."""
     try:
         return call()
     except lib.NVMLError:

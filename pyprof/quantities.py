@@ -1,4 +1,6 @@
-"""Times and shares as text."""
+"""Times, amounts and shares as text."""
+
+PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def ms(ns: float) -> str:
@@ -10,6 +12,28 @@ def ms(ns: float) -> str:
     value = ns / 1e6
     digits = next((digits for least, digits in ((1000, 0), (100, 1), (10, 2), (1, 3)) if value >= least), 4)
     return f"{value:,.{digits}f} ms"
+
+
+def amount(value: float, unit: str = "", digits: int = 3) -> str:
+    """A number with an SI prefix and a unit.
+
+    >>> amount(3.0455e12, "FLOP/s"), amount(66.9e12), amount(13627435008, "B", 4), amount(512, "B"), amount(0.02)
+    ('3.05 TFLOP/s', '66.9 T', '13.63 GB', '512 B', '0.02')
+    """
+    size, prefix = next((each for each in PREFIXES if abs(value) >= each[0]), (1.0, ""))
+    return f"{value / size:.{digits}g} {prefix}{unit}".rstrip()
+
+
+def binary_bytes(nbytes: float) -> str:
+    """Bytes in multiples of 1,024.
+
+    >>> binary_bytes(6256778000), binary_bytes(5242880), binary_bytes(604), binary_bytes(64)
+    ('5.83 GiB', '5.00 MiB', '0.59 KiB', '64 B')
+    """
+    units = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
+    size, unit = next((each for each in units if nbytes >= each[0] / 10), (1, "B"))
+    value = nbytes / size
+    return f"{value:,.{0 if value >= 100 or size == 1 else 2}f} {unit}"
 
 
 def share(part: float, whole: float) -> str:

@@ -1,7 +1,10 @@
 """Make arbitrary texts from files safe for UTF-8, a terminal and a spreadsheet."""
 
 import codecs
+import csv
+import io
 import re
+from collections.abc import Iterable
 
 # Control characters but tab, line feed and carriage return, and marks that turn the direction of a text
 _DRIVING = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -34,6 +37,25 @@ def inert(text: str) -> str:
     except ValueError:
         return f"'{text}"
     return text
+
+
+def csv_line(values: Iterable[object]) -> bytes:
+    """A line of CSV: texts are ``inert``, lists have blanks between their items, None and NaN are empty.
+
+    >>> csv_line(["=1+1", None, float("nan"), 2.5, ["a", "b"]])
+    b"'=1+1,,,2.5,a b\\n"
+    """
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\n").writerow(map(_cell, values))
+    return clean(line.getvalue()).encode()
+
+
+def _cell(value: object) -> object:
+    if isinstance(value, list):
+        value = " ".join(value)
+    if isinstance(value, str):
+        return inert(value)
+    return "" if value is None or value != value else value
 
 
 # Longest first: UTF-32's mark begins with UTF-16's.

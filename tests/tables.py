@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 from hypothesis import strategies as st
 
-from pyprof.prof.table.check_cells import FORMS
+from pyprof.prof.table.check_cells import FORMS, TIMES
 from pyprof.table.columns import NULL, Coded, Ragged, Table
 from pyprof.table.schema import KERNELS, Column
 
@@ -93,6 +93,9 @@ def _readable(table: Table) -> Table:
         bad = [bool(text) and not _fits(text, form) for text in column.values]
         codes = np.where(np.array([*bad, False])[column.codes], -1, column.codes)
         table = table.with_column(key, Coded(codes, column.values))
+    for key, (least, most) in TIMES.items():
+        times = table.ints(key)
+        table = table.with_column(key, np.where((times < least) | (times > most), NULL, times))
     return table
 
 

@@ -13,14 +13,15 @@ MOST = 25  # modules per room; prof/ops has one file per family of ops and is ex
 # stand, and the commands and public names. Each room may import the rooms in its row, and itself, and nothing else.
 # Rooms come after all that they import, so that no import runs in a circle.
 GROUND = frozenset(
-    "_version clock_reader clock_sampler dtypes errors files gc_pause marker memory_record nvml quantities "
-    "serving_range step_timer text".split()
+    "_version clock_reader clock_sampler compiled_record cuda_graph_nodes dtypes errors files gc_pause graph_record "
+    "marker memory_record nvml quantities serving_range step_timer text".split()
 )
 ALLOWED = {
     "ground": "",
     "pyprof/command": "ground",
     "pyprof/table": "ground",
-    "pyprof/capture": "ground pyprof/command",
+    "pyprof/provenance": "ground",
+    "pyprof/capture": "ground pyprof/command pyprof/provenance",
     # parse/ imports nothing of prof/: a capture becomes a kernel table whatever is made of it
     "parse/attribute": "ground pyprof/command pyprof/table",
     "parse/formats": "ground pyprof/table parse/attribute",

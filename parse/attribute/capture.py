@@ -9,6 +9,7 @@ import numpy as np
 from pyprof.parse.attribute.scope import Scope
 from pyprof.table.columns import NULL, Bools, Coded, Data, Ints
 from pyprof.table.gpu_samples import GpuSamples
+from pyprof.table.losses import Loss
 from pyprof.table.measured_steps import MeasuredStep
 
 OPEN = 1 << 62  # the end of a range that was never closed, later than all times; readers then subtract the origin
@@ -54,6 +55,7 @@ class GraphLaunches:
     kernel: Coded  # the kernel's name, where the profiler records it at capture (HIP); else empty
     began_thread: Ints  # the thread that captured the graph, an index into Capture.threads
     began: Ints  # when the capture of the graph began
+    number: Ints  # the profiler's number of the graph, by which opaque rows name it; NULL if it has none
     ended: Ints  # when it ended; NULL if another file has it, whose clock is its own
     branched: Bools  # whether streams waited for each other, so that replay may order the kernels in another way
 
@@ -134,11 +136,15 @@ class Capture:
     origin_thread: Ints | None = None  # per row: the thread that captured its CUDA graph node; -1: none
     origin_time: Ints | None = None  # per row: the time of that capture
     graph_launches: GraphLaunches | None = None  # what was captured into graphs, where the nodes have no such origin
+    opaque_graph: Ints | None = None  # per row: the number of the graph that the row is as a whole; NULL: it is none
     graphs: list[Capture] = field(default_factory=list)  # of graphs that the rows replay, recorded apart from the rows
+    ordered_graphs: frozenset[int] = frozenset()  # pyprof's numbers of graphs whose nodes can run in one order only
     # NVTX start/end ranges belong to the process and may end on any thread, so they contain no launches.
     spans: Ranges = field(default_factory=Ranges.empty)
     outs: dict[int, str] = field(default_factory=dict)  # range -> JSON list of its outputs' shapes, inferred
+    compiled: dict[str, str] = field(default_factory=dict)  # records of compiled graphs (compiled_record.py) by number
     warnings: list[str] = field(default_factory=list)
+    losses: list[Loss] = field(default_factory=list)  # why the capture is incomplete
     calls: HostCalls | None = None  # None: the format has none
     memory: MemoryEvents | None = None
     storages: list[RecordedStorage] = field(default_factory=list)

@@ -16,6 +16,7 @@ from pyprof.command.json_schema import doc
 from pyprof.parse.attribute.reasons import UNKNOWN, general
 from pyprof.table.attribution import AttributedTime, attributed_rows, runs_on_cpu
 from pyprof.table.columns import NULL, Coded, Data, Ints, Table, distinct
+from pyprof.table.intervals import covered
 
 
 class Estimate(NamedTuple):
@@ -130,18 +131,8 @@ def _device_spans(pid: Ints, device: Ints, start: Ints, duration: Ints) -> list[
         rows = pair_number == number
         begin, end = start[rows], start[rows] + duration[rows]
         process, ordinal = (None if value == NULL else value for value in pair)
-        spans.append(DeviceSpan(process, ordinal, int(end.max() - begin.min()), busy_ns(begin, end)))
+        spans.append(DeviceSpan(process, ordinal, int(end.max() - begin.min()), covered(begin, end)))
     return spans
-
-
-def busy_ns(start: Ints, end: Ints) -> int:
-    """The length of the union of intervals: overlapping kernels count once."""
-    if not len(start):
-        return 0
-    order = np.argsort(start, kind="stable")
-    start, reach = start[order], np.maximum.accumulate(end[order])
-    gaps = np.maximum(start[1:] - reach[:-1], 0)
-    return int(reach[-1] - start[0] - gaps.sum())
 
 
 def known_numbers(values: Ints) -> list[int]:

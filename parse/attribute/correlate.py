@@ -12,11 +12,14 @@ import numpy as np
 
 from pyprof.gc_pause import uncollected
 from pyprof.parse.attribute.capture import Capture
+from pyprof.parse.attribute.compiled_code import name_origins
 from pyprof.parse.attribute.contexts import Contexts
-from pyprof.parse.attribute.facts import Facts, facts
+from pyprof.parse.attribute.facts import Facts, facts, within_replay
 from pyprof.parse.attribute.forward_ops import backward_nodes, forward_ops
+from pyprof.parse.attribute.graph_contents import graph_contents
 from pyprof.parse.attribute.graph_replays import REASONS as GRAPH_REASONS
 from pyprof.parse.attribute.graph_replays import with_graph_origins
+from pyprof.parse.attribute.lost_nodes import lost_nodes
 from pyprof.parse.attribute.optimizer_lists import gradients
 from pyprof.parse.attribute.other_captures import with_graphs
 from pyprof.parse.attribute.outputs import outputs
@@ -27,9 +30,11 @@ from pyprof.parse.attribute.seq_columns import sequence
 from pyprof.parse.attribute.serving import ServingRanges, with_serving_phases
 from pyprof.parse.attribute.step_times import step_times
 from pyprof.parse.attribute.steps import steps
+from pyprof.parse.attribute.viewed_tensors import viewed_tensors
 from pyprof.table.columns import NULL, Bools, Coded, Data, Ints, Table, blank, distinct, numbered, value_at
 from pyprof.table.graph_replays import LAUNCH_COLUMNS, in_graphs
 from pyprof.table.kernel_names import name_wrappers
+from pyprof.table.losses import Loss, losses_column
 from pyprof.table.schema import COLUMN
 
 SHAPED = ("marker", "sizes", "dtypes", "strides", "args", "comm", "forward")  # the facts that a call's shapes decide
@@ -45,6 +50,7 @@ def correlate(capture: Capture, brief: bool = False, tree: RangeTree | None = No
     if tree is None:
         capture = with_graphs(capture)
         tree = RangeTree(capture)
+        name_origins(capture, tree)
     rows = attribute(capture, tree)
     columns: dict[str, Data] = {**capture.columns, **rows.columns}
     columns["comm"] = _first_known(capture.columns.get("comm"), columns["comm"])
@@ -54,6 +60,7 @@ def correlate(capture: Capture, brief: bool = False, tree: RangeTree | None = No
     serving = ServingRanges(capture, tree)
     columns["serving"] = texts = serving.texts()
     columns["phase"] = with_serving_phases(rows.phase, texts)
+    columns["incomplete"] = losses_column([*capture.losses, *rows.lost_nodes], capture.rows)
     columns["step"], columns["markStart"], columns["markEnd"], columns["emptySteps"] = steps(capture, tree, serving)
     columns["stepStart"], columns["stepEnd"] = step_times(columns)
     if brief:
@@ -63,6 +70,8 @@ def correlate(capture: Capture, brief: bool = False, tree: RangeTree | None = No
     outs = outputs(capture, tree, op, rows.node, rows.forward)
     columns["outs"] = Coded(np.where(rows.shapeless, np.int32(-1), outs.codes), outs.values)
     columns["grads"] = gradients(capture, tree, op)
+    columns["graphOps"] = graph_contents(capture, lambda launches: correlate(launches, tree=tree))
+    columns["views"] = viewed_tensors(tree, op)
     columns.update(sequence(tree, rows.inner, rows.node, rows.recomputed, columns))
     return name_wrappers(Table(capture.rows, columns, capture.samples, capture.measured))
 
@@ -93,6 +102,7 @@ class Attributed:
     shapeless: Bools  # whether only the row's shapes are unknown
     recomputed: Bools  # whether the row re-runs a forward op inside a backward node
     columns: dict[str, Data]  # one column per field of ``Facts``
+    lost_nodes: list[Loss]  # launches of graphs that have fewer operations than the graph
 
     @property
     def phase(self) -> Coded:
@@ -104,9 +114,10 @@ class Attributed:
 def attribute(capture: Capture, tree: RangeTree) -> Attributed:
     """Find the ranges around each row's launch, and derive the row's columns from them."""
     by_graph = replayed(capture)
+    lost = [] if capture.losses else lost_nodes(capture, tree, by_graph)  # the readers may have found them, too
     capture, misfit = with_graph_origins(capture, tree, by_graph)
-    inner, captured = tree.innermost_of_rows(capture)
-    contexts = Contexts(tree, inner)
+    inner, captured, launched_in = tree.innermost_of_rows(capture)
+    contexts = Contexts(tree, np.concatenate([inner, launched_in]) if captured.any() else inner)
     node, recomputed = backward_nodes(tree, contexts, inner)
     forward = forward_ops(tree, node, recomputed)
     reason = capture.reason_code if capture.reason_code is not None else np.full(capture.rows, -1, np.int64)
@@ -120,13 +131,14 @@ def attribute(capture: Capture, tree: RangeTree) -> Attributed:
         transfers(capture),
         updating(capture, tree, inner),
         by_graph & ~captured,
+        *(_launch_keys(tree, contexts, launched_in) if captured.any() else ()),
     )
     known = [_facts_of(capture, contexts, reasons, key) for key in keys]
     columns: dict[str, Data] = {
         field.name: Coded.of(getattr(found, field.name) for found in known).take(number) for field in fields(Facts)
     }
     shapeless = misfit == GRAPH_REASONS.index(GRAPH_SHAPES)
-    return Attributed(contexts, inner, node, forward, shapeless, recomputed, columns)
+    return Attributed(contexts, inner, node, forward, shapeless, recomputed, columns, lost)
 
 
 def at_times(capture: Capture, thread: Ints, time: Ints) -> Capture:
@@ -146,6 +158,12 @@ def at_times(capture: Capture, thread: Ints, time: Ints) -> Capture:
     )
 
 
+def _launch_keys(tree: RangeTree, contexts: Contexts, launched_in: Ints) -> tuple[Ints, Ints, Bools]:
+    """Of the launches of graphs whose kernels have the range of their capture: context, forward op's, recomputed."""
+    node, recomputed = backward_nodes(tree, contexts, launched_in)
+    return contexts.of(launched_in), contexts.of(forward_ops(tree, node, recomputed)), recomputed
+
+
 def replayed(capture: Capture) -> Bools:
     """A mask of the rows that a CUDA graph launched: opaque graphs, nodes of graphs, and rows of a graph's launch."""
     columns = (capture.columns.get(key, blank(COLUMN[key].kind, capture.rows)) for key in LAUNCH_COLUMNS)
@@ -154,9 +172,11 @@ def replayed(capture: Capture) -> Bools:
 
 def _facts_of(capture: Capture, contexts: Contexts, reasons: Sequence[str], key: tuple[int, ...]) -> Facts:
     """The facts of the launches with a key of ``attribute``."""
-    context, forward_context, recomputed, reason, transfer, updating, replayed = key
+    context, forward_context, recomputed, reason, transfer, updating, replayed, *launch = key
     path, forward = contexts.path(context), contexts.path(forward_context)
     found = facts(path, forward, bool(recomputed), TRANSFERS[transfer], bool(updating), bool(replayed))
+    if launch and launch[0] >= 0:
+        found = within_replay(found, path, *map(contexts.path, launch[:2]), bool(launch[2]))
     if reason >= 0 and reasons[reason] == GRAPH_SHAPES:
         return replace(found, **dict.fromkeys(SHAPED, ""), reason=GRAPH_SHAPES) if found.op else found
     if reason >= 0 and (capture.is_host or not found.op):  # a row without an op keeps its reader's reason

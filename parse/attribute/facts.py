@@ -7,10 +7,11 @@ line and op from the ranges around the node's forward op, and the operands from 
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyprof.marker import Marker
 from pyprof.parse.attribute import reasons
+from pyprof.parse.attribute.compiled_code import within_compiled
 from pyprof.parse.attribute.contexts import COMMUNICATION, Path, inside_node
 from pyprof.parse.attribute.cpp_functions import kinship
 from pyprof.parse.attribute.phase import phase_of
@@ -60,6 +61,7 @@ class Facts:
     comm: str
     nodes: str
     forward: str
+    fused: str
     reason: str
 
 
@@ -79,10 +81,16 @@ def facts(path: Path, forward: Path, recomputed: bool, transfer: str, updating: 
     phase = phase_of(path, [] if communication else ops, transfer, updating)
     collective = _collective(inside)
     lines, functions = _trace(source)
+    layers = _names(source, Kind.LAYER) or _names(source, Kind.MODULE)
+    origin = next((s.origin for s in reversed(inside) if s.origin is not None), None)
+    if origin is not None:
+        layers = within_compiled(layers, origin)
+        modules, ops = ([origin.mod], [origin.op]) if origin.op else (modules, ops)
+        lines, functions = (list(origin.trace), list(origin.functions)) if origin.trace else (lines, functions)
     # NCCL's own record is used if PyTorch has none.
-    call = _call(inside, collective) or collective or Scope(Kind.USER, "")
+    call = _call(inside, collective) or collective or _launch(inside) or Scope(Kind.USER, "")
     return Facts(
-        layer=_json(_names(source, Kind.LAYER) or _names(source, Kind.MODULE)),
+        layer=_json(layers),
         trace=_json(lines),
         functions=_json(functions) if any(functions) else "",
         marker=_json([s.text for s in source if s.kind == Kind.MARKER and s.marker and s.marker.op]),
@@ -98,8 +106,25 @@ def facts(path: Path, forward: Path, recomputed: bool, transfer: str, updating: 
         comm=collective.comm if collective else "",
         nodes=_json([s.name for s in path if s.kind in (Kind.OP, Kind.NODE)]),
         forward=_forward_call(forward, call) if backward else "",
+        fused=origin.fused if origin is not None else "",
         reason="" if ops else reasons.without_op(path, replayed),
     )
+
+
+def within_replay(captured: Facts, path: Path, launch: Path, launch_forward: Path, recomputed: bool) -> Facts:
+    """The facts of a kernel that a CUDA graph replays: those of its capture, inside those of the graph's launch.
+
+    ``path``: the ranges around its capture. ``launch``, ``launch_forward`` and ``recomputed``: as ``path``, ``forward``
+    and ``recomputed`` of ``facts``, for the launch of the graph. torch.compile captures inside a model and inside a
+    backward node that have begun before the capture; the replay is inside them, too.
+    """
+    around = facts(launch, launch_forward, recomputed, "", False, True)
+    found = captured
+    if not found.layer:
+        found = replace(found, layer=around.layer, trace=found.trace or around.trace)
+    if around.dir == "bprop" and found.dir == "fprop" and len(inside_node(path)) == len(path):
+        found = replace(found, dir=around.dir, phase=around.phase)
+    return found
 
 
 def _direction(backward: bool, forward: bool) -> str:
@@ -133,6 +158,12 @@ def _call(inside: Path, collective: Scope | None) -> Scope | None:
     ranges = [s for s in inside if _about_collective(s) and _filled(s.sizes)]
     ranges.sort(key=lambda s: s.name == RECORD)  # the record does not name its collective: last of equals
     return max(ranges, key=lambda s: (_filled(s.dtypes), _filled(s.sizes)), default=op)
+
+
+def _launch(inside: Path) -> Scope | None:
+    """The launch of a Triton kernel that runs in no op, under the kernel's name."""
+    scope = next((s for s in reversed(inside) if s.kind == Kind.MARKER and s.sizes), None)
+    return scope and scope._replace(name=scope.marker.op if scope.marker else "")
 
 
 def _about_collective(scope: Scope) -> bool:

@@ -8,8 +8,9 @@ which kernel is which launch, follows in this way:
    their numbers, else that of the kernels' starts.
 2. A graph fits a replay if it captured as many kernels, and, where the capture has their names (HIP), kernels of the
    same names: the n-th kernel of a name was launched by the n-th launch of that name. Without names, the n-th kernel
-   was launched by the n-th launch, if the graph has no branches that may run in another order, and if no kernel is
-   one that its op cannot have (``graph_agreement``). Copies and memsets are joined likewise, each by themselves.
+   was launched by the n-th launch, if the graph has no branches that may run in another order (streams that waited
+   for each other, unless pyprof found that each node depends on the one before it), and if no kernel is one that its op
+   cannot have (``graph_agreement``). Copies and memsets are joined likewise, each by themselves.
 3. The begin of the capture may cut the first replay, and its end the last one. Such a replay fits a graph if its
    kernels are the last or the first ones of a whole replay of that graph.
 4. Where pyprof marked the begin of a graph's capture and its replays with the graph's number, only that graph fits.
@@ -57,7 +58,7 @@ class Origins:
 
 
 @dataclass(frozen=True, slots=True)
-class _Replay:
+class Replay:
     """The rows of one cudaGraphLaunch, in order."""
 
     rows: Ints
@@ -71,7 +72,11 @@ class _Replay:
 
 def with_graph_origins(capture: Capture, tree: RangeTree, replayed: Bools) -> tuple[Capture, Ints]:
     """The capture, with the origins of rows that CUDA graphs ``replayed``, and the reason of each row without one (an
-    index into ``REASONS``, -1: none). Rows whose origin the profiler names keep it."""
+    index into ``REASONS``, -1: none).
+
+    Rows whose origin the profiler names keep it, if any range is around it: nsys also records the creation of nodes
+    before the range that it collects.
+    """
     launches = capture.graph_launches
     if not launches or capture.is_host or "kLongName" not in capture.columns:  # rows: CPU ops, or allocations
         return capture, np.full(capture.rows, -1, np.int64)
@@ -79,7 +84,7 @@ def with_graph_origins(capture: Capture, tree: RangeTree, replayed: Bools) -> tu
     thread, time = value_at(launches.thread, found.launch, -1), value_at(launches.time, found.launch)
     reason = found.reason
     if capture.origin_thread is not None and capture.origin_time is not None:
-        named = capture.origin_thread >= 0
+        named = innermost(tree.nesting, capture.origin_thread, capture.origin_time) >= 0
         thread, time = np.where(named, capture.origin_thread, thread), np.where(named, capture.origin_time, time)
         reason = np.where(named, -1, reason)
     return replace(capture, origin_thread=thread, origin_time=time), reason
@@ -89,16 +94,16 @@ def _origins(capture: Capture, tree: RangeTree, launches: GraphLaunches, replaye
     """The launches of the rows that CUDA graphs ``replayed``."""
     origins = Origins(*(np.full(capture.rows, -1, np.int64) for _ in range(2)))
     captured = _Captured(capture, tree, launches)
-    replays = sorted(_replays(capture, tree, replayed), key=lambda replay: replay.start)
-    fits = captured.fitting_graphs(replays)
-    for number, (replay, (found, why)) in enumerate(zip(replays, fits, strict=True)):
-        if not found and number == (len(replays) - 1 if replay.launched else 0):
+    ordered = sorted(replays(capture, tree, replayed), key=lambda replay: replay.start)
+    fits = captured.fitting_graphs(ordered)
+    for number, (replay, (found, why)) in enumerate(zip(ordered, fits, strict=True)):
+        if not found and number == (len(ordered) - 1 if replay.launched else 0):
             found = captured.continuing(replay)
         origins.launch[replay.rows], origins.reason[replay.rows] = captured.choose(replay, found, why)
     return origins
 
 
-def _replays(capture: Capture, tree: RangeTree, replayed: Bools) -> Iterable[_Replay]:
+def replays(capture: Capture, tree: RangeTree, replayed: Bools) -> Iterable[Replay]:
     """The replays: rows of graph launches, and rows that share the id of a call without a record."""
     start, corr = (np.asarray(capture.columns[key]) for key in ("start", "corr"))
     node, stream, end = (_ints(capture, key) for key in ("graphNode", "stream", "kDuration"))
@@ -121,7 +126,7 @@ def _replays(capture: Capture, tree: RangeTree, replayed: Bools) -> Iterable[_Re
         rows = rows[np.argsort(nodes)] if numbered else rows
         first = int(start[rows].min())
         time = int(capture.launch_time[rows[0]]) if launched else first
-        yield _Replay(rows, launched, first, time, numbered, bool(at_once.any()), int(graph[rows[0]]))
+        yield Replay(rows, launched, first, time, numbered, bool(at_once.any()), int(graph[rows[0]]))
 
 
 def _ints(capture: Capture, key: str) -> Ints:
@@ -160,6 +165,7 @@ class _Captured:
         self.kinds = np.array([*(place.get(kind, -1) for kind in kinds.values), -1], np.int64)[kinds.codes]  # per row
         self.bounds = np.searchsorted(launches.graph, np.arange(len(launches.ended) + 1))
         self.marked = marked_graphs(tree, launches.began_thread, launches.began, np.arange(len(launches.began)))
+        self.branched = launches.branched & ~np.isin(self.marked, list(capture.ordered_graphs))
         counts = np.zeros(len(launches.ended), np.int64)
         np.add.at(counts, launches.graph[launches.kind == _KERNEL], 1)
         self.by_count: dict[int, list[int]] = {}
@@ -178,7 +184,7 @@ class _Captured:
             op[above] = self.tree.parent[op[above]]
         return op
 
-    def fitting_graphs(self, replays: Sequence[_Replay]) -> list[tuple[dict[int, Ints], int]]:
+    def fitting_graphs(self, replays: Sequence[Replay]) -> list[tuple[dict[int, Ints], int]]:
         """Per replay: the launch of each row (-1: unknown), by graph that fits; and why none fits."""
         known: dict[tuple[object, ...], tuple[dict[int, Ints], int]] = {}
         keys = [(self.names[replay.rows].tobytes(), replay.numbered, replay.overlaps) for replay in replays]
@@ -187,7 +193,7 @@ class _Captured:
                 known[key] = self._fitting(replay)
         return [known[key] for key in keys]
 
-    def _fitting(self, replay: _Replay) -> tuple[dict[int, Ints], int]:
+    def _fitting(self, replay: Replay) -> tuple[dict[int, Ints], int]:
         kernels = replay.rows[self.kinds[replay.rows] == _KERNEL]
         found: dict[int, Ints] = {}
         why = REASONS.index(GRAPH_COUNT)
@@ -202,7 +208,7 @@ class _Captured:
             self.whole[graph, self.names[replay.rows].tobytes()] = self.names[replay.rows], found[graph]
         return found, why
 
-    def _ordered(self, graph: int, launches: Ints, kernels: Ints, replay: _Replay) -> tuple[Ints | None, str]:
+    def _ordered(self, graph: int, launches: Ints, kernels: Ints, replay: Replay) -> tuple[Ints | None, str]:
         """The launch of each kernel, or None and what does not fit."""
         names, captured = self.names[kernels], self.kernels[launches]
         if np.all(captured >= 0):
@@ -212,7 +218,7 @@ class _Captured:
             order = np.empty(len(kernels), np.int64)
             order[by_name] = launches[by_launch]
             return order, ""
-        if not replay.numbered and (self.launches.branched[graph] or replay.overlaps):
+        if not replay.numbered and (self.branched[graph] or replay.overlaps):
             return None, GRAPH_BRANCHES
         known = captured >= 0
         ops = ["" if op < 0 else self.tree.name(op) for op in self.op[launches].tolist()]
@@ -232,7 +238,7 @@ class _Captured:
                 found[here] = own
         return found
 
-    def continuing(self, replay: _Replay) -> dict[int, Ints]:
+    def continuing(self, replay: Replay) -> dict[int, Ints]:
         """The launch of each row, by graph, if the replay is the begin of a whole one or, unlaunched, its end."""
         names, count = self.names[replay.rows], len(replay.rows)
         found = {}
@@ -242,7 +248,7 @@ class _Captured:
                 found[graph] = launches[part]
         return found
 
-    def choose(self, replay: _Replay, found: dict[int, Ints], why: int) -> tuple[Ints, Ints]:
+    def choose(self, replay: Replay, found: dict[int, Ints], why: int) -> tuple[Ints, Ints]:
         """The launch of each row of a replay, and the reasons of rows without one, given the graphs that fit."""
         ended = self.launches.ended
         possible = [graph for graph in found if ended[graph] == NULL or ended[graph] <= replay.time]

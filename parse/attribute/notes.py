@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.scope import NAMING, Kind
 from pyprof.parse.attribute.serving import unknown_forms
+from pyprof.table.losses import Loss, incomplete_line
 
 # How to record PyTorch's ranges with each profiler. On AMD's GPUs emit_nvtx pushes ROCTX ranges; pyprof.init() pushes
 # NVTX ranges only.
@@ -44,8 +46,9 @@ class CaptureNotes:
     ranges: list[str] = field(default_factory=list)  # the most frequent names of the user's ranges
 
     @classmethod
-    def of(cls, capture: Capture) -> CaptureNotes:
-        warnings = list(capture.warnings)
+    def of(cls, capture: Capture, lost: Iterable[Loss] = ()) -> CaptureNotes:
+        """``lost``: why the capture is incomplete, which the first warning says."""
+        warnings = [line for line in [incomplete_line(lost)] if line] + capture.warnings
         scopes = (scope for part in (capture, *capture.graphs) for scope in part.scopes)
         if capture.rows and not any(scope.kind in NAMING for scope in scopes):
             warnings.append(no_ops(capture.profiler))

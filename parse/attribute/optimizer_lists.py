@@ -13,7 +13,7 @@ import numpy as np
 from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.attribute.scope import Kind, Scope
-from pyprof.parse.attribute.steps import is_update
+from pyprof.parse.attribute.steps import updates_of
 from pyprof.table.columns import NULL, Coded, Ints, value_at
 
 _LISTS = re.compile(r"aten::(?:_foreach_|_fused_|_amp_foreach_)")
@@ -39,11 +39,11 @@ def gradients(capture: Capture, tree: RangeTree, op: Ints) -> Coded:
     accumulates = tree.scopes_where(Kind.NODE, lambda s: s.name.endswith("AccumulateGrad") and bool(s.sizes))
     if not len(rows) or not accumulates.any():
         return found
-    updates = tree.scopes_where(Kind.OPTIMIZER, is_update)
+    updates = updates_of(tree)
     for process in np.unique(pid[rows]).tolist():
-        nodes = np.flatnonzero(accumulates[tree.scope] & (tree.pid == process))
+        nodes = np.flatnonzero(tree.is_first & accumulates[tree.scope] & (tree.pid == process))
         nodes = nodes[np.argsort(tree.start[nodes], kind="stable")]
-        steps = np.sort(tree.start[np.flatnonzero(updates[tree.scope] & (tree.pid == process))])
+        steps = np.sort(tree.start[updates[tree.pid[updates] == process]])
         _fill(found, rows[pid[rows] == process], time, tree, nodes, steps)
     return found
 

@@ -41,6 +41,7 @@ def _with(capture: Capture, other: Capture, launches: GraphLaunches, pid: int) -
         scopes=[*capture.scopes, *other.scopes],
         ranges=_ranges(capture.ranges, other.ranges, kept, place, threads, scopes),
         outs={**capture.outs, **outs},
+        compiled={**other.compiled, **capture.compiled},
         graph_launches=_launches(capture.graph_launches, launches, threads),
     )
 

@@ -29,6 +29,8 @@ class RangeTree:
         self.thread, self.start, self.end = nesting.thread, nesting.start, nesting.end
         self.place = np.empty(len(given), np.int64)  # the inverse of source: index in capture.ranges -> first piece
         self.place[nesting.source[::-1]] = np.arange(len(nesting))[::-1]
+        self.is_first = self.place[self.source] == np.arange(len(nesting))  # what counts ranges counts first pieces
+        self.whole_end = np.maximum(given.end, given.start + 1)[self.source]  # per piece: the end of its range
         self.scope, self.seq = given.scope[self.source], given.seq[self.source]
         self.scopes = capture.scopes
         self.scope_kind = np.fromiter((scope.kind for scope in capture.scopes), np.int64, len(capture.scopes))
@@ -80,9 +82,9 @@ class RangeTree:
             found[climbing] = self.parent[found[climbing]]
             left[climbing] -= 1
 
-    def innermost_of_rows(self, capture: Capture) -> tuple[Ints, Bools]:
-        """The innermost range around each row's launch (-1: none), and a mask of the CUDA graph nodes for which it is
-        the range around their capture.
+    def innermost_of_rows(self, capture: Capture) -> tuple[Ints, Bools, Ints]:
+        """The innermost range around each row's launch (-1: none); a mask of the CUDA graph nodes for which it is the
+        range around their capture; and for these, the range around the launch of the graph.
 
         A CUDA graph node belongs to the range in which it was captured, if the file contains the capture. If no range
         contains the launch, the range that the profiler itself names for the row is used.
@@ -91,12 +93,13 @@ class RangeTree:
         if capture.launch_range is not None:
             named = (capture.launch_range >= 0) & ((inner < 0) | capture.is_host)
             inner[named] = self.place[capture.launch_range[named]]
-        captured = np.zeros(len(inner), bool)
+        captured, launched_in = np.zeros(len(inner), bool), np.full(len(inner), -1, np.int64)
         if capture.origin_thread is not None and capture.origin_time is not None:
             captured_in = innermost(self.nesting, capture.origin_thread, capture.origin_time)
             captured = captured_in >= 0
+            launched_in = np.where(captured, inner, -1)
             inner = np.where(captured, captured_in, inner)
-        return inner, captured
+        return inner, captured, launched_in
 
     def numbers_of_nodes(self) -> Ints:
         """Every range's sequence number. Autograd's own range around a node gets the node's number."""

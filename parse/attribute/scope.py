@@ -4,11 +4,13 @@ Readers reduce the text of each range to a ``Scope``: the text without the parts
 number, op id). So a capture with millions of ranges has a few thousand scopes.
 """
 
+import json
 import re
 from enum import IntEnum
 from typing import NamedTuple
 
-from pyprof.marker import Marker, parse_marker
+from pyprof.compiled_record import COMPILED_RANGE
+from pyprof.marker import TRITON, Marker, parse_marker
 from pyprof.serving_range import SERVING_TEXTS
 
 
@@ -27,9 +29,25 @@ class Kind(IntEnum):
     DATA = 9  # enumerate(DataLoader)
     STEP = 10  # ProfilerStep#3
     COMM = 11  # a communication library's own range: ncclAllReduce
+    COMPILED = 12  # pyprof's range around the code of a compiled graph: pyprof.compiled:7
 
 
 NAMING = (Kind.OP, Kind.NODE, Kind.MARKER, Kind.COMM, Kind.OPTIMIZER)  # ranges that can give a row its op
+
+
+class Origin(NamedTuple):
+    """What a call in the code of a compiled graph computes, by the graph's record (``compiled_record.py``).
+
+    Modules, names and lines are those of its main operation.
+    """
+
+    layer: tuple[str, ...]  # relative to the compiled module
+    root: str  # the class of the outermost of these modules
+    trace: tuple[str, ...]
+    functions: tuple[str, ...]
+    mod: str
+    op: str
+    fused: str  # all its operations, as in the column
 
 
 class Scope(NamedTuple):
@@ -44,6 +62,7 @@ class Scope(NamedTuple):
     marker: Marker | None = None
     text: str = ""  # a marker's own text; a frame's function
     comm: str = ""  # a collective's messages as a JSON list, see collective_records.py
+    origin: Origin | None = None  # for an op that a compiled graph's code calls
 
 
 ENGINE = "autograd::engine::evaluate_function: "
@@ -56,7 +75,7 @@ _NUMBERED = re.compile(
 )
 # beginnings of texts that mark or end a step
 STEP_TEXTS = ("ProfilerStep#", "pyprof.step", "Optimizer.step", *SERVING_TEXTS)
-_PREFIXES = ("{", "layer:", "Optimizer.", "enumerate(DataLoader)", "ProfilerStep#", "pyprof.step")
+_PREFIXES = ("{", "layer:", "Optimizer.", "enumerate(DataLoader)", "ProfilerStep#", "pyprof.step", COMPILED_RANGE)
 _STEP = re.compile(r"(?:ProfilerStep#|pyprof\.step[ :#])\d+")
 
 
@@ -73,7 +92,10 @@ def classify(name: str, recorded: bool, sizes: str = "") -> Scope:
             # PyProf patched torch.__getattr__ and did not pop its range after an exception: 702 open ranges in one file
             return Scope(Kind.USER, "PyProf's marker of torch.__getattr__")
         if marker is not None:
-            return Scope(Kind.MARKER, f"{marker.mod}.{marker.op}" if marker.op else "", marker=marker, text=name)
+            scope = Scope(Kind.MARKER, f"{marker.mod}.{marker.op}" if marker.op else "", marker=marker, text=name)
+            return launched(scope, marker) if marker.mod == TRITON else scope
+    if name.startswith(COMPILED_RANGE):
+        return Scope(Kind.COMPILED, name)
     if name.startswith("layer:"):
         return Scope(Kind.LAYER, name[len("layer:") :].strip())
     if name.startswith(ENGINE):
@@ -89,6 +111,24 @@ def classify(name: str, recorded: bool, sizes: str = "") -> Scope:
     if _is_op(name, recorded):
         return Scope(Kind.OP, name, sizes)
     return Scope(Kind.USER, name)
+
+
+def launched(scope: Scope, marker: Marker) -> Scope:
+    """The scope of a Triton kernel's launch, with its arguments as an op has them."""
+    tensors = [argument.get("type") == "tensor" and "shape" in argument for argument in marker.args]
+    each = list(zip(marker.args, tensors, strict=True))
+    strides = [argument.get("stride", []) if tensor else [] for argument, tensor in each]
+    values = ["" if tensor else _value(argument.get("value")) for argument, tensor in each]
+    return scope._replace(
+        sizes=json.dumps([argument["shape"] if tensor else [] for argument, tensor in each]),
+        dtypes=json.dumps([argument["dtype"] if tensor else "" for argument, tensor in each]),
+        strides=json.dumps(strides) if any(strides) else "",
+        args=json.dumps(values),
+    )
+
+
+def _value(value: object) -> str:
+    return str(value) if isinstance(value, int | float | str) else ""
 
 
 def is_cpp_node(scope: Scope) -> bool:

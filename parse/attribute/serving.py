@@ -25,10 +25,8 @@ class ServingRanges:
     def __init__(self, capture: Capture, tree: RangeTree) -> None:
         self.scopes = capture.scopes
         codes = [i for i, scope in enumerate(capture.scopes) if scope.kind == Kind.USER and serving_range(scope.name)]
-        chosen = np.flatnonzero(np.isin(tree.scope, codes)) if codes else np.zeros(0, np.int64)
-        chosen = chosen[np.unique(tree.source[chosen], return_index=True)[1]]  # a range in pieces counts once
-        source = tree.source[chosen]
-        self.nesting: Nesting = nest(tree.thread[chosen], tree.start[chosen], capture.ranges.end[source])
+        chosen = np.flatnonzero(tree.is_first & np.isin(tree.scope, codes)) if codes else np.zeros(0, np.int64)
+        self.nesting: Nesting = nest(tree.thread[chosen], tree.start[chosen], tree.whole_end[chosen])
         self.scope = tree.scope[chosen][self.nesting.source]
         self.pid = tree.pid[chosen][self.nesting.source]
         self._capture = capture

@@ -3,7 +3,9 @@
 A mark is made on the host, and the GPU does what the host launches later, often much later. So a step begins on the
 GPU when a CUDA event recorded at the mark would be reached: at the mark, or when the work launched before it is done,
 if that is later. Only work of the device's main stream counts, the one whose kernels take most time, because copies on
-another stream may run through several steps.
+another stream may run through several steps. A capture that begins while the GPU has a queue does not have that work:
+where the stream's first operation waits long after its launch although nothing on record runs, the work before is done
+when that operation starts.
 
 A step ends where the next one begins: what comes between its last operation and the next mark, idle time included, is
 its own. A step that no mark follows ends with its own range, or with its last operation, if that is later. So the
@@ -17,6 +19,9 @@ import numpy as np
 
 from pyprof.table.columns import NULL, Bools, Coded, Data, Ints, blank, distinct, greatest, least
 
+# Launching takes 5 to 50 µs, so an operation that waits longer after its launch waits for other work.
+QUEUED_NS = 100_000
+
 
 class StepTimes(NamedTuple):
     """Per row, ns: when its step begins and ends on its device; NULL: no mark says."""
@@ -26,7 +31,8 @@ class StepTimes(NamedTuple):
 
 
 def step_times(columns: Mapping[str, Data]) -> StepTimes:
-    """The times of the steps, from step, markStart, markEnd, pid, device, stream, kind, start and kDuration."""
+    """The times of the steps, from step, markStart, markEnd, pid, device, stream, kind, start, kDuration and the times
+    of the launch."""
     rows = len(columns["step"])
     keys = ("step", "markStart", "markEnd", "pid", "device", "stream", "start", "kDuration")
     step, mark, until, pid, device, stream, start, duration = (_ints(columns, key, rows) for key in keys)
@@ -37,6 +43,7 @@ def step_times(columns: Mapping[str, Data]) -> StepTimes:
     end = start + np.maximum(duration, 0)
     kernel = _kernels(columns, rows)
     devices, owner = distinct(pid, device)
+    launched = _launched(columns, rows)
     for number in range(len(devices)):
         mine = np.flatnonzero((owner == number) & (start != NULL))
         mine = mine[np.argsort(start[mine], kind="stable")]
@@ -44,6 +51,7 @@ def step_times(columns: Mapping[str, Data]) -> StepTimes:
             continue
         main = _main_stream(stream[mine], np.where(kernel[mine], duration[mine], 0))
         of_steps = _Steps(step[mine], mark[mine], until[mine], start[mine], end[mine], main)
+        of_steps.wait_for_unrecorded(step[mine], launched[mine], start[mine], end[mine], main)
         inside = mine[marked[mine]]
         place = np.searchsorted(of_steps.numbers, step[inside])
         begins, ends = of_steps.times()
@@ -55,6 +63,13 @@ def _ints(columns: Mapping[str, Data], key: str, rows: int) -> Ints:
     data = columns.get(key, blank("int", rows))
     assert isinstance(data, np.ndarray)
     return data.astype(np.int64, copy=False)
+
+
+def _launched(columns: Mapping[str, Data], rows: int) -> Ints:
+    """When the call that launched each row returned; NULL: unknown."""
+    start, duration = (_ints(columns, key, rows) for key in ("apiStart", "apiDuration"))
+    known = (start != NULL) & (duration != NULL)
+    return np.where(known, np.where(known, start, 0) + np.where(known, duration, 0), NULL)
 
 
 def _kernels(columns: Mapping[str, Data], rows: int) -> Bools:
@@ -84,6 +99,18 @@ class _Steps:
         numbers, at = np.unique(step[main], return_index=True)  # each step's first row on the main stream
         preceded = np.isin(numbers, self.numbers) & (at > 0)
         self.done[np.searchsorted(self.numbers, numbers[preceded])] = reach[at[preceded] - 1]
+
+    def wait_for_unrecorded(self, step: Ints, launched: Ints, start: Ints, end: Ints, main: Ints) -> None:
+        """Let the first step begin with the main stream's first row, if that waited for work that is not on record."""
+        first = int(main[0])
+        number = int(np.searchsorted(self.numbers, step[first]))
+        is_first = number < len(self.numbers) and self.numbers[number] == step[first]
+        if not is_first or launched[first] == NULL or start[first] - launched[first] <= QUEUED_NS:
+            return
+        since, until = int(launched[first]), int(start[first])
+        ran = np.clip(np.minimum(end, until) - np.maximum(start, since), 0, None).sum()
+        if 2 * int(ran) < until - since:
+            self.done[number] = until
 
     def times(self) -> StepTimes:
         """One value per step."""

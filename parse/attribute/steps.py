@@ -38,7 +38,7 @@ class Nodes(NamedTuple):
 
 
 def nodes_of(tree: RangeTree) -> Nodes:
-    found = np.isin(tree.kind, (Kind.NODE, Kind.ENGINE))
+    found = tree.is_first & np.isin(tree.kind, (Kind.NODE, Kind.ENGINE))
     return Nodes(tree.pid[found], tree.start[found])
 
 
@@ -63,7 +63,7 @@ def steps(capture: Capture, tree: RangeTree, serving: ServingRanges | None = Non
     column = capture.columns.get("device")
     device = column.astype(np.int64) if isinstance(column, np.ndarray) else np.full(capture.rows, NULL, np.int64)
     marked = _with_serving(marks(capture, tree), ServingRanges(capture, tree) if serving is None else serving)
-    updates = np.flatnonzero(tree.scopes_where(Kind.OPTIMIZER, is_update)[tree.scope])
+    updates = updates_of(tree)
     pids = np.append(capture.pids(), NULL)[capture.launch_thread]
     for pid in np.unique(np.concatenate([marked.pid, tree.pid[updates]])).tolist():
         rows = np.flatnonzero((pids == pid) & (capture.launch_time != NULL))
@@ -83,7 +83,7 @@ def steps(capture: Capture, tree: RangeTree, serving: ServingRanges | None = Non
             if not len(backward):
                 elsewhere = ~np.isin(capture.launch_thread[rows], tree.thread[own_updates])
                 backward = np.sort(time[elsewhere])
-            step[rows] = _inferred(tree.start[own_updates], tree.end[own_updates], backward, time)
+            step[rows] = _inferred(tree.start[own_updates], tree.whole_end[own_updates], backward, time)
     return Steps(step, mark, until, empty)
 
 
@@ -109,13 +109,13 @@ class Marks(NamedTuple):
 def marks(capture: Capture, tree: RangeTree) -> Marks:
     """The steps that are marked by ranges of a thread, or of a whole process."""
     spans = capture.spans
-    of_thread = np.flatnonzero(tree.kind == Kind.STEP)
+    of_thread = np.flatnonzero(tree.is_first & (tree.kind == Kind.STEP))
     of_process = np.flatnonzero(tree.scope_kind[spans.scope] == Kind.STEP)
     codes = np.concatenate([tree.scope[of_thread], spans.scope[of_process]])
     return Marks(
         np.concatenate([tree.pid[of_thread], capture.pids()[spans.thread[of_process]]]),
         np.concatenate([tree.start[of_thread], spans.start[of_process]]),
-        np.concatenate([tree.end[of_thread], spans.end[of_process]]),
+        np.concatenate([tree.whole_end[of_thread], spans.end[of_process]]),
         np.array([_number(tree.scopes[code]) for code in codes.tolist()], np.int64),
     )
 
@@ -134,9 +134,10 @@ def _with_serving(marked: Marks, serving: ServingRanges) -> Marks:
     return Marks(*(np.concatenate(pair) for pair in zip(marked, added, strict=True)))
 
 
-def is_update(scope: Scope) -> bool:
-    """Whether an optimizer's range is its step (and not, for example, zero_grad)."""
-    return scope.name.startswith("Optimizer.step")
+def updates_of(tree: RangeTree) -> Ints:
+    """The ranges of optimizers that are their steps (and not, for example, zero_grad)."""
+    is_update = tree.scopes_where(Kind.OPTIMIZER, lambda scope: scope.name.startswith("Optimizer.step"))
+    return np.flatnonzero(tree.is_first & is_update[tree.scope])
 
 
 def _number(scope: Scope) -> int:

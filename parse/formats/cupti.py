@@ -37,8 +37,8 @@ MEMORY = dict(enumerate("Pageable, Pinned, Device, Array, Managed, Device Static
 
 def gpu_operations(
     db: Database, sources: Sequence[Source], names: Sequence[str] = (), earliest: int = -LATEST_NS
-) -> tuple[dict[str, Ints], list[str]]:
-    """The GPU operations of several tables as one table, in order of start, and warnings.
+) -> tuple[dict[str, Ints], list[str], int]:
+    """The GPU operations of several tables as one table, in order of start; warnings; the rows with impossible times.
 
     Reads all columns, or only ``names``; a column that a table lacks is ``NULL``. `kind` is the index of the row's
     source. Impossible times are corrected (see ``settle``). Raises SchemaError if a table lacks a required column.
@@ -56,7 +56,7 @@ def gpu_operations(
     order = np.lexsort([data[name] for name in reversed(sources[0].order)])
     for name in data:
         data[name] = data[name][order]
-    return data, warnings
+    return data, warnings, wrong
 
 
 def _wrong_types(db: Database, sources: Sequence[Source], counts: Sequence[int], took: Ints) -> list[str]:

@@ -5,11 +5,9 @@ SELECT is made of such descriptions, which are PyProf's own text: nothing that a
 """
 
 import sqlite3
-import tempfile
 import warnings
-import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -18,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from pyprof.errors import InputError, SchemaError
-from pyprof.files import GZIP, inflated
 from pyprof.parse.formats.guarded_connection import Guard
+from pyprof.parse.formats.unpacked_file import unpacked
 from pyprof.parse.formats.whole_numbers import WHOLE, without_others
 from pyprof.table.columns import NULL, Ints
 
@@ -297,26 +295,6 @@ def _integers(text: bytes | str | None, count: int) -> Ints:
     if len(numbers) != count:
         raise ValueError("expected whole numbers, found another value")
     return numbers
-
-
-@contextmanager
-def unpacked(file: Path) -> Iterator[Path]:
-    """The file itself, or an uncompressed temporary copy of a gzip file, whatever its suffix."""
-    with file.open("rb") as source, ExitStack() as stack:
-        if source.peek(2)[:2] != GZIP:
-            yield file
-            return
-        try:
-            copy = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pyprof-"))) / "unpacked.sqlite"
-            with copy.open("wb") as out:
-                out.writelines(inflated(source, file))
-        except (EOFError, zlib.error) as error:
-            raise InputError(file, f"expected a whole gzip file, found {error} (copy or compress it again)") from None
-        except OSError as error:
-            advice = "set TMPDIR to a folder with room, or unpack the file yourself"
-            found = f"cannot be unpacked to a temporary file: {error.strerror or error} ({advice})"
-            raise InputError(file, found) from None
-        yield copy
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import numpy as np
 
 from pyprof.parse.attribute.capture import GRAPH_KINDS, GraphLaunches
 from pyprof.parse.formats.cupti import Calls
-from pyprof.table.columns import Bools, Coded, Ints
+from pyprof.table.columns import NULL, Bools, Coded, Ints
 
 _BEGIN = re.compile(r"(?:cuda|cu|hip)StreamBeginCapture")
 _END = re.compile(r"(?:cuda|cu|hip)StreamEndCapture")
@@ -51,6 +51,7 @@ def graph_launches(calls: Calls, thread: Ints, ran: Bools, kernel: Coded) -> Gra
         kernel=kernel.take(calls_in),
         began_thread=thread[begins],
         began=calls.start[begins],
+        number=np.full(len(begins), NULL, np.int64),
         ended=calls.start[ends],
         branched=np.isin(np.arange(len(begins)), waited),
     )

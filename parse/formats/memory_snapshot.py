@@ -46,6 +46,7 @@ _IN_ENGINE = "torch::autograd::Engine::evaluate_function("
 UNKNOWN_NODE = "autograd engine"  # what ran is a node whose name is not in the stack
 LONGEST_STACK, LONGEST_NAME = 4096, 2000  # frames, characters
 LATEST_US = 1 << 52
+MOST_BYTES = 1 << 61  # of all sizes in a file together
 
 
 @uncollected()
@@ -103,6 +104,7 @@ class _Reader:
     def __init__(self, file: Path, size: int) -> None:
         self.file = file
         self._left = 64 + 4 * size  # values that may be looked at
+        self._bytes_left = MOST_BYTES
         self._frames: dict[int, _Frame] = {}  # by id
         self._stacks: dict[int, int] = {}  # id of a stack -> context
         self.contexts: dict[_Context, int] = {}
@@ -142,6 +144,14 @@ class _Reader:
             raise self._wrong(f"a whole number for {key!r}", value)
         return value
 
+    def _size(self, record: Mapping[str, Any], key: str) -> int:
+        """A number of bytes. Raises InputError if all of the file's could exceed 64 bits together."""
+        value = self._number(record, key)
+        self._bytes_left -= value
+        if self._bytes_left < 0:
+            raise InputError(self.file, f"{WANTED}, found sizes of more than {MOST_BYTES} bytes; save it again")
+        return value
+
     def _records(self, values: Iterable[Any], what: str) -> Iterator[dict[str, Any]]:
         for value in values:
             if not isinstance(value, dict):
@@ -152,7 +162,7 @@ class _Reader:
         for event in self._records(trace, "a device's trace"):
             action = event.get("action")
             level, sign = ACTIONS.get(action if isinstance(action, str) else "", ("", 0))
-            size = self._number(event, "size") if sign else 0
+            size = self._size(event, "size") if sign else 0
             if not size:
                 continue
             time = self._number(event, "time_us", LATEST_US) if event.get("time_us", 0) else 0
@@ -170,14 +180,14 @@ class _Reader:
         first = min(events.time, default=0)
         for segment in self._records(segments, "segments"):
             device = self._number(segment, "device", 1 << 31)
-            reserved[device] = reserved.get(device, 0) + self._number(segment, "total_size")
+            reserved[device] = reserved.get(device, 0) + self._size(segment, "total_size")
             at = self._number(segment, "address", 1 << 64)
             for block in self._records(self._list(segment.get("blocks"), "blocks"), "blocks"):
                 address = block["address"] if type(block.get("address")) is int else at
-                at = address + self._number(block, "size")
+                at = address + self._size(block, "size")
                 if block.get("state") != "active_allocated":
                     continue
-                size = self._number(block, "requested_size" if "requested_size" in block else "size")
+                size = self._size(block, "requested_size" if "requested_size" in block else "size")
                 in_use[device] = in_use.get(device, 0) + size
                 self._block_bytes += self._number(block, "size")
                 if size and open_blocks.get((device, address), 0) <= 0:

@@ -15,6 +15,7 @@ from pyprof.parse.formats import cupti
 from pyprof.parse.formats.database import Database, Source, database, named
 from pyprof.parse.formats.gpu_info import database_infos
 from pyprof.parse.formats.kernel_names import demangle, short_name
+from pyprof.parse.formats.lost_records import untimed
 from pyprof.parse.formats.possible_times import LATEST_NS
 from pyprof.parse.formats.text_ranges import TextRange, capture_fields
 from pyprof.table.columns import NULL, Coded, Data, Ints, distinct, lookup, value_at
@@ -75,7 +76,7 @@ def read(file: Path) -> Capture:
 
 
 def _capture(db: Database) -> Capture:
-    data, warnings = read_operations(db)
+    data, warnings, timeless = read_operations(db)
     if not len(data["start_ns"]):
         advice = "with --profile-from-start off the program must call cudaProfilerStart"
         raise InputError(db.file, f"expected kernels, found an nvprof database without any GPU activity ({advice})")
@@ -88,11 +89,12 @@ def _capture(db: Database) -> Capture:
     columns["pid"] = value_at(calls.pid, call, pids[0])
     warnings += other_warnings(db)
     fields = capture_fields(columns, call, calls, markers, origin)
+    fields["losses"] += untimed(timeless)
     return Capture(file=str(db.file), profiler="nvprof", warnings=warnings, **fields)
 
 
-def read_operations(db: Database) -> tuple[dict[str, Ints], list[str]]:
-    """All GPU operations in order of start, and warnings. Raises SchemaError if a table lacks a column."""
+def read_operations(db: Database) -> tuple[dict[str, Ints], list[str], int]:
+    """As ``gpu_operations``. Raises SchemaError if a table lacks a column."""
     kernels = next((source for source in KERNELS if db.has(source.table)), KERNELS[0])
     return cupti.gpu_operations(db, (kernels, MEMCPY, MEMSET), earliest=1)
 

@@ -15,6 +15,7 @@ from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.formats.cupti import Calls, triples, wrong_operations
 from pyprof.parse.formats.gpu_info import info_text
 from pyprof.parse.formats.kernel_names import demangle, short_name
+from pyprof.parse.formats.lost_records import untimed
 from pyprof.parse.formats.possible_times import LATEST_NS, settle, times_warning
 from pyprof.parse.formats.text_ranges import TextRange, capture_fields
 from pyprof.parse.formats.whole_numbers import LEFT_OUT
@@ -159,6 +160,7 @@ def capture_of(file: Path, events: Events) -> Capture:
         "gpuInfo": Coded.of(operation.info for operation in operations),
     }
     fields = capture_fields(columns, np.where(launched == NULL, -1, launched), api, markers, origin)
+    fields["losses"] += untimed(wrong)
     warnings = [EXPERIMENTAL, *times_warning(wrong), *_wrong_types(events, ends - starts), *events.warnings]
     if len(markers) < len(events.markers):
         warnings.append(LEFT_OUT.format(len(events.markers) - len(markers)))

@@ -15,8 +15,8 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from pyprof.errors import InputError, SchemaError
+from pyprof.files import open_input
 from pyprof.parse.attribute.capture import Capture
-from pyprof.parse.formats.database import unpacked
 from pyprof.parse.formats.rocm_events import (
     NO_RANGES,
     ROCPROFV3,
@@ -136,8 +136,8 @@ def read(file: Path) -> Capture:
 
     Raises InputError if it is cut or has no GPU activity, and SchemaError if a part is missing or of another type.
     """
-    with unpacked(file) as plain:
-        text = as_utf8(plain.read_bytes())
+    with open_input(file) as source:
+        text = as_utf8(source.read())
     salvage = Salvage()
     try:
         document = _decoded(text, salvage)

@@ -5,10 +5,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyprof.parse.attribute.capture import HostCalls, Ranges
+from pyprof.parse.attribute.capture import OPEN, HostCalls, Ranges
 from pyprof.parse.attribute.reasons import NO_CALL
 from pyprof.parse.attribute.scope import Scope, classify, split
 from pyprof.parse.formats.cupti import Calls, launch_columns
+from pyprof.parse.formats.lost_records import Joined, lost_records
 from pyprof.table.columns import NULL, Data, Ints, distinct, value_at
 
 Threads = dict[tuple[int, int], int]  # (process, thread) -> its number
@@ -47,6 +48,8 @@ def capture_fields(
     owners, row = distinct(calls.pid, calls.tid)
     numbers = np.array([threads.setdefault((pid, tid), len(threads)) for pid, tid in owners], np.int64)
     of_calls = launch_columns(call, calls, origin)
+    joined = Joined(calls, call, {**columns, **of_calls}, lambda: int(calls.start.max(initial=NULL)))
+    uncalled = (call < 0) & (np.asarray(columns["start"]) + origin > calls.start.min(initial=OPEN))
     return {
         "threads": list(threads),
         "scopes": scopes,
@@ -58,4 +61,5 @@ def capture_fields(
         "calls": HostCalls(numbers[row], calls.start - origin, calls.end - origin, calls.name, calls.corr),
         "reason": [NO_CALL],
         "reason_code": np.where(call >= 0, -1, 0),
+        "losses": lost_records(joined, uncalled, ""),
     }

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Raw, Struct, field
 
 from pyprof.table.columns import NULL
+from pyprof.table.losses import Loss
 
 WANTED = "expected a torch.profiler (Kineto) trace"
 # The types that a number may have: AMD writes streams as "0x0", traces of 2021 write threads as "14412".
@@ -112,6 +113,8 @@ class Header(Struct):
     distributedInfo: Any = None
     baseTimeNanoseconds: Any = None
     pyprof: Raw = NOTHING  # what pyprof's own collector recorded
+    WARNING: Any = None  # libkineto's messages, lists of texts
+    ERROR: Any = None
 
 
 @dataclass(slots=True)
@@ -124,10 +127,14 @@ class Trace:
     base: Any = None  # the file's baseTimeNanoseconds, unchanged: the Unix time of its time 0
     pyprof: bytes = b""  # the JSON text of the file's key pyprof
     warnings: list[str] = dataclasses.field(default_factory=list)
+    losses: list[Loss] = dataclasses.field(default_factory=list)
+    messages: list[str] = dataclasses.field(default_factory=list)  # libkineto's warnings and errors
     wrong: list[tuple[Event, str]] = dataclasses.field(default_factory=list)  # events, and keys of a wrong type
 
     def with_header(self, header: Header) -> "Trace":
         """The same trace with what its file says beside the events."""
         self.devices, self.distributed = header.deviceProperties, header.distributedInfo
         self.base, self.pyprof = header.baseTimeNanoseconds, bytes(header.pyprof)
+        lists = (texts for texts in (header.ERROR, header.WARNING) if isinstance(texts, list))
+        self.messages = [text for texts in lists for text in texts if isinstance(text, str)]
         return self

@@ -178,16 +178,17 @@ def integers(values: list[Number]) -> Ints:
     return np.array([integer(value) for value in values], np.int64)
 
 
-def integer(value: Number) -> int:
+def integer(value: object) -> int:
     """The whole number in a field; ``NULL`` if it has none.
 
     >>> integer("0x10"), integer("7"), integer(7.0)
     (16, 7, 7)
     """
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):  # a stranger's may be anything
+        return NULL
     try:
-        number = int(value, 0) if isinstance(value, str) else int(value or 0)
+        number = int(value, 0) if isinstance(value, str) else int(value)
     except (ValueError, OverflowError):  # for example a word, or infinity
         return NULL
-    if value is None or isinstance(value, bool) or (isinstance(value, float) and number != value):
-        return NULL
-    return number if abs(number) < 2**63 else NULL
+    is_whole = not isinstance(value, float) or number == value
+    return number if is_whole and abs(number) < 2**63 else NULL

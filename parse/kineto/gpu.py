@@ -17,6 +17,7 @@ from pyprof.parse.formats.cupti import Calls, following_syncs
 from pyprof.parse.formats.gpu_info import kineto_info
 from pyprof.parse.formats.graph_capture import graph_launches
 from pyprof.parse.formats.kernel_names import demangle, kept, short_name
+from pyprof.parse.formats.lost_records import Joined, lost_records
 from pyprof.parse.kineto.collectives import message
 from pyprof.parse.kineto.event_types import Args, Event, Number, Trace
 from pyprof.parse.kineto.events import Clock, Events, Threads, args, durations, integer, integers
@@ -24,6 +25,7 @@ from pyprof.parse.kineto.ranges import TraceRanges
 from pyprof.parse.kineto.sync_events import host_calls
 from pyprof.parse.kineto.wrong_fields import checked
 from pyprof.table.columns import NULL, Coded, Data, Ints, lookup, value_at
+from pyprof.table.losses import Loss
 
 KINDS = {
     **dict.fromkeys(("kernel", "Kernel", "mtia_ccp_events"), "kernel"),
@@ -46,6 +48,7 @@ class GpuRows(NamedTuple):
     launch_range: Ints
     reason_code: Ints
     graph_launches: GraphLaunches | None
+    losses: list[Loss]
     calls: HostCalls
 
 
@@ -84,16 +87,26 @@ def gpu_rows(events: Events, clock: Clock, threads: Threads, trace: Trace, named
         columns["api"] = Coded(value_at(calls.name.codes, call, -1), calls.name.values)
         columns["apiSync"] = value_at(following_syncs(timed), call, NULL)
     ranges = _ranges_by_id(_launch_ids(details, calls, call), pid, threads, named)
+    reason = _reasons(calls, call >= 0, corr, start)
+    joined = Joined(timed, call, columns, lambda: _last_time(events, clock))
     return GpuRows(
         rows=len(gpu),
         columns=columns,
         launch_thread=launch_thread,
         launch_time=launch_time,
         launch_range=_trusted(ranges, launch_thread, launch_time, named),
-        reason_code=_reasons(calls, call >= 0, corr, start),
+        reason_code=reason,
         graph_launches=_graph_launches(events.calls, timed, call),
+        losses=lost_records(joined, reason == REASONS.index(NO_CALL), "kineto"),
         calls=host_calls(events.syncs, timed, calls.thread),
     )
+
+
+def _last_time(events: Events, clock: Clock) -> int:
+    """The last time at which an event of the CPU began or ended."""
+    lists = (events.ops, events.annotations, events.frames, events.calls)
+    ends = (clock.times(some) + np.maximum(durations(some), 0) for some in lists if some)
+    return max((int(times.max()) for times in ends), default=NULL)
 
 
 def unrecorded_launches(calls: list[Event]) -> list[str]:

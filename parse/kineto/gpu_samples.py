@@ -7,29 +7,19 @@ PyTorch 2.4 do not have, because their events count from 1970.
 from __future__ import annotations
 
 import msgspec
-import numpy as np
 
 from pyprof.parse.kineto.event_types import Trace
 from pyprof.parse.kineto.events import Clock
-from pyprof.table.gpu_samples import SERIES, GpuSamples, checked, known, ordered, series
+from pyprof.table.columns import known
+from pyprof.table.gpu_samples import GpuSamples, Readings, checked
 
 RECORD_VERSION = 1  # of what pyprof/clock_sampler.py records
 
 
-class _Gpu(msgspec.Struct):
+class _Gpu(Readings, kw_only=True):
     device: int
     begin_unix_ns: int
     time_us: list[int]
-    power: str = ""
-    sm_limit_mhz: int | None = None
-    memory_limit_mhz: int | None = None
-    power_limit_mw: int | None = None
-    sm_mhz: list[int | None] = []
-    memory_mhz: list[int | None] = []
-    power_mw: list[int | None] = []
-    temperature_c: list[int | None] = []
-    reasons: list[int | None] = []
-    energy_mj: list[int | None] = []
 
 
 class _Record(msgspec.Struct):
@@ -64,16 +54,5 @@ def gpu_samples(trace: Trace, clock: Clock, rank: int) -> tuple[list[GpuSamples]
 def _samples(gpu: _Gpu, record: _Record, rank: int, begin_unix_ns: int) -> GpuSamples:
     """The samples of one GPU. ``begin_unix_ns``: when the capture began. Raises ValueError if they do not fit."""
     first = checked(gpu.begin_unix_ns - begin_unix_ns)
-    times = ordered([checked(at) for at in gpu.time_us])
-    return GpuSamples(
-        rank=rank,
-        pid=checked(record.pid),
-        device=checked(gpu.device),
-        power=gpu.power,
-        period_ns=checked(record.period_ns),
-        sm_limit_mhz=known(gpu.sm_limit_mhz),
-        memory_limit_mhz=known(gpu.memory_limit_mhz),
-        power_limit_mw=known(gpu.power_limit_mw),
-        time_ns=np.asarray(first + 1000 * times),
-        **{name: series(getattr(gpu, name), len(times)) for name in SERIES},
-    )
+    times = [first + 1000 * checked(at) for at in gpu.time_us]
+    return gpu.samples(known(rank), record.pid, gpu.device, record.period_ns, times)

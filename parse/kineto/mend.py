@@ -16,6 +16,7 @@ from msgspec.json import Decoder
 from pyprof.errors import InputError
 from pyprof.parse.kineto.event_types import WANTED, Event, FloatEvent, Header, Trace
 from pyprof.parse.kineto.wrong_fields import salvaged
+from pyprof.table.losses import Loss
 
 Decoded = TypeVar("Decoded")
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[\s*')
@@ -59,7 +60,16 @@ def piecewise(file: Path, text: bytes, form: type[FloatEvent] = FloatEvent) -> T
     damage = _damage(len(text), len(events), mended, lost, cut)
     if len(tails) > 1:
         damage.append(f"{len(tails)} traces stand in the file, one behind the other: they are read as one")
-    return Trace(events, warnings=damage, wrong=wrong).with_header(header)
+    losses = _losses(lost, cut)
+    return Trace(events, warnings=damage, losses=losses, wrong=wrong).with_header(header)
+
+
+def _losses(lost: int, cut: bool) -> list[Loss]:
+    again = "copy the file again, or export the trace again once the profiler has stopped"
+    losses = [Loss("the file is cut, so that its last events are lost", again)] if cut else []
+    if lost:
+        losses.append(Loss(f"{lost:,} events of the file could not be read", again))
+    return losses
 
 
 def _damage(size: int, events: int, mended: int, lost: int, cut: bool) -> list[str]:
@@ -120,6 +130,7 @@ def _header(before: bytes, after: bytes) -> Header:
         found.distributedInfo = found.distributedInfo or header.distributedInfo
         found.baseTimeNanoseconds = found.baseTimeNanoseconds or header.baseTimeNanoseconds
         found.pyprof = found.pyprof if bytes(found.pyprof) else header.pyprof
+        found.WARNING, found.ERROR = found.WARNING or header.WARNING, found.ERROR or header.ERROR
     return found
 
 

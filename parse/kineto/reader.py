@@ -11,9 +11,11 @@ import numpy as np
 from pyprof.errors import InputError
 from pyprof.gc_pause import uncollected
 from pyprof.parse.attribute.capture import Capture
+from pyprof.parse.formats.lost_records import reported_losses, untimed
 from pyprof.parse.formats.measured_steps import of_trace
 from pyprof.parse.formats.possible_times import times_warning
 from pyprof.parse.kineto.collectives import with_coalesced
+from pyprof.parse.kineto.compiled_records import compiled_records
 from pyprof.parse.kineto.cpu_rows import host_rows
 from pyprof.parse.kineto.embedded_graphs import embedded_graphs
 from pyprof.parse.kineto.event_types import WANTED, Trace
@@ -36,10 +38,11 @@ def read(file: Path) -> Capture:
         if not events.known:
             raise InputError(file, f"{WANTED}, found {_instead(events)}")
         trace.warnings += changed(events)
-        graphs, unread = embedded_graphs(file, trace)
-        trace.warnings += unread
+        graphs = embedded_graphs(file, trace)
+        trace.warnings += graphs.warnings
         capture = _capture(file, trace, events)
-        sorted_graphs = ((graph, sort(graph.events)) for graph in graphs)
+        capture.ordered_graphs = graphs.ordered
+        sorted_graphs = ((graph, sort(graph.events)) for graph in graphs.traces)
         capture.graphs = [_capture(file, graph, inside) for graph, inside in sorted_graphs if inside.known]
         return capture
 
@@ -51,6 +54,7 @@ def _capture(file: Path, trace: Trace, events: Events) -> Capture:
     memory, memory_warnings = memory_events(events, clock, threads) if events.memory else (None, [])
     storages, storage_warnings = recorded_storages(trace.pyprof)
     measured, measured_warnings = of_trace(trace.pyprof)
+    compiled, compiled_warnings = compiled_records(trace.pyprof)
     samples, sample_warnings = gpu_samples(trace, clock, _rank(trace))
     capture = Capture(
         file=str(file),
@@ -59,13 +63,19 @@ def _capture(file: Path, trace: Trace, events: Events) -> Capture:
         scopes=named.scopes,
         ranges=with_coalesced(named.ranges, named.scopes, gpu.launch_thread, gpu.launch_time),
         reason=REASONS,
-        warnings=[*trace.warnings, *sample_warnings, *memory_warnings, *storage_warnings, *measured_warnings],
+        warnings=[
+            *(*trace.warnings, *sample_warnings, *memory_warnings, *storage_warnings, *measured_warnings),
+            *compiled_warnings,
+        ],
         measured=measured,
+        compiled=compiled,
         samples=samples,
         memory=memory,
         storages=storages,
         **gpu._asdict(),
     )
+    timeless = untimed(sum(event.dur < 0 for event in events.gpu) + events.untimed + len(events.unplaced))
+    capture.losses = [*trace.losses, *reported_losses(trace.messages, capture.profiler), *timeless, *capture.losses]
     if not gpu.rows:
         host_rows(capture, named.is_op)
         lost = unrecorded_launches(events.calls) if capture.rows else []

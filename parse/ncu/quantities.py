@@ -1,4 +1,4 @@
-"""What is known of each launch, whatever the GPU's generation and the sections that were collected call it.
+"""The quantities of each launch under one name for all generations of GPUs and all sections that ncu may collect.
 
 Each quantity is the first of its sources that the launch has, else unknown (NaN). A source is a formula of metrics, and
 of numbers: ``A * B``, ``A / B``, and sums of these. A metric that ends in ``.sum`` may also have been collected as a

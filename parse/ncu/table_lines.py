@@ -78,9 +78,7 @@ def _whole(line: str, more: Iterator[tuple[int, str]], layout: Layout, file: str
     while not layout.is_whole(line):
         _, following = next(more, (0, None))
         if following is None or layout.begins(following) or following.startswith(LOG) or len(line) > LONGEST:
-            raise InputError(
-                file, f"expected a whole row, found {line[:40]!r} cut off; export the report again", number
-            )
+            raise _cut(file, line, number)
         line = f"{line}\n{following}"
     return line
 

@@ -1,5 +1,6 @@
 """The CUDA API calls of an nsys export, and which of them launched each GPU operation."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from pyprof.parse.formats.cupti import Calls, texts_of
 from pyprof.parse.formats.database import Database
 from pyprof.parse.formats.graph_capture import graph_launches
 from pyprof.parse.nsys.operations import Operations
-from pyprof.parse.nsys.tables import API, GRAPH_NODES, STRINGS, process_of, thread_of
+from pyprof.parse.nsys.tables import API, GRAPH_NODES, GRAPHS, STRINGS, process_of, thread_of
 from pyprof.table.columns import NULL, Coded, Ints, distinct, lookup, value_at
 
 
@@ -24,14 +25,8 @@ class ApiCalls(NamedTuple):
     start: Ints  # ns
 
 
-def outline_calls(db: Database) -> ApiCalls:
-    """All calls, without ends and names. Raises SchemaError if the table lacks a required column."""
-    data = db.read(API, "thread", "corr", "start_ns")
-    return ApiCalls(process_of(data["thread"]), data["corr"], data["thread"], data["start_ns"])
-
-
 def read_calls(db: Database) -> tuple[ApiCalls, Calls]:
-    """All calls, and the same with ends and names. Raises as ``outline_calls``."""
+    """All calls, and the same with ends and names. Raises SchemaError if the table lacks a required column."""
     data = db.read(API, "thread", "corr", "start_ns", "end_ns", "name")
     names, thread = texts_of(data["name"], db.texts(STRINGS, data["name"])), data["thread"]
     calls = ApiCalls(process_of(thread), data["corr"], thread, data["start_ns"])
@@ -78,6 +73,23 @@ def captured_launches(calls: ApiCalls, named: Calls, call: Ints, tids: dict[int,
     ran = np.zeros(len(calls.start), bool)
     ran[call[call >= 0]] = True
     return graph_launches(named, threads_of(calls.global_tid, tids), ran, Coded.empty(len(ran)))
+
+
+def with_graph_numbers(db: Database, launches: GraphLaunches, tids: dict[int, int]) -> GraphLaunches:
+    """The launches with nsys's number of each graph: that of the first graph made on its thread during the capture."""
+    if not db.has_all(GRAPHS):
+        return launches
+    data = db.read(GRAPHS)
+    order = np.argsort(data["start_ns"], kind="stable")
+    graph, start = data["graph"][order], data["start_ns"][order]
+    thread = threads_of(data["thread"][order], tids)
+    number = launches.number.copy()
+    for place, (own, began, ended) in enumerate(
+        zip(launches.began_thread, launches.began, launches.ended, strict=True)
+    ):
+        made = np.flatnonzero((thread == own) & (start >= began) & (start <= ended))
+        number[place] = graph[made[0]] if len(made) else NULL
+    return replace(launches, number=number)
 
 
 def threads_of(global_tids: Ints, tids: dict[int, int]) -> Ints:

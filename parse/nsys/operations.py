@@ -23,7 +23,7 @@ from pyprof.parse.nsys.tables import (
 from pyprof.table.columns import NULL, Coded, Data, Ints, distinct
 
 SOURCES, KINDS = (KERNEL, MEMCPY, MEMSET, GRAPH), ("kernel", "memcpy", "memset", "graph")
-_OUTLINE = ("start_ns", "end_ns", "process", "corr", "device", "graphNode")  # the columns that a summary needs
+_OUTLINE = ("start_ns", "end_ns", "process", "corr", "device", "stream", "graphNode", "graph")  # what a summary needs
 
 
 class Operations(NamedTuple):
@@ -34,18 +34,20 @@ class Operations(NamedTuple):
     corr: Ints
     start: Ints
     graph_node: Ints
+    graph: Ints  # the number of an opaque graph; NULL for all other rows
     kind: Ints  # index into KINDS
     columns: dict[str, Data]  # of the kernel table
     warnings: list[str]
+    untimed: int  # the rows without possible times
 
 
 def read_operations(db: Database) -> Operations:
     """All GPU operations. Raises SchemaError if a table lacks a required column."""
-    data, warnings = gpu_operations(db, SOURCES)
+    data, warnings, untimed = gpu_operations(db, SOURCES)
     short, long = _kernel_names(db, data)
     name_operations([short, long], data, KINDS)
     name_memory(long, data, _memory_kinds(db))
-    operations = _operations(db, data, warnings)
+    operations = _operations(db, data, warnings, untimed)
     operations.columns.update({"kShortName": short, "kLongName": long})
     return operations
 
@@ -61,11 +63,12 @@ def outline_operations(db: Database) -> Operations:
     return _operations(db, *gpu_operations(db, SOURCES, _OUTLINE))
 
 
-def _operations(db: Database, data: dict[str, Ints], warnings: list[str]) -> Operations:
+def _operations(db: Database, data: dict[str, Ints], warnings: list[str], untimed: int) -> Operations:
     pid = process_numbers(data["process"], db)
     columns = table_columns(data, KINDS)
     columns["gpu"], columns["gpuInfo"] = _gpus(db, pid, data["device"])
-    return Operations(len(pid), pid, data["corr"], data["start_ns"], data["graphNode"], data["kind"], columns, warnings)
+    corr, start, node, graph, kind = (data[key] for key in ("corr", "start_ns", "graphNode", "graph", "kind"))
+    return Operations(len(pid), pid, corr, start, node, graph, kind, columns, warnings, untimed)
 
 
 def process_numbers(global_pid: Ints, db: Database) -> Ints:

@@ -23,16 +23,16 @@ from pyprof.parse.attribute.contents import Attribution, Contents, Estimate, att
 from pyprof.parse.attribute.correlate import attribute
 from pyprof.parse.attribute.notes import CaptureNotes, no_ops
 from pyprof.parse.attribute.range_tree import RangeTree
-from pyprof.parse.attribute.scope import NAMING, Kind
-from pyprof.parse.attribute.steps import Nodes, is_update, marks, nodes_of, steps
+from pyprof.parse.attribute.scope import NAMING
+from pyprof.parse.attribute.steps import Nodes, marks, nodes_of, steps, updates_of
 from pyprof.parse.formats.database import Database
 from pyprof.parse.formats.parquet_folder import opened
-from pyprof.parse.nsys.api_launches import launches, outline_calls
+from pyprof.parse.nsys.api_launches import launches, read_calls
 from pyprof.parse.nsys.nccl_payloads import payloads
 from pyprof.parse.nsys.nvtx_ranges import distinct_scopes, read_ranges
 from pyprof.parse.nsys.nvtx_sql import count_ranges, last_nodes
 from pyprof.parse.nsys.operations import outline_operations
-from pyprof.parse.nsys.reader import assemble, check
+from pyprof.parse.nsys.reader import assemble, check, losses
 from pyprof.parse.nsys.tables import CAPTURE
 from pyprof.table.columns import NULL, Ints
 
@@ -99,7 +99,7 @@ def brief(file: Path) -> tuple[CaptureNotes, Contents]:
         check(db)
         capture, sample = _capture(db)
         tree = RangeTree(capture)
-        notes = CaptureNotes.of(capture)
+        notes = CaptureNotes.of(capture, capture.losses)
         if sample is None:
             step, attribution = steps(capture, tree).number, _attribution(capture, tree)
         else:
@@ -114,7 +114,8 @@ def brief(file: Path) -> tuple[CaptureNotes, Contents]:
 def _capture(db: Database) -> tuple[Capture, Sample | None]:
     """A capture of all operations and all ranges. If a sample is drawn, only with the ranges around the sample."""
     operations, tids = outline_operations(db), dict[int, int]()
-    _, launched = launches(db, operations, outline_calls(db), tids)
+    calls, named_calls = read_calls(db)
+    call, launched = launches(db, operations, calls, tids)
     sample, around = None, None
     if count_ranges(db) > FEW:
         duration = cast("Ints", operations.columns["kDuration"])
@@ -124,7 +125,9 @@ def _capture(db: Database) -> tuple[Capture, Sample | None]:
         times = [column for column in (launched.launch_time, launched.origin_time) if column is not None]
         around = np.unique(np.concatenate([column[sample.rows] for column in times]))
     nvtx = read_ranges(db, around, tids)
-    return assemble(db, operations, nvtx, launched, payloads(db)), sample
+    capture = assemble(db, operations, nvtx, launched, payloads(db))
+    capture.losses = losses(db, operations, launched, call, named_calls)
+    return capture, sample
 
 
 def _attribution(capture: Capture, tree: RangeTree, weight: Ints | None = None) -> Attribution:
@@ -163,12 +166,12 @@ def _nodes(db: Database, capture: Capture, tree: RangeTree) -> Nodes:
     file is searched for all later nodes.
     """
     nodes, without_node = nodes_of(tree), []
-    updates = np.flatnonzero(tree.scopes_where(Kind.OPTIMIZER, is_update)[tree.scope])
+    updates = updates_of(tree)
     for pid in set(tree.pid[updates].tolist()) - set(marks(capture, tree).pid.tolist()):
         of_process = updates[tree.pid[updates] == pid]
         begun, node_starts = np.sort(tree.start[of_process]), np.sort(nodes.start[nodes.pid == pid])
         without_node += begun[:-1][np.diff(np.searchsorted(node_starts, begun)) == 0].tolist()
-        last = tree.end[of_process].max()
+        last = tree.whole_end[of_process].max()
         if node_starts[-1:].max(initial=NULL) < last <= capture.launch_time.max(initial=NULL):
             without_node.append(int(begun[-1]))
     if not without_node:

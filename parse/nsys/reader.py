@@ -13,9 +13,11 @@ import numpy as np
 from pyprof.errors import InputError
 from pyprof.gc_pause import uncollected
 from pyprof.parse.attribute.capture import OPEN, Capture
+from pyprof.parse.attribute.reasons import NO_CALL
 from pyprof.parse.attribute.scope import NAMING
-from pyprof.parse.formats.cupti import launch_columns
+from pyprof.parse.formats.cupti import Calls, launch_columns
 from pyprof.parse.formats.database import Database
+from pyprof.parse.formats.lost_records import Joined, lost_records, reported_losses, untimed
 from pyprof.parse.formats.measured_steps import of_marker
 from pyprof.parse.formats.parquet_folder import opened
 from pyprof.parse.nsys import tables
@@ -26,6 +28,7 @@ from pyprof.parse.nsys.api_launches import (
     launches,
     launching_threads,
     read_calls,
+    with_graph_numbers,
 )
 from pyprof.parse.nsys.memory import memory_events
 from pyprof.parse.nsys.nccl_payloads import Payload, memberships, missing_sizes, payloads, with_messages
@@ -35,6 +38,7 @@ from pyprof.parse.nsys.operations import KINDS, SOURCES, Operations, read_operat
 from pyprof.parse.nsys.synchronizations import host_calls
 from pyprof.step_timer import NAME
 from pyprof.table.columns import NULL, Ints, distinct
+from pyprof.table.losses import Loss
 from pyprof.table.measured_steps import MeasuredStep
 
 SIGNS = (tables.STRINGS.table, "ANALYSIS_DETAILS", "TARGET_INFO_SESSION_START_TIME")  # every export has one of them
@@ -90,10 +94,29 @@ def _capture(db: Database, lean: bool) -> Capture:
     capture.warnings += warnings
     if not lean:
         capture.calls = host_calls(db, calls, named_calls, nvtx.tids)
-        capture.threads = [(tables.process_of(tid), tables.thread_of(tid)) for tid in nvtx.tids]
     capture.columns.update(launch_columns(call, named_calls))
-    capture.graph_launches = captured_launches(calls, named_calls, call, nvtx.tids)
+    captured = captured_launches(calls, named_calls, call, nvtx.tids)
+    capture.graph_launches = with_graph_numbers(db, captured, nvtx.tids) if captured else None
+    capture.opaque_graph = operations.graph
+    capture.threads = threads(nvtx.tids)
+    capture.losses = losses(db, operations, launched, call, named_calls)
     return capture
+
+
+def threads(tids: Iterable[int]) -> list[tuple[int, int]]:
+    """Process and thread number of each globalTid."""
+    return [(tables.process_of(tid), tables.thread_of(tid)) for tid in tids]
+
+
+def losses(db: Database, operations: Operations, launched: Launches, call: Ints, calls: Calls) -> list[Loss]:
+    """What nsys says that it lost, and what the records show. ``call``: the index of each operation's call."""
+    messages = [str(text) for _, text in db.records(tables.DIAGNOSTICS, "severity", "text")]
+    uncalled = launched.reason_code == launched.reason.index(NO_CALL)
+    columns = {**operations.columns, "pid": operations.pid}
+    last = int(calls.start.max(initial=NULL))
+    joined = Joined(calls, call, columns, lambda: last, lambda: db.read(tables.API, "error")["error"] > 0)
+    lost = lost_records(joined, uncalled, "nsys")
+    return [*untimed(operations.untimed), *reported_losses(messages, "nsys"), *lost]
 
 
 def _measured(nvtx: Nvtx, calls: ApiCalls) -> tuple[tuple[MeasuredStep, ...], list[str]]:
@@ -121,7 +144,7 @@ def assemble(db: Database, operations: Operations, nvtx: Nvtx, launched: Launche
     return Capture(
         file=str(db.file),
         profiler=f"nsys {properties.get('EXPORT_PRODUCT_VERSION', '')}".strip(),
-        threads=[(tables.process_of(tid), tables.thread_of(tid)) for tid in nvtx.tids],
+        threads=threads(nvtx.tids),
         scopes=nvtx.scopes,
         ranges=nvtx.ranges,
         spans=nvtx.spans,

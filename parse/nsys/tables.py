@@ -27,11 +27,13 @@ GRAPH = Source("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", (*_OPERATION, *named("graph=gr
 # calls; 67 is backtraces, which repeat the correlation ids of the calls; 27 is calls of the operating system.
 _CALL = (*TIMES, *named("thread=globalTid, name=nameId, event_class=eventClass"))
 _CALLED = ("start_ns", "end_ns", "thread")
-_API = (*_CALL, *named("corr=correlationId"))
+_API = (*_CALL, *named("corr=correlationId, error=returnValue"))
 API = Source("CUPTI_ACTIVITY_KIND_RUNTIME", _API, required=(*_CALLED, "corr"), only=("event_class", (0, 1)))
 OS_CALLS = Source("OSRT_API", _CALL, required=(*_CALLED, "name"), only=("event_class", (27,)))
 _NODE = named("node=graphNodeId, original=originalGraphNodeId, start_ns=start, thread=globalTid")
 GRAPH_NODES = Source("CUDA_GRAPH_NODE_EVENTS", _NODE)
+_CREATED = ("graph", "start_ns", "thread")
+GRAPHS = Source("CUDA_GRAPH_EVENTS", named("graph=graphId, start_ns=start, thread=globalTid"), _CREATED)
 
 # Which stream and event a synchronising call was about; the call has the correlation id. An event is recorded many
 # times, and from 2024 on each time has a number of its own (eventSyncId).

@@ -52,7 +52,7 @@ class NsysRecording(Recording):
 
     @cached_property
     def gpu(self) -> Gpu:
-        data, self._of_gpu = gpu_operations(self.db, _SOURCES)
+        data, self._of_gpu, _ = gpu_operations(self.db, _SOURCES)
         pid = process_numbers(data["process"], self.db)
         call = lookup(self._api.pid, self._api.corr, pid, data["corr"])
         return Gpu.of_activity(data, self._names(data), Calls(*self._api[:5]).at(call))
@@ -122,7 +122,7 @@ class NvprofRecording(Recording):
 
     @cached_property
     def gpu(self) -> Gpu:
-        data, self._of_gpu = nvprof.read_operations(self.db)
+        data, self._of_gpu, _ = nvprof.read_operations(self.db)
         call, calls = nvprof.find_calls(self._api, data["corr"]), Calls(*self._api[:5])
         return Gpu.of_activity(data, nvprof.operation_names(self.db, data), calls.at(call))
 

@@ -12,7 +12,9 @@ LIMITED = 0.8  # if a step gets shorter by less than this share of the GPU's sav
 
 
 def findings(run: Run) -> list[tuple[str, Finding]]:
-    """The (rule, finding) pairs above the threshold, the greatest saving first."""
+    """The (rule, finding) pairs above the threshold, the greatest saving first; none for an incomplete capture."""
+    if run.incomplete:
+        return []
     least = max(LEAST_SHARE * run.step_ns, LEAST_NS) * run.steps * run.lanes
     found = [(name, finding) for name, rule in RULES.items() for finding in rule(run)] if run.rows else []
     kept = [(name, finding) for name, finding in found if total_ns(run, finding) >= least]

@@ -11,7 +11,7 @@ from pyprof.prof.advice.run_columns import Rows, numel
 from pyprof.prof.limits.devices import Device
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import roofline
-from pyprof.prof.timing.gpus import covered, devices_of_rows
+from pyprof.prof.timing.gpus import devices_of_rows
 from pyprof.prof.timing.loading import loading
 from pyprof.prof.timing.steps import Step, steps
 from pyprof.prof.timing.timeline import alone
@@ -20,6 +20,8 @@ from pyprof.prof.timing.warmup import warm_up
 from pyprof.prof.work.annotate import Annotation
 from pyprof.table.columns import NULL, Bools, Floats, Ints, Table, distinct
 from pyprof.table.graph_replays import launched_by_graphs
+from pyprof.table.intervals import covered
+from pyprof.table.losses import losses
 
 # Time of a product: START_NS + max(flops / (REACHED × peak), bytes / (STREAMED × bandwidth)). Fitted to an H200,
 # PyTorch 2.11: bf16 products of 4.2 to 1687 GFLOP take 11.5 to 2118 µs, the formula gives 10.1 to 2084; those of
@@ -55,6 +57,7 @@ class Run(Rows):
     """
 
     def __init__(self, table: Table, annotation: Annotation, peaks: Peaks | None = None) -> None:
+        self.incomplete = losses(table)  # then there is no advice, because it would be false
         self.origin = _in_order(table, annotation)  # the row of the given table that each row comes from
         super().__init__(table.take(self.origin), annotation.take(self.origin))
         self.limits = roofline(self.table, self.annotation, peaks)

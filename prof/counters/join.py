@@ -2,7 +2,7 @@
 
 They are two runs of one program. ncu runs it with the same kernels in the same order, one at a time, each with several
 replays; the capture has them as they ran. The report may have a part of the run, the capture several steps of which
-ncu measured one, and both several processes. A kernel that was measured in one step is the same in the others.
+ncu measured one, and both several processes. What was measured of a kernel in one step holds for the other steps, too.
 """
 
 from collections import Counter
@@ -142,13 +142,13 @@ def _group_for(
     wanted = Counter(compared.classes(launches))
     best, score = None, (0, False)
     for number in same or range(len(groups)):
-        held = _held(compared, wanted, groups[number])
-        if held and (held, number not in taken) > score:
-            best, score = number, (held, number not in taken)
+        count = _matchable(compared, wanted, groups[number])
+        if count and (count, number not in taken) > score:
+            best, score = number, (count, number not in taken)
     return best
 
 
-def _held(compared: Compared, wanted: Counter[Class], place: Ints) -> int:
+def _matchable(compared: Compared, wanted: Counter[Class], place: Ints) -> int:
     """How many of some launches could be among some rows, one row each."""
     places = compared.places(wanted, place)
     return sum(min(count, len(places[each])) for each, count in wanted.items())
@@ -179,7 +179,7 @@ def _steps(compared: Compared, launches: Ints, rows: Ints, group: Ints, table: T
     wanted = Counter(compared.classes(launches))
     known = int(np.count_nonzero(compared.level[launches] >= 0))
     steps = [group[step == number] for number in numbers.tolist()]
-    if len(steps) > 1 and max(_held(compared, wanted, place) for place in steps) >= MOST * known:
+    if len(steps) > 1 and max(_matchable(compared, wanted, place) for place in steps) >= MOST * known:
         outside = group[step == NULL]
         return [*steps, *([outside] if len(outside) else [])]
     return _repetitions(compared, launches, group) or [group]

@@ -44,7 +44,7 @@ class ReportFile:
 
     file: str
     launches: int
-    failed: int  # launches that were measured in vain
+    failed: int  # launches whose measurement failed
     unmatched: tuple[Unmatched, ...]
 
 

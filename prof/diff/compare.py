@@ -23,6 +23,7 @@ from pyprof.prof.diff.noise import Delta
 from pyprof.prof.summary.components import COUNTED
 from pyprof.prof.timing.steps import PHASES
 from pyprof.table.columns import Floats
+from pyprof.table.losses import losses
 
 IDLE, OVERLAP = "idle", "overlap"
 MOSTLY = 0.5  # a line uses tensor cores if at least this share of its matrix products' time is on them
@@ -104,8 +105,12 @@ class Comparison:
 
 
 def compare(a: Side, b: Side) -> Comparison:
-    """The difference of two sides. If one has no start times, both steps are the sum of their rows' times."""
-    if a.steps.timed != b.steps.timed:
+    """The difference of two sides.
+
+    If one has no start times, or has idle times that are unknown (an incomplete capture), both steps are the sum of
+    their rows' times.
+    """
+    if a.steps.timed != b.steps.timed or losses(a.table) or losses(b.table):
         a, b = _without_idle(a), _without_idle(b)
     left, right, left_out = common_detail(a.lines, b.lines)
     root = _root([*left, *right])

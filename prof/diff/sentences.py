@@ -9,6 +9,7 @@ from pyprof.prof.diff.gate import Check, Verdict
 from pyprof.prof.diff.kernels import Swap
 from pyprof.prof.diff.lines import VARYING, Kernel, Side
 from pyprof.prof.diff.noise import Delta
+from pyprof.prof.summary.wording import amount
 from pyprof.prof.summary.work_sentences import NEARLY
 
 NAMED = 3  # entries that a sentence names
@@ -179,18 +180,11 @@ def _work(found: Comparison) -> Iterator[str]:
         return
     much = f"{percent(abs(flop.ratio)).lstrip('+')} {'more' if flop.change > 0 else 'fewer'}"
     before, after = (
-        f"{'at least ' if known < NEARLY else ''}{_flop(amount)}"
-        for known, amount in zip(counted, (flop.before, flop.after), strict=True)
+        f"{'at least ' if known < NEARLY else ''}{amount(flops, 'FLOP')}"
+        for known, flops in zip(counted, (flop.before, flop.after), strict=True)
     )
     what = "counted FLOPs" if min(counted) < NEARLY else "FLOPs"
     yield f"B does {much} {what} per step ({before} -> {after}): it is not the same work."
-
-
-def _flop(amount: float) -> str:
-    for size, unit in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")):
-        if amount >= size:
-            return f"{amount / size:.4g} {unit}FLOP"
-    return f"{amount:.4g} FLOP"
 
 
 def _drift(found: Comparison) -> Iterator[str]:

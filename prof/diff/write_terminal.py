@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, BinaryIO
 
-from pyprof.command.terminal_text import cut_to, prose, safe, shown_width
+from pyprof.command.terminal_text import cut_to, page, prose, safe, shown_width
 from pyprof.prof.diff import sentences as say
 from pyprof.prof.diff.compare import IDLE, OVERLAP, Comparison
 from pyprof.prof.diff.gate import Verdict
@@ -28,15 +27,8 @@ FRAME = {OVERLAP: "overlap, counted once", IDLE: "idle"}
 def write_terminal(
     found: Comparison, verdicts: Sequence[Verdict], out: BinaryIO, width: int, terminal: bool, top: int | None = TOP
 ) -> None:
-    from rich.console import Console
-
-    text = io.StringIO()
-    console = Console(
-        file=text, width=max(width, 60), height=25, force_terminal=terminal, highlight=False, markup=False, emoji=False
-    )
-    _print(console, found, verdicts, top)
-    lines = text.getvalue().split("\n")
-    out.write("\n".join(line.rstrip() for line in lines).encode("utf-8", "replace"))
+    with page(out, max(width, 60), terminal) as console:
+        _print(console, found, verdicts, top)
 
 
 def _print(console: Console, found: Comparison, verdicts: Sequence[Verdict], top: int | None) -> None:

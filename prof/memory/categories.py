@@ -1,7 +1,7 @@
 """What a block of memory holds: parameters, gradients, optimizer state, activations, or a temporary value.
 
-Where the capture itself says it (``pyprof run --memory`` records the tensors of modules and optimizers), that counts.
-Otherwise the rule is evidence: in which phase the block was allocated, and when it was freed.
+What the capture itself records decides (``pyprof run --memory`` records the tensors of modules and optimizers).
+For all other blocks, evidence decides: in which phase the block was allocated, and when it was freed.
 
 A backward pass begins with the first event of autograd's nodes after an allocation of the forward pass, and ends with
 the last one before the next such allocation.
@@ -22,7 +22,7 @@ CATEGORIES = (PARAMETERS, BUFFERS, GRADIENTS, STATE, ACTIVATIONS, TEMPORARIES, B
 # The rule of each category, as docs/how-to/memory.md and the JSON state it.
 RULES = {
     PARAMETERS: "recorded by the capture; or allocated before the first activation and alive after the last backward "
-    "pass (so buffers, and whatever else the program keeps from its start, count here)",
+    "pass (buffers, and all else that the program keeps from its start, count as parameters)",
     BUFFERS: "recorded by the capture as buffers of modules",
     GRADIENTS: "recorded by the capture; or allocated in a backward pass and alive after it; where the others of that "
     "pass are freed by the end of the next one, what stays longer is unknown (a library's workspace, for example)",

@@ -32,6 +32,7 @@ from pyprof.prof.memory.step_window import Kernels, Window
 
 # c10/cuda/CUDACachingAllocator.cpp, should_split: the rest of a block of up to kSmallSize is not split off.
 SLACK = 1 << 20
+COPIES = ("aten::copy_", "aten::_to_copy", "aten::to")  # what a cast runs
 MOST = 48  # patterns of layers that are predicted, those that save the most
 
 
@@ -151,17 +152,25 @@ def _output(window: Window, name: str, saved: Any, end_ns: int) -> int:
 
 
 def _following_inputs(kernels: Kernels, name: str, end_ns: int) -> list[int]:
-    """The bytes of the tensors that the next op of the forward pass after a layer takes, the largest first."""
+    """The bytes of the tensors that the next op of the forward pass after a layer takes, the largest first.
+
+    Under autocast, casts come before the op: of the layer's output, or only of the next layer's weight. So the tensors
+    of all copies up to the first other kernel count, and that kernel's.
+    """
     of_layer = kernels.places.within(name)
     launched = kernels.launched[of_layer[kernels.is_forward[of_layer]]]
     after = max(end_ns, int(launched.max(initial=-1)))
     first = int(np.searchsorted(kernels.launched, after, "right"))
     following = np.flatnonzero(kernels.is_forward[first : first + 64]) + first
-    for row in following.tolist():
-        sizes = tensor_bytes(*(kernels.table.coded(key).take([row]).texts()[0] for key in ("sizes", "dtypes")))
-        if sizes:
-            return sorted(sizes, reverse=True)
-    return []
+    next_rows = kernels.table.take(following)
+    sizes, dtypes, atens = (next_rows.coded(key).texts() for key in ("sizes", "dtypes", "aten"))
+    found: list[int] = []
+    for row, aten in enumerate(atens):
+        taken = tensor_bytes(sizes[row], dtypes[row])
+        found += taken
+        if taken and aten not in COPIES:
+            break
+    return sorted(found, reverse=True)
 
 
 def tensor_bytes(sizes: str, dtypes: str) -> list[int]:

@@ -10,10 +10,9 @@ from typing import Annotated
 import numpy as np
 
 from pyprof.command.json_schema import doc
-from pyprof.prof.memory.categories import ACTIVATIONS, Blocks, blocks_of
+from pyprof.prof.memory.categories import Blocks, blocks_of
 from pyprof.prof.memory.checkpointing import Checkpointing, candidates, predict
-from pyprof.prof.memory.layer_groups import groups
-from pyprof.prof.memory.peak_content import LayerShare, PeakContent, peak_content
+from pyprof.prof.memory.peak_content import LayerShare, PeakContent, layer_shares, peak_content
 from pyprof.prof.memory.step_window import Kernels, Window
 from pyprof.prof.memory.timeline import StepPeak, Timeline, step_peaks, timelines
 from pyprof.prof.work.layer_path import layer_texts
@@ -153,17 +152,8 @@ def _moment(memory: MemoryTable, line: Timeline) -> Moment:
 def _saved(window: Window) -> list[LayerShare]:
     """The activations of the step that are alive when its backward pass begins, by group of layers."""
     chosen = window.saved_blocks()
-    members = groups(window.layers.take(window.begin_of[chosen]))
-    found: dict[str, tuple[int, int, set[str]]] = {}
-    texts = zip(members.group.texts(), members.member.texts(), window.nbytes[chosen].tolist(), strict=True)
-    for group, member, nbytes in texts:
-        size, count, names = found.get(group, (0, 0, set()))
-        found[group] = (size + nbytes, count + 1, names | {member})
-    shares = [
-        LayerShare(name, size, count, len(names) if name else 0, {ACTIVATIONS: size})
-        for name, (size, count, names) in found.items()
-    ]
-    return sorted(shares, key=lambda share: (-share.nbytes, share.name))
+    layers = window.layers.take(window.begin_of[chosen])
+    return layer_shares(layers, window.category.take(chosen), window.nbytes[chosen])
 
 
 def _checkpointing(window: Window, pattern: str | None) -> list[Checkpointing]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from pyprof.command.json_schema import doc
 from pyprof.prof.memory.categories import BEFORE, CATEGORIES, Blocks
 from pyprof.prof.memory.layer_groups import groups
 from pyprof.prof.memory.timeline import Timeline
-from pyprof.table.columns import Bools, Coded, Ints, MemoryTable, distinct
+from pyprof.table.columns import Coded, Ints, MemoryTable, distinct
 from pyprof.table.schema import list_texts
 
 
@@ -49,36 +49,55 @@ def peak_content(memory: MemoryTable, line: Timeline, blocks: Blocks) -> PeakCon
     nbytes, rows = blocks.nbytes[alive], blocks.row[alive]
     rest = peak.nbytes - int(nbytes.sum()) if line.initial is not None else 0
     category = blocks.category.take(alive)
-    members = groups(memory.coded("layer").take(rows))
-    own = Coded.of(list_texts(text)[-1] if text else "" for text in memory.coded("trace").values)
-    lines = Coded(np.append(own.codes, np.int32(-1))[memory.coded("trace").codes[rows]], own.values)
+    trace = memory.coded("trace")
+    own = Coded.of(list_texts(text)[-1] if text else "" for text in trace.values)
+    lines = Coded(np.append(own.codes, np.int32(-1))[trace.codes[rows]], own.values)
     return PeakContent(
         categories=_by_category(category, nbytes, rest),
-        layers=_by_layer(members.group, members.member, category, nbytes, rest),
+        layers=_by_layer(memory.coded("layer").take(rows), category, nbytes, rest),
         lines=_by_line(lines, nbytes, rest),
     )
 
 
-def _sums(column: Coded, nbytes: Ints, mask: Bools | None = None) -> dict[str, tuple[int, int]]:
-    """Bytes and number of blocks by text."""
-    codes = column.codes if mask is None else column.codes[mask]
-    sizes = nbytes if mask is None else nbytes[mask]
-    total = np.zeros(len(column.values) + 1, np.int64)
-    np.add.at(total, codes, sizes)
-    count = np.bincount(codes + 1, minlength=len(total))
-    texts = [*column.values, ""]
-    return {
-        text: (int(total[i]), int(count[(i + 1) % len(total)]))
-        for i, text in enumerate(texts)
-        if count[(i + 1) % len(total)]
-    }
+def layer_shares(layers: Coded, category: Coded, nbytes: Ints) -> list[LayerShare]:
+    """Blocks by group of layers, the most bytes first. One value per block: its layer, category and bytes."""
+    found = groups(layers)
+    parts: dict[str, list[tuple[str, str, int, int]]] = {}
+    for (group, member, kind), sums in _sums(nbytes, found.group, found.member, category).items():
+        parts.setdefault(group, []).append((member, kind, *sums))
+    shares = []
+    for group, mine in parts.items():
+        kinds: dict[str, int] = {}
+        for _, kind, size, _ in mine:
+            kinds[kind] = kinds.get(kind, 0) + size
+        members = len({member for member, *_ in mine}) if group else 0
+        shares.append(LayerShare(group, sum(kinds.values()), sum(count for *_, count in mine), members, kinds))
+    return _largest_first(shares)
+
+
+Shares = TypeVar("Shares", bound=Share)
+
+
+def _largest_first(shares: list[Shares]) -> list[Shares]:
+    return sorted(shares, key=lambda share: (-share.nbytes, share.name))
+
+
+def _sums(nbytes: Ints, *columns: Coded) -> dict[tuple[str, ...], tuple[int, int]]:
+    """Bytes and number of blocks by the texts of some columns."""
+    keys, number = distinct(*(column.codes for column in columns))
+    sizes = np.zeros(len(keys), np.int64)
+    np.add.at(sizes, number, nbytes)
+    count = np.bincount(number, minlength=len(keys))
+    texts = [[*column.values, ""] for column in columns]  # code -1 is no text
+    names = (tuple(values[code] for values, code in zip(texts, key, strict=True)) for key in keys)
+    return dict(zip(names, zip(sizes.tolist(), count.tolist(), strict=True), strict=True))
 
 
 def _by_category(category: Coded, nbytes: Ints, rest: int) -> list[Share]:
-    sums = _sums(category, nbytes)
-    shares = [Share(name, *sums.pop(name)) for name in CATEGORIES if name in sums]
-    shares += [Share(name, *found) for name, found in sums.items()]  # categories of other writers
-    return _with_rest(shares, BEFORE, rest)
+    shares = {name: Share(name, *found) for (name,), found in _sums(nbytes, category).items()}
+    order = [name for name in CATEGORIES if name in shares]
+    others = [name for name in shares if name not in CATEGORIES]  # of other writers
+    return _with_rest([shares[name] for name in (*order, *others)], BEFORE, rest)
 
 
 def _with_rest(shares: Sequence[Share], name: str, rest: int) -> list[Share]:
@@ -87,24 +106,16 @@ def _with_rest(shares: Sequence[Share], name: str, rest: int) -> list[Share]:
     return found if not rest or any(each.name == name for each in shares) else [*found, Share(name, rest, None)]
 
 
-def _by_layer(group: Coded, member: Coded, category: Coded, nbytes: Ints, rest: int) -> list[LayerShare]:
-    keys, number = distinct(group.codes, category.codes)
-    total = np.zeros(len(keys), np.int64)
-    np.add.at(total, number, nbytes)
-    of_group: dict[str, dict[str, int]] = {}
-    for (code, kind), size in zip(keys, total.tolist(), strict=True):
-        of_group.setdefault([*group.values, ""][code], {})[[*category.values, ""][kind]] = int(size)
-    counts, members = _sums(group, nbytes), dict[str, int]()
-    for code, _ in distinct(group.codes, member.codes)[0]:
-        members[[*group.values, ""][code]] = members.get([*group.values, ""][code], 0) + 1
-    shares = [LayerShare(name, *counts[name], members[name] if name else 0, kinds) for name, kinds in of_group.items()]
-    if rest:
-        none = next((share for share in shares if not share.name), LayerShare("", 0, None, 0, {}))
-        kinds = {**none.categories, BEFORE: none.categories.get(BEFORE, 0) + rest}
-        shares = [*(share for share in shares if share.name), LayerShare("", none.nbytes + rest, None, 0, kinds)]
-    return sorted(shares, key=lambda share: (-share.nbytes, share.name))
+def _by_layer(layers: Coded, category: Coded, nbytes: Ints, rest: int) -> list[LayerShare]:
+    shares = layer_shares(layers, category, nbytes)
+    if not rest:
+        return shares
+    none = next((share for share in shares if not share.name), LayerShare("", 0, None, 0, {}))
+    kinds = {**none.categories, BEFORE: none.categories.get(BEFORE, 0) + rest}
+    others = [share for share in shares if share.name]
+    return _largest_first([*others, LayerShare("", none.nbytes + rest, None, 0, kinds)])
 
 
 def _by_line(lines: Coded, nbytes: Ints, rest: int) -> list[Share]:
-    shares = _with_rest([Share(name, *found) for name, found in _sums(lines, nbytes).items()], "", rest)
-    return sorted(shares, key=lambda share: (-share.nbytes, share.name))
+    shares = [Share(name, *found) for (name,), found in _sums(nbytes, lines).items()]
+    return _largest_first(_with_rest(shares, "", rest))

@@ -61,9 +61,7 @@ class Timeline:
 
     def most_reserved(self, begin: int = 0, end: int | None = None) -> int | None:
         """The most bytes in reserve; None if they are not recorded."""
-        if self.reserved is None:
-            return int(self.peak.nbytes) if self.level == "driver" and self.initial is not None else None
-        return int(self.reserved[max(begin - 1, 0) : end].max())
+        return None if self.reserved is None else int(self.reserved[max(begin - 1, 0) : end].max())
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +103,7 @@ def _timeline(
     recorded = len(total) > 0 and bool((total != NULL).all()) and level == "allocator" and kind != "cpu"
     initial = int(total[0] - change[0]) if recorded else None
     missing = int((np.diff(total) != change[1:]).sum()) if recorded else 0
-    held = reserved if recorded and bool((reserved != NULL).all()) and bool(reserved.any()) else None
+    has_reserved = recorded and bool((reserved != NULL).all()) and bool(reserved.any())
     totals = total if recorded else np.cumsum(change)
     return Timeline(
         kind=kind,
@@ -118,7 +116,7 @@ def _timeline(
         time=memory.ints("time")[of_events],
         change=change,
         total=totals,
-        reserved=held,
+        reserved=reserved if has_reserved else None,
         initial=initial,
         missing=missing,
     )

@@ -15,13 +15,15 @@ def add_report_options(parser: argparse.ArgumentParser) -> None:
         "--layers",
         metavar="[NAME=]N",
         type=imported("pyprof.prof.ncu.report_layers", "parse_layers"),
-        help="the model has N layers like those profiled: count each of their kernels so often that there are N; NAME: "
-        "of several stacks of layers, the one that is meant, as in blocks=12",
+        help="scale to a model with N layers: each kernel of a profiled layer counts N / (number of profiled layers) "
+        "times; NAME chooses one of several stacks of layers, as in blocks=12",
     )
     group.add_argument("--sort", choices=SORTS, help="the kernels with the most first (default: as launched)")
     group.add_argument("--top", metavar="N", type=whole_number(digits=6), help="show N kernels; sums are of all")
     group.add_argument("--peaks", metavar="FILE", help="measured peaks, in place of the data sheet's (pyprof peaks)")
-    group.add_argument("--csv", action="store_true", help="the table of kernels, in bytes and ns, unknown empty")
+    group.add_argument(
+        "--csv", action="store_true", help="the kernels as CSV, in bytes and ns; unknown values are empty"
+    )
     group.add_argument("-w", metavar="N", dest="width", type=whole_number(20, digits=4, what="a width from 20 on"),
                        help="characters per line (default: the terminal's, or 100)")  # fmt: skip
 

@@ -61,11 +61,11 @@ class Together(Record):
     instructions: Instructions
     tensor_percent: Tensor
     efficiency_percent: Efficiency
-    incomplete: Annotated[bool, doc("whether a value is unknown of some of them")]
+    incomplete: Annotated[bool, doc("whether a value is unknown for some of them")]
 
 
 class Counters(Record):
-    """What the hardware counted: each kernel, sums by phase and by kind, and the sentences."""
+    """The hardware's counters: of each kernel, summed by phase and by kind, and in sentences."""
 
     gpus: Annotated[list[MeasuredGpu], doc("the GPUs that ran them")]
     total: Annotated[Together, doc("all kernels")]
@@ -73,7 +73,7 @@ class Counters(Record):
     kinds: Annotated[list[Together], doc("the longest first")]
     without_gemm: Annotated[Together, doc("all kernels but matrix products")]
     sentences: Annotated[list[str], doc("the report's, to be quoted")]
-    notes: Annotated[list[str], doc("what the numbers rest on")]
+    notes: Annotated[list[str], doc("the basis of the numbers: clocks, peaks, ranges")]
     kernels: Annotated[list[MeasuredKernel], doc("in the order of the report, or of --sort")]
 
 

@@ -19,19 +19,19 @@ class Layers(NamedTuple):
     """``--layers 12`` or ``--layers blocks=12``."""
 
     total: int
-    stack: str = ""
+    stack: str | None = None  # None: the only one; empty: layers directly in the model, as of an nn.Sequential
 
 
 def parse_layers(text: str) -> Layers:
     """Raises ValueError.
 
     >>> parse_layers("12"), parse_layers("model.blocks=12")
-    (Layers(total=12, stack=''), Layers(total=12, stack='model.blocks'))
+    (Layers(total=12, stack=None), Layers(total=12, stack='model.blocks'))
     """
-    stack, _, count = text.rpartition("=")
+    stack, equals, count = text.rpartition("=")
     if not count.isascii() or not count.isdigit() or not 0 < len(count) < 7 or int(count) < 1:
         raise ValueError(f"expected a number of layers, as in 12 or blocks=12, found {text!r}")
-    return Layers(int(count), stack)
+    return Layers(int(count), stack if equals else None)
 
 
 def stack_and_number(layer: str) -> tuple[str, int] | None:
@@ -55,23 +55,21 @@ def counts(asked: Layers | None, layers: Sequence[str], phases: Sequence[str]) -
     for place in places:
         if place is not None:
             stacks.setdefault(place[0], set()).add(place[1])
-    if not stacks and not any(layers):  # without ranges: all of the forward and backward pass that is no end of it
+    if not stacks and not any(layers):  # without ranges: both passes, without encoder and classifier
         return [asked.total if phase in (FORWARD, BACKWARD) else 1 for phase in phases]
     stack = _chosen(asked, stacks)
     each, rest = divmod(asked.total, len(stacks[stack]))
     if rest:
         profiled = f"{len(stacks[stack])} layers of {stack or 'the model'} were profiled"
-        raise UsageError(f"--layers {asked.total}: {profiled}, of which {asked.total} is no multiple")
+        raise UsageError(f"--layers {asked.total}: {profiled}, and {asked.total} is not a multiple of that")
     return [each if place is not None and place[0] == stack else 1 for place in places]
 
 
 def _chosen(asked: Layers, stacks: dict[str, set[int]]) -> str:
-    if asked.stack in stacks and (asked.stack or len(stacks) == 1):
-        return asked.stack
-    named = ", ".join(f"{stack} ({len(numbers)})" for stack, numbers in stacks.items())
-    if not named:
+    if not stacks:
         raise UsageError(f"--layers {asked.total}: no layer of the report has a number in its name, as in blocks.0")
-    if not asked.stack and len(stacks) == 1:
-        return next(iter(stacks))
-    first = next(iter(stacks))
-    raise UsageError(f"--layers: expected one of the stacks of layers, as in {first}={asked.total}; there are {named}")
+    chosen = next(iter(stacks)) if asked.stack is None and len(stacks) == 1 else asked.stack
+    if chosen in stacks:
+        return chosen
+    named = ", ".join(f"{stack}={asked.total} ({len(numbers)} profiled)" for stack, numbers in stacks.items())
+    raise UsageError(f"--layers: expected one of the stacks of layers: {named}")

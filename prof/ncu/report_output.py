@@ -1,7 +1,5 @@
 """The report of what Nsight Compute measured, as text, CSV or JSON."""
 
-import csv
-import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -12,12 +10,12 @@ from pyprof.files import Name, open_output
 from pyprof.parse.ncu.reader import read
 from pyprof.prof.limits.peaks_file import load_peaks
 from pyprof.prof.ncu import report_rows
-from pyprof.prof.ncu.json_document import Counters, gpus_of, kernels_of, together
+from pyprof.prof.ncu.json_document import Counters, MeasuredKernel, gpus_of, kernels_of, together
 from pyprof.prof.ncu.report_layers import Layers
 from pyprof.prof.ncu.report_rows import Kernels
 from pyprof.prof.ncu.report_sentences import notes, sentences
 from pyprof.prof.ncu.report_text import kernel_table, order, paragraphs, sum_table
-from pyprof.text import inert
+from pyprof.text import csv_line
 
 TEXT, CSV, JSON = "text", "csv", "json"
 
@@ -50,7 +48,7 @@ def write_report(file: str, asked: Asked) -> list[str]:
         return []
     with open_output(asked.output, asked.force) as out:
         if asked.form == CSV:
-            out.write(_csv(found, rows).encode())
+            out.writelines(_csv(found, rows))
             return rests_on
         width, _ = output_width(asked.output, asked.width)
         out.writelines(f"{line}\n".encode() for line in _text(found, rows, said, rests_on, width))
@@ -86,18 +84,8 @@ def _text(found: Kernels, rows: Sequence[int], said: list[str], rests_on: list[s
     yield from paragraphs(rests_on, width, "* ")
 
 
-def _csv(found: Kernels, rows: Sequence[int]) -> str:
+def _csv(found: Kernels, rows: Sequence[int]) -> Iterator[bytes]:
     """The kernels with the keys of the JSON document; unknown numbers are empty."""
-    records = kernels_of(found, rows)
-    keys = type(records[0]).__struct_fields__ if records else ()
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(keys)
-    writer.writerows([_cell(getattr(record, key)) for key in keys] for record in records)
-    return out.getvalue()
-
-
-def _cell(value: object) -> object:
-    if isinstance(value, str):
-        return inert(value)
-    return "" if value != value else value  # NaN
+    keys = MeasuredKernel.__struct_fields__
+    yield csv_line(keys)
+    yield from (csv_line(getattr(record, key) for key in keys) for record in kernels_of(found, rows))

@@ -6,9 +6,9 @@ phases of their own, forward and backward together:
     encoder      the embeddings of the inputs
     classifier   from the last matrix product before the loss, such as the head of a language model, on
 
-A backward kernel belongs to the phase of its forward op, which autograd's sequence numbers name. Without ranges, names
-of kernels and their order tell what they can: a name says forward, backward, optimizer, loss or embedding, and a kernel
-that says nothing has the pass of the last one before it.
+A backward kernel belongs to the phase of its forward op, which autograd's sequence numbers name. Without ranges, passes
+and phases are guessed: some kernel names say forward, backward, optimizer, loss or embedding, and a kernel whose name
+says none of these has the pass of the kernel before it.
 """
 
 import re
@@ -29,11 +29,6 @@ _BACKWARD_NAME = re.compile(r"backward|bwd|[dw]grad|_grad_|_bprop|Backward", re.
 _FORWARD_NAME = re.compile(r"forward|fwd|fprop", re.IGNORECASE)
 _ENCODER_NAME = re.compile(r"embedding|\bencoder_(?:forward|backward)", re.IGNORECASE)
 _LOSS_NAME = re.compile(r"classifier|\bloss|_loss", re.IGNORECASE)
-
-
-def with_ranges(launches: Sequence[Launch]) -> bool:
-    """Whether passes and phases follow from ranges, not from names."""
-    return any(origin.passed not in (UNKNOWN, OTHER) for origin in origins(launches))
 
 
 def passes_and_phases(launches: Sequence[Launch]) -> tuple[list[Origin], list[str]]:
@@ -135,7 +130,10 @@ def _is_loss_name(name: str) -> bool:
 
 
 def _filled(said: Sequence[str]) -> list[str]:
-    """A kernel that says nothing has the pass of the last that did; after an optimizer's step comes a forward pass."""
+    """A pass for each kernel, from those that names give: that of the last name before it which gives one.
+
+    After an optimizer's step comes a forward pass.
+    """
     passes, last = [], FORWARD
     for at, word in enumerate(said):
         if not word and last == OPTIMIZER:

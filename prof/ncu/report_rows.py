@@ -1,7 +1,7 @@
 """The rows of the report, and their sums by kind and by phase.
 
-A kernel's limit is the memory or the tensor cores, whichever it uses more of what they can do. Its efficiency is that
-share, and the efficiency of many kernels is the mean of theirs, weighted by time.
+A kernel's limit is the memory or the tensor cores, whichever is closer to its peak. Its efficiency is that share of the
+peak, and the efficiency of several kernels is the mean of theirs, weighted by time.
 """
 
 from __future__ import annotations

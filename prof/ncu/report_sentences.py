@@ -1,4 +1,4 @@
-"""The sentences at the end of the report: time, bytes and instructions in total, efficiency, and what they rest on."""
+"""The sentences at the end of the report: time, bytes and instructions in total, efficiency; and their basis."""
 
 import math
 from collections.abc import Iterator
@@ -10,7 +10,8 @@ from pyprof.prof.ncu.report_layers import Layers
 from pyprof.prof.ncu.report_rows import Kernels, Sums, by_phase, total, without_products
 from pyprof.prof.summary.wording import amount, counted, joined
 from pyprof.prof.work.kinds import PRODUCTS
-from pyprof.quantities import ms, share
+from pyprof.quantities import binary_bytes, ms, share
+from pyprof.table.columns import Floats
 
 NUMBERS = ((1e9, "billion "), (1e6, "million "), (1e3, "thousand "))
 
@@ -38,7 +39,7 @@ def _traffic(whole: Sums) -> Iterator[str]:
     for place, name in (("dram", "DRAM"), ("l2", "the L2 cache")):
         ways = ((reads, f"from {name}", f"{place}_read_bytes"), (writes, f"to {name}", f"{place}_write_bytes"))
         said = [
-            f"{verb} {gib(whole.amounts[key])} {way} ({amount(whole.rates[key], 'B/s')})"
+            f"{verb} {binary_bytes(whole.amounts[key])} {way} ({amount(whole.rates[key], 'B/s')})"
             if whole.amounts[key]
             else f"{verb} nothing {way}"
             for verb, way, key in ways
@@ -67,8 +68,8 @@ def _efficiency(found: Kernels, whole: Sums) -> Iterator[str]:
     split = ", ".join(f"{each.name} {each.efficiency_pct:.1f}%" for each in parts)
     limits = joined([_bandwidth(gpu) for gpu in found.gpus])
     yield (
-        f"Their overall efficiency is {whole.efficiency_pct:.1f}%: that share of the time would do if every kernel "
-        f"reached its limit, DRAM at {limits} or the tensor cores, whichever it uses more"
+        f"The overall efficiency is {whole.efficiency_pct:.1f}%, the share of the time that would suffice if every "
+        f"kernel reached its limit: DRAM at {limits} or the tensor cores, whichever it uses more"
         f"{f' ({split})' if len(parts) > 1 else ''}."
     )
     best = [_best(found.dram_pct, "DRAM"), _best(found.tensor_pct, "the tensor cores")]
@@ -81,7 +82,7 @@ def _bandwidth(gpu: Gpu) -> str:
     return f"{amount(gpu.byte_per_s, 'B/s')} ({gpu.name})" if known else f"the peak that ncu takes for {gpu.name}"
 
 
-def _best(values: "np.ndarray[tuple[int, ...], np.dtype[np.float64]]", what: str) -> str:
+def _best(values: Floats, what: str) -> str:
     known = values[np.isfinite(values)]
     return f"{known.max():.1f}% of {what}" if len(known) else ""
 
@@ -90,18 +91,6 @@ def _without_products(found: Kernels, whole: Sums) -> Iterator[str]:
     rest = without_products(found)
     if PRODUCTS in found.kinds and rest.kernels and not math.isnan(rest.time_ns) and not math.isnan(whole.time_ns):
         yield f"Without {PRODUCTS}s, they take {ms(rest.time_ns)} ({share(rest.time_ns, whole.time_ns)})."
-
-
-def gib(nbytes: float) -> str:
-    """Bytes as text, in MiB and KiB where there are few.
-
-    >>> gib(6256778000), gib(5242880), gib(604)
-    ('5.83 GiB', '5.00 MiB', '0.59 KiB')
-    """
-    units = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
-    size, unit = next((each for each in units if nbytes >= each[0] / 10), units[-1])
-    value = nbytes / size
-    return f"{value:,.{0 if value >= 100 else 2}f} {unit}"
 
 
 # What the numbers rest on
@@ -145,7 +134,7 @@ def _ranges(found: Kernels) -> Iterator[str]:
         )
     else:
         yield (
-            "the report has no NVTX ranges of PyTorch, and the kernels' names do not tell passes "
+            "the report has no NVTX ranges of PyTorch, and the kernels' names do not show which pass they belong to "
             "(measure with pyprof ncu -- python SCRIPT)"
         )
 

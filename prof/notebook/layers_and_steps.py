@@ -13,6 +13,7 @@ from pyprof.prof.work.layer_path import layer_parts
 from pyprof.serving_range import SERVING_PHASES
 from pyprof.table.attribution import launched_alone
 from pyprof.table.columns import NULL, Bools, Coded, Ints, Table
+from pyprof.table.losses import losses
 
 LAYER = (
     own_column(
@@ -123,6 +124,7 @@ def step_columns(
     flop = int_array(_known_sum(flops[mask]) for mask in rows)
     spans = int_array(each.span_ns for each in steps)
     alone = launched_alone(table.coded("reason"))
+    incomplete = bool(losses(table))  # then something that is not on record may have run in idle time
     launching = np.array([bool(alone[mask].any()) for mask in rows], bool)
     data: dict[str, Data] = {
         "device": Coded.of(names[each.owner] for each in steps),
@@ -130,7 +132,7 @@ def step_columns(
         "start": int_array(each.start_ns for each in steps),
         "time": spans,
         **{name: int_array(each.phase_ns.get(name, 0) for each in steps) for name in PHASES},
-        "idle": int_array(each.idle_ns for each in steps),
+        "idle": int_array(NULL if incomplete else each.idle_ns for each in steps),
         "mark": int_array(NULL if each.mark_ns is None else each.mark_ns for each in steps),
         "extent": int_array(each.extent_ns for each in steps),
         "count": int_array(int(np.count_nonzero(mask)) for mask in rows),

@@ -37,7 +37,10 @@ if TYPE_CHECKING:
 
 
 def load(
-    *files: str | Path, peaks: str | Path | Peaks | None = None, ncu: str | Path | Sequence[str | Path] = ()
+    *files: str | Path,
+    peaks: str | Path | Peaks | None = None,
+    ncu: str | Path | Sequence[str | Path] = (),
+    graphs: str | Path | Sequence[str | Path] = (),
 ) -> Profile:
     """Read a capture: a profiler's file or a kernel table, as ``pyprof prof`` reads them; gzipped or not.
 
@@ -45,12 +48,18 @@ def load(
         p = pyprof.load("rank0.json.gz", "rank1.json.gz")       # the ranks of a job in one profile
         p = pyprof.load("net.sqlite", peaks="peaks.json")       # with the limits that pyprof peaks measured
         p = pyprof.load("net.sqlite", ncu="report.csv")         # with the counters of Nsight Compute, as --ncu
+        p = pyprof.load("decode.json.gz", graphs="capture.json.gz")  # with the capture of its CUDA graphs, as --graphs
 
-    Raises InputError where a file is none of these, and MissingPackage where a dependency is not installed.
+    Raises InputError where a file is none of these, or one of ``graphs`` holds no capture of a graph, and
+    MissingPackage where a dependency is not installed.
     """
     if not files:
         raise PyprofError("load(): expected a file, found none")
-    return Profile(read_capture(files, peaks, [ncu] if isinstance(ncu, (str, Path)) else ncu))
+    return Profile(read_capture(files, peaks, _several(ncu), _several(graphs)))
+
+
+def _several(files: str | Path | Sequence[str | Path]) -> Sequence[str | Path]:
+    return [files] if isinstance(files, (str, Path)) else files
 
 
 @dataclass(frozen=True, slots=True)

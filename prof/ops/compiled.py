@@ -143,14 +143,19 @@ def _updates_first(op: str, operands: tuple[Tensor, ...], loops: float) -> bool:
 
 def fused_flop(op: str, arguments: tuple[Any, ...]) -> int | None:
     """FLOPs of the ops in the kernel's name; None where one of them is unknown."""
-    rows, columns, whole = _loops(op, arguments)
+    loops = loops_of(op, arguments)
     names = fused_ops(op)
-    if names is None or not math.isfinite(whole):
+    if names is None or not loops[0]:
         return None
-    operands = tensors(arguments)
-    writes_all = bool(operands) and operands[-1].numel >= whole
-    each = [op_flop(name, rows, columns, writes_all) for name in names]
+    each = [op_flop(name, *loops) for name in names]
     return None if None in each else sum(f for f in each if f is not None)
+
+
+def loops_of(op: str, arguments: tuple[Any, ...]) -> tuple[int, int, bool]:
+    """Rows, elements per row, and whether the last tensor has as many elements as both; 0 rows if they are unknown."""
+    rows, columns, whole = _loops(op, arguments)
+    operands = tensors(arguments)
+    return rows, columns, bool(operands) and operands[-1].numel >= whole
 
 
 def _loops(op: str, arguments: tuple[Any, ...]) -> tuple[int, int, float]:

@@ -11,6 +11,7 @@ sgl-kernel csrc/common_extension.cc; deep_gemm csrc/python_api.cpp.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from pyprof.errors import ShapeError, UnknownArgument
@@ -19,6 +20,7 @@ from pyprof.prof.ops.gemm_quantised import columns_of, rows_and_width
 from pyprof.prof.ops.model import Tensor, Work, distinct
 from pyprof.prof.ops.operands import given, moved
 
+PACKED = {"uint8": (2,), "int32": (8, 4)}  # dtype -> elements of a weight in one of its elements
 INTEGERS = ("int32", "int64")  # places and maps; weights are packed in them, too
 
 
@@ -42,6 +44,56 @@ def fused_experts(self: Tensor, up: Tensor, down: Tensor, weights: Tensor, chose
     reached = stored * min(1.0, picks / experts) if experts else 0
     flop = 2 * picks * packed * (width * wide + down.shape[1] * down.shape[2])
     return Work(flop, distinct(self, chosen, weights) + reached, moved(self.numel, self))
+
+
+# Ops that take a layer's name, and find its weights by it.
+FINDS_WEIGHTS = frozenset({"vllm::moe_forward", "vllm::moe_forward_shared"})
+
+
+@op(" ".join(sorted(FINDS_WEIGHTS)))
+def experts_of_a_layer(self: Tensor, logits: Tensor, *rest: Any) -> Work:
+    """Each token through k experts whose weights the op finds by the layer's name: x[T,H], up[E,H,N], down[E,I,H]
+
+    flop  2 * rows * (H * N + I * H), rows = T k; I = N / 2 with a gated activation (not counted), else N
+    read  x, the router's scores, weights of as many experts as the rows can reach; MXFP4 (two elements in a byte) with
+          a byte of scale for 32 elements
+
+    The shapes are those of the views that its code makes: weights with E first, and the rows between the products.
+    """
+    tensors = [x for x in rest if isinstance(x, Tensor)]
+    weights = [x for x in tensors if len(x.shape) == 3 and x.shape[0] == logits.shape[-1]]
+    pairs = ((a, b) for a in weights for b in weights if a is not b)
+    found = next(
+        (sizes for a, b in pairs if (sizes := _two_layers(a, b, self.shape[-1], tensors, self.shape[0]))), None
+    )
+    if found is None:
+        raise UnknownArgument("the op takes the layer's name: the weights' shapes are not on record")
+    up, down, wide, inner, rows = found
+    packed = self.shape[-1] * wide * up.shape[0] // up.numel
+    scales = (up.numel + down.numel) * packed / 32 if packed == 2 and up.itemsize == 1 else 0
+    reached = (distinct(up, down) + scales) * min(1.0, rows / up.shape[0])
+    flop = 2 * rows * self.shape[-1] * (wide + inner)
+    return Work(flop, distinct(self, logits) + reached, moved(self.numel, self))
+
+
+def _two_layers(
+    up: Tensor, down: Tensor, hidden: int, tensors: Sequence[Tensor], tokens: int
+) -> tuple[Tensor, Tensor, int, int, int] | None:
+    """The weights with N, I and the rows, if these tensors can be the weights of both products; None if they cannot.
+
+    Integers may hold several elements of a row: uint8 two of 4 bits, int32 eight of 4 bits or four of 8.
+    """
+    for packed in PACKED.get(up.dtype, (1,)):
+        for wide in (up.shape[2], up.shape[1]):
+            for inner in (wide // 2, wide):
+                fits_up = sorted(up.shape[1:]) == sorted((hidden // packed, wide)) and hidden % packed == 0
+                fits_down = sorted(down.shape[1:]) == sorted((inner // packed, hidden)) and inner % packed == 0
+                between = (x.shape[0] for x in tensors if len(x.shape) == 2 and x.shape[1] in (inner, wide))
+                picks = range(tokens, tokens * up.shape[0] + 1, max(tokens, 1))  # at most all experts for each token
+                rows = max((count for count in between if count in picks), default=0)
+                if fits_up and fits_down and rows:
+                    return up, down, wide, inner, rows
+    return None
 
 
 @op("_moe_C::moe_wna16_marlin_gemm sgl_kernel::moe_wna16_marlin_gemm")

@@ -99,7 +99,7 @@ def int8_rows(a: Tensor) -> Work:
 # ``aiter``. Their results come first among the arguments, and in-place ones read and write their operands.
 
 
-@norm_op("_C::rms_norm sgl_kernel::rmsnorm aiter::rmsnorm")
+@norm_op("_C::rms_norm sgl_kernel::rmsnorm aiter::rmsnorm flashinfer::rmsnorm flashinfer::rmsnorm_quant")
 def vllm_rms_norm(result: Tensor, self: Tensor, weight: Tensor) -> Work:
     """x * rsqrt(mean(x x) + eps) * w: 4E + 2R; nothing is saved"""
     rows = self.numel // (weight.numel or 1)
@@ -112,13 +112,13 @@ def aiter_rms_norm(self: Tensor, weight: Tensor) -> Work:
     return vllm_rms_norm(self.like(self.shape), self, weight)
 
 
-@norm_op("sgl_kernel::gemma_rmsnorm")
+@norm_op("sgl_kernel::gemma_rmsnorm flashinfer::gemma_rmsnorm")
 def gemma_rms_norm(result: Tensor, self: Tensor, weight: Tensor) -> Work:
     """x * rsqrt(mean(x x) + eps) * (1 + w): 5E + 2R"""
     return vllm_rms_norm(result, self, weight) + Work(self.numel)
 
 
-@norm_op("sgl_kernel::gemma_fused_add_rmsnorm")
+@norm_op("sgl_kernel::gemma_fused_add_rmsnorm flashinfer::gemma_fused_add_rmsnorm")
 def gemma_fused_add_rms_norm(self: Tensor, residual: Tensor, weight: Tensor) -> Work:
     """residual += x; x = rms_norm(residual) with 1 + w: 6E + 2R; both are read and written"""
     return fused_add_rms_norm(self, residual, weight) + Work(self.numel)
@@ -132,7 +132,7 @@ def add_rms_norm(result: Tensor, self: Tensor, residual: Tensor, total: Tensor, 
     return Work(5 * self.numel + 2 * rows, distinct(self, residual, weight), written)
 
 
-@norm_op("_C::fused_add_rms_norm sgl_kernel::fused_add_rmsnorm")
+@norm_op("_C::fused_add_rms_norm sgl_kernel::fused_add_rmsnorm flashinfer::fused_add_rmsnorm")
 def fused_add_rms_norm(self: Tensor, residual: Tensor, weight: Tensor) -> Work:
     """residual += x; x = rms_norm(residual): 5E + 2R; both are read and written"""
     rows = self.numel // (weight.numel or 1)
@@ -142,7 +142,8 @@ def fused_add_rms_norm(self: Tensor, residual: Tensor, weight: Tensor) -> Work:
 
 @pointwise_op(
     "_C::silu_and_mul _C::gelu_and_mul _C::gelu_tanh_and_mul sgl_kernel::silu_and_mul sgl_kernel::gelu_and_mul "
-    "sgl_kernel::gelu_tanh_and_mul aiter::silu_and_mul aiter::gelu_and_mul aiter::gelu_tanh_and_mul"
+    "sgl_kernel::gelu_tanh_and_mul aiter::silu_and_mul aiter::gelu_and_mul aiter::gelu_tanh_and_mul "
+    "flashinfer::silu_and_mul flashinfer::gelu_and_mul flashinfer::gelu_tanh_and_mul"
 )
 def gated(result: Tensor, self: Tensor) -> Work:
     """act(a) * b, a and b the halves of x: 4 per element of the result, as for silu; an estimate for gelu"""

@@ -41,7 +41,7 @@ class Batch:
 
     serving: ServingRange | None = None
     cache_dtype: str = ""  # of the cached keys and values, from the ops that write them; empty if unknown
-    windowed: bool = False  # whether the kernel's name tells of a sliding window, whose length it does not tell
+    windowed: bool = False  # whether the kernel's name shows a sliding window; its length is not in the name
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,37 +179,11 @@ def decode_attention(call: Paged, served: Batch | None = None) -> Work:
     "aiter::paged_attention_ragged",
 )
 def all_keys(_: tuple[Any, ...]) -> str:
-    return "every layer attends to all keys of a request (a capture does not tell of a sliding window)"
+    return "every layer attends to all keys of a request (captures do not record sliding windows)"
 
 
 # The names that SGLang's kernel_shape_profiler.py gives to what it wraps: a number follows.
 alias(r"sglang_profiler::\w*?_paged_attention_ragged_\d+", "paged_attention_ragged")
-
-
-@op("vllm::unified_mla_attention_with_output (q, latent, rope, result)")
-def latent_attention(q: Tensor, latent: Tensor, rope: Tensor, result: Any = None, served: Batch | None = None) -> Work:
-    """Multi-head latent attention: keys and values of all heads are one latent vector of C elements and R for positions
-
-    generate  Q and O stand in the latent space: 2 (2 C + R) per pair and head; reads Σk (C + R) elements of the cache
-    context   K and V are projected back (ops of their own): 2 (D + Dv) per pair and head; reads Σk of each head
-    """
-    result = given(result)
-    if result is None or len(q.shape) != 3:
-        raise UnknownArgument("the capture does not have the result's shape, and so the size of a value")
-    heads, size = q.shape[1:]
-    value_size = math.prod(result.shape[1:]) // heads
-    checked(served, "whole", q.shape[0])
-    assert served is not None
-    context, generation = checked(served, "context", q.shape[0]), checked(served, "generation", q.shape[0])
-    call = Paged(q, latent, latent)
-    wide, narrow = latent.shape[-1], rope.shape[-1]
-    flop = 2 * heads * (size + value_size) * pairs_of(call, context, served.windowed)
-    flop += 2 * heads * (2 * wide + narrow) * pairs_of(call, generation, served.windowed)
-    cache = latent.like((), served.cache_dtype)
-    read = moved((generation.keys or 0) * (wide + narrow), cache)
-    read += moved((context.keys or 0) * heads * (size + value_size), q)
-    tokens = (context.tokens or 0) + (generation.tokens or 0)
-    return Work(flop, read + moved(tokens * heads * size, q), moved(tokens * heads * value_size, result))
 
 
 @copy_op("_C_cache_ops::concat_and_cache_mla")

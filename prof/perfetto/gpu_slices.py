@@ -13,6 +13,7 @@ from pyprof.prof.timing.waiting import WORDS, waiting
 from pyprof.prof.work.annotate import Annotation
 from pyprof.table.columns import NULL, Bools, Coded, Floats, Ints, Table, distinct
 from pyprof.table.gpu_samples import GpuSamples
+from pyprof.table.losses import losses
 
 STEPS = (
     "a step lasts from mark to mark, as the GPU reaches them; without marks from its first operation to the "
@@ -72,7 +73,8 @@ def _steps(trace: Trace, group: int, table: Table) -> None:
     start = np.array([step.start_ns for step in marked], np.int64)
     span = np.array([step.span_ns for step in marked], np.int64)
     args = [Arg(f"{phase}_ns", np.array([s.phase_ns.get(phase, NULL) for s in marked], np.int64)) for phase in PHASES]
-    args.append(Arg("idle_ns", np.array([step.idle_ns for step in marked], np.int64)))
+    incomplete = bool(losses(table))  # then something that is not on record may have run in idle time
+    args.append(Arg("idle_ns", np.array([NULL if incomplete else step.idle_ns for step in marked], np.int64)))
     hosts = [NULL if step.mark_ns is None else step.mark_ns for step in marked]
     args.append(Arg("mark_ns", np.array(hosts, np.int64)))
     args.append(Arg("extent_ns", np.array([step.extent_ns for step in marked], np.int64)))

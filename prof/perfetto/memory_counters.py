@@ -15,8 +15,8 @@ def add_memory(trace: Trace, memory: MemoryTable) -> None:
         in_use, about = _meaning(line)
         _add(trace, process, f"{device}: {in_use}", about, line.time, line.total)
         if line.reserved is not None:
-            held = "held by PyTorch's caching allocator, in use or not"
-            _add(trace, process, f"{device}: memory reserved", held, line.time, line.reserved)
+            about = "reserved by PyTorch's caching allocator, in use or not"
+            _add(trace, process, f"{device}: memory reserved", about, line.time, line.reserved)
 
 
 def _meaning(line: Timeline) -> tuple[str, str]:

@@ -13,6 +13,7 @@ from pyprof.errors import InputError
 from pyprof.prof.limits.architectures import unit_of
 from pyprof.prof.limits.devices import find_device
 from pyprof.prof.limits.peaks_file import load_peaks
+from pyprof.quantities import amount
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -101,7 +102,7 @@ def _drawn(curves: Mapping[str, Any]) -> dict[str, Points]:
 
 def draw(shown: Growth, look: Look) -> Picture:
     """Draw the figure: matrix products on the left, memory on the right."""
-    from pyprof.prof.plot.style import amount, legend, log_ticks, picture, titled
+    from pyprof.prof.plot.style import legend, log_ticks, picture, titled
 
     panels = [curves for curves in (shown.products, shown.memory) if curves]
     with picture(look, 0.44 * look.width) as figure:

@@ -22,6 +22,7 @@ from pyprof.prof.limits.roofline import Roofline, roofline
 from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.kinds import CLASSES, classes
 from pyprof.prof.work.layer_path import layer_texts
+from pyprof.quantities import amount
 from pyprof.table.columns import Coded, Ints, Table, distinct
 from pyprof.table.schema import first_text
 
@@ -200,7 +201,7 @@ def _alike(a: Roof, b: Roof) -> bool:
 def draw(shown: Rooflines, look: Look) -> Picture:
     """The figure."""
     from pyprof.prof.plot.labels import Label, Side, place
-    from pyprof.prof.plot.style import amount, bare, legend, log_ticks, picture, titled
+    from pyprof.prof.plot.style import bare, legend, log_ticks, picture, titled
 
     theme = look.theme
     with picture(look, 0.62 * look.width) as figure:
@@ -297,8 +298,6 @@ def roof_words(roof: Roof) -> tuple[str, str]:
     >>> roof_words(Roof(("tc_fp16", "tc_bf16"), True, (("tc_fp16", 780e12), ("tc_bf16", 811e12)), 989e12))
     ('fp16, bf16 tensor cores', '780, 811 of 989 TFLOP/s')
     """
-    from pyprof.prof.plot.style import amount
-
     vector = [name for name in roof.units if not on_tensor_cores(name)]
     tensor = [precision_of(name) for name in roof.units if on_tensor_cores(name)]
     names = [", ".join(vector)] if vector else []

@@ -164,18 +164,6 @@ def plain(text: str, size: int = 60, cut: Any = "right") -> str:
     return cut_to(safe(text), size, cut).replace("$", r"\$")
 
 
-def amount(value: float, unit: str = "") -> str:
-    """A number with three digits, an SI prefix and a unit.
-
-    >>> amount(3.0455e12, "FLOP/s"), amount(66.9e12), amount(512, "B"), amount(0.02)
-    ('3.05 TFLOP/s', '66.9 T', '512 B', '0.02')
-    """
-    for size, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= size:
-            return f"{value / size:.3g} {prefix}{unit}"
-    return f"{value:.3g} {unit}".rstrip()
-
-
 def time_unit(longest_ns: float) -> tuple[float, str]:
     """The unit that suits the longest time: its length in ns, and its name.
 

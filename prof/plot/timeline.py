@@ -11,11 +11,12 @@ import numpy as np
 from pyprof.errors import PyprofError
 from pyprof.prof.colours import ink_on
 from pyprof.prof.plot.roofline import op_names
-from pyprof.prof.timing.gpus import covered, ends
+from pyprof.prof.timing.gpus import ends
 from pyprof.prof.timing.steps import PHASES, Step, owners, phase_places, short_owners, steps
 from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.kinds import CLASSES, classes
 from pyprof.table.columns import NULL, Coded, Ints, Table
+from pyprof.table.intervals import covered
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

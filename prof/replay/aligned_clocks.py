@@ -1,7 +1,7 @@
 """One clock for the processes of a job, whose captures each count time from their own begin.
 
 The kernels of a collective end together in all ranks. So the clock of each process is moved by the median difference of
-their ends to those of the first process. A difference below ``SAME_NS`` is the kernels': the clocks are the same.
+their ends to those of the first process. Below ``SAME_NS``, the kernels differ and the clocks are the same.
 """
 
 from collections.abc import Sequence

@@ -13,8 +13,8 @@ from pyprof.prof.replay.critical_path import CriticalPath, critical_path
 from pyprof.prof.replay.recorded_run import Recorded, recorded
 from pyprof.prof.replay.simulate import simulate
 from pyprof.prof.replay.tasks import ARRIVAL, CALL, HOST, WORK, Tasks, tasks_of
-from pyprof.prof.timing.gpus import covered
 from pyprof.table.columns import NULL, Bools, HostTable, Ints, Table, greatest
+from pyprof.table.intervals import covered
 
 COMPLETE = 0.99  # the least share of the GPU's time that must have a launch in the capture
 

@@ -62,28 +62,42 @@ def page_model(
     owner, names = owners(table)
     calls, call = call_columns(table, annotation, limits)
     return {
-        "format": FORMAT,
-        "version": __version__,
+        **_vocabulary(),
         "title": title,
         "summary": _summary(summary),
         "memory": None if memory is None else memory_section(memory, summary.memory),
         "advice": [{**asdict(card), "title": title_of_card(card, unit), "how": how(card)} for card in cards],
         "owners": names,
-        "unit_names": {name: unit_name(name) for name in UNITS},
-        "phases": list(PHASES),
-        "classes": list(CLASSES),
-        "steps": [{"owner": step.owner, **_fields(step, STEP)} for step in steps(table, owner)],
+        "incomplete": bool(summary.incomplete),
+        "steps": [_step(step, bool(summary.incomplete)) for step in steps(table, owner)],
         "devices": [_fields(device, DEVICE) for device in limits.devices],
         "sheets": [_fields(device, DEVICE) for device in sheets if device.known],
-        "why": [{"name": name, "words": WORDS[name]} for name in CAUSES],
         "calls": calls,
         **operation_columns(table, owner, names, call),
-        "meanings": column_meanings(),
         "unattributed": _unattributed(table),
         "uncounted": _uncounted(annotation.uncounted),
         "bytes_uncounted": _uncounted(uncounted_of(table, annotation.bytes)),
+    }
+
+
+def _vocabulary() -> dict[str, Any]:
+    """What is the same on every page: the names and meanings that the page's code looks up."""
+    return {
+        "format": FORMAT,
+        "version": __version__,
+        "unit_names": {name: unit_name(name) for name in UNITS},
+        "phases": list(PHASES),
+        "classes": list(CLASSES),
+        "why": [{"name": name, "words": WORDS[name]} for name in CAUSES],
+        "meanings": column_meanings(),
         "launching": LAUNCH_ALONE,  # the reason of rows whose time gives no rates
     }
+
+
+def _step(step: Step, incomplete: bool) -> dict[str, Any]:
+    """A step's fields; its idle time is unknown in an incomplete capture."""
+    unknown = {"idle": None} if incomplete else {}
+    return {"owner": step.owner, **_fields(step, STEP), **unknown}
 
 
 def _uncounted(ops: Mapping[str, int]) -> list[dict[str, Any]]:

@@ -17,8 +17,11 @@ from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import Roofline, roofline
 from pyprof.prof.memory.memory_numbers import DeviceMemory, memory_numbers
 from pyprof.prof.summary import work_numbers as work
+from pyprof.prof.summary.captured_graphs import GraphContent, graph_contents
 from pyprof.prof.summary.components import Part, Series, StepPart, components, parts_of, series
+from pyprof.prof.summary.expert_rows import ExpertTokens, PaddedTiles, expert_tokens, padded_tiles
 from pyprof.prof.summary.measured_work import Measured, measured_work
+from pyprof.prof.summary.withheld import withheld
 from pyprof.prof.timing.clocks import Clocks, clocks
 from pyprof.prof.timing.collectives import Collective, collectives
 from pyprof.prof.timing.gpus import device_rows, ends
@@ -34,12 +37,20 @@ from pyprof.prof.timing.warmup import WarmUp, warm_up
 from pyprof.prof.work.annotate import Annotation, sum_known
 from pyprof.prof.work.kinds import NCCL, kinds
 from pyprof.table.attribution import AttributedTime, attributed_rows, launched_alone
-from pyprof.table.columns import NULL, Ints, MemoryTable, Table
+from pyprof.table.columns import NULL, Bools, Ints, MemoryTable, Table
+from pyprof.table.losses import Loss, losses
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
     on_cpu: Annotated[bool, doc("whether the rows are CPU ops")]
+    incomplete: Annotated[
+        tuple[Loss, ...],
+        doc(
+            "what the capture has lost, where it lacks records: then idle and busy times and shares of the span are "
+            "null, and there is no advice, because they would be false"
+        ),
+    ]
     warm_up: Annotated[
         WarmUp | None, doc("the first steps, where they take long, and what was before: left out of all figures")
     ]
@@ -52,9 +63,12 @@ class Summary:
     reasons: Annotated[tuple[Part, ...], doc("rows without an op, by the reason")]
     devices: Annotated[tuple[Usage, ...], doc("one record per device")]
     span_ns: Annotated[int, doc("from the first operation to the last, of all devices")]
-    busy_ns: Annotated[int, doc("time with at least one operation")]
-    idle_ns: Annotated[int, doc("time without an operation")]
-    late_ns: Annotated[int, doc("idle time in which the CPU had not yet called for the next launch")]
+    busy_ns: Annotated[int | None, doc("time with at least one operation; null in an incomplete capture")]
+    idle_ns: Annotated[int | None, doc("time without an operation; null in an incomplete capture")]
+    late_ns: Annotated[
+        int | None,
+        doc("idle time in which the CPU had not yet called for the next launch; null in an incomplete capture"),
+    ]
     waits: Annotated[Waits, doc("why the GPU waits")]
     steps: Annotated[tuple[StepPart, ...], doc("one per step")]
     unprofiled: Annotated[
@@ -73,7 +87,9 @@ class Summary:
     attention: Annotated[work.Attention, doc("fused and unfused attention")]
     copies: Annotated[Leading | None, doc("copies between host and device")]
     communication_ns: Annotated[int, doc("time of collectives")]
-    exposed_ns: Annotated[int, doc("time of communication while nothing else ran")]
+    exposed_ns: Annotated[
+        int | None, doc("time of communication while nothing else ran; null in an incomplete capture")
+    ]
     collectives: Annotated[tuple[Collective, ...], doc("by kind and number of ranks, where they are on record")]
     waiting: Annotated[
         RankWaits, doc("how long ranks wait for each other in collectives, where all ranks of a group are in the table")
@@ -92,7 +108,17 @@ class Summary:
     clocks: Annotated[tuple[Clocks, ...], doc("clocks, power and energy of each GPU, where --nvml read them")]
     clock_peaks: Annotated[tuple[work.ClockPeak, ...], doc("what the clocks allow, of the peaks that MFU refers to")]
     autotuning: Annotated[work.Autotuning, doc("trials of cuDNN's algorithms")]
+    experts: Annotated[
+        tuple[ExpertTokens, ...], doc("tokens per expert, by layer, where each expert has products of its own")
+    ]
+    expert_tiles: Annotated[
+        tuple[PaddedTiles, ...], doc("rows of fused experts, padded to tiles, by the length of a tile")
+    ]
     serving: Annotated[tuple[ServingPhase, ...], doc("an inference server's batches by phase")]
+    graphs: Annotated[
+        tuple[GraphContent, ...],
+        doc("CUDA graphs that are one operation in the capture, of all rows: what they captured"),
+    ]
     measured: Annotated[Measured | None, doc("what Nsight Compute measured, with --ncu")]
 
     @property
@@ -108,12 +134,16 @@ class Summary:
     @property
     def flop_per_s(self) -> float:
         """The mean of the GPUs, idle time included; NaN where nothing has a time or a count."""
-        return self.flop / (self.span_ns * 1e-9) if self.span_ns and self.flop is not None else math.nan
+        return self._rate(self.flop)
 
     @property
     def byte_per_s(self) -> float:
         """The mean of the GPUs, idle time included; NaN where nothing has a time or a count."""
-        return self.nbytes / (self.span_ns * 1e-9) if self.span_ns and self.nbytes is not None else math.nan
+        return self._rate(self.nbytes)
+
+    def _rate(self, amount: float | None) -> float:
+        known = self.span_ns and amount is not None and not self.incomplete
+        return amount / (self.span_ns * 1e-9) if known and amount is not None else math.nan
 
     def mean(self, key: str) -> float:
         """The mean over the GPUs of one field of ``Usage``; NaN if no GPU has it."""
@@ -134,7 +164,8 @@ def summarise(
     ``limits``: the limits of all rows with ``peaks``, if they have already been computed. ``memory``: the capture's
     allocations, of which nothing is left out.
     """
-    devices = () if memory is None else tuple(memory_numbers(memory, table))
+    devices, graphs = () if memory is None else tuple(memory_numbers(memory, table)), graph_contents(table)
+    lost = losses(table)
     all_rows = len(table)
     steps = slowest_steps(table)  # of all rows: a step begins when the GPU is done with the one before
     launched = table.ints("step")
@@ -151,14 +182,17 @@ def summarise(
     found = clocks(table, counting)
     batches = serving_phases(table, annotation, limits, {int(part.name): part.ns for part in parts})
     left_out: dict[str, Any] = {"kinds_of_rows": kinds_of_rows, "copies": copies, "warm_up": warm, "memory": devices}
-    return _summary(table, annotation, limits, steps=parts, clocks=found, serving=batches, **left_out)
+    left_out["graphs"] = graphs
+    numbers = _summary(
+        table, annotation, limits, incomplete=lost, steps=parts, clocks=found, serving=batches, **left_out
+    )
+    return withheld(numbers) if lost else numbers
 
 
 def _summary(table: Table, annotation: Annotation, limits: Roofline, **left_out: Any) -> Summary:
     """``left_out``: the fields that need rows that the rest leaves out."""
     duration, row_kinds, time = table.ints("kDuration"), kinds(table, annotation), timeline(table)
     has_op, attributed = attributed_rows(table.coded("op")), AttributedTime.of(table)
-    counted, bytes_counted = annotation.flops != NULL, annotation.bytes != NULL
     communication, late = row_kinds.among(NCCL), stragglers(table, annotation)
     devices = tuple(usage(table, annotation, limits))
     return Summary(
@@ -186,17 +220,27 @@ def _summary(table: Table, annotation: Annotation, limits: Roofline, **left_out:
         exposed_ns=exposed_ns(table, communication) if communication.any() else 0,
         collectives=collectives(table, annotation, late.wait),
         waiting=late.waiting,
-        counted_ns=int(duration[counted].sum()),
-        flop=sum_known(annotation.flops),
-        nbytes=sum_known(annotation.bytes),
+        **_counted(table, annotation, has_op),
         limits=work.limit_numbers(limits, duration),
-        uncounted=work.uncounted_ops(table, np.flatnonzero(has_op & ~counted)),
         notes=tuple(limits.notes()),
-        bytes_counted_ns=int(duration[bytes_counted].sum()),
-        bytes_uncounted=work.uncounted_ops(table, np.flatnonzero(has_op & counted & ~bytes_counted)),
         autotuning=work.autotuning_numbers(table, annotation),
+        experts=expert_tokens(table, annotation),
+        expert_tiles=padded_tiles(table),
         measured=measured_work(table, annotation, limits),
     )
+
+
+def _counted(table: Table, annotation: Annotation, has_op: Bools) -> dict[str, Any]:
+    """The fields about FLOPs and bytes: their sums, the time for which they are known, and the ops without them."""
+    duration, counted, bytes_counted = table.ints("kDuration"), annotation.flops != NULL, annotation.bytes != NULL
+    return {
+        "flop": sum_known(annotation.flops),
+        "nbytes": sum_known(annotation.bytes),
+        "counted_ns": int(duration[counted].sum()),
+        "bytes_counted_ns": int(duration[bytes_counted].sum()),
+        "uncounted": work.uncounted_ops(table, np.flatnonzero(has_op & ~counted)),
+        "bytes_uncounted": work.uncounted_ops(table, np.flatnonzero(has_op & counted & ~bytes_counted)),
+    }
 
 
 def _steps(table: Table, steps: Mapping[int, Step], launched: Ints) -> tuple[StepPart, ...]:

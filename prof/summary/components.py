@@ -47,7 +47,7 @@ class Part:
     name: Annotated[str, doc("its name")]
     rows: Annotated[int, doc("number of rows")]
     ns: Annotated[int, doc("their time")]
-    idle_ns: Annotated[int, doc("idle time before them")] = 0
+    idle_ns: Annotated[int | None, doc("idle time before them; null in an incomplete capture")] = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class StepPart(Part):
     """The operations that one step launched, and the step's time, which is that of the slowest GPU."""
 
     ns: Annotated[int, doc("time of the step, from mark to mark as the GPU reaches them; unmarked: to the next step")]
-    idle_ns: Annotated[int, doc("of this, time in which no operation ran")] = 0
+    idle_ns: Annotated[int | None, doc("of this, time in which no operation ran; null in an incomplete capture")] = 0
     mark_ns: Annotated[int | None, doc("on the host's clock, from its mark to the next; null where no mark says")] = (
         None
     )
@@ -122,7 +122,7 @@ def series(layers: Coded, duration: Ints) -> Series | None:
     np.add.at(sums, layers.codes, duration)
     found: defaultdict[str, Counter[int]] = defaultdict(Counter)
     for text, ns in zip(layers.values, sums[:-1].tolist(), strict=True):
-        for name, number in _counted(layer_parts(text)):
+        for name, number in _counted(layer_parts(text)) if ns else ():  # a part of a table may have none of its rows
             found[name][number] += int(ns)
     real = {name: members for name, members in found.items() if _alike(list(members.values()))}
     if not real:

@@ -35,7 +35,7 @@ def further_sentences(device: DeviceMemory) -> Iterator[str]:
     if device.missing:
         yield (
             f"{device.missing:,} of the recorded totals do not follow from the event before: events are missing there, "
-            "or their times do not have their order. What no event accounts for counts as from before the capture."
+            "or their times are out of order. Bytes that no event accounts for count as allocated before the capture."
         )
     if not device.exact and device.level == "allocator":
         yield "The capture does not record the total: amounts count from its first event on."

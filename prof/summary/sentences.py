@@ -10,12 +10,14 @@ from pyprof.prof.summary import clock_sentences as clock
 from pyprof.prof.summary import time_sentences as time
 from pyprof.prof.summary import work_sentences as work
 from pyprof.prof.summary.capture_numbers import Summary
+from pyprof.prof.summary.expert_sentences import expert_sentences
 from pyprof.prof.summary.memory_sentences import memory_sentences
 from pyprof.prof.summary.serving_sentences import serving_sentences
 from pyprof.prof.summary.wording import amount, counted, joined
 from pyprof.prof.timing.usage import Usage
 from pyprof.quantities import ms, share
 from pyprof.table.attribution import AttributedTime
+from pyprof.table.losses import incomplete_line
 
 ROWS = {"kernel": "kernel", "memcpy": "copy", "memset": "memset", "graph": "graph launch", "cpu": "CPU op"}
 MAKERS = (
@@ -33,6 +35,7 @@ MAKERS = (
     work.kind_sentences,
     work.matrix_sentences,
     work.attention_sentences,
+    expert_sentences,
     work.autotuning_sentences,
     work.rate_sentences,
     work.usage_sentences,
@@ -52,6 +55,16 @@ MAKERS = (
 
 
 def headline(summary: Summary) -> str:
+    """That the capture is incomplete, if it is, and what ran, where, for how long, and how much of it is attributed."""
+    return " ".join([*incomplete_lines(summary), what_ran(summary)])
+
+
+def incomplete_lines(summary: Summary) -> list[str]:
+    """The first line of an incomplete capture: why it is, what is withheld, how to record it anew."""
+    return [incomplete_line(summary.incomplete, withheld=True)] if summary.incomplete else []
+
+
+def what_ran(summary: Summary) -> str:
     """What ran, where, for how long, and how much of it is attributed."""
     operations = [counted(part.rows, ROWS.get(part.name, part.name)) for part in summary.kinds_of_rows]
     where = "the CPU" if summary.on_cpu else _device_names(summary.devices)
@@ -109,8 +122,9 @@ def figures(summary: Summary) -> list[Figure]:
         *_length(summary),
     ]
     if summary.devices and summary.span_ns:
-        shown.append(Figure("GPU busy", share(summary.busy_ns, summary.span_ns), f"of {ms(summary.span_ns)}"))
-        if summary.flop:
+        if summary.busy_ns is not None:
+            shown.append(Figure("GPU busy", share(summary.busy_ns, summary.span_ns), f"of {ms(summary.span_ns)}"))
+        if not math.isnan(summary.flop_per_s):
             known = f"{work.per_gpu(summary).strip()}, known for {share(summary.counted_ns, total)} of {worker} time"
             rate = f"{least}{amount(summary.flop_per_s, 'FLOP/s')}"
             shown.append(Figure("FLOP rate", rate, known))

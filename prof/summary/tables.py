@@ -48,13 +48,21 @@ def _phases(summary: Summary) -> Iterator[SummaryTable]:
     span = summary.span_ns
     if not span or [part.name for part in summary.phases] == ["other"]:
         return
+    if summary.busy_ns is None:  # the capture is incomplete
+        recorded = tuple((part.name, f"{part.rows:,}", ms(part.ns)) for part in summary.phases)
+        yield SummaryTable("phases", "By phase (overlaps counted once)", ("phase", "rows", "recorded"), recorded)
+        return
     whole = Part("all", sum(part.rows for part in summary.phases), summary.busy_ns, summary.idle_ns)
     rows = [
-        (part.name, f"{part.rows:,}", ms(part.ns), share(part.ns, span), ms(part.idle_ns), share(part.idle_ns, span))
+        (part.name, f"{part.rows:,}", ms(part.ns), share(part.ns, span), *_idle(part, span))
         for part in (*summary.phases, whole)
     ]
     title = f"By phase, of {ms(span)} (overlaps counted once; idle time is counted for the phase that ends it)"
     yield SummaryTable("phases", title, ("phase", "rows", "busy", "", "idle", ""), tuple(rows))
+
+
+def _idle(part: Part, span: int) -> tuple[str, str]:
+    return ("", "") if part.idle_ns is None else (ms(part.idle_ns), share(part.idle_ns, span))
 
 
 def _serving(summary: Summary) -> Iterator[SummaryTable]:
@@ -75,8 +83,8 @@ def _devices(summary: Summary) -> Iterator[SummaryTable]:
             _device_name(device),
             f"{device.operations:,}",
             ms(device.span_ns),
-            share(device.busy_ns, device.span_ns),
-            share(device.kernel_ns, device.span_ns),
+            "unknown" if device.busy_ns is None else share(device.busy_ns, device.span_ns),
+            "unknown" if device.kernel_ns is None else share(device.kernel_ns, device.span_ns),
             "unknown" if math.isnan(device.tflops) else f"{least}{device.tflops:.4g}",
         )
         for device in summary.devices[:MOST]

@@ -6,14 +6,13 @@ used only if the output is a terminal, or as requested.
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, BinaryIO
 
-from pyprof.command.terminal_text import cut_to, prose, safe
+from pyprof.command.terminal_text import cut_to, page, prose, safe
 from pyprof.prof.summary.capture_numbers import Summary
-from pyprof.prof.summary.sentences import assumptions, headline, sentences
+from pyprof.prof.summary.sentences import assumptions, incomplete_lines, sentences, what_ran
 from pyprof.prof.summary.tables import SummaryTable, summary_tables
 
 if TYPE_CHECKING:
@@ -28,30 +27,13 @@ def write_summary(
     summary: Summary, out: BinaryIO, width: int, terminal: bool = False, advice: Sequence[str] = ()
 ) -> None:
     """Write the summary; ``advice`` is a title and pieces of advice from ``pyprof.prof.advice.report.brief``."""
-    text = io.StringIO()
-    _print(console(text, width, terminal), summary, advice)
-    lines = text.getvalue().split("\n")
-    out.write("\n".join(line.rstrip() for line in lines).encode("utf-8", "replace"))
-
-
-def console(text: io.StringIO, width: int, terminal: bool) -> Console:
-    """What prints into a text, in lines of at most ``width`` characters; ``terminal``: with colours."""
-    from rich.console import Console
-
-    return Console(
-        file=text,
-        width=max(width, 40),
-        height=25,  # has no effect itself, but without a height TERM=dumb has a width of 80
-        force_terminal=terminal,
-        force_jupyter=False,  # in a notebook rich would otherwise show each line instead of writing it
-        highlight=False,
-        markup=False,
-        emoji=False,
-    )
+    with page(out, width, terminal) as console:
+        _print(console, summary, advice)
 
 
 def _print(console: Console, summary: Summary, advice: Sequence[str]) -> None:
-    prose(console, headline(summary), "bold")
+    for line in (*incomplete_lines(summary), what_ran(summary)):
+        prose(console, line, "bold")
     for sentence in sentences(summary):
         prose(console, f"• {sentence}", "", hang=2)
     if advice:

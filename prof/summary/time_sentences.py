@@ -66,13 +66,13 @@ def _copy_counts(copies: Leading) -> str:
 
 def busy_sentences(summary: Summary) -> Iterator[str]:
     """How long the GPU is busy, and how long it waits for the CPU."""
-    if not summary.span_ns or summary.on_cpu:
+    if not summary.span_ns or summary.on_cpu or summary.busy_ns is None or summary.idle_ns is None:
         return
     count = len(summary.devices)
     gpus = "The GPU is" if count < 2 else f"The {count} GPUs are"
     span = ms(summary.span_ns) + ("" if count < 2 else " (summed over the GPUs)")
     yield f"{gpus} busy for {share(summary.busy_ns, summary.span_ns)} of {span} and idle for {ms(summary.idle_ns)}."
-    if summary.late_ns > LATE * summary.span_ns:
+    if summary.late_ns is not None and summary.late_ns > LATE * summary.span_ns:
         late = f"{share(summary.late_ns, summary.idle_ns)} of the idle time ({ms(summary.late_ns)})"
         text = f"During {late} the CPU had not yet launched the next kernel"
         if summary.late_ns > HOST_BOUND * summary.span_ns:
@@ -202,16 +202,22 @@ def communication_sentences(summary: Summary) -> Iterator[str]:
     total = summary.communication_ns
     if not total:
         return
-    exposed = share(summary.exposed_ns, total)
-    alone = "all of it" if exposed == "100%" else f"{ms(summary.exposed_ns)} of it ({exposed})"
     of_time = f"{share(total, summary.total_ns)} of {summary.worker} time"
-    yield f"Communication takes {ms(total)} ({of_time}), {alone} while nothing else runs on the GPU."
+    yield f"Communication takes {ms(total)} ({of_time}){_exposed(summary.exposed_ns, total)}."
     known = [sent for sent in summary.collectives if sent.wire and sent.moving_ns]
     if known:
         wait = "not counting" if any(sent.waits_known for sent in known) else "counting"
         kinds = joined([_collective(sent) for sent in known[:MOST]])
         yield f"The collectives reach this bus bandwidth, {wait} the wait for other ranks: {kinds}."
     yield from _straggler_sentences(summary.waiting)
+
+
+def _exposed(exposed_ns: int | None, total: int) -> str:
+    if exposed_ns is None:
+        return ""
+    exposed = share(exposed_ns, total)
+    alone = "all of it" if exposed == "100%" else f"{ms(exposed_ns)} of it ({exposed})"
+    return f", {alone} while nothing else runs on the GPU"
 
 
 def _collective(sent: Collective) -> str:

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
+from pyprof import quantities
 from pyprof.quantities import ms
 
 PLURALS = {"copy": "copies", "graph launch": "graph launches"}
 LONGEST_NAME = 40  # characters of an op's name
 LONGEST_LAYER = 48  # characters of a layer's name
-PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def brief_time(ns: float) -> str:
@@ -24,10 +24,7 @@ def amount(value: float, unit: str) -> str:
     >>> amount(3.0455e12, "FLOP"), amount(13627435008, "B"), amount(512, "B")
     ('3.046 TFLOP', '13.63 GB', '512 B')
     """
-    for size, prefix in PREFIXES:
-        if abs(value) >= size:
-            return f"{value / size:.4g} {prefix}{unit}"
-    return f"{value:.4g} {unit}"
+    return quantities.amount(value, unit, digits=4)
 
 
 def rate(nbytes: float, ns: float) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pyprof.parse.attribute.reasons import remedy
 from pyprof.prof.kernels.precision import precision_of, unit_name
 from pyprof.prof.summary.capture_numbers import Summary
+from pyprof.prof.summary.captured_graphs import GraphContent
 from pyprof.prof.summary.components import Part
 from pyprof.prof.summary.measured_work import measured_sentences
 from pyprof.prof.summary.wording import amount, counted, joined, operation_name
@@ -110,20 +111,25 @@ def rate_sentences(summary: Summary) -> Iterator[str]:
     else:
         known = f"FLOPs are known for {share(summary.counted_ns, summary.total_ns)} of {summary.worker} time"
         least, mean = at_least(summary.counted_ns, summary), per_gpu(summary)
-        rate = f", {least}{amount(summary.flop_per_s, 'FLOP/s')}{mean}" if not summary.launches_alone else ""
+        rate = "" if _without_rates(summary) else f", {least}{amount(summary.flop_per_s, 'FLOP/s')}{mean}"
         yield f"{known}: {least}{amount(summary.flop, 'FLOP')}{rate}."
         if not math.isnan(summary.mean("mfu")):
             yield f"Model FLOPs utilisation (MFU) is {least}{mfu_text(summary)} of {peak_text(summary)}."
     if summary.span_ns and summary.nbytes:
         known = f"Bytes are known for {share(summary.bytes_counted_ns, summary.total_ns)} of {summary.worker} time"
         least, mean = at_least(summary.bytes_counted_ns, summary), per_gpu(summary)
-        rate = f", {least}{amount(summary.byte_per_s, 'B/s')}{mean}" if not summary.launches_alone else ""
+        rate = "" if _without_rates(summary) else f", {least}{amount(summary.byte_per_s, 'B/s')}{mean}"
         yield f"{known}: {least}{amount(summary.nbytes, 'B')}{rate}."
     if summary.launches_alone:
         yield (
             "These CPU ops launched GPU work that the capture does not have: their times are those of launching. No "
             "rate follows from them (profile with ProfilerActivity.CUDA or .XPU, too)."
         )
+
+
+def _without_rates(summary: Summary) -> bool:
+    """Whether no rate over the span follows from the amounts that the capture has."""
+    return summary.launches_alone or bool(summary.incomplete)
 
 
 def at_least(known_ns: int, summary: Summary) -> str:
@@ -193,6 +199,21 @@ def graph_sentences(summary: Summary) -> Iterator[str]:
             f"The kernels of {launches} ({ms(graphs.ns)}) are not in the capture: nsys profile --cuda-graph-trace=node "
             "records them."
         )
+    for graph in summary.graphs[:MOST]:
+        if graph.launches:
+            work = [f"{graph.launches:,} captured launches"]
+            work += [] if graph.flop is None else [amount(graph.flop, "FLOP")]
+            work += [] if graph.nbytes is None else [amount(graph.nbytes, "B")]
+            yield f"Each of the {graph.rows:,} launches of {graph.name} runs {joined(work)}{_largest(graph)}."
+
+
+def _largest(graph: GraphContent) -> str:
+    """The ops and the layers with most of a graph's FLOPs, as the end of a sentence."""
+    if not graph.flop:
+        return ""
+    ops = [f"{operation_name(part.name)} {share(part.flop or 0, graph.flop)}" for part in graph.ops[:MOST]]
+    layers = [f"{part.name} {share(part.flop or 0, graph.flop)}" for part in graph.layers[:MOST] if part.name]
+    return f": of the FLOPs {joined(ops)}" + (f"; by layer {joined(layers)}" if layers else "")
 
 
 def unattributed_sentences(summary: Summary) -> Iterator[str]:
@@ -203,7 +224,7 @@ def unattributed_sentences(summary: Summary) -> Iterator[str]:
         more = f" and {counted(len(reasons) - MOST, 'more reason')}" if len(reasons) > MOST else ""
         time = f"{share(missing, total)} of {summary.worker} time"
         yield f"{time} has no op: {'; '.join(reasons[:MOST])}{more}."
-    if missing and not summary.attributed_ns:
+    if missing and not summary.attributed_ns and not summary.counted_ns:
         yield (
             "Without ops, FLOPs, their rates and MFU are unknown: capture with pyprof.init(), or with torch.profiler's "
             "ProfilerActivity.CPU."

@@ -1,6 +1,6 @@
 """Check the cells of a kernel table on input: it may come from any source, and op models rely on the format."""
 
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
@@ -23,6 +23,28 @@ class OpCall(msgspec.Struct, forbid_unknown_fields=True):
     args: list[Any] = []
 
 
+class CapturedCall(msgspec.Struct, forbid_unknown_fields=True):
+    """A call that an opaque CUDA graph captured; a number of calls that a capture cannot have would be no count."""
+
+    calls: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 1
+    launches: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 1
+    mod: list[str] = []
+    op: list[str] = []
+    layer: list[str] = []
+    dir: str = ""
+    phase: str = ""
+    aten: str = ""
+    sizes: Sizes = []
+    dtypes: Dtypes = []
+    strides: Strides = []
+    args: list[Any] = []
+    outs: list[list[Size]] = []
+    marker: list[str] = []
+    nodes: list[str] = []
+    comm: Any = None
+    forward: OpCall | None = None
+
+
 # JSON column -> its type, and the type's name in errors. An argument is a tensor's shape, or those of several.
 FORMS: dict[str, tuple[Any, str]] = {
     **dict.fromkeys(("layer", "trace", "reprMarkers", "marker", "mod", "op", "nodes"), (list[str], "a list of texts")),
@@ -34,10 +56,16 @@ FORMS: dict[str, tuple[Any, str]] = {
     "outs": (list[list[Size]], "a list of shapes"),
     "grads": (list[list[Size]], "a list of shapes"),
     "gpuInfo": (dict[str, Any], "facts by name"),
+    "graphOps": (list[CapturedCall], "calls with op, layer and arguments"),
+    "views": (list[tuple[list[Size], str]], "a list of shapes and dtypes"),
+    "incomplete": (list[tuple[str, str]], "a list of pairs of texts"),
 }
 
 # Time column -> its smallest and largest allowed value in ns: end times and sums must fit into 64 bits.
-TIMES = {"kDuration": (0, 2 * LATEST_NS), "start": (-LATEST_NS, LATEST_NS)}
+TIMES = {
+    "kDuration": (0, 2 * LATEST_NS),
+    **dict.fromkeys(("start", "markStart", "markEnd", "stepStart", "stepEnd"), (-LATEST_NS, LATEST_NS)),
+}
 
 
 def check_cells(table: Table, file: str) -> None:

@@ -20,6 +20,7 @@ from pyprof.prof.timing.gpus import device_rows, ends
 from pyprof.prof.timing.steps import Step
 from pyprof.table.columns import NULL, Bools, Floats, Ints, Table, known
 from pyprof.table.gpu_samples import GpuSamples
+from pyprof.table.intervals import united
 
 FELL = 0.98  # a clock below this share of the GPU's limit has fallen; NVML's steps are 15 MHz, 0.8% of an H200's limit
 WORKED = 0.1  # a reading counts as one of a working GPU if it worked for this share of its time
@@ -132,18 +133,6 @@ def _clocks(gpu: GpuSamples, work: Spans, steps: Sequence[Step]) -> Clocks:
 # Time
 
 
-def united(start: Ints, end: Ints) -> Spans:
-    """The union of intervals as intervals that do not touch, in order.
-
-    >>> [part.tolist() for part in united(np.array([5, 0, 30]), np.array([20, 10, 40]))]
-    [[0, 30], [20, 40]]
-    """
-    order = np.argsort(start, kind="stable")
-    start, last = start[order], np.maximum.accumulate(end[order])
-    first = np.flatnonzero(np.r_[True, start[1:] > last[:-1]])
-    return start[first], last[np.r_[first[1:] - 1, len(start) - 1]]
-
-
 def _shares(time: Ints) -> Spans:
     """The time that each reading stands for: to half-way to its neighbours, as far on the outer side of the ends."""
     if len(time) == 1:
@@ -184,13 +173,13 @@ def _energy_window(time: Ints, work: Spans, steps: Sequence[Step]) -> tuple[Span
 
 
 def _mean(values: Ints, weight: Ints) -> float:
-    told = (values != NULL) & (weight > 0)
-    return float(np.average(values[told], weights=weight[told])) if told.any() else math.nan
+    has_value = (values != NULL) & (weight > 0)
+    return float(np.average(values[has_value], weights=weight[has_value])) if has_value.any() else math.nan
 
 
 def _extreme(values: Ints, worked: Bools, pick: Callable[[list[int]], int]) -> float:
-    told = values[worked & (values != NULL)].tolist()
-    return float(pick(told)) if told else math.nan
+    has_value = values[worked & (values != NULL)].tolist()
+    return float(pick(has_value)) if has_value else math.nan
 
 
 def _fallen(gpu: GpuSamples) -> Bools:
@@ -229,8 +218,8 @@ def _reasons(bits: Ints, weight: Ints) -> tuple[ReasonTime, ...]:
 
 def counted_joule(gpu: GpuSamples, window: Spans) -> float:
     """Joule by NVML's counter over some spans; NaN where the readings do not cover them."""
-    told = gpu.energy_mj != NULL
-    time, energy = gpu.time_ns[told], gpu.energy_mj[told].astype(np.float64)
+    has_value = gpu.energy_mj != NULL
+    time, energy = gpu.time_ns[has_value], gpu.energy_mj[has_value].astype(np.float64)
     if not _covers(time, window):
         return math.nan
     low, high = (np.interp(at, time, energy) for at in window)
@@ -239,8 +228,8 @@ def counted_joule(gpu: GpuSamples, window: Spans) -> float:
 
 def integrated_joule(gpu: GpuSamples, window: Spans) -> float:
     """Joule by power, integrated between the readings (trapezoids); NaN where they do not cover the spans."""
-    told = gpu.power_mw != NULL
-    time, power = gpu.time_ns[told], gpu.power_mw[told].astype(np.float64)
+    has_value = gpu.power_mw != NULL
+    time, power = gpu.time_ns[has_value], gpu.power_mw[has_value].astype(np.float64)
     if not _covers(time, window):
         return math.nan
     grown: Floats = np.r_[0.0, np.cumsum((power[1:] + power[:-1]) / 2 * np.diff(time))]  # mW × ns = pJ
@@ -258,9 +247,9 @@ def integrated_joule(gpu: GpuSamples, window: Spans) -> float:
 def _updates(gpu: GpuSamples, window: Spans) -> int:
     """How often the counter changed, or power where there is no counter: the energies are as fine as that."""
     values = gpu.energy_mj if bool((gpu.energy_mj != NULL).any()) else gpu.power_mw
-    told = values != NULL
-    inside = _covered(window, gpu.time_ns[told][:-1], gpu.time_ns[told][1:]) > 0 if len(window[0]) else False
-    return int(((np.diff(values[told]) != 0) & inside).sum())
+    has_value = values != NULL
+    inside = _covered(window, gpu.time_ns[has_value][:-1], gpu.time_ns[has_value][1:]) > 0 if len(window[0]) else False
+    return int(((np.diff(values[has_value]) != 0) & inside).sum())
 
 
 def _covers(time: Ints, window: Spans) -> bool:

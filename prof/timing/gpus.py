@@ -1,4 +1,4 @@
-"""The devices of a table, their operations, and the time that these cover."""
+"""The devices of a table, and their operations."""
 
 from collections.abc import Iterator
 
@@ -38,17 +38,3 @@ def named_rows(table: Table, *words: str) -> Bools:
 def ends(table: Table) -> Ints:
     """Each row's end, ns; a negative duration counts as 0."""
     return table.ints("start") + np.maximum(table.ints("kDuration"), 0)
-
-
-def covered(start: Ints, end: Ints) -> int:
-    """The length of the union of intervals, ns.
-
-    >>> covered(np.array([0, 5, 30]), np.array([10, 20, 40]))
-    30
-    """
-    if not len(start):
-        return 0
-    order = np.argsort(start, kind="stable")
-    start, last = start[order], np.maximum.accumulate(end[order])
-    idle = np.maximum(start[1:] - last[:-1], 0).sum()
-    return int(last[-1]) - int(start[0]) - int(idle)  # times in a damaged table may exceed 64 bits

@@ -16,9 +16,10 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from pyprof.command.json_schema import doc
-from pyprof.prof.timing.gpus import covered, devices_of_rows, ends
+from pyprof.prof.timing.gpus import devices_of_rows, ends
 from pyprof.serving_range import SERVING_PHASES
 from pyprof.table.columns import NULL, Coded, Ints, Table, greatest, known, least
+from pyprof.table.intervals import covered
 
 LAST_NS = 1 << 62  # later times mean a damaged file
 PHASES = ("forward", "backward", "optimizer", "data", *SERVING_PHASES, "other")
@@ -154,9 +155,9 @@ def _of_device(
     first, low, mark = (least(values, group, count) for values in (start, begin, mark))
     last, high, mark_end = (greatest(values, group, count) for values in (end[inside], until, mark_end))
     following = np.append(np.where(np.diff(numbers) == 1, first[1:], NULL), NULL)[:count]
-    told = (low != NULL) & (high >= low)  # not so in a damaged table
-    low = np.where(told, low, first)
-    high = np.where(told, high, np.where(following > low, following, last))
+    has_times = (low != NULL) & (high >= low)  # in a damaged table, the end may come first
+    low = np.where(has_times, low, first)
+    high = np.where(has_times, high, np.where(following > low, following, last))
     times = _Times(numbers, low, high, mark, mark_end, last - first).with_empty(empty)
     numbers, low, high, mark, mark_end, extent = times
     reach = np.maximum.accumulate(end)

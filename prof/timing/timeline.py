@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pyprof.prof.timing.gpus import covered, device_rows, ends
+from pyprof.prof.timing.gpus import device_rows, ends
 from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.kinds import NCCL, kinds
 from pyprof.table.columns import NULL, Bools, Ints, Table
+from pyprof.table.intervals import covered
 
 HOST_BOUND = 0.25  # if the GPU waits for launches for at least this share of the time, the CPU limits the speed
 

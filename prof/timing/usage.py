@@ -1,8 +1,8 @@
 """How well a run used its GPUs: one record per device.
 
 GPU utilisation, estimated SM efficiency and estimated achieved occupancy are defined as in PyTorch's tensorboard plugin
-(kineto, tb_plugin: gpu_metrics_parser.py, range_utils.py): over the span from a device's first operation to its last,
-or over a window given by the caller (the plugin uses the profiler steps).
+(kineto, tb_plugin: gpu_metrics_parser.py, range_utils.py), but over the span from a device's first operation to its
+last, where the plugin takes the profiler's steps.
 """
 
 import math
@@ -14,13 +14,13 @@ import numpy as np
 from pyprof.command.json_schema import doc, nan_doc
 from pyprof.prof.limits.roofline import Roofline
 from pyprof.prof.ops.model import MATRIX
-from pyprof.prof.timing.gpus import DeviceKey, covered, device_rows, ends
+from pyprof.prof.timing.gpus import DeviceKey, device_rows, ends
 from pyprof.prof.work.annotate import Annotation, sum_known
 from pyprof.table.columns import NULL, Bools, Floats, Ints, Table, known
+from pyprof.table.intervals import covered
 
 # Efficiency and occupancy are stated where they are known for this share of the kernels' time; graphs hide theirs.
 STATED = 0.99
-Window = tuple[int, int] | None  # from, until, ns; None: from a device's first operation to its last
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,10 @@ class Usage:
     name: Annotated[str, doc("the device's name")]
     operations: Annotated[int, doc("number of kernels, copies and memsets")]
     span_ns: Annotated[int, doc("from its first operation to its last")]
-    busy_ns: Annotated[int, doc("time with at least one operation: kernel, copy, memset, graph")]
-    kernel_ns: Annotated[int, doc("time with at least one kernel or graph")]
+    busy_ns: Annotated[
+        int | None, doc("time with at least one operation: kernel, copy, memset, graph; null in an incomplete capture")
+    ]
+    kernel_ns: Annotated[int | None, doc("time with at least one kernel or graph; null in an incomplete capture")]
     sm_efficiency: Annotated[float, nan_doc("%, mean over the span of min(1, blocks of the running kernels / SMs)")]
     occupancy: Annotated[float, nan_doc("%, mean of the kernels' estimated achieved occupancy, by their durations")]
     flop: Annotated[int | None, doc("FLOPs of the rows that have a count; null if no operation could be counted")]
@@ -51,22 +53,26 @@ class Usage:
     @property
     def utilisation(self) -> float:
         """GPU utilisation: the share of the span, in %, in which a kernel ran on the GPU."""
-        return 100 * self.kernel_ns / self.span_ns if self.span_ns else math.nan
+        return 100 * self.kernel_ns / self.span_ns if self.span_ns and self.kernel_ns is not None else math.nan
 
     @property
     def busy(self) -> float:
         """The share of the span, in %, in which any operation ran on the GPU."""
-        return 100 * self.busy_ns / self.span_ns if self.span_ns else math.nan
+        return 100 * self.busy_ns / self.span_ns if self.span_ns and self.busy_ns is not None else math.nan
 
     @property
     def tflops(self) -> float:
         """TFLOP/s over the span, idle time included; NaN if unknown."""
-        return self.flop / self.span_ns / 1e3 if self.span_ns and self.flop is not None else math.nan
+        return math.nan if self.flop is None else self._rate(self.flop) * 1e-12
 
     @property
     def gbps(self) -> float:
         """GB/s over the span, idle time included; NaN if unknown."""
-        return self.nbytes / self.span_ns if self.span_ns and self.nbytes is not None else math.nan
+        return math.nan if self.nbytes is None else self._rate(self.nbytes) * 1e-9
+
+    def _rate(self, amount: float) -> float:
+        """An amount per second of the span; NaN without a span, or if the capture lacks some of its operations."""
+        return amount / self.span_ns * 1e9 if self.span_ns and self.busy_ns is not None else math.nan
 
     @property
     def mfu(self) -> float:
@@ -83,19 +89,15 @@ class Usage:
         return 100 * self.memory_ns / self.span_ns if self.span_ns and self.nbytes is not None else math.nan
 
 
-def usage(table: Table, annotation: Annotation, limits: Roofline, window: Window = None) -> list[Usage]:
+def usage(table: Table, annotation: Annotation, limits: Roofline) -> list[Usage]:
     """One record per (rank, process, device) with GPU operations, in that order."""
     devices = device_rows(table, ~table.coded("kind").among("cpu"))
-    return [_usage(key, rows, table, annotation, limits, window) for key, rows in devices if len(rows)]
+    return [_usage(key, rows, table, annotation, limits) for key, rows in devices if len(rows)]
 
 
-def _usage(key: DeviceKey, rows: Ints, table: Table, annotation: Annotation, limits: Roofline, window: Window) -> Usage:
+def _usage(key: DeviceKey, rows: Ints, table: Table, annotation: Annotation, limits: Roofline) -> Usage:
     start, end = table.ints("start")[rows], ends(table)[rows]
-    low, high = window or (int(start.min()), int(end.max()))
-    instant = (start == end) & (start >= low) & (start <= high)  # a clock in µs gives short operations no duration
-    start, end = np.clip(start, low, high), np.clip(end, low, high)
-    inside = (end > start) | instant
-    rows, start, end = rows[inside], start[inside], end[inside]
+    span_ns = int(end.max()) - int(start.min())
     kernel = table.coded("kind").among("kernel", "graph", "")[rows]
     flops, nbytes = annotation.flops[rows], annotation.bytes[rows]
     matrix = is_product(annotation)[rows]
@@ -115,10 +117,10 @@ def _usage(key: DeviceKey, rows: Ints, table: Table, annotation: Annotation, lim
         ordinal=ordinal,
         name=limits.devices[device[0]].name if len(device) else "",
         operations=len(rows),
-        span_ns=high - low,
+        span_ns=span_ns,
         busy_ns=covered(start, end),
         kernel_ns=covered(start[kernel], end[kernel]),
-        sm_efficiency=_efficiency(start, end, blocks_per_sm, high - low) if stated(blocks_per_sm) else math.nan,
+        sm_efficiency=_efficiency(start, end, blocks_per_sm, span_ns) if stated(blocks_per_sm) else math.nan,
         occupancy=_mean(achieved, took) if stated(achieved) else math.nan,
         flop=sum_known(flops),
         matrix_flop=sum_known(flops[matrix | (flops == NULL)]),  # what is not counted may be a product

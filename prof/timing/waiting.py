@@ -22,6 +22,7 @@ from pyprof.prof.timing.blocking_copies import BlockingCopies, blocking_copies, 
 from pyprof.prof.timing.gpus import TO_DEVICE, TO_HOST, devices_of_rows, ends, named_rows
 from pyprof.prof.work.annotate import sum_known
 from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct
+from pyprof.table.losses import losses
 
 _TEXTS = {  # cause: what the gaps of a capture are due to, and what happened during one gap
     "launch": ("late launches", "the CPU was launching"),
@@ -43,7 +44,7 @@ class Waiting:
     """One value per row. NULL or an empty cause means unknown: the row has no launch or no time."""
 
     queue_ns: Ints  # from the end of the launch call to the start on the GPU; 0: started during the call
-    idle_ns: Ints  # the gap before the row, when nothing ran on its GPU; 0 for the GPU's first row
+    idle_ns: Ints  # the gap before the row, when nothing ran on its GPU; 0 for the GPU's first row; NULL if incomplete
     cause: Coded  # of the gap; empty if there is no gap
 
 
@@ -101,6 +102,8 @@ def waiting(table: Table) -> Waiting:
     queue = np.where(known, np.maximum(start - called, 0), NULL)
     idle = np.full(len(table), NULL, np.int64)
     cause = np.full(len(table), -1, np.int32)
+    if losses(table):  # something that is not on record may have run in the gaps
+        return Waiting(queue, idle, Coded(cause, list(CAUSES)))
     to_host, copies = _copies(table)
     data = table.coded("phase").among("data")
     for rows in _lanes(table):

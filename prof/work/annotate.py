@@ -12,6 +12,7 @@ from pyprof.prof.kernels.roles import AUX, MAIN
 from pyprof.prof.work.calls import op_calls
 from pyprof.prof.work.helper_kernels import fill_helpers
 from pyprof.prof.work.multi_tensor import fill_multi_tensor
+from pyprof.prof.work.opaque_graphs import fill_opaque_graphs
 from pyprof.prof.work.repeats import fill_repeats
 from pyprof.prof.work.shares import fill_copies, kernels, shares
 from pyprof.table.columns import NULL, Coded, Ints, Table
@@ -50,6 +51,7 @@ def annotate(table: Table) -> Annotation:
     fill_helpers(table, calls, role.among(AUX), flops, nbytes)
     fill_multi_tensor(table, calls.names, flops, nbytes)
     fill_repeats(table, calls.names, flops, nbytes)
+    fill_opaque_graphs(table, annotate, flops, nbytes)
     family = Coded.of(op.family for op in calls.counted).take(calls.signature)
     return Annotation(flops, nbytes, tensor_cores, precision, role, family, uncounted_of(table, flops))
 

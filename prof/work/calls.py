@@ -22,7 +22,10 @@ from pyprof.prof.work.cut_lists import proven_lists
 from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct, distinct_texts
 from pyprof.table.graph_replays import replay_numbers
 
-SIGNATURE = ("aten", "sizes", "dtypes", "strides", "args", "outs", "marker", "dir", "nodes", "comm", "forward")
+SIGNATURE = (
+    *("aten", "sizes", "dtypes", "strides", "args", "outs", "marker", "dir", "nodes", "comm", "forward", "views"),
+    "fused",
+)
 
 
 @dataclass(frozen=True, slots=True)

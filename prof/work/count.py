@@ -4,16 +4,19 @@ import json
 import math
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from pyprof.errors import ModelError
 from pyprof.marker import Marker, parse_marker
 from pyprof.prof.kernels.type_names import NOTHING, Dtypes
-from pyprof.prof.ops.compiled import is_compiled
+from pyprof.prof.ops.compiled import fused_bytes, is_compiled, loops_of
 from pyprof.prof.ops.evaluation import SPARSE_PRODUCTS, evaluate, find, function_of, parameters
+from pyprof.prof.ops.experts import FINDS_WEIGHTS
 from pyprof.prof.ops.from_forward import bias_gradient, from_forward
+from pyprof.prof.ops.fused_names import op_flop
+from pyprof.prof.ops.fused_operations import product_flop, recorded_flop
 from pyprof.prof.ops.known_work import FILLED, known_parts, never_computes
 from pyprof.prof.ops.marker_arguments import call_arguments, tensors_within, with_flags, with_options
 from pyprof.prof.ops.model import FAMILY, MATRIX, Parts, Possible, Tensor, Work
@@ -41,6 +44,8 @@ class OpCall:
     nodes: str = ""
     comm: str = ""
     forward: str = ""
+    views: str = ""
+    fused: str = ""
     lists: str = ""  # the shapes of its lists of tensors, if the capture truncated them and they could be proven
     kernel: Dtypes = NOTHING  # the dtypes that the names of its kernels reveal
     batch: Batch | None = None  # the server's batch that it is part of, for ops that are counted by it
@@ -108,7 +113,27 @@ def count_call(call: OpCall) -> Counted:
         return _without_shapes(call, name)
     if family == "gemm" and SPARSE_PRODUCTS.intersection(call.around):
         return Counted(name, family, why="a sparse operand: no capture records how many elements it stores")
-    return _by_model(call, name)
+    counted = _by_model(call, name)
+    if name in FINDS_WEIGHTS and not counted.parts:  # its kernels may be routing or products: their names tell
+        return _without_model(call)
+    return _by_operations(call, counted) if call.fused else counted
+
+
+def _by_operations(call: OpCall, counted: Counted) -> Counted:
+    """The count of a call in a compiled graph's code, with FLOPs from the record of the operations that it computes:
+    those of a Triton kernel, and those of a product whose own call lacks an argument."""
+    if is_compiled(counted.name):
+        arguments = counted.arguments[1:]
+        loops = loops_of(call.op, arguments)
+        flop = recorded_flop(call.fused, "_tem_" in counted.name, lambda op: op_flop(op, *loops))
+    else:
+        flop = product_flop(call.fused, counted.family) if counted.flop is None else None
+    if flop is None:
+        return counted
+    nbytes = counted.nbytes
+    if nbytes is None and is_compiled(counted.name) and counted.arguments:
+        nbytes = _possible(0, fused_bytes(call.op, arguments))[1]
+    return replace(counted, parts={"": _possible(flop, nbytes)}, why="" if nbytes is not None else counted.why)
 
 
 def _without_model(call: OpCall) -> Counted:
@@ -187,7 +212,7 @@ def _arguments(call: OpCall, name: str, known: Known) -> tuple[Any, ...]:
         arguments = with_flags(arguments, parameters(name), call.markers[-1])
         if call.is_forward:
             arguments = with_options(call.op, arguments, call.markers[-1])
-    arguments = (*arguments, *_forward_arguments(call.forward))
+    arguments = (*arguments, *_forward_arguments(call.forward), *_viewed(call.views))
     return (call.op, *arguments) if is_compiled(name) else arguments
 
 
@@ -201,6 +226,11 @@ def _forward_arguments(forward: str) -> tuple[Any, ...]:
     found = (call.get(key) for key in ("sizes", "dtypes", "strides", "args"))
     sizes, dtypes, strides, args = (json.dumps(value) if value else "" for value in found)
     return recorded(sizes, dtypes, strides, args, Known(), call["aten"].removeprefix("aten::"))
+
+
+def _viewed(views: str) -> tuple[Tensor, ...]:
+    """The tensors that the op's code views, for an op that does not take its weights as arguments."""
+    return tuple(Tensor(tuple(shape), dtype) for shape, dtype in json.loads(views)) if views else ()
 
 
 def _output_of_bias_gradient(call: OpCall) -> str:

@@ -22,12 +22,13 @@ from pyprof.benchmark.bench_result import Bench, Measured
 from pyprof.benchmark.call_timer import Call, Timing, time_calls
 from pyprof.benchmark.device_facts import cache_bytes, facts, free_bytes
 from pyprof.benchmark.hardware_limit import device_of, limit, precision_of, work_of
-from pyprof.benchmark.rotation import copied, copies_needed, is_cold, storage_bytes, tensors_of
+from pyprof.benchmark.rotation import copied, copies_needed, is_cold, storage_bytes
 from pyprof.benchmark.timer import FULL, QUICK, Effort
 from pyprof.counting.count import count, leaves_of
 from pyprof.counting.counts import BACKWARD, FORWARD
 from pyprof.errors import PyprofError
 from pyprof.prof.limits.peaks_file import Peaks
+from pyprof.replay.recreate import tensors_in
 
 
 @dataclass(frozen=True)
@@ -85,13 +86,13 @@ def measure(
     """What ``bench`` does."""
     first = subject.copy()
     counts = count(first, backward=backward)
-    outputs = list(tensors_of(counts.result))
-    device = device_in([*tensors_of(first.inputs), *outputs])
+    outputs = list(tensors_in(counts.result))
+    device = device_in([*tensors_in(first.inputs), *outputs])
     if backward and not any(t.requires_grad for t in outputs):
         raise PyprofError(f"{name}: no gradient to measure: no result depends on a tensor with requires_grad=True")
     cache, nbytes = cache_bytes(device), storage_bytes((first.inputs, outputs))
     known = device_of(device, peaks)
-    precision = precision_of((*tensors_of(first.inputs), *outputs), work_of(counts, FORWARD).has_convolutions)
+    precision = precision_of((*tensors_in(first.inputs), *outputs), work_of(counts, FORWARD).has_convolutions)
     del outputs, first
     counts.result = None
     kept = counts.forward.write if backward else 0.0  # a forward pass keeps no more for its backward than it writes
@@ -139,7 +140,7 @@ def _timed(subject: Subject, direction: str, copies: int, device: torch.device, 
 
 def backward_of(subject: Subject) -> Call:
     """A call that computes the gradients of the subject's results, which have been computed before."""
-    results = [t for t in tensors_of(subject()) if t.requires_grad]
+    results = [t for t in tensors_in(subject()) if t.requires_grad]
     leaves = leaves_of(results)
     seeds = [torch.randn_like(t) for t in results]
     return lambda: torch.autograd.grad(results, leaves, seeds, retain_graph=True, allow_unused=True)

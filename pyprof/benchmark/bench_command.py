@@ -59,10 +59,10 @@ def build_parser() -> Parser:
     replayed = parser.add_argument_group("replay")
     capture = "a capture or kernel table, whose heaviest calls are made again with random inputs and timed alone"
     replayed.add_argument("--replay", metavar="FILE", help=capture)
-    replayed.add_argument("--top", metavar="N", type=whole_number(), default=20, help="how many (without: 20)")
+    replayed.add_argument("--top", metavar="N", type=whole_number(), default=20, help="how many (default: 20)")
     where = imported("pyprof.benchmark.replay_calls", "checked_condition")
     replayed.add_argument("--where", metavar="COND", type=where, help="only these rows, as prof.py --where takes it")
-    add("--device", default="", metavar="DEVICE", help="cuda, cuda:1, cpu (without: cuda where there is one)")
+    add("--device", default="", metavar="DEVICE", help="cuda, cuda:1, cpu (default: cuda if there is a GPU)")
     add("--quick", action="store_true", help="fewer trials: sooner and rougher")
     add("--peaks", metavar="FILE", help="peaks as pyprof peaks writes them; without it, the GPU's data sheet's")
     add("--csv", metavar="FILE", help="write the figures as CSV; - is standard output, in place of the table")
@@ -113,7 +113,7 @@ def _bench(args: argparse.Namespace) -> Done:
     if args.plot:
         from pyprof.benchmark.sweep_figure import sweep_variable
 
-        sweep_variable([(point, None) for point in points(args.sweep)])  # type: ignore[misc]  # only looks at the points
+        sweep_variable(points(args.sweep))  # refused now, before minutes of measuring
     device = torch.device(measured_device(args.device))
     found = _measured(args, device)
     records, setup = measurements(found), "\n".join(args.setup)

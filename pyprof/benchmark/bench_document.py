@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from pyprof.benchmark.bench_result import Bench, Measured
 from pyprof.benchmark.replay_calls import ReplayedCall, arguments_text
 from pyprof.command.json_schema import Record, doc, extended
-from pyprof.text import inert
+from pyprof.text import csv_line
 
 METHODS = ["cuda graph", "cuda events", "cpu timer"]
 
@@ -156,21 +154,7 @@ def csv_lines(records: Sequence[Any], names: Sequence[str]) -> Iterator[bytes]:
     if not records:
         return
     keys = [key for key in records[0].__struct_fields__ if key != "variables"]
-    yield _line([*names, *keys])
+    yield csv_line([*names, *keys])
     for record in records:
         point = getattr(record, "variables", {})
-        yield _line([*(point[name] for name in names), *(getattr(record, key) for key in keys)])
-
-
-def _line(values: Sequence[Any]) -> bytes:
-    line = io.StringIO()
-    csv.writer(line, lineterminator="\n").writerow([_cell(value) for value in values])
-    return line.getvalue().encode()
-
-
-def _cell(value: Any) -> Any:
-    if value is None:
-        return ""
-    if isinstance(value, list):
-        value = " ".join(value)
-    return inert(value) if isinstance(value, str) else value
+        yield csv_line([*(point[name] for name in names), *(getattr(record, key) for key in keys)])

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pyprof.benchmark.call_timer import CPU, EVENTS, GRAPH, Timing
+from pyprof.quantities import amount, binary_bytes
 
-SMALL = 10  # times that of an empty node: for longer calls, that one does not matter
+SMALL = 10  # calls that take longer than so many empty nodes are shown without the node's time
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (0.0, "ns"))
 
 
@@ -127,11 +128,11 @@ class Bench:
     def _inputs(self) -> str:
         if self.copies == 1 and not self.cold:
             return "All calls had the same inputs, which may stay in the cache."
-        sizes = f"{self.copies:,} × {self.copy_bytes / 2**20:,.3g} MiB"
+        sizes = f"{self.copies:,} × {binary_bytes(self.copy_bytes)}"
         if self.copies == 1:
             return f"The inputs and results exceed the cache: {sizes}."
-        beyond = "more than" if self.cold else "not more than three times"
-        return f"Calls took turns with copies of the inputs: {sizes}, {beyond} the last cache holds."
+        times = "at least" if self.cold else "less than"
+        return f"Calls took turns with copies of the inputs: {sizes}, {times} three times the size of the last cache."
 
 
 _METHODS = {CPU: "torch.utils.benchmark", EVENTS: "CUDA events", GRAPH: "replays of a CUDA graph"}
@@ -141,9 +142,9 @@ def described(measured: Measured) -> str:
     """A measurement in one line."""
     parts = [_times(measured.timing)]
     if measured.flop:
-        parts.append(f"{amount(measured.flop_per_s or 0.0)}FLOP/s")
+        parts.append(amount(measured.flop_per_s or 0.0, "FLOP/s"))
     if measured.nbytes:
-        parts.append(f"{amount(measured.byte_per_s or 0.0)}B/s")
+        parts.append(amount(measured.byte_per_s or 0.0, "B/s"))
     if measured.share is not None:
         parts.append(f"{measured.share:.3g}% of the {measured.bound} limit")
     return ", ".join(parts)
@@ -160,18 +161,6 @@ def time_text(seconds: float) -> str:
     """
     scale, unit = next((scale, unit) for scale, unit in UNITS if seconds >= scale)
     return f"{seconds / (scale or 1e-9):.4g} {unit}"
-
-
-def amount(value: float) -> str:
-    """A number with a unit's prefix.
-
-    >>> amount(7.8912e14), amount(4.2e12), amount(950)
-    ('789 T', '4.2 T', '950 ')
-    """
-    for scale, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if value >= scale:
-            return f"{value / scale:.3g} {prefix}"
-    return f"{value:.3g} "
 
 
 def _rate(work: float | None, seconds: float) -> float | None:

@@ -31,7 +31,7 @@ def build_parser() -> Parser:
         "-o", "--output", metavar="FILE", help="write figures and curves as JSON, to be given to --peaks"
     )
     parser.add_argument(
-        "--device", default="", metavar="DEVICE", help="cuda, cuda:1, cpu (without: cuda where there is one)"
+        "--device", default="", metavar="DEVICE", help="cuda, cuda:1, cpu (default: cuda if there is a GPU)"
     )
     parser.add_argument("--quick", action="store_true", help="fewer sizes and trials: sooner and rougher")
     parser.add_argument("--plot", metavar="FILE.png", help="draw the curves (needs matplotlib)")

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pyprof.benchmark.bench_document import Replays, Totals
-from pyprof.benchmark.bench_result import Bench, Measured, amount, time_text
+from pyprof.benchmark.bench_result import Bench, Measured, time_text
 from pyprof.benchmark.replay_calls import ReplayedCall, arguments_text
+from pyprof.quantities import amount
 from pyprof.text import printable
 
-WIDTH = 160  # of a table that is no terminal's
+WIDTH = 160  # of a table that is not printed on a terminal
 GAP = 2  # characters between columns
 SHORT = {"fprop": "fwd", "bprop": "bwd", "": ""}
 

@@ -6,17 +6,24 @@ always does, where they fit. So the calls take turns with copies that together e
 
 import copy
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from pyprof.replay.random_tensors import ALIGNMENT, span
+from pyprof.replay.recreate import tensors_in
 
 # An H200's cache consists of two halves, and neither replaces the line that was used longest ago. So the copies are
 # given more than the cache's size.
 BEYOND = 3
 MOST_COPIES = 2048  # each is a node of a CUDA graph, which takes some microseconds to record
+_BY_ROWS, _BY_COLUMNS = ("crow_indices", "col_indices", "values"), ("ccol_indices", "row_indices", "values")
+PARTS = {
+    torch.sparse_coo: ("_indices", "_values"),
+    **dict.fromkeys((torch.sparse_csr, torch.sparse_bsr), _BY_ROWS),
+    **dict.fromkeys((torch.sparse_csc, torch.sparse_bsc), _BY_COLUMNS),
+}
+NESTED_PARTS = {torch.strided: ("values",), torch.jagged: ("values", "offsets")}
 
 
 def copies_needed(nbytes: int, cache_bytes: int, free_bytes: int, kept_bytes: float = 0.0) -> int:
@@ -41,25 +48,20 @@ def is_cold(copies: int, nbytes: int, cache_bytes: int) -> bool:
     return copies * nbytes >= BEYOND * cache_bytes
 
 
-def tensors_of(value: Any) -> Iterator[torch.Tensor]:
-    """The tensors in nested lists, tuples, dictionaries and modules; each storage only once is up to the caller."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, torch.nn.Module):
-        yield from value.parameters()
-        yield from value.buffers()
-    elif isinstance(value, (list, tuple, dict)):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from tensors_of(item)
-
-
 def storage_bytes(value: Any) -> int:
     """The bytes of memory that the tensors in ``value`` occupy; shared memory counts once."""
     spans: dict[tuple[Any, int], int] = {}
-    for tensor in tensors_of(value):
-        key = tensor.device, tensor.data_ptr()
-        spans[key] = max(spans.get(key, 0), span(tensor.shape, tensor.stride()) * tensor.element_size())
+    for tensor in tensors_in(value):
+        for part in _parts(tensor):
+            key = part.device, part.data_ptr()
+            spans[key] = max(spans.get(key, 0), span(part.shape, part.stride()) * part.element_size())
     return sum(spans.values())
+
+
+def _parts(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """The tensor, or those that a sparse or nested one consists of."""
+    names = NESTED_PARTS if tensor.is_nested else PARTS
+    return [getattr(tensor, name)() for name in names[tensor.layout]] if tensor.layout in names else [tensor]
 
 
 def copied(value: Any, memo: dict[int, Any] | None = None) -> Any:
@@ -84,8 +86,8 @@ def copied(value: Any, memo: dict[int, Any] | None = None) -> Any:
 
 def _copied_tensor(tensor: torch.Tensor) -> torch.Tensor:
     """A copy with the same shape, strides, alignment and need of a gradient. It is a leaf."""
-    if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout != torch.strided:
-        return copy.deepcopy(tensor.detach()).requires_grad_(tensor.requires_grad)
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout != torch.strided or tensor.is_nested:
+        return tensor.detach().clone().requires_grad_(tensor.requires_grad)
     data = tensor.detach()
     size = data.element_size()
     skipped = data.data_ptr() % ALIGNMENT // size if data.data_ptr() % size == 0 else 0

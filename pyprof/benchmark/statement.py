@@ -20,10 +20,10 @@ from typing import Any
 import torch
 
 from pyprof.benchmark.bench import Subject
-from pyprof.benchmark.rotation import tensors_of
 from pyprof.benchmark.sweep_axes import DTYPES
 from pyprof.errors import PyprofError, UsageError
 from pyprof.replay.random_tensors import ALIGNMENT, random_tensor
+from pyprof.replay.recreate import tensors_in
 
 FILE, SETUP = "<statement>", "<setup>"
 
@@ -40,7 +40,10 @@ class Statement:
             self.code, self.is_expression = _compiled(statement, FILE, "exec"), False
 
     def subject(self, variables: Mapping[str, Any]) -> Subject:
-        """The call at one point of the sweep. The tensors and modules that the statement names are its arguments."""
+        """The call at one point of the sweep. The tensors and modules that the statement names are its arguments.
+
+        Exceptions of the setup pass through (``users_code``).
+        """
         names = {name: value for name, value in variables.items() if name not in ("dtype", "layout", "align")}
         dtype = getattr(torch, DTYPES[str(variables.get("dtype", "fp32"))])
         layout, align = str(variables.get("layout", "row")), int(variables.get("align", ALIGNMENT))
@@ -51,11 +54,10 @@ class Statement:
             "torch": torch, "F": torch.nn.functional, "nn": torch.nn, "math": math, "device": self.device,
             "dtype": dtype, "layout": layout, "align": align, "rand": rand, **names,
         }  # fmt: skip
-        with users_code():
-            exec(self.setup, space)  # noqa: S102  (the user's own code)
-            used = {name: space[name] for name in self.code.co_names if name in space}
-            taken = {name: value for name, value in used.items() if next(tensors_of(value), None) is not None}
-            return Subject(self._function(tuple(taken), space), (), taken)
+        exec(self.setup, space)  # noqa: S102  (the user's own code)
+        used = {name: space[name] for name in _names(self.code) if name in space}
+        taken = {name: value for name, value in used.items() if next(tensors_in(value), None) is not None}
+        return Subject(self._function(tuple(taken), space), (), taken)
 
     def _function(self, names: tuple[str, ...], space: dict[str, Any]) -> Callable[..., Any]:
         """The statement as a function of the tensors and modules that it names."""
@@ -66,9 +68,20 @@ class Statement:
         return lambda **arguments: exec(self.code, {**space, **arguments})  # noqa: S102  (the same)
 
 
+def _names(code: CodeType) -> Iterator[str]:
+    """The names that code reads from outside, with those in its comprehensions and functions."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
+
+
 @contextmanager
 def users_code() -> Iterator[None]:
-    """Tell an error of the user's code in one line, with the line of the code. Other errors are our own bugs."""
+    """Report an exception of the user's code, which may be any, in one line, with the code's line number.
+
+    Exceptions without a frame of that code are our own bugs, and pass through.
+    """
     try:
         yield
     except PyprofError:

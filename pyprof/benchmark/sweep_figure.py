@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyprof.benchmark.bench_result import Bench
 from pyprof.errors import UsageError
 from pyprof.prof.plot.growth import MOST, Curve, panel
+from pyprof.quantities import amount
 
 if TYPE_CHECKING:
     from pyprof.prof.plot.style import Look, Picture
@@ -15,10 +16,10 @@ if TYPE_CHECKING:
 Found = Sequence[tuple[Mapping[str, Any], Bench]]
 
 
-def sweep_variable(found: Found) -> str:
+def sweep_variable(points: Sequence[Mapping[str, Any]]) -> str:
     """The variable on the horizontal axis. Raises UsageError if no variable takes several numbers."""
-    for name in found[0][0]:
-        values = {point[name] for point, _ in found}
+    for name in points[0]:
+        values = {point[name] for point in points}
         if len(values) > 1 and all(isinstance(value, int) for value in values):
             return name
     raise UsageError("--plot needs a --sweep of several numbers")
@@ -35,16 +36,17 @@ def curves(found: Found, variable: str) -> tuple[list[Curve], list[Curve]]:
             for of_name, rate in ((flop, measured.flop_per_s), (nbytes, measured.byte_per_s)):
                 if rate and point[variable] > 0:
                     of_name.setdefault(name, []).append((float(point[variable]), rate))
-    return tuple(
-        [Curve(name, tuple(points), None) for name, points in list(of_name.items())[:MOST]]
-        for of_name in (flop, nbytes)
-    )  # type: ignore[return-value]  # a tuple of two
+    return _curves(flop), _curves(nbytes)
+
+
+def _curves(of_name: Mapping[str, list[tuple[float, float]]]) -> list[Curve]:
+    return [Curve(name, tuple(points), None) for name, points in list(of_name.items())[:MOST]]
 
 
 def draw(found: Found, title: str, look: Look) -> Picture:
-    from pyprof.prof.plot.style import amount, legend, log_ticks, picture, titled
+    from pyprof.prof.plot.style import legend, log_ticks, picture, titled
 
-    variable = sweep_variable(found)
+    variable = sweep_variable([point for point, _ in found])
     panels = [(drawn, unit) for drawn, unit in zip(curves(found, variable), ("FLOP/s", "B/s"), strict=True) if drawn]
     if not panels:
         raise UsageError("--plot needs FLOPs or bytes, and none are known of this statement")

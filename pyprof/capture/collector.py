@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pyprof.capture import session
-from pyprof.capture.graph_captures import RECORD_VERSION as GRAPHS_VERSION
-from pyprof.capture.graph_captures import GraphCaptures
+from pyprof.capture.graph_captures import GraphCaptures, plain_profiler
 from pyprof.capture.kineto_turns import Turns, torch_profiler_is_on
 from pyprof.capture.sinks import Entry, Profiler, pop, push
 from pyprof.capture.step_finder import StepFinder
-from pyprof.capture.trace_file import event_text, write_trace
+from pyprof.capture.trace_file import Recording, event_text, events_of, write_trace
 from pyprof.clock_sampler import ClockSampler
+from pyprof.compiled_record import VERSION as COMPILED_VERSION
 from pyprof.errors import PyprofError
 from pyprof.memory_record import memory_record
 from pyprof.step_timer import StepTimer
@@ -180,19 +180,22 @@ class Attached(Collector):
             cuda_profiler("stop")
 
 
+GRAPHS_VERSION = 1  # of what is recorded of captures of graphs
+
+
 class Range(NamedTuple):
     """Records of PyTorch's profiler, from one moment to another. The greatest one is written."""
 
     in_window: bool  # False for what ran before the window
     iterations: int
     seconds: float
-    profiler: Any
+    profiler: Recording
     clocks: dict[str, Any] | None  # what --nvml read meanwhile
     tensors: dict[str, Any] | None = None  # with memory=True: the tensors of modules and optimizers
 
     def is_greater_than(self, other: "Range") -> bool:
         """Ranges of as many iterations are compared by their records: a long one may hold nothing of PyTorch's."""
-        mine, others = ((r.in_window, r.iterations, _records(r.profiler), r.seconds) for r in (self, other))
+        mine, others = ((r.in_window, r.iterations, _records(r.profiler.profiler), r.seconds) for r in (self, other))
         return mine > others
 
 
@@ -238,7 +241,8 @@ class TraceFile(Collector):
         self._thread = threading.get_ident()
         self._best: Range | None = None
         self._since = (0, 0.0, 0)  # iterations, time and captures of graphs at the range's beginning
-        self._with_graphs: list[Any] = []  # the profilers of ranges in which graphs were captured
+        self._with_graphs: list[Recording] = []  # the ranges in which graphs were captured
+        self._compiled: dict[str, str] = {}  # the records of compiled graphs that ran, by number
         self._turns: Turns | None = None
         self._pid = os.getpid()
 
@@ -287,8 +291,8 @@ class TraceFile(Collector):
                 if self._until is not None:
                     self._until = self._iterations + (self._window.steps or 0)
 
-    def _begin_profiler(self, memory: bool) -> Any:
-        """Start PyTorch's profiler, with our markers in it, and with allocations if ``memory``."""
+    def _begin_profiler(self) -> Any:
+        """Start PyTorch's profiler, with our markers in it, and with allocations if they are wanted."""
         import torch
         from torch.profiler import ProfilerActivity, profile
 
@@ -297,30 +301,57 @@ class TraceFile(Collector):
             activities.append(ProfilerActivity.CUDA)
         since_2_5 = {"acc_events": False} if "acc_events" in inspect.signature(profile).parameters else {}
         with self._switch():
-            profiler = profile(activities=activities, record_shapes=True, profile_memory=memory, **since_2_5)
+            profiler = profile(activities=activities, record_shapes=True, profile_memory=self._memory, **since_2_5)
             profiler.__enter__()
-        active = session.current()
-        if active is not None:
-            active.set_profiler(self._sink)
+        self._send_markers(self._sink)
         return profiler
 
-    def _end_profiler(self, profiler: Any) -> None:
+    def _send_markers(self, sink: Profiler | None) -> None:
         active = session.current()
         if active is not None:
-            active.set_profiler(None)
+            active.set_profiler(sink)
+            if sink is not None:
+                active.compiled.records.clear()
+            else:
+                self._compiled.update(active.compiled.records)
+
+    def _end_profiler(self, profiler: Any) -> None:
+        self._send_markers(None)
         with self._switch():
             profiler.__exit__(None, None, None)
 
     def _begin_graph(self) -> Any:
         """Start PyTorch's profiler for the capture of a CUDA graph; None if that is not wanted, or not possible: one is
-        on, or this is a forked child."""
-        if not self._all_graphs or self._running or self._theirs or torch_profiler_is_on() or os.getpid() != self._pid:
+        on, no later replay will be collected, or this is a forked child."""
+        over = self._best is not None and self._best.in_window and not self._wanted
+        if not self._all_graphs or self._running or self._theirs or over:
             return None
-        return self._begin_profiler(memory=False)
+        if torch_profiler_is_on() or os.getpid() != self._pid:
+            return None
+        with self._switch():
+            profiler = plain_profiler()
+            profiler.__enter__()
+        self._send_markers(self._sink)
+        return profiler
+
+    def _recording(self, profiler: Any) -> Recording:
+        import torch
+
+        return Recording(profiler, self._path.parent, torch.cuda.is_available())
+
+    def keep_records(self) -> None:
+        """Called before any profiler of PyTorch begins."""
+        if os.getpid() == self._pid:
+            for recording in self._recordings():
+                recording.keep()
+
+    def _recordings(self) -> list[Recording]:
+        best = [] if self._best is None else [self._best.profiler]
+        return [*best, *self._with_graphs]
 
     def _open_range(self) -> None:
         self._graphs.finish()
-        self._profiler = self._begin_profiler(self._memory)
+        self._profiler = self._begin_profiler()
         if self._sampler is not None:
             self._sampler.begin()
         self._running = True
@@ -331,14 +362,15 @@ class TraceFile(Collector):
             return
         self._running = False
         self._end_profiler(self._profiler)
+        recording = self._recording(self._profiler)
         clocks = None if self._sampler is None else self._sampler.end()
         tensors = memory_record() if self._memory else None
         iterations, since, graphs = self._since
         if self._graphs.begun > graphs:
-            self._with_graphs.append(self._profiler)
+            self._with_graphs.append(recording)
         in_window = self._started or iterations >= self._begin_after
         lasted = time.monotonic() - since
-        found = Range(in_window, self._iterations - iterations, lasted, self._profiler, clocks, tensors)
+        found = Range(in_window, self._iterations - iterations, lasted, recording, clocks, tensors)
         self._profiler = None
         if self._best is None or found.is_greater_than(self._best):
             self._best = found
@@ -350,11 +382,9 @@ class TraceFile(Collector):
         """
         self._running = self._wanted = False
         self._made_way = True
-        session.abandon(self._profiler)
+        session.ABANDONED.append(self._profiler)
         self._profiler = None
-        active = session.current()
-        if active is not None:
-            active.set_profiler(None)
+        self._send_markers(None)
 
     @contextmanager
     def _switch(self) -> Iterator[None]:
@@ -395,15 +425,23 @@ class TraceFile(Collector):
         if self._best is None:
             cause = "the program never called start()" if self._window.wait else "the program's own profiler was on"
             raise PyprofError(f"{self.file}: not written, for {cause}")
-        write_trace(self._best.profiler, self._sink.texts, self._path, self._force, self._own(self._best))
+        try:
+            write_trace(self._best.profiler, self._sink.texts, self._path, self._force, self._own(self._best))
+        finally:
+            for recording in self._recordings():
+                recording.forget()
 
     def _own(self, best: Range) -> dict[str, Any]:
         """What pyprof itself recorded, for the trace's key "pyprof"; of captures of graphs, those the trace lacks."""
-        others = [profiler for profiler in self._with_graphs if profiler is not best.profiler]
-        texts = [event_text(profiler, self._sink.texts) for profiler in (*self._graphs.profilers, *others)]
-        graphs = {"version": GRAPHS_VERSION, "traces": texts} if texts else None
-        steps = self._timer.record()
-        parts = {"nvml": best.clocks, "memory": best.tensors, "graphs": graphs, "steps": steps}
+        others = [recording for recording in self._with_graphs if recording is not best.profiler]
+        texts, ordered = self._sink.texts, self._graphs.ordered
+        found = [record.events(events_of(record.profiler, texts)) for record in self._graphs.records]
+        found += [events_of(recording, texts) for recording in others]
+        traces = [event_text(found)] if found else []
+        graphs = {"version": GRAPHS_VERSION, "traces": traces, "ordered": ordered} if found or ordered else None
+        records = {"version": COMPILED_VERSION, "graphs": self._compiled} if self._compiled else None
+        parts = {"nvml": best.clocks, "memory": best.tensors, "graphs": graphs, "compiled": records}
+        parts["steps"] = self._timer.record()
         return {name: part for name, part in parts.items() if part is not None}
 
     def warnings(self) -> list[str]:

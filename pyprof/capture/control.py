@@ -53,8 +53,9 @@ def profile(
         cannot be, a warning says why.
     memory: record every allocation and free, too, and at the end which tensors are parameters, buffers, gradients and
         optimizer state; `pyprof memory` reads them. Each event takes about 0.2 us.
-    graphs: record captures of CUDA graphs that lie outside of the collected iterations, too, so that the kernels of
-        their replays have ops. Each starts and stops PyTorch's profiler; not yet tried on hardware.
+    graphs: record captures of CUDA graphs that lie before the collected iterations, too, so that the kernels of their
+        replays have ops. It takes time while a graph is captured, none while it is replayed. An option, because it has
+        been tried in parts on a GPU, but not yet as a whole: docs/how-to/graphs.md.
     force: overwrite an existing file.
 
     The file is written at the end of the block, also if the block raises, and appears only when it is complete.

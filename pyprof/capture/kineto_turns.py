@@ -29,6 +29,9 @@ class Ours(Protocol):
 
     def resume(self) -> None: ...
 
+    def keep_records(self) -> None:
+        """Called before any profiler of PyTorch begins: the times of those that ended before are lost then."""
+
 
 class Turns:
     """Replaces PyTorch's functions from its making to close()."""
@@ -57,6 +60,7 @@ class Turns:
         def _prepare_profiler(*args: Any, **kwargs: Any) -> Any:
             if not self._ours.switching:
                 self._ours.pause(kineto=True)
+            self._ours.keep_records()
             with without_usdt_lines():
                 return original(*args, **kwargs)
 

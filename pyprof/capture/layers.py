@@ -33,7 +33,7 @@ class _Node:
     def __init__(self, module: Any, path: str) -> None:
         self.module = weakref.ref(module)
         self.path = path  # "" for the root
-        self.entry = Entry("layer:" + (path or type(module).__name__))
+        self.entry = Entry("layer:" + (path or _class_name(module)))
         self.children: dict[int, _Node] = {}
 
 
@@ -83,6 +83,12 @@ def named(call: Callable[..., Any], mode: MarkerMode) -> Callable[..., Any]:
                 token.__exit__(None, None, None)
 
     return __call__
+
+
+def _class_name(module: Any) -> str:
+    """The module's class; of what torch.compile made of a module, the class of that module."""
+    name = type(module).__name__
+    return type(module._orig_mod).__name__ if name == "OptimizedModule" else name
 
 
 def _node(module: Any, nodes: list[_Node]) -> _Node:

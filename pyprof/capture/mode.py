@@ -152,9 +152,13 @@ class MarkerMode(TorchFunctionMode):
         except Exception as error:  # as above: a description must not break the user's program
             if is_from_outside(error):
                 raise
-            if len(self.failures) < _FAILURES_MOST:
-                self.failures.append(f"{target.mod}.{target.op}: {error!r}")
+            self.failed(f"{target.mod}.{target.op}", error)
             return target.bare_entry()
+
+    def failed(self, what: str, error: Exception) -> None:
+        """Keep a message about what could not be described."""
+        if len(self.failures) < _FAILURES_MOST:
+            self.failures.append(f"{what}: {error!r}")
 
 
 def _strides_identify(tensor: Tensor) -> bool:
@@ -238,18 +242,8 @@ def quiet(
     return wrapper
 
 
-class DispatchMode(TorchDispatchMode):
-    """The exact mode, init(dispatch=True): `torch.ops.aten` markers inside those of the marker mode, backward too.
-
-    Each aten op that PyTorch dispatches is marked, with the arguments that its kernels get: after autocast, inside C++
-    composites, and in backward. It costs the program about 13 us per op on the CPU. Code under torch.compile runs
-    uncompiled, as under any dispatch mode of PyTorch.
-    """
-
-    def __init__(self, markers: MarkerMode) -> None:
-        super().__init__()
-        self._markers = markers
-        self._targets: dict[Any, Target] = {}
+class _Leavable(TorchDispatchMode):
+    """A dispatch mode that can be removed at any depth of the stack."""
 
     def leave(self) -> None:
         """Remove this mode from this thread's stack of dispatch modes, if it is there, at whatever depth it is."""
@@ -261,6 +255,53 @@ class DispatchMode(TorchDispatchMode):
             self.__exit__(None, None, None)
         for mode in reversed(above):
             _push_dispatch_mode(mode)
+
+
+class NodeMode(_Leavable):
+    """Opens a range around each op, and lets ``counter`` look at the captured graph before and after it.
+
+    Code under torch.compile stays compiled: dynamo need not know of a mode that changes nothing.
+    """
+
+    def __init__(self, counter: Any, range_: Callable[[], Any]) -> None:
+        super().__init__()
+        self._counter, self._range = counter, range_
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        return True
+
+    @classmethod
+    def is_infra_mode(cls) -> bool:
+        return True
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if not self._counter.on:
+            return func(*args, **kwargs or {})
+        op = self._counter.enter()
+        opened = self._range()
+        opened.__enter__()
+        try:
+            return func(*args, **kwargs or {})
+        finally:
+            opened.__exit__(None, None, None)
+            self._counter.leave(op)
+
+
+class DispatchMode(_Leavable):
+    """The exact mode, init(dispatch=True): `torch.ops.aten` markers inside those of the marker mode, backward too.
+
+    Each aten op that PyTorch dispatches is marked, with the arguments that its kernels get: after autocast, inside C++
+    composites, and in backward. It costs the program about 13 us per op on the CPU. Code under torch.compile runs
+    uncompiled, as under any dispatch mode of PyTorch.
+    """
+
+    def __init__(self, markers: MarkerMode) -> None:
+        super().__init__()
+        self._markers = markers
+        self._targets: dict[Any, Target] = {}
 
     def run_untraced(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a call; under torch.jit.trace, with this mode off, if it is this thread's innermost dispatch mode.

@@ -87,8 +87,12 @@ def restore_names(patches: Patches) -> None:
 
 
 def _thread_start(mode: MarkerMode, autograd: AutogradRanges | None, is_on: Callable[[], bool]) -> Any:
-    """A replacement of threading's private function that begins a thread (3.10 to 3.14); it enters our mode there."""
-    from pyprof.capture.mode import enter
+    """A replacement of threading's private function that runs a thread (3.10 to 3.14); it enters and leaves our mode.
+
+    Left to PyTorch, the thread would release the mode after Python believes that it has ended. To do so it needs the
+    interpreter lock; if the interpreter is being finalized, that aborts the process ("terminate called").
+    """
+    from pyprof.capture.mode import enter, leave
 
     original = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
 
@@ -102,5 +106,6 @@ def _thread_start(mode: MarkerMode, autograd: AutogradRanges | None, is_on: Call
         finally:
             if autograd is not None:
                 autograd.end()
+            leave(mode)
 
     return _bootstrap_inner

@@ -86,7 +86,7 @@ def _add_collection(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--graph-captures",
         action="store_true",
-        help="record captures of CUDA graphs outside of the collected iterations, too, for the ops of their replays",
+        help="record captures of CUDA graphs before the collected iterations, too, for the ops of their replays",
     )
     parser.add_argument(
         "--nvml",

@@ -99,9 +99,7 @@ def run(
     Raises PyprofError before anything runs if there is no such script or the file cannot be written, and afterwards if
     nothing was collected, unless the script itself failed.
     """
-    path = Path(script.name)
-    if not script.module and (not path.exists() or (path.is_dir() and not (path / "__main__.py").exists())):
-        raise PyprofError(f"{script.name}: no such file (a script to run was expected)")
+    _check_script(script)
     require("torch", "the collector is PyTorch's own: install it for this Python")
     from pyprof.capture.control import attach, collect
 
@@ -123,6 +121,12 @@ def run(
         atexit.register(ProcessState.now().restore)  # before the script's own handlers: the last registered runs first
         before.restore()
     return Ran(code, True, tuple(collector.warnings()), os.getpid() != pid, interrupted)
+
+
+def _check_script(script: Script) -> None:
+    path = Path(script.name)
+    if not script.module and (not path.exists() or (path.is_dir() and not (path / "__main__.py").exists())):
+        raise PyprofError(f"{script.name}: no such file (a script to run was expected)")
 
 
 def _wait_for_threads(before: Container[threading.Thread]) -> None:

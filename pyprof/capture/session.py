@@ -8,27 +8,33 @@ microsecond per call.
 from __future__ import annotations
 
 import atexit
-import ctypes
 import functools
 import os
 import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyprof.capture.autograd_ranges import AutogradRanges
+from pyprof.capture.interruption import is_from_outside
 from pyprof.capture.patch import Patches, after_this_call, on_every_thread
 from pyprof.capture.replaced_names import replace_names, restore_names
-from pyprof.capture.sinks import Both, Nvtx, Sink
+from pyprof.capture.sinks import Both, Entry, Nvtx, Sink, pop, push
+from pyprof.compiled_record import COMPILED_RANGE, range_texts
+from pyprof.marker import TRITON
+from pyprof.provenance import inductor_hooks
+from pyprof.provenance.triton_launches import TritonLaunches
 
 if TYPE_CHECKING:
     from pyprof.capture.mode import DispatchMode
+    from pyprof.capture.targets import Target
 
 # Profilers of PyTorch that are running and that no thread may end or destroy (a segmentation fault), kept to the end.
-_ABANDONED: list[Any] = []
+ABANDONED: list[Any] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +47,70 @@ class Options:
     autograd: bool
 
 
-def abandon(profiler: Any) -> None:
-    """Keep a profiler of PyTorch that no thread may end any more; the process then ends without C++ destructors.
+class CompiledGraphs:
+    """What a session does for the graphs that inductor compiles: it is the ``Owner`` of inductor_hooks.py."""
 
-    Kineto's destructors abort ("terminate called") in one process of twenty where a profiler is still on. glibc calls
-    what on_exit() was given after Python has finalized, the last one first, with the exit code as first argument:
-    fcloseall() writes what C's streams hold, then _exit() ends the process with that code.
-    """
-    if not _ABANDONED and sys.platform == "linux":
-        libc = ctypes.CDLL(None)
-        if hasattr(libc, "on_exit"):  # musl has none
-            for function in (libc._exit, libc.fcloseall):
-                libc.on_exit(function, None)
-    _ABANDONED.append(profiler)
+    def __init__(self, session: Session) -> None:
+        from pyprof.capture.call_stack import Tracer
+
+        self.records: dict[str, str] = {}  # of the graphs that ran while the embedded collector recorded, by number
+        self.shown = Tracer().shown
+        self.set = session.patches.set
+        self._session = session
+        self._entries: dict[str, tuple[list[Entry], Entry]] = {}  # a graph's ranges under NVTX, and in the profiler
+        self._kernels: dict[str, Target] = {}  # the program's own Triton kernels, by name
+        self._launches = TritonLaunches(self)
+
+    def open(self) -> None:
+        inductor_hooks.install(self)
+        self._launches.open()
+
+    def close(self) -> None:
+        self._launches.close()
+
+    def is_on(self) -> bool:
+        return current() is self._session
+
+    def is_recording(self) -> bool:
+        return self.is_on() and self._session.sink is not None
+
+    def failed(self, error: Exception) -> None:
+        if is_from_outside(error):
+            raise error
+        self._session.mode.failed("the record of a compiled graph", error)
+
+    @contextmanager
+    def range(self, number: str, record: str) -> Iterator[None]:
+        """The graph's range. NVTX has no other place for the record, so its ranges' texts have it, in pieces."""
+        nvtx, profiler = self._session.sinks
+        if profiler is not None:
+            self.records[number] = record
+        if number not in self._entries:
+            self._entries[number] = [*map(Entry, range_texts(number, record))], Entry(COMPILED_RANGE + number)
+        pieces, short = self._entries[number]
+        tokens = [push(nvtx, piece) for piece in pieces] if nvtx is not None else []
+        tokens += [push(profiler, short)] if profiler is not None else []
+        try:
+            yield
+        finally:
+            for token in reversed(tokens):
+                pop(token)
+
+    @contextmanager
+    def launch(self, name: str, arguments: dict[str, Any]) -> Iterator[None]:
+        """The marker of a launch of one of the program's own Triton kernels."""
+        from pyprof.capture.targets import Target
+
+        if name not in self._kernels:
+            self._kernels[name] = Target(None, TRITON, name)
+        entry = self._session.mode.entry_of(self._kernels[name], (), arguments)
+        sink = self._session.sink
+        token = None if sink is None else push(sink, entry)
+        try:
+            yield
+        finally:
+            if sink is not None:
+                pop(token)
 
 
 class Session:
@@ -74,10 +131,13 @@ class Session:
         stack = options.function_stack
         tracer = Tracer(options.trace == "all", stack) if options.trace or stack else None
         self.mode = mode.MarkerMode(tracer, self._nvtx)
+        self.compiled = CompiledGraphs(self)
         self.set_profiler(None)
         try:
             replace_names(self.patches, self.mode, options.layers, self.autograd, lambda: current() is self)
+            self.compiled.open()
         except BaseException:
+            self.compiled.close()
             self.patches.undo()
             raise
         mode.enter(self.mode)
@@ -95,9 +155,15 @@ class Session:
         self.sink: Sink | None = both or self._nvtx or profiler
         self.mode.sink = self.sink
 
+    @property
+    def sinks(self) -> tuple[Sink | None, Sink | None]:
+        """NVTX, if a tool listens, and the embedded collector while it records."""
+        return self._nvtx, self.profiler
+
     def close(self) -> None:
         if self.autograd is not None:
             self.autograd.close()
+        self.compiled.close()
         restore_names(self.patches)
         self.mode.sink = None
         self.mode.divert = self._run_after_close

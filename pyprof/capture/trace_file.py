@@ -8,8 +8,10 @@ import io
 import json
 import os
 import re
+import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, cast
@@ -57,14 +59,69 @@ def write_trace(
 KEPT = frozenset("cpu_op user_annotation cuda_runtime cuda_driver kernel gpu_memcpy gpu_memset".split())
 
 
-def event_text(profiler: Any, texts: dict[str, str]) -> str:
-    """The profiler's records of the capture of graphs as the JSON text of a trace, with nothing else in it."""
+def event_text(recorded: Iterable[list[dict[str, Any]]]) -> str:
+    """Events of captures of graphs as the JSON text of one trace, with nothing else in it.
+
+    Each profiler counts its ops ("External id") from the same number, so the later ones' are raised.
+    """
+    kept = []
+    for number, events in enumerate(recorded):
+        for event in events:
+            if event.get("cat") in KEPT:
+                if "External id" in event["args"]:
+                    event["args"]["External id"] += number << 32
+                kept.append(event)
+    return json.dumps({"traceEvents": kept}, separators=(",", ":"))
+
+
+def events_of(profiler: Any, texts: dict[str, str]) -> list[dict[str, Any]]:
+    """The events of the profiler's trace, with the markers' texts in place of their tokens (token -> text)."""
     with tempfile.TemporaryDirectory(prefix="pyprof-") as scratch:
         raw = Path(scratch, "raw.json")
         profiler.export_chrome_trace(str(raw))
         with open(raw, encoding="utf-8", errors="replace") as lines:
-            events = json.loads("".join(repaired(lines, texts)))["traceEvents"]
-    return json.dumps({"traceEvents": [event for event in events if event.get("cat") in KEPT]}, separators=(",", ":"))
+            return list(json.loads("".join(repaired(lines, texts)))["traceEvents"])
+
+
+class Recording:
+    """What a profiler of PyTorch that has ended recorded: in memory, or, after keep(), in a file of its own.
+
+    Kineto converts the times of CUDA's calls and of the GPU's work when it writes them, by the clock of the profiler
+    that began last. After another one has begun, all of them are written with time 0 (seen with 2.11 on an H200). So
+    keep() is to be called before another profiler begins. Without a GPU there are no such times.
+    """
+
+    def __init__(self, profiler: Any, folder: Path, on_gpu: bool) -> None:
+        self.profiler = profiler
+        self._folder, self._on_gpu = folder, on_gpu
+        self._kept: Path | None = None
+        self._remove: Callable[[], object] | None = None
+
+    def keep(self) -> None:
+        """Write the records to a file, in a folder that is removed by forget() or when the process ends."""
+        if self._on_gpu and self._kept is None:
+            scratch = tempfile.mkdtemp(dir=self._folder, prefix=".pyprof-")
+            self._remove = weakref.finalize(self, _remove_own, scratch, os.getpid())
+            self._kept = Path(scratch, "kept.json")
+            self.profiler.export_chrome_trace(str(self._kept))
+
+    def forget(self) -> None:
+        """Remove the file, if there is one."""
+        if self._remove is not None:
+            self._remove()
+
+    def export_chrome_trace(self, path: str) -> None:
+        """As PyTorch's profilers have it."""
+        if self._kept is None:
+            self.profiler.export_chrome_trace(path)
+        else:
+            shutil.copyfile(self._kept, path)
+
+
+def _remove_own(folder: str, pid: int) -> None:
+    """Remove a folder, but not in a forked child: it is the parent's."""
+    if os.getpid() == pid:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

@@ -1,13 +1,16 @@
-"""Text for a terminal: remove control sequences, cut texts to a width, and wrap prose at a readable length."""
+"""Text for a terminal: pages, without control sequences, texts cut to a width, prose wrapped at a readable length."""
 
 from __future__ import annotations
 
+import io
 import re
 import shutil
 import sys
 import textwrap
 import unicodedata
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, BinaryIO, Literal
 
 from pyprof.files import Name, is_standard
 from pyprof.text import clean
@@ -29,6 +32,28 @@ def output_width(output: Name, wanted: int | None) -> tuple[int, bool]:
     """Characters per line (``wanted``, or else the terminal's, or else 100), and whether the output is a terminal."""
     terminal = is_standard(output) and sys.stdout is not None and sys.stdout.isatty()
     return wanted or (shutil.get_terminal_size().columns if terminal else NO_TERMINAL), terminal
+
+
+@contextmanager
+def page(out: BinaryIO, width: int, terminal: bool) -> Iterator[Console]:
+    """A console whose text is written to ``out`` at the end: lines of at most ``width`` characters, but at least 40,
+    without blanks at their ends. ``terminal``: with colours.
+    """
+    from rich.console import Console
+
+    text = io.StringIO()
+    yield Console(
+        file=text,
+        width=max(width, 40),
+        height=25,  # has no effect itself, but without a height TERM=dumb has a width of 80
+        force_terminal=terminal,
+        force_jupyter=False,  # in a notebook rich would otherwise show each line instead of writing it
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
+    lines = text.getvalue().split("\n")
+    out.write("\n".join(line.rstrip() for line in lines).encode("utf-8", "replace"))
 
 
 def cut_to(text: str, size: int, cut: Cut = "right") -> str:

@@ -34,12 +34,17 @@ def build_parser() -> Parser:
     parser = Parser(
         prog="pyprof ncu",
         usage="pyprof ncu [options] -- python SCRIPT ...\n       pyprof ncu [options] REPORT",
-        description="What the hardware counted of each kernel: time, bytes of DRAM and L2, tensor cores, instructions. "
+        description="The hardware's counters of each kernel: time, bytes of DRAM and L2, tensor cores, instructions. "
         "With `--`, Nsight Compute (ncu) measures a program. The script need not be changed: its PyTorch calls are "
         "marked as `pyprof run` marks them, and one iteration is measured after one of warmup. Its exit code is the "
         "command's. With the file that ncu wrote, a report: each kernel, sums by kind and by phase, and efficiency.",
     )
-    parser.add_argument("report", nargs="?", metavar="REPORT", help="ncu's: .ncu-rep, or .csv of page raw or details")
+    parser.add_argument(
+        "report",
+        nargs="?",
+        metavar="REPORT",
+        help="written by ncu: .ncu-rep, or .csv of its page raw or details",
+    )
     _add_range(parser.add_argument_group("which kernels to measure"))
     _add_how(parser.add_argument_group("how to measure"))
     add_report_options(parser)
@@ -128,7 +133,7 @@ def _check_options(options: argparse.Namespace, command: Sequence[str] | None) -
     if command is None and options.report.endswith(".py"):
         raise UsageError(f"{options.report} is a script; to measure it: pyprof ncu -- python {options.report}")
     if command is not None and options.report is not None:
-        raise UsageError(f"{options.report}: before the -- stand options only")
+        raise UsageError(f"{options.report}: only options may precede the --")
     if command == []:
         raise UsageError("a command is missing behind --: pyprof ncu [options] -- python SCRIPT ...")
     defaults = vars(build_parser().parse_args([]))

@@ -19,13 +19,13 @@ CONTAINER_GROUPS = re.compile(r"docker|kubepods|containerd|libpod|lxc")
 
 
 def check_access(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> None:
-    """Raise PyprofError if the driver keeps counters to administrators and this process is none.
+    """Raise PyprofError if the driver restricts counters to administrators and this process has no such rights.
 
     Does nothing where the driver's setting cannot be read: then ncu itself finds out.
     """
     params = root / "proc/driver/nvidia/params"
     if _admin_only(params) and not _may_read(root):
-        raise PyprofError(f"{params}: RmProfilingAdminOnly is 1, and this process is not an administrator's: "
+        raise PyprofError(f"{params}: RmProfilingAdminOnly is 1, and this process has no administrator's rights: "
                           f"{remedy(root, environ)}")  # fmt: skip
 
 

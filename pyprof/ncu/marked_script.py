@@ -22,7 +22,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     window = Window(options.warmup, options.steps)
     try:
         with packages():
-            ran = run(script, None, window, trace=TRACES[options.trace], dispatch=options.dispatch)
+            ran = run(script, None, window, trace=TRACES[options.trace])
     except PyprofError as error:
         tell(f"pyprof ncu: {error}")
         return 1
@@ -38,7 +38,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="pyprof.ncu.marked_script")
     parser.add_argument("--trace", choices=tuple(TRACES), default="user")
-    parser.add_argument("--dispatch", action="store_true")
     parser.add_argument("--warmup", type=int, default=0)
     parser.add_argument("--steps", type=int)
     parser.add_argument("--ended", help="the file that gets the script's exit code")

@@ -155,9 +155,12 @@ def _integers(value: Any) -> Iterator[list[int]]:
 
 
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:
-    """The tensors in nested lists, tuples and dictionaries."""
+    """The tensors in nested lists, tuples, dictionaries and modules."""
     if isinstance(value, torch.Tensor):
         yield value
+    elif isinstance(value, torch.nn.Module):
+        yield from value.parameters()
+        yield from value.buffers()
     elif isinstance(value, (list, tuple, dict)):
         for item in value.values() if isinstance(value, dict) else value:
             yield from tensors_in(item)

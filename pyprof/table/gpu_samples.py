@@ -42,24 +42,46 @@ class GpuSamples:
         return len(self.time_ns)
 
 
-class _Text(msgspec.Struct):
-    """The samples of one GPU as JSON."""
+class Readings(msgspec.Struct, kw_only=True):
+    """What every record of a GPU has, as JSON: null is unknown."""
 
-    rank: int | None
-    pid: int | None
-    device: int | None
-    power: str
-    period_ns: int
-    sm_limit_mhz: int | None
-    memory_limit_mhz: int | None
-    power_limit_mw: int | None
-    time_ns: list[int]
+    power: str = ""
+    sm_limit_mhz: int | None = None
+    memory_limit_mhz: int | None = None
+    power_limit_mw: int | None = None
     sm_mhz: list[int | None] = []
     memory_mhz: list[int | None] = []
     power_mw: list[int | None] = []
     temperature_c: list[int | None] = []
     reasons: list[int | None] = []
     energy_mj: list[int | None] = []
+
+    def samples(
+        self, rank: int | None, pid: int | None, device: int | None, period_ns: int, time_ns: Sequence[int]
+    ) -> GpuSamples:
+        """The samples of one GPU. Raises ValueError if they do not fit each other, or a number is impossible."""
+        return GpuSamples(
+            rank=_known(rank),
+            pid=_known(pid),
+            device=_known(device),
+            power=self.power,
+            period_ns=checked(period_ns),
+            sm_limit_mhz=_known(self.sm_limit_mhz),
+            memory_limit_mhz=_known(self.memory_limit_mhz),
+            power_limit_mw=_known(self.power_limit_mw),
+            time_ns=_ordered([checked(at) for at in time_ns]),
+            **{name: _series(getattr(self, name), len(time_ns)) for name in SERIES},
+        )
+
+
+class _Text(Readings, kw_only=True):
+    """The samples of one GPU as ``to_json`` writes them."""
+
+    rank: int | None
+    pid: int | None
+    device: int | None
+    period_ns: int
+    time_ns: list[int]
 
 
 def to_json(samples: Sequence[GpuSamples]) -> bytes:
@@ -74,26 +96,11 @@ def _plain(value: Any) -> Any:
 
 def from_json(text: bytes) -> tuple[GpuSamples, ...]:
     """The samples that ``to_json`` wrote. Raises ValueError for another text."""
-    return tuple(_samples(gpu) for gpu in msgspec.json.decode(text, type=list[_Text]))
+    found = msgspec.json.decode(text, type=list[_Text])
+    return tuple(gpu.samples(gpu.rank, gpu.pid, gpu.device, gpu.period_ns, gpu.time_ns) for gpu in found)
 
 
-def _samples(gpu: _Text) -> GpuSamples:
-    count = len(gpu.time_ns)
-    return GpuSamples(
-        rank=known(gpu.rank),
-        pid=known(gpu.pid),
-        device=known(gpu.device),
-        power=gpu.power,
-        period_ns=checked(gpu.period_ns),
-        sm_limit_mhz=known(gpu.sm_limit_mhz),
-        memory_limit_mhz=known(gpu.memory_limit_mhz),
-        power_limit_mw=known(gpu.power_limit_mw),
-        time_ns=ordered([checked(at) for at in gpu.time_ns]),
-        **{name: series(getattr(gpu, name), count) for name in SERIES},
-    )
-
-
-def known(number: int | None) -> int:
+def _known(number: int | None) -> int:
     """The number, or NULL. Raises ValueError as ``checked``."""
     return NULL if number is None else checked(number)
 
@@ -105,7 +112,7 @@ def checked(number: int) -> int:
     return number
 
 
-def ordered(times: Sequence[int]) -> Ints:
+def _ordered(times: Sequence[int]) -> Ints:
     """Times as a column. Raises ValueError unless each is later than the one before."""
     found = np.array(times, np.int64)
     if not len(found) or bool((np.diff(found) <= 0).any()):
@@ -113,7 +120,7 @@ def ordered(times: Sequence[int]) -> Ints:
     return found
 
 
-def series(values: Sequence[int | None], count: int) -> Ints:
+def _series(values: Sequence[int | None], count: int) -> Ints:
     """Readings as a column; all unknown where the capture has none. Raises ValueError for another number of them."""
     if not values:
         return np.full(count, NULL, np.int64)

@@ -10,7 +10,7 @@ from pyprof.table.columns import Coded, distinct_texts
 if TYPE_CHECKING:
     from pyprof.table.columns import Table
 
-# Functions that run whatever their template says: cutlass::Kernel2<cutlass_80_...>, cutlass::device_kernel (CUTLASS,
+# Functions whose template argument says what runs: cutlass::Kernel2<cutlass_80_...>, cutlass::device_kernel (CUTLASS,
 # include/cutlass/device_kernel.h), ck_tile::kentry (Composable Kernel, include/ck_tile/host/kernel_launch.hpp),
 # cuBLAS's gemvx::kernel, rocPRIM's trampoline_kernel, Thrust's _kernel_agent.
 WRAPPER = re.compile(r"[Kk]ernel\d?|device_kernel|kentry|trampoline_kernel|_kernel_agent")

@@ -102,7 +102,27 @@ KERNELS: tuple[Column, ...] = (
         "steps that follow and launch nothing: number, mark, its end; in the first row of the step before them",
     ),
     Column("functions", "json", "", "the functions that the lines of `trace` are in, where the capture has them"),
+    Column(
+        "graphOps",
+        "json",
+        "",
+        "the calls that an opaque CUDA graph captured; in the first row of each graph (design.md, CUDA graphs)",
+    ),
     Column("serving", "text", "", "the inference server's annotation of the batch that launched it, as it stands"),
+    Column(
+        "views",
+        "json",
+        "",
+        "shape and dtype of the tensors that the op's code views, for an op that takes a layer's name, not its weights",
+    ),
+    Column(
+        "incomplete",
+        "json",
+        "",
+        "what the row's capture has lost: a list of pairs, why it is incomplete and how to record it anew; empty where "
+        "no loss is known",
+    ),
+    Column("fused", "json", "", "for a call in the code of a compiled graph: the operations that it computes"),
 )
 
 MEMORY: tuple[Column, ...] = (
@@ -120,11 +140,11 @@ MEMORY: tuple[Column, ...] = (
         "capture has no allocation",
     ),
     Column("allocated", "int", "bytes", "in use on the device after this event, as the profiler recorded it"),
-    Column("reserved", "int", "bytes", "held by the caching allocator after this event, as the profiler recorded it"),
+    Column("reserved", "int", "bytes", "reserved by the allocator after this event, as the profiler recorded it"),
     Column("peer", "int", "", "row, from 0, of this block's free, or of the allocation of what is freed here"),
     Column("freed", "int", "ns", "when an allocated block is freed; empty: not within the capture"),
-    Column("category", "text", "", "what the block holds, where the capture itself says it"),
-    Column("name", "text", "", "the tensor's name in the model, where the capture itself says it"),
+    Column("category", "text", "", "what the block holds, where the capture records it"),
+    Column("name", "text", "", "the tensor's name in the model, where the capture records it"),
     Column("op", "json", "", "what the user called at that time, outermost first; see the kernel table"),
     Column("layer", "json", "", "layer names around the forward op, outermost first"),
     Column("trace", "json", "", "the user's call stack at that time, file:line, outermost first"),

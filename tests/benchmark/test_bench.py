@@ -10,13 +10,14 @@ import torch.nn.functional as F  # noqa: E402
 
 import pyprof  # noqa: E402
 from pyprof.benchmark import bench as bench_module  # noqa: E402
-from pyprof.benchmark.bench_result import Bench, Measured, amount, time_text  # noqa: E402
+from pyprof.benchmark.bench_result import Bench, Measured, time_text  # noqa: E402
 from pyprof.benchmark.call_timer import CPU, EVENTS, GRAPH, Timing, time_calls  # noqa: E402
 from pyprof.benchmark.hardware_limit import DirectionWork, limit, precision_of, work_of  # noqa: E402
 from pyprof.benchmark.timer import Effort  # noqa: E402
 from pyprof.counting.count import count  # noqa: E402
 from pyprof.errors import PyprofError  # noqa: E402
 from pyprof.prof.limits.devices import Device, find_device  # noqa: E402
+from pyprof.quantities import amount  # noqa: E402
 
 pytestmark = pytest.mark.torch
 TINY = Effort(trial_s=0.0005, trials=3)
@@ -159,7 +160,7 @@ def test_the_text_of_a_result():
         "  forward  5 µs (4.95 µs to 5.1 µs), 210 GFLOP/s, 800 GB/s, 20% of the memory limit",
         "           2 µs (1.98 µs to 2.04 µs) if the inputs stay in the cache",
         "  Median of 15 trials by replays of a CUDA graph, with quartiles. Calls took turns with copies of the inputs: "
-        "90 × 2 MiB, more than the last cache holds.",
+        "90 × 2.00 MiB, at least three times the size of the last cache.",
         "  520 ns were subtracted: what a graph takes for an empty kernel.",
         "  The multiprocessors ran at 1,980 MHz.",
     ]
@@ -179,4 +180,4 @@ def test_a_call_that_waits_is_told():
 
 def test_times_and_amounts():
     assert [time_text(s) for s in (2.5, 0.0123, 5.04e-5, 9.8e-7)] == ["2.5 s", "12.3 ms", "50.4 µs", "980 ns"]
-    assert [amount(n) for n in (7.9e14, 4.12e12, 5e3, 12)] == ["790 T", "4.12 T", "5 k", "12 "]
+    assert [amount(n, "B/s") for n in (7.9e14, 4.12e12, 5e3, 12)] == ["790 TB/s", "4.12 TB/s", "5 kB/s", "12 B/s"]

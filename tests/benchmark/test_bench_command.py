@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 
 from pyprof.benchmark import bench as bench_module  # noqa: E402
 from pyprof.benchmark import bench_command  # noqa: E402
+from pyprof.benchmark.statement import Statement  # noqa: E402
 from pyprof.benchmark.timer import Effort  # noqa: E402
 from tests.answered import answer  # noqa: E402
 from tests.paths import GOLDEN  # noqa: E402
@@ -84,6 +85,14 @@ def test_a_sweep_as_a_figure(tmp_path):
     assert run(*LINEAR, "--sweep", "M=2:16:*2", "--sweep", "dtype=fp32,bf16", "--plot", str(file)) == 0
     text = file.read_text()
     assert "dtype=bf16" in text and "FLOP/s" in text and "B/s" in text
+
+
+@pytest.mark.parametrize("text", ["[i * x for i in range(2)]", "(lambda: x * 2)()", "y = [i * x for i in range(2)]"])
+def test_tensors_within_comprehensions_and_functions_are_arguments(text):
+    statement = Statement(text, "x = rand(8)", torch.device("cpu"), backward=False)
+    subject = statement.subject({})
+    assert list(subject.kwargs) == ["x"]
+    subject()
 
 
 def test_layouts_and_alignments_reach_rand(capsys):

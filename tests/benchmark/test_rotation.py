@@ -82,6 +82,28 @@ def test_a_copy_keeps_what_its_address_is_a_multiple_of():
         assert copied(original).data_ptr() % 64 == original.data_ptr() % 64 == 4 * skipped
 
 
+EYE = torch.eye(4)  # float32
+ROWS = [EYE, EYE[:2]]
+WITHOUT_STRIDES = [  # bytes: of the values, and of the indices or offsets in int64
+    (EYE.to_sparse, 4 * 4 + 8 * 2 * 4),  # a row and a column each
+    (EYE.to_sparse_csr, 4 * 4 + 8 * 4 + 8 * 5),  # columns; where the rows begin, and the end
+    (EYE.to_sparse_csc, 4 * 4 + 8 * 4 + 8 * 5),
+    (lambda: torch.nested.nested_tensor(ROWS), 4 * 4 * 6),
+    (lambda: torch.nested.nested_tensor(ROWS, layout=torch.jagged), 4 * 4 * 6 + 8 * 3),
+]
+
+
+@pytest.mark.filterwarnings("ignore:.*(Sparse|Nested|nested tensors)")
+@pytest.mark.parametrize(("make", "nbytes"), WITHOUT_STRIDES)
+def test_sparse_and_nested_tensors_are_counted_and_copied(make, nbytes):
+    tensor = make()
+    assert storage_bytes([tensor, tensor]) == nbytes
+    found = copied(tensor)
+    assert (type(found), found.layout, found.is_nested) == (type(tensor), tensor.layout, tensor.is_nested)
+    values = [each.values() if each.is_nested else each.to_dense() for each in (found, tensor)]
+    assert torch.equal(*values) and values[0].data_ptr() != values[1].data_ptr()
+
+
 def test_copies_of_nested_arguments():
     weight = torch.nn.Parameter(torch.randn(3))
     net = torch.nn.Linear(2, 2)

@@ -94,6 +94,6 @@ def test_equal_code_of_two_files_is_kept_apart() -> None:
 
 def test_paths_do_not_name_the_user_s_folders() -> None:
     tracer = Tracer()
-    assert tracer._shown("/home/somebody/project/train.py") == "project/train.py"
-    assert tracer._shown("train.py") == "train.py"
-    assert tracer._shown("<frozen runpy>") == ""
+    assert tracer.shown("/home/somebody/project/train.py") == "project/train.py"
+    assert tracer.shown("train.py") == "train.py"
+    assert tracer.shown("<frozen runpy>") == ""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -18,9 +18,10 @@ torch = pytest.importorskip("torch")
 
 import pyprof  # noqa: E402
 from pyprof.capture.graph_captures import GraphCaptures  # noqa: E402
+from pyprof.cuda_graph_nodes import Node  # noqa: E402
 from pyprof.parse.attribute.correlate import correlate  # noqa: E402
 from pyprof.parse.kineto.reader import read  # noqa: E402
-from tests.parse.kineto.kineto_file import begin, write, x  # noqa: E402
+from tests.parse.kineto.kineto_file import begin, op, write, x  # noqa: E402
 from tests.parse.kineto.test_graphs import KERNELS, NET, captured, mm, ops, replay  # noqa: E402
 
 
@@ -55,11 +56,15 @@ def trace(file: Path) -> dict[str, Any]:
     return dict(json.loads(file.read_text()))
 
 
-def graphs(file: Path) -> list[list[dict[str, Any]]]:
-    """The events of each capture that is recorded beside the trace's own."""
+def graphs(file: Path) -> list[dict[str, Any]]:
+    """The events of the captures that are recorded beside the trace's own: one trace, with one count of ops."""
     own = trace(file).get("pyprof", {}).get("graphs", {"version": 1, "traces": []})
     assert own["version"] == 1
-    return [json.loads(text)["traceEvents"] for text in own["traces"]]
+    assert len(own["traces"]) <= 1
+    events = [event for text in own["traces"] for event in json.loads(text)["traceEvents"]]
+    ids = [event["args"]["External id"] for event in events if event["cat"] == "cpu_op"]
+    assert len(set(ids)) == len(ids)
+    return events
 
 
 def names(events: list[dict[str, Any]]) -> set[str]:
@@ -88,7 +93,7 @@ def test_a_capture_before_the_range_is_recorded_with_ops_layers_and_shapes(tmp_p
         assert graph.replay() == "replayed"
         pyprof.stop()
     assert graph.calls == ["begin", "end", "replay"]
-    (events,) = graphs(file)
+    events = graphs(file)
     assert {"aten::gelu", "layer:Net", "CUDAGraph#"} <= {name.rstrip("0123456789") for name in names(events)}
     assert not names(events) & {"aten::sin", "aten::cos"}  # outside of the capture
     assert any(event["args"].get("Input Dims") == [[3, 4], []] for event in events if event["name"] == "aten::gelu")
@@ -115,7 +120,7 @@ def test_a_capture_in_the_warm_up_is_kept(tmp_path: Path) -> None:
         for _ in range(4):
             graph.replay()
             pyprof.step()
-    (events,) = graphs(file)
+    events = graphs(file)
     assert "aten::gelu" in names(events)
 
 
@@ -128,7 +133,7 @@ def test_each_capture_has_a_number_of_its_own(tmp_path: Path) -> None:
         second.replay()
         first.replay()
         pyprof.stop()
-    numbers = [next(name for name in names(events) if name.startswith("CUDAGraph#")) for events in graphs(file)]
+    numbers = [event["name"] for event in graphs(file) if event["name"].startswith("CUDAGraph#")]
     assert len(set(numbers)) == 3
     events = sorted(trace(file)["traceEvents"], key=lambda event: float(event.get("ts", 0)))
     assert [e["name"] for e in events if e["name"].startswith("CUDAGraph#")] == [numbers[1], numbers[2]]
@@ -169,7 +174,7 @@ def test_a_capture_ends_its_recording_only_when_no_other_is_in_progress(tmp_path
         outer.capture_end()
         pyprof.start()
         pyprof.stop()
-    (events,) = graphs(file)
+    events = graphs(file)
     assert "aten::sin" in names(events)
 
 
@@ -179,12 +184,15 @@ def test_a_recording_is_stopped_by_the_thread_that_started_it_or_not_at_all(
     stopped: list[Any] = []
     captures = GraphCaptures(lambda: "profiler", stopped.append)
     captures.open()
-    Graph().capture_begin()
+    graph = Graph()
+    graph.capture_begin()
     thread = threading.Thread(target=captures.finish)  # as when this thread's own profiler begins
     thread.start()
     thread.join()
+    graph.capture_end()
     captures.close()
-    assert stopped == captures.profilers == []
+    assert torch.utils._python_dispatch._get_current_dispatch_mode() is None
+    assert stopped == captures.records == []
     assert "another thread's profiler began" in capfd.readouterr().err
 
 
@@ -197,12 +205,213 @@ def test_a_profiler_that_cannot_start_leaves_the_program_alone(
     file, graph = tmp_path / "net.json", Graph()
     with pyprof.profile(file, wait=True, graphs=True):
         with monkeypatch.context() as patch:
-            patch.setattr(torch.profiler.profile, "__enter__", refuse)
+            patch.setattr(torch.autograd.profiler.profile, "__enter__", refuse)
             capture(graph)
         pyprof.start()
         pyprof.stop()
     assert graph.calls == ["begin", "end"] and graphs(file) == []
     assert "is not recorded, and its kernels will have no op: CUPTI is busy" in capfd.readouterr().err
+
+
+class FakeGraph:
+    """What the driver says of a graph: ops of the namespace pyproftest, and launch(), add nodes one after the other."""
+
+    nodes_so_far: ClassVar[list[Node]] = []
+
+    def last_nodes(self, stream: int) -> tuple[int, ...]:
+        return (self.nodes_so_far[-1].handle,) if self.nodes_so_far else ()
+
+    def nodes(self) -> list[Node]:
+        return list(self.nodes_so_far)
+
+    def kernel_name(self, handle: int) -> str:
+        return "triton_poi_fused_sin_0"
+
+    def has_one_order(self, nodes: list[Node]) -> bool:
+        return True
+
+
+@pytest.fixture
+def fake_driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """launch(kind, ...) adds nodes of these kinds."""
+
+    def launch(*kinds: str) -> None:
+        for kind in kinds:
+            FakeGraph.nodes_so_far.append(Node(1000 + 8 * len(FakeGraph.nodes_so_far), kind))
+
+    FakeGraph.nodes_so_far.clear()
+    monkeypatch.setattr("pyprof.cuda_graph_nodes.CapturedGraph.of_stream", lambda stream: FakeGraph())
+    library = torch.library.Library("pyproftest", "FRAGMENT")
+    library.define("two(Tensor x) -> Tensor")
+    library.define("one(Tensor x) -> Tensor")
+    library.impl("two", lambda x: launch("kernel", "") or launch("memset") or x.clone(), "CPU")
+    library.impl("one", lambda x: launch("kernel") or x.clone(), "CPU")
+    yield launch
+    library._destroy()
+
+
+def launches(events: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Per call in order: its name, and the innermost range around it."""
+    found = []
+    for call in sorted((event for event in events if event["cat"] == "cuda_runtime"), key=lambda event: event["ts"]):
+        around = [e for e in events if e is not call and e["ts"] <= call["ts"] <= e["ts"] + e["dur"]]
+        around = [e for e in around if e["tid"] == call["tid"] and e["cat"] != "cuda_runtime"]
+        found.append((call["name"], min(around, key=lambda e: e["dur"])["name"] if around else ""))
+    return found
+
+
+def test_each_node_is_a_call_in_the_op_that_added_it(tmp_path: Path, fake_driver: Callable[..., None]) -> None:
+    """A kernel that no op launched is in the range of its name; one without such a range, behind the op before it."""
+    file, graph, x = tmp_path / "net.json", Graph(), torch.ones(3, 4)
+    with pyprof.profile(file, wait=True, graphs=True):
+        graph.capture_begin()
+        torch.ops.pyproftest.two(torch.ops.pyproftest.one(x).t())
+        with torch.profiler.record_function("triton_poi_fused_sin_0"):
+            fake_driver("kernel")
+        fake_driver("kernel")
+        torch.ops.pyproftest.one(x)
+        graph.capture_end()
+        pyprof.start()
+        pyprof.stop()
+    events = graphs(file)
+    assert launches(events) == [
+        ("cudaStreamBeginCapture", next(name for name in names(events) if name.startswith("CUDAGraph#"))),
+        ("cudaLaunchKernel", "pyproftest::one"),
+        ("cudaLaunchKernel", "pyproftest::two"),
+        ("cudaMemsetAsync", "pyproftest::two"),
+        ("cudaLaunchKernel", "triton_poi_fused_sin_0"),
+        ("cudaLaunchKernel", ""),
+        ("cudaLaunchKernel", "pyproftest::one"),
+        ("cudaStreamEndCapture", ""),
+    ]
+    assert "pyprof:nodes" not in names(events)
+
+
+def test_compiled_code_stays_compiled_while_a_capture_is_recorded(tmp_path: Path) -> None:
+    """As in any other place: dynamo skips a frame for good if a dispatch mode that it does not know is on."""
+    compiled, ran = [0], [0]
+
+    def backend(module: Any, _inputs: Any) -> Any:
+        compiled[0] += 1
+
+        def run(*args: Any) -> Any:
+            ran[0] += 1
+            return module(*args)
+
+        return run
+
+    def body(x: Any) -> Any:
+        return torch.nn.functional.gelu(x).sin()
+
+    before, late = torch.compile(body, backend=backend), torch.compile(lambda x: x.cos().exp(), backend=backend)
+    file, graph, x = tmp_path / "net.json", Graph(), torch.ones(3, 4)
+    with pyprof.profile(file, wait=True, graphs=True):
+        before(x)
+        assert (compiled[0], ran[0]) == (1, 1)
+        graph.capture_begin()
+        before(x)
+        late(x)
+        graph.capture_end()
+        assert (compiled[0], ran[0]) == (2, 3)
+        before(x)
+        late(x)
+        assert (compiled[0], ran[0]) == (2, 5)
+        pyprof.start()
+        pyprof.stop()
+    assert {"aten::gelu", "aten::sin", "aten::cos"} <= names(graphs(file))
+
+
+def test_nodes_of_the_backward_pass_are_in_the_ops_of_their_nodes(
+    tmp_path: Path, fake_driver: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As make_graphed_callables captures: one graph forward, one backward, whose sequence numbers belong together."""
+    from pyprof.capture.mode import NodeMode
+
+    dispatch = NodeMode.__torch_dispatch__
+
+    def launching(mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            if func._overloadpacket in (torch.ops.aten.mm, torch.ops.aten.addmm, torch.ops.aten.sum):
+                fake_driver("kernel")
+            return func(*args, **kwargs)
+
+        return dispatch(mode, run, types, args, kwargs)
+
+    monkeypatch.setattr(NodeMode, "__torch_dispatch__", launching)
+    file, forward, backward = tmp_path / "net.json", Graph(), Graph()
+    net, x = torch.nn.Linear(4, 5), torch.ones(3, 4, requires_grad=True)
+    with pyprof.profile(file, wait=True, graphs=True):
+        net(x).sum().backward()
+        forward.capture_begin()
+        y = net(x)
+        forward.capture_end()
+        FakeGraph.nodes_so_far.clear()
+        backward.capture_begin()
+        torch.autograd.grad(y, (x, net.weight, net.bias), torch.ones(3, 5))
+        backward.capture_end()
+        pyprof.start()
+        pyprof.stop()
+    # x @ W' + b forward; dx = dy @ W, dW = dy' @ x, db = sum(dy) backward
+    found = [where for call, where in launches(graphs(file)) if call == "cudaLaunchKernel"]
+    assert found == ["aten::addmm", "aten::mm", "aten::mm", "aten::sum"]
+    numbers = {(event["name"], event["args"].get("Sequence number")) for event in graphs(file)}
+    (node,) = (number for name, number in numbers if name == "AddmmBackward0")
+    assert node is not None and ("aten::addmm", node) in numbers
+
+
+def test_captures_are_recorded_if_that_is_wanted(tmp_path: Path) -> None:
+    file = tmp_path / "net.json"
+    with pyprof.profile(file, wait=True):
+        capture(Graph())
+        pyprof.start()
+        pyprof.stop()
+    assert graphs(file) == []
+
+
+def test_a_capture_after_the_last_collected_step_is_not_recorded(tmp_path: Path) -> None:
+    """No replay of it can be in the file."""
+    file = tmp_path / "net.json"
+    with pyprof.profile(file, steps=1, graphs=True):
+        torch.ones(7).sin()
+        pyprof.step()
+        capture(Graph())
+    assert graphs(file) == []
+
+
+def test_records_are_kept_before_another_profiler_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kineto gives calls and GPU work times of 0 once another profiler has begun (2.11, H200); ops keep theirs."""
+    from pyprof.capture import trace_file
+
+    ended, written = [0], []
+    disable, export = torch.autograd.profiler._disable_profiler, torch.autograd.profiler.profile.export_chrome_trace
+
+    def count(*args: Any) -> Any:
+        ended[0] += 1
+        return disable(*args)
+
+    def note(profiler: Any, *args: Any) -> None:
+        written.append(ended[0])
+        export(profiler, *args)
+
+    class OnGpu(trace_file.Recording):
+        def __init__(self, profiler: Any, folder: Path, on_gpu: bool) -> None:
+            super().__init__(profiler, folder, True)
+
+    monkeypatch.setattr(torch.autograd.profiler, "_disable_profiler", count)
+    monkeypatch.setattr(torch.autograd.profiler.profile, "export_chrome_trace", note)
+    monkeypatch.setattr("pyprof.capture.collector.Recording", OnGpu)
+    file = tmp_path / "net.json"
+    with pyprof.profile(file, wait=True, graphs=True):
+        capture(Graph())  # ends as the first
+        capture(Graph())  # the second
+        pyprof.start()
+        torch.ones(7).cos()
+        pyprof.stop()  # the third, whose records are the file's
+        with torch.profiler.profile():  # the fourth is the program's own
+            pass
+    assert written == [3, 4, 4]  # the range's as the program's own one begins, those of ops alone at the end
+    assert "aten::cos" in names(trace(file)["traceEvents"]) and len(graphs(file)) > 4
+    assert [path.name for path in tmp_path.iterdir()] == ["net.json"]
 
 
 def test_no_graph_no_key(tmp_path: Path) -> None:
@@ -219,9 +428,9 @@ def marked(number: int, ts: float) -> dict[str, Any]:
     return x("user_annotation", f"CUDAGraph#{number}", ts, 8)
 
 
-def with_graphs(path: Path, events: list[Any], *captures: list[Any], version: int = 1) -> Path:
+def with_graphs(path: Path, events: list[Any], *captures: list[Any], **more: Any) -> Path:
     texts = [json.dumps({"traceEvents": [begin(900), *some]}) for some in captures]
-    return write(path, begin(900), *events, pyprof={"graphs": {"version": version, "traces": texts}})
+    return write(path, begin(900), *events, pyprof={"graphs": {"version": 1, "traces": texts, **more}})
 
 
 BIG = [*mm(1010, 11, 8), *NET[2:]]  # the same kernels, for 8 rows instead of 4
@@ -237,6 +446,36 @@ def test_replayed_kernels_get_the_ops_of_the_graph_with_their_number(tmp_path: P
     unmarked = [event for event in rows if not event["name"].startswith("CUDAGraph#")]
     found = correlate(read(with_graphs(tmp_path / "b.json", unmarked, small, large)))
     assert found.coded("sizes").texts()[0] == ""  # which of the two is unknown
+
+
+def test_streams_that_waited_for_each_other_do_no_harm_where_each_node_depends_on_the_one_before(
+    tmp_path: Path,
+) -> None:
+    rows = [marked(1, 2999), *replay(3000, 200, *KERNELS)]
+    wait = x("cuda_runtime", "cudaStreamWaitEvent", 1015, 1, correlation=99)
+    events = [marked(1, 999), *captured(1000, 10, *NET), wait]
+    assert ops(correlate(read(with_graphs(tmp_path / "a.json", rows, events)))) == [""] * 3
+    found = correlate(read(with_graphs(tmp_path / "b.json", rows, events, ordered=[1])))
+    assert ops(found) == ["aten::mm", "aten::relu", "aten::add"]
+    assert ops(correlate(read(with_graphs(tmp_path / "c.json", rows, events, ordered=[2])))) == [""] * 3
+
+
+def test_kernels_are_in_the_layer_and_the_backward_pass_of_their_replay_if_the_capture_has_none(tmp_path: Path) -> None:
+    """torch.compile captures inside of a model's call, and inside of a backward node, that began before the capture."""
+    kept = [op("aten::linear", 100, 50, Sequence_number=4), layer("layer:Net", 90, 100)]
+    inside = [op("CompiledFunctionBackward", 2900, 200, Sequence_number=4), marked(1, 2999)]
+    rows = [*kept, *inside, *replay(3000, 200, *KERNELS)]
+    found = correlate(read(with_graphs(tmp_path / "net.json", rows, [marked(1, 999), *captured(1000, 10, *NET)])))
+    assert ops(found) == ["aten::mm", "aten::relu", "aten::add"]
+    assert found.coded("layer").texts() == ['["Net"]'] * 3
+    assert found.coded("dir").texts() == ["bprop"] * 3 and found.coded("phase").texts() == ["backward"] * 3
+    own = [layer("layer:Net.fc", 1005, 100), marked(1, 999), *captured(1000, 10, *NET)]
+    found = correlate(read(with_graphs(tmp_path / "own.json", rows, own)))
+    assert found.coded("layer").texts() == ['["Net.fc"]'] * 3
+
+
+def layer(name: str, ts: float, dur: float) -> dict[str, Any]:
+    return x("user_annotation", name, ts, dur)
 
 
 def test_a_graph_that_was_captured_before_pyprof_began_is_none_of_the_numbered_ones(tmp_path: Path) -> None:

@@ -180,6 +180,30 @@ def test_deinit_takes_the_mode_off_a_thread_that_goes_on() -> None:
     assert left == [0]
 
 
+def test_a_thread_that_has_ended_holds_no_mode() -> None:
+    """It would release the mode while the interpreter may be ending already, which aborted one process of twenty."""
+
+    class AtTheEnd:
+        """Python destroys a thread's locals after all of its Python code."""
+
+        def __del__(self) -> None:
+            left.append(torch._C._len_torch_function_stack())
+
+    left: list[int] = []
+    local = threading.local()
+
+    def work() -> None:
+        local.value = AtTheEnd()
+        torch.relu(torch.ones(1))
+
+    pyprof.init()
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    pyprof.deinit()
+    assert left == [0]
+
+
 def test_deinit_leaves_what_another_tool_has_put_over_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nn.Module, "__call__", nn.Module.__call__)  # put back after the test
     pyprof.init()

@@ -18,7 +18,6 @@ import json
 import statistics
 import sys
 import time
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -30,37 +29,12 @@ import advice_products  # noqa: F401
 import torch
 from advice_case import CASES, ON_GPU, Case, Step
 from advice_probe import PROBES
+from step_clock import alone, in_a_row, wait
 
 import pyprof
 
 WARM_UP, STEPS, CAPTURED = 5, 20, 2
 LONG_S = 1.0  # of a measurement; a slow program has fewer steps
-
-
-def wait() -> None:
-    if ON_GPU:
-        torch.cuda.synchronize()
-
-
-def alone(step: Step) -> tuple[float, float]:
-    wait()
-    start = time.perf_counter()
-    step()
-    called = time.perf_counter()
-    wait()
-    return (time.perf_counter() - start) * 1e3, (called - start) * 1e3
-
-
-def in_a_row(step: Step, steps: int) -> list[float]:
-    if not ON_GPU:
-        return [alone(step)[0] for _ in range(steps)]
-    marks = [torch.cuda.Event(enable_timing=True) for _ in range(steps + 1)]
-    marks[0].record()
-    for mark in marks[1:]:
-        step()
-        mark.record()
-    wait()
-    return [a.elapsed_time(b) for a, b in pairwise(marks)]
 
 
 def measured(step: Step, steps: int = 0) -> dict[str, float]:

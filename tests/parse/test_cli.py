@@ -6,11 +6,12 @@ import os
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from pyprof.parse.attribute.contents import busy_ns
 from pyprof.parse.cli import build_parser, main
 from pyprof.parse.summary import printable
+from pyprof.table.intervals import covered
 from pyprof.table.read_table import read_table
 from tests.parse.kineto.kineto_file import begin, call, kernel, op
 from tests.parse.kineto.kineto_file import write as write_trace
@@ -261,10 +262,8 @@ def test_names_of_the_file_cannot_drive_the_terminal(tmp_path, capsys):
 
 
 def test_busy_time_counts_overlaps_once():
-    import numpy as np
-
-    assert busy_ns(np.array([30, 0, 5]), np.array([40, 10, 20])) == 30
-    assert busy_ns(np.array([], np.int64), np.array([], np.int64)) == 0
+    assert covered(np.array([30, 0, 5]), np.array([40, 10, 20])) == 30
+    assert covered(np.array([], np.int64), np.array([], np.int64)) == 0
 
 
 def test_a_missing_file_is_one_line(tmp_path, capsys):

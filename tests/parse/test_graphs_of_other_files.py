@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+import pyprof
+from pyprof.errors import InputError
 from pyprof.parse import cli
 from pyprof.parse.read import read_graphs, read_profile
 from pyprof.prof import cli as prof
@@ -74,6 +76,17 @@ def test_the_commands_take_the_option(tmp_path, replayed, graph, capfd):
     assert "100%" in capfd.readouterr().out
     assert prof.main([str(replayed), "--graphs", str(graph), "-c", "op,flops", "--csv"]) == 0
     assert '"mm","240"' in capfd.readouterr().out
+
+
+def test_the_notebook_takes_a_file_a_folder_or_several(replayed, graph):
+    """240 FLOPs: (4, 5) by (5, 6), 2·4·5·6."""
+    pytest.importorskip("pandas")
+    for graphs in (graph, str(graph), [graph], graph.parent / "capture.json"):
+        profile = pyprof.load(replayed, graphs=graphs)
+        assert profile.kernels["op"].tolist() == ["mm", "relu", "add"]
+        assert profile.kernels["flops"].tolist()[0] == 240
+    with pytest.raises(InputError, match="expected launches between cudaStreamBeginCapture"):
+        pyprof.load(replayed, graphs=replayed)
 
 
 def test_errors_name_the_file(tmp_path, replayed, graph, capfd):

@@ -90,6 +90,8 @@ def test_what_is_neither_is_told_with_what_it_is(content, words, tmp_path):
         ("kDuration", "-7", "column kDuration: expected ns from 0 to 4611686018427387904, found -7"),
         ("kDuration", "9223372036854775807", "column kDuration: expected ns from 0 to 4611686018427387904, found 922"),
         ("start", "9223372036854775807", "column start: expected ns from -2305843009213693952 to 23058430092136"),
+        ("markStart", "-9223372036854775807", "column markStart: expected ns from -2305843009213693952 to 230584300"),
+        ("stepEnd", "9223372036854775807", "column stepEnd: expected ns from -2305843009213693952 to 23058430092136"),
         ("dtypes", "[1]", "column dtypes: expected a list of dtypes"),
         ("strides", "[['a']]", "column strides: expected a list of strides"),
         ("op", "[[1]]", "column op: expected a list of texts"),

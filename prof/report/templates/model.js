@@ -46,6 +46,7 @@ const model = (() => {
   // The gap before each row on its device; rows come in order of their start.
   function gapsBefore() {
     const idle = new Float64Array(call.length), last = new Map();
+    if (data.incomplete) return idle.fill(NaN); // something that is not on record may have run in them
     for (let row = 0; row < idle.length; row++) {
       if (Number.isNaN(rows.start[row])) continue;
       const { owner } = data.lanes[rows.lane[row]], before = last.get(owner), end = rows.start[row] + Math.max(0, rows.dur[row]);

@@ -47,6 +47,26 @@ def test_work_that_was_launched_before_the_first_mark_is_not_of_the_first_step()
     assert times((None, None, None, 0, 40), (1, 10, 60, 40, 10)) == [None, (40, 60)]
 
 
+@pytest.mark.parametrize(("returned", "begins"), [
+    (100_000, 900_000),  # it waits for 800 µs, and nothing on record runs: work of before the capture
+    (850_000, 0),  # 50 µs: as long as launching takes
+    (None, 0),
+])  # fmt: skip
+def test_a_queue_from_before_the_capture_is_not_of_the_first_step(returned: int | None, begins: int) -> None:
+    called = np.array([NULL if returned is None else returned - 10] * 2)
+    api = {"apiStart": called, "apiDuration": np.array([10, 10])}
+    kernels = [(1, 0, 1_000_000, 900_000, 30_000), (1, 0, 1_000_000, 930_000, 80_000)]
+    assert times(*kernels, **api) == [(begins, 1_010_000)] * 2
+
+
+def test_a_wait_for_the_steps_own_copy_is_of_the_step() -> None:
+    """The kernel waits for 800 µs, of which a copy on another stream runs for 700."""
+    rows = [(1, 0, 1_000_000, 200_000, 700_000, 7), (1, 0, 1_000_000, 900_000, 30_000)]
+    api = {"apiStart": np.array([90_000, 90_000]), "apiDuration": np.array([10_000, 10_000])}
+    kind = Coded.of(["memcpy", "kernel"])
+    assert times(*rows, kind=kind, **api) == [(0, 1_000_000)] * 2
+
+
 def test_the_last_step_lasts_until_its_range_ends_or_with_all_its_work() -> None:
     assert times((1, 0, 100, 20, 30)) == [(0, 100)]
     assert times((1, 0, 100, 20, 30), (1, 0, 100, 90, 25, 7)) == [(0, 115)] * 2  # of whichever stream

@@ -15,7 +15,7 @@ import pytest
 from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.cli import main
 from pyprof.parse.detect import reader
-from pyprof.parse.formats.database import unpacked
+from pyprof.parse.formats.unpacked_file import unpacked
 from pyprof.table.columns import NULL
 from pyprof.table.read_table import read_table
 

@@ -13,7 +13,9 @@ from pyprof.parse.cli import main as parse
 from pyprof.parse.formats.memory_snapshot import read
 from pyprof.parse.read import read_profile
 from pyprof.prof.load import load_table
+from pyprof.prof.memory.memory_numbers import memory_numbers
 from pyprof.table.columns import NULL
+from pyprof.table.container import read_container
 
 
 def py(line, file="/home/me/work/nets/net.py"):
@@ -149,6 +151,19 @@ def test_a_snapshot_has_no_kernels_and_a_container_keeps_it(tmp_path, capsys):
     assert parse([str(file), "-q"]) == 1  # net.dict is the kernel table alone
 
 
+def test_snapshots_of_two_processes_are_two_devices(tmp_path):
+    """A snapshot does not name its process: each file is one, and its device has its own total and peak."""
+    files = [
+        write(tmp_path / f"{size}.pickle", snapshot([event("alloc", 0x1000, size, T)], segments=[segment(block(size))]))
+        for size in (1000, 3000)
+    ]
+    assert parse([*map(str, files), "-q", "-o", str(tmp_path / "net.pyprof")]) == 0
+    memory = read_container(tmp_path / "net.pyprof").memory
+    assert memory is not None
+    found = [(device.rank, device.peak_bytes, device.missing) for device in memory_numbers(memory)]
+    assert found == [(1, 3000, 0), (0, 1000, 0)]
+
+
 @pytest.mark.parametrize(
     ("value", "words"),
     [
@@ -163,6 +178,10 @@ def test_a_snapshot_has_no_kernels_and_a_container_keeps_it(tmp_path, capsys):
         (snapshot(STEP, segments=[segment(block(512))["blocks"]]), "records in segments"),
         (snapshot(STEP, segments=[{**segment(block(512)), "blocks": {}}]), "a list for blocks"),
         (snapshot([event("alloc", 8, 8, T, [5])]), "records in frames"),
+        # sums that exceed 64 bits: 6 * 2**61 of allocations, 5 * 2**61 of segments, 6 * 2**61 of blocks
+        (snapshot([event("alloc", n, 1 << 61, T) for n in range(6)]), "sizes of more than"),
+        (snapshot(STEP, segments=[{**segment(), "total_size": 1 << 61}] * 5), "sizes of more than"),
+        (snapshot(STEP, segments=[{**segment(*[block(1 << 61)] * 6), "total_size": 8}]), "sizes of more than"),
     ],
 )
 def test_what_is_no_snapshot_gets_one_line(value, words, tmp_path):

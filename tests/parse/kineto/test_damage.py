@@ -269,15 +269,21 @@ ODD = st.one_of(
 )  # fmt: skip
 
 
-@given(st.lists(st.tuples(st.integers(0, len(EVENTS) - 1), st.sampled_from(FIELDS + KEYS), ODD), max_size=6), ODD)
-def test_no_odd_value_is_worse_than_one_line(tmp_path_factory, changes, odd):
+@given(
+    st.lists(st.tuples(st.integers(0, len(EVENTS) - 1), st.sampled_from(FIELDS + KEYS), ODD), max_size=6),
+    ODD,
+    st.booleans(),
+)
+def test_no_odd_value_is_worse_than_one_line(tmp_path_factory, changes, odd, inside):
     events = json.loads(json.dumps(EVENTS))
     for number, key, value in changes:
         place = events[number] if key in FIELDS else events[number]["args"]
         if isinstance(place, dict):
             place[key] = value
     path = tmp_path_factory.mktemp("odd") / "net.json"
-    path.write_text(json.dumps({"traceEvents": events, "deviceProperties": odd, "distributedInfo": odd}))
+    properties = [{"id": odd, "name": odd, "totalGlobalMem": odd}] if inside else odd
+    ranks = {"rank": odd, "backend": odd, "world_size": odd} if inside else odd
+    path.write_text(json.dumps({"traceEvents": events, "deviceProperties": properties, "distributedInfo": ranks}))
     with suppress(InputError):
         correlate(read(path))
 

@@ -17,7 +17,7 @@ COLUMNS = {
     "CUPTI_ACTIVITY_KIND_MEMCPY": "start, end, deviceId, streamId, correlationId, globalPid, bytes, copyKind",
     "CUPTI_ACTIVITY_KIND_MEMSET": "start, end, deviceId, streamId, correlationId, globalPid, bytes, value",
     "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": "start, end, deviceId, streamId, correlationId, globalPid, graphId",
-    "CUPTI_ACTIVITY_KIND_RUNTIME": "start, end, eventClass, globalTid, correlationId, nameId",
+    "CUPTI_ACTIVITY_KIND_RUNTIME": "start, end, eventClass, globalTid, correlationId, nameId, returnValue",
     "NVTX_EVENTS": "start, end, eventType, text, textId, globalTid, domainId, endGlobalTid, jsonText, jsonTextId,"
     " binaryData",
     "NVTX_PAYLOAD_SCHEMA_ENTRIES": "domainId, schemaId, idx, name, type, offset",

@@ -17,10 +17,10 @@ from pyprof.prof.limits.roofline import roofline
 from pyprof.prof.table import cells
 from pyprof.prof.table import limit_columns as limits
 from pyprof.prof.table.columns import COLUMN, COLUMNS, Limit
-from pyprof.prof.timing.gpus import covered
 from pyprof.prof.timing.usage import usage
 from pyprof.prof.work.annotate import Annotation
 from pyprof.table.columns import NULL, Coded, Ragged, Table
+from pyprof.table.intervals import covered
 
 H200 = "NVIDIA H200"
 
@@ -350,11 +350,11 @@ def test_occupancy_needs_no_grid():
 # A run
 
 
-def run(*kernels, **more):
+def run(*kernels):
     """Usage of kernels (start, end, blocks) on one H200."""
     rows = [{"start": a, "kDuration": b - a, "grid": f"[{n}, 1, 1]", "pid": 1, "device": 0} for a, b, n in kernels]
     data, notes = table(*rows), annotated(*[(0, 0, "-", "", "pointwise")] * len(rows))
-    (found,) = usage(data, notes, roofline(data, notes), **more)
+    (found,) = usage(data, notes, roofline(data, notes))
     return found
 
 
@@ -366,16 +366,9 @@ def test_a_runs_usage_by_hand():
     assert found.sm_efficiency == pytest.approx(100 * (25 + 37.5 + 12.5 + 100) / 300)
 
 
-def test_a_window_cuts_the_kernels_at_its_edges():
-    found = run((0, 100, 132), (200, 300, 132), (400, 500, 132), window=(50, 250))
-    assert (found.span_ns, found.busy_ns, found.operations) == (200, 100, 2)
-    assert found.sm_efficiency == pytest.approx(50)
-
-
 def test_operations_too_short_for_the_clock_are_operations_too():
     """A trace in whole µs (Kineto of 2021) gives a memset of 0.3 µs no duration."""
     assert run((0, 100, 132), (100, 100, 1), (200, 300, 132)).operations == 3
-    assert run((0, 100, 132), (100, 100, 1), (200, 200, 1), (200, 300, 132), window=(50, 150)).operations == 2
 
 
 def test_mfu_weighs_each_product_by_the_unit_it_ran_on():

@@ -72,7 +72,24 @@ def test_nsys_sees_what_is_reserved(name):
     assert truth["max_reserved"] <= found.peak_bytes < truth["max_reserved"] + 150e6
 
 
-# Checkpointing, done on this CPU
+# Checkpointing, done on an H200 by tests/device/checkpointing.py, and on this CPU
+
+MEASURED = json.loads((GOLDEN / "memory" / "h200_checkpointing.json").read_text())
+
+
+@pytest.mark.parametrize("case", MEASURED, ids=lambda case: f"{case['file'].split('_')[-1]} {case['layers']}")
+def test_what_checkpointing_frees_and_costs_on_an_h200(case):
+    """The bytes within 1%. The ms within 6% where the GPU sets the pace; else between GPU time and time with gaps."""
+    memory = load_memory(GOLDEN / "memory" / case["file"])
+    (found,) = (each for each in memory_numbers(memory.memory, memory.kernels, case["layers"]) if each.exact)
+    (predicted,) = found.checkpointing
+    assert found.peak_bytes == case["peak_bytes"]
+    assert predicted.freed_bytes == pytest.approx(case["peak_bytes"] - case["checkpointed_peak_bytes"], rel=0.01)
+    measured_ns = 1e6 * (case["checkpointed_step_ms"] - case["step_ms"])
+    if "gpt2" in case["file"]:  # the CPU of the machine needed longer than the GPU to launch a block twice
+        assert predicted.cost_ns < measured_ns < predicted.cost_span_ns
+    else:
+        assert predicted.cost_ns == pytest.approx(measured_ns, rel=0.06)
 
 
 def run(checkpointed, make, file):

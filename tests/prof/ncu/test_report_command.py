@@ -122,7 +122,7 @@ def test_output_is_written_whole_and_only_with_force_again(tmp_path: Path, capfd
         (("--steps", "3", GPT2), "--steps is an option of measuring, not of a report"),
         (("--sort", "time", "--", "python", "x.py"), "--sort is an option of a report, not of measuring"),
         (("-w", "90", "--", "python", "x.py"), "-w is an option of a report"),
-        ((GPT2, "--", "python", "x.py"), "before the -- stand options only"),
+        ((GPT2, "--", "python", "x.py"), "only options may precede the --"),
         (("--csv", "--json", GPT2), "two forms"),
         (("--layers", "x", GPT2), "expected a number of layers"),
         (("--layers", "other=2", GPT2), "as in blocks=2; there are blocks (1)"),

@@ -134,17 +134,24 @@ def test_kernels_of_numbered_layers_count_as_often_as_there_are_layers() -> None
 
 def test_two_profiled_layers_of_twelve_count_six_times() -> None:
     assert counts(Layers(12), ["h.0.mlp", "h.1.mlp", "norm"], [F, F, F]) == [6, 6, 1]
-    with pytest.raises(UsageError, match="2 layers of h were profiled, of which 5 is no multiple"):
+    with pytest.raises(UsageError, match="2 layers of h were profiled, and 5 is not a multiple of that"):
         counts(Layers(5), ["h.0.mlp", "h.1.mlp", "norm"], [F, F, F])
 
 
 def test_of_several_stacks_one_is_named() -> None:
     layers = ["encoder.0.up", "decoder.0.up", "decoder.0.3.up"]
     assert counts(parse_layers("decoder=6"), layers, [F] * 3) == [1, 6, 6]
-    with pytest.raises(UsageError, match=r"as in encoder=6; there are encoder \(1\), decoder \(1\)"):
+    with pytest.raises(UsageError, match=r"one of the stacks of layers: encoder=6 \(1 profiled\), decoder=6 \(1"):
         counts(Layers(6), layers, [F] * 3)
-    with pytest.raises(UsageError, match="there are encoder"):
+    with pytest.raises(UsageError, match="one of the stacks of layers: encoder=6"):
         counts(parse_layers("middle=6"), layers, [F] * 3)
+
+
+def test_layers_that_lie_directly_in_the_model_are_named_by_nothing() -> None:
+    layers = ["0", "1", "tail.0"]  # of an nn.Sequential, and of a list in another model
+    assert counts(parse_layers("=6"), layers, [F] * 3) == [3, 3, 1]
+    with pytest.raises(UsageError, match=r"layers: =6 \(2 profiled\), tail=6"):
+        counts(parse_layers("6"), layers, [F] * 3)
 
 
 def test_layers_without_numbers_are_a_usage_error() -> None:

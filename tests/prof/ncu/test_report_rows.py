@@ -11,7 +11,8 @@ from pyprof.parse.ncu.reader import read
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.ncu.report_layers import Layers
 from pyprof.prof.ncu.report_rows import by_kind, by_phase, kernels, total, without_products
-from pyprof.prof.ncu.report_sentences import gib, notes, sentences
+from pyprof.prof.ncu.report_sentences import notes, sentences
+from pyprof.quantities import binary_bytes
 
 from .measured import GEMM, STEP, launches, measured, ranges
 
@@ -91,8 +92,8 @@ def test_the_sentences_are_right_to_the_digit() -> None:
         "They read 2.24 GiB from DRAM (1.2 TB/s) and write 1.12 GiB to DRAM (600 GB/s).",  # 2.4e9 / 2^30, 1.2e9 / 2^30
         "They read 3.35 GiB from the L2 cache (1.8 TB/s) and write 1.21 GiB to the L2 cache (650 GB/s).",
         "They execute 4 billion instructions, counted by warp.",
-        "Their overall efficiency is 55.0%: that share of the time would do if every kernel reached its limit, DRAM at "
-        "4.8 TB/s (NVIDIA H200) or the tensor cores, whichever it uses more.",
+        "The overall efficiency is 55.0%, the share of the time that would suffice if every kernel reached its limit: "
+        "DRAM at 4.8 TB/s (NVIDIA H200) or the tensor cores, whichever it uses more.",
         "The most that a kernel reaches is 50.0% of DRAM and 60.0% of the tensor cores.",
         "Without GEMMs, they take 1.000 ms (50.0%).",
     ]
@@ -119,7 +120,7 @@ def test_what_names_cannot_tell_is_said() -> None:
     by_names = kernels(measured(launches(("layernorm_forward_kernel", ())), time=[1.0]))
     assert any("guessed from kernel names" in note for note in notes(by_names, 0, None))
     nothing = kernels(measured(launches((GEMM, ())), time=[1.0]))
-    assert any("do not tell passes" in note for note in notes(nothing, 0, None))
+    assert any("do not show which pass" in note for note in notes(nothing, 0, None))
     assert any("3 kernels without a time" in note for note in notes(nothing, 3, None))
 
 
@@ -130,8 +131,13 @@ def test_sums_of_several_processes_are_said_to_be_so() -> None:
 
 
 def test_gib_has_three_figures() -> None:
-    assert [gib(2**30 * value) for value in (0.5, 12.345, 150)] == ["0.50 GiB", "12.35 GiB", "150 GiB"]
-    assert [gib(value) for value in (96 * 2**20, 2**20, 512, 1)] == ["96.00 MiB", "1.00 MiB", "0.50 KiB", "0.00 KiB"]
+    assert [binary_bytes(2**30 * value) for value in (0.5, 12.345, 150)] == ["0.50 GiB", "12.35 GiB", "150 GiB"]
+    assert [binary_bytes(value) for value in (96 * 2**20, 2**20, 512, 1)] == [
+        "96.00 MiB",
+        "1.00 MiB",
+        "0.50 KiB",
+        "1 B",
+    ]
 
 
 def test_the_real_report_s_sums_are_those_of_its_cells(root: Path) -> None:

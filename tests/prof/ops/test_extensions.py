@@ -75,6 +75,40 @@ ROWS: list[Row] = [
     ),
     ("bitsandbytes::int8_linear_matmul", (t(4, 5, dtype="int8"), t(6, 5, dtype="int8")), Work(240, 50, 96)),
     ("bitsandbytes::int8_vectorwise_quant", (t(4, 5, dtype=H),), Work(20, 40, 36)),
+    # FlashInfer: 3 new keys and values of 2 heads of 8 into pages of one byte per element; 3 requests, 3 positions
+    (
+        "flashinfer::append_paged_kv_cache",
+        (*(t(3, 2, 8, dtype=H),) * 2, *(t(3, dtype="int32"),) * 2, *(t(9, 16, 2, 8, dtype="uint8"),) * 2),
+        Work(0, 192 + 24, 96),
+    ),
+    # 3 latent vectors of 16 and 2 elements
+    (
+        "flashinfer::append_paged_mla_kv_cache",
+        (
+            *(t(3, 16, dtype=H), t(3, 2, dtype=H), *(t(3, dtype="int32"),) * 2),
+            *(t(9, 16, 16, dtype=H), t(9, 16, 2, dtype=H)),
+        ),
+        Work(0, 108 + 24, 108),
+    ),
+    # 4 of 8 elements of 3 tokens of 2 and 1 heads rotate: 3 * 72 / 2; 3 positions of 8 bytes, each with 4 angles of 4
+    (
+        "flashinfer::apply_rope_pos_ids_cos_sin_cache",
+        (*(t(3, 2, 8, dtype=H), t(3, 1, 8, dtype=H)) * 2, t(99, 4), t(3, dtype="int64"), False),
+        Work(108, 144 + 24 + 48, 144),
+    ),
+    (
+        "flashinfer::apply_rope_pos_ids flashinfer::apply_llama31_rope_pos_ids",
+        (*(t(3, 2, 8, dtype=H), t(3, 1, 8, dtype=H)) * 2, t(3, dtype="int64"), 4, False, 1.0, 1e4),
+        Work(108, 144 + 24, 144),
+    ),
+    ("flashinfer::sampling_from_probs", (t(4, 100), None, True), Work(400, 1600, 16)),
+    (
+        "flashinfer::top_p_sampling_from_probs flashinfer::top_k_sampling_from_probs "
+        "flashinfer::min_p_sampling_from_probs flashinfer::top_k_top_p_sampling_from_probs "
+        "flashinfer::top_p_renorm_probs flashinfer::top_k_renorm_probs flashinfer::top_k_mask_logits",
+        (t(4, 100),),
+        UnknownArgument,
+    ),
     ("_moe_C::topk_softmax", (t(4, 2), t(4, 2, dtype="int32"), t(4, 2, dtype="int32"), t(4, 3)), Work(44, 48, 64)),
     ("_moe_C::moe_sum", (t(4, 2, 6), t(4, 6)), Work(24, 192, 96)),
     (

@@ -99,12 +99,28 @@ ROWS: list[Row] = [
     ("rms_norm.backward", (L, [6], None, None), Work(144, 192 + 16, 96)),
     ("instance_norm", (X, C, C, None, None, True, 0.1, 1e-5), Work(840 + 12, 480 + 24, 480 + 48)),  # 6 rows
     ("instance_norm.backward", (X, C, C, None, None, True, 0.1, 1e-5), Work(1080 + 6, 960 + 12 + 48, 480 + 24)),
-    ("_C::rms_norm sgl_kernel::rmsnorm aiter::rmsnorm", (L, L, t(6), 1e-5), Work(96 + 8, 120, 96)),
+    (
+        "_C::rms_norm sgl_kernel::rmsnorm aiter::rmsnorm flashinfer::rmsnorm flashinfer::rmsnorm_quant",
+        (L, L, t(6), 1e-5),
+        Work(96 + 8, 120, 96),
+    ),
     ("aiter::rms_norm", (L, t(6), 1e-5, 0), Work(96 + 8, 120, 96)),
-    ("sgl_kernel::gemma_rmsnorm", (L, L, t(6), 1e-5), Work(120 + 8, 120, 96)),  # 1 + w: 1 more per element
-    ("sgl_kernel::gemma_fused_add_rmsnorm", (L, L, t(6), 1e-5), Work(144 + 8, 216, 192)),
+    (
+        "sgl_kernel::gemma_rmsnorm flashinfer::gemma_rmsnorm",
+        (L, L, t(6), 1e-5),
+        Work(120 + 8, 120, 96),
+    ),  # 1 + w: 1 more per element
+    (
+        "sgl_kernel::gemma_fused_add_rmsnorm flashinfer::gemma_fused_add_rmsnorm",
+        (L, L, t(6), 1e-5),
+        Work(144 + 8, 216, 192),
+    ),
     ("aiter::add_rmsnorm aiter::rmsnorm2d_fwd_with_add_ck", (L, L, L, L, t(6), 1e-5), Work(120 + 8, 216, 192)),
-    ("_C::fused_add_rms_norm sgl_kernel::fused_add_rmsnorm", (L, L, t(6), 1e-5), Work(120 + 8, 216, 192)),
+    (
+        "_C::fused_add_rms_norm sgl_kernel::fused_add_rmsnorm flashinfer::fused_add_rmsnorm",
+        (L, L, t(6), 1e-5),
+        Work(120 + 8, 216, 192),
+    ),
 ]
 test_worked_by_hand = worked(ROWS)
 

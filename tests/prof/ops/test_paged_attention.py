@@ -5,7 +5,7 @@ import math
 import pytest
 
 from pyprof.errors import UnknownArgument
-from pyprof.prof.ops.evaluation import evaluate
+from pyprof.prof.ops.evaluation import evaluate, find
 from pyprof.prof.ops.model import Tensor, Work
 from pyprof.prof.ops.paged_attention import Batch
 from pyprof.serving_range import serving_range
@@ -16,7 +16,10 @@ declare_tested(
     "vllm::unified_attention_with_output vllm::unified_attention sglang::unified_attention_with_output "
     "_vllm_fa2_C::varlen_fwd _vllm_fa3_C::fwd sgl_kernel::fwd aiter::paged_attention_ragged aiter::paged_attention_v1 "
     "paged_attention_ragged _C::paged_attention_v1 _C::paged_attention_v2 _rocm_C::paged_attention "
-    "vllm::unified_mla_attention_with_output sglang::store_cache set_kv_buffer_impl _C_cache_ops::concat_and_cache_mla"
+    "vllm::unified_mla_attention_with_output _C::cutlass_mla_decode _C::sm100_cutlass_mla_decode "
+    "sgl_kernel::cutlass_mla_decode sgl_kernel::fwd_kvcache_mla _flashmla_C::fwd_kvcache_mla "
+    "flashinfer::batch_decode_run flashinfer::batch_prefill_paged_run flashinfer::batch_prefill_ragged_run "
+    "sglang::store_cache set_kv_buffer_impl _C_cache_ops::concat_and_cache_mla"
 )
 
 
@@ -151,3 +154,74 @@ def test_writes_to_the_cache():
         assert evaluate(name, (t(2, 16), t(2, 16), cache, cache, slots)) == Work(0, 128 + 16, 64)
     mla = (t(2, 16), t(2, 1, 2), t(100, 16, 18, dtype="uint8"), slots)
     assert evaluate("_C_cache_ops::concat_and_cache_mla", mla) == Work(0, 72 + 16, 36)
+
+
+def test_decoding_from_latent_vectors():
+    """30 pairs of 2 requests, 4 heads, C = 16, R = 2: 2 * 4 * (18 + 16) * 30; Q 2 * 4 * 18, 30 * 18 of the cache in a
+    byte each, O 2 * 4 * 16."""
+    work = Work(2 * 4 * 34 * 30, 2 * 144 + 540, 2 * 128)
+    cache, q, rope = t(100, 16, 18, dtype="uint8"), t(2, 4, 16), t(2, 4, 2)
+    for name in ("_C::cutlass_mla_decode", "sgl_kernel::cutlass_mla_decode"):
+        assert evaluate(name, (q, q, rope, cache), served=batch(DECODE)) == work
+    assert evaluate("_C::sm100_cutlass_mla_decode", (q, t(2, 4), q, rope, cache), served=batch(DECODE)) == work
+    flash, whole = (t(100, 16, 1, 18, dtype="uint8"), t(2, 1, 4, 18))
+    lengths, table = t(2, dtype="int32"), t(2, 9, dtype="int32")
+    for name in ("sgl_kernel::fwd_kvcache_mla", "_flashmla_C::fwd_kvcache_mla"):
+        assert evaluate(name, (whole, flash, 16, lengths, table, 0.1, True), served=batch(DECODE)) == work
+        assert evaluate(name, (whole, flash, None, 16, lengths, table, 0.1), served=batch(DECODE)) == work
+        with pytest.raises(UnknownArgument, match="sparse"):
+            evaluate(name, (whole, flash, 16, lengths, t(2, 1, 8, dtype="int32")), served=batch(DECODE))
+
+
+SPACE = (t(999, dtype="uint8"), t(999, dtype="uint8"), (1, 2, 3))
+INDEX = t(3, dtype="int32")
+
+
+def decode_run(layout: int, left: int = -1) -> tuple[object, ...]:
+    """FlashInfer's batch decode of 2 requests: 4 query heads, 2 of the cache, size 8, pages of 16."""
+    cache = t(100, 16, 2, 8) if layout == 0 else t(100, 2, 16, 8)
+    return (*SPACE, t(2, 4, 8), cache, cache, INDEX, INDEX, INDEX, t(2, 4, 8), None, layout, left, False)
+
+
+def test_flashinfer_decode_in_both_layouts_of_the_cache():
+    work = Work(30 * 4 * 32, 2 * 64 + 2 * 2 * 30 * 16, 2 * 64)
+    name = "flashinfer::batch_decode_run"
+    assert evaluate(name, decode_run(0), served=batch(DECODE)) == work
+    assert evaluate(name, decode_run(1), served=batch(DECODE)) == work
+    assert find("flashinfer::batch_decode_with_kv_cache_dtype_q_bf16_head_dim_qk_128_run") == name
+    with pytest.raises(UnknownArgument, match="sliding window"):
+        evaluate(name, decode_run(0, left=8), served=batch(DECODE))  # 10 and 20 keys: how many are within 8 is data
+    one = batch("step[DECODE bs=1 g_sq=1 g_sqsq=1 g_sqsk=30 g_sk=30]")
+    assert evaluate(name, decode_run(0, left=8), served=one).flop == 9 * 4 * 32  # the 8 keys before it and its own
+
+
+def paged_run(rows: int, mask: int, left: int = -1) -> tuple[object, ...]:
+    cache, q = t(100, 16, 2, 8), t(rows, 4, 8)
+    return (*SPACE, q, cache, cache, INDEX, INDEX, INDEX, INDEX, q, None, mask, 0, left, False)
+
+
+def test_flashinfer_prefill_over_the_cache():
+    """A prompt computed in pieces attends to the pieces before it, too: 86 pairs of 12 queries and 20 keys."""
+    name = "flashinfer::batch_prefill_paged_run"
+    work = Work(86 * 4 * 32, 2 * 384 + 2 * 2 * 20 * 16, 2 * 384)
+    assert evaluate(name, paged_run(12, 1), served=batch(PREFILL)) == work
+    mixed = batch("step[MIXED bs=4 c=2 g=2 c_sq=12 c_sk=20 c_sqsq=80 c_sqsk=120 g_sq=2 g_sk=30 g_sqsq=2 g_sqsk=30]")
+    assert evaluate(name, paged_run(12, 1), served=mixed) == work  # the rows of the prompts alone
+    assert evaluate(name, paged_run(2, 0), served=batch(DECODE)).flop == 30 * 4 * 32  # one query each needs no mask
+    with pytest.raises(UnknownArgument, match="not causal"):
+        evaluate(name, paged_run(12, 0), served=batch(PREFILL))
+
+
+def test_flashinfer_prefill_of_new_tokens_among_themselves():
+    """8 and 4 new tokens: 36 + 10 pairs under the causal mask, 64 + 16 without; K and V of 2 heads."""
+    q, new = t(12, 4, 8), t(12, 2, 8)
+
+    def run(mask: int, left: int = -1, keys: Tensor = new) -> Work:
+        arguments = (*SPACE, q, keys, keys, INDEX, INDEX, q, None, mask, 0, left, False)
+        return evaluate("flashinfer::batch_prefill_ragged_run", arguments, served=batch(PREFILL))
+
+    assert run(1) == Work(46 * 4 * 32, 2 * (384 + 2 * 192), 2 * 384)
+    assert run(0).flop == 80 * 4 * 32
+    for unknown in ({"mask": 2}, {"mask": 1, "left": 4}, {"mask": 1, "keys": t(20, 2, 8)}):
+        with pytest.raises(UnknownArgument):
+            run(**unknown)

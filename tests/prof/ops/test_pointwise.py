@@ -198,7 +198,8 @@ ROWS: list[Row] = [  # names, arguments, work
     ),
     (
         "_C::silu_and_mul _C::gelu_and_mul _C::gelu_tanh_and_mul sgl_kernel::silu_and_mul sgl_kernel::gelu_and_mul "
-        "sgl_kernel::gelu_tanh_and_mul aiter::silu_and_mul aiter::gelu_and_mul aiter::gelu_tanh_and_mul",
+        "sgl_kernel::gelu_tanh_and_mul aiter::silu_and_mul aiter::gelu_and_mul aiter::gelu_tanh_and_mul "
+        "flashinfer::silu_and_mul flashinfer::gelu_and_mul flashinfer::gelu_tanh_and_mul",
         (t(2, 3), t(2, 6)),
         Work(24, 48, 24),
     ),

@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pyprof.prof.timing.clocks import Clocks, clocks, counted_joule, integrated_joule, united
+from pyprof.prof.timing.clocks import Clocks, clocks, counted_joule, integrated_joule
 from pyprof.prof.timing.steps import Step
 from pyprof.table.columns import NULL, Coded, Ints, Table
 from pyprof.table.gpu_samples import GpuSamples
+from pyprof.table.intervals import united
 
 MS = 1_000_000
 

@@ -1,0 +1,202 @@
+"""Tie the calls in the code of a compiled graph to the operations, layers and lines of the program.
+
+pyprof records what each call computes (``compiled_record.py``), in the order of the code, and opens a range around the
+code where it runs. The ops directly within that range are matched with the calls: the n-th op of a name is the n-th
+call of that name. If there are more or fewer ops of a name than calls, none of them is tied.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import msgspec
+import numpy as np
+
+from pyprof.compiled_record import COMPILED_RANGE, Call, CompiledRecord, Operation
+from pyprof.parse.attribute.capture import Capture
+from pyprof.parse.attribute.main_operation import main_operation
+from pyprof.parse.attribute.range_tree import RangeTree
+from pyprof.parse.attribute.scope import Kind, Origin, Scope
+from pyprof.table.columns import Ints
+
+# Functions of inductor's extern_kernels that are not called as the op that they run (select_algorithm.py of 2.13).
+_RUNS = {"bias_addmm": "addmm"}
+
+
+def name_origins(capture: Capture, tree: RangeTree) -> None:
+    """Give each op that a compiled graph's code calls a scope that says where it comes from."""
+    codes = [code for code, scope in enumerate(tree.scopes) if scope.kind == Kind.COMPILED]
+    if not codes:
+        return
+    records = _records(capture, (tree.scopes[code].name for code in codes))
+    numbers = {code: _number(tree.scopes[code].name) for code in codes}
+    origins = _Origins(tree.scopes)
+    owner = _owners(tree)
+    ops = np.flatnonzero((owner >= 0) & (tree.kind == Kind.OP))
+    ops = ops[np.lexsort((ops, owner[ops]))]  # ranges are numbered by thread and start
+    starts = np.flatnonzero(np.diff(owner[ops], prepend=-1))
+    for called in np.split(ops, starts[1:]) if len(ops) else ():
+        number = numbers[int(tree.scope[owner[called[0]]])]
+        if number in records:
+            tree.scope[called] = origins.scopes_of(number, records[number], tree.scope[called].tolist())
+    tree.scope_kind = np.fromiter((scope.kind for scope in tree.scopes), np.int64, len(tree.scopes))
+
+
+def _number(text: str) -> str:
+    return text.removeprefix(COMPILED_RANGE).partition(":")[0]
+
+
+def _owners(tree: RangeTree) -> Ints:
+    """Per range, the compiled graph's range that it is in, with no op in between; -1 if there is none."""
+    owner = np.full(len(tree), -1, np.int64)
+    for level in tree.levels[1:]:
+        above = tree.parent[level]
+        inherited = np.where(tree.kind[above] == Kind.OP, -1, owner[above])
+        owner[level] = np.where(tree.kind[above] == Kind.COMPILED, above, inherited)
+    return owner
+
+
+def _records(capture: Capture, texts: Iterable[str]) -> dict[str, CompiledRecord]:
+    """The records by number: from the file, or put together from the pieces in the ranges' texts."""
+    whole = dict(capture.compiled)
+    pieces: dict[str, dict[int, str]] = {}
+    counts: dict[str, int] = {}
+    for text in texts:
+        number, _, rest = text.removeprefix(COMPILED_RANGE).partition(":")
+        place, _, piece = rest.partition(":")
+        at, _, count = place.partition("/")
+        if at.isdecimal() and count.isdecimal():
+            pieces.setdefault(number, {})[int(at)] = piece
+            counts[number] = int(count)
+    whole.update({n: "".join(p[i] for i in sorted(p)) for n, p in pieces.items() if len(p) == counts[n]})
+    found = {number: _decoded(text) for number, text in whole.items()}
+    capture.warnings += [
+        f"the record of the compiled graph {number[:40]} cannot be read and is left out"
+        for number, record in found.items()
+        if record is None
+    ]
+    return {number: record for number, record in found.items() if record is not None}
+
+
+def _decoded(text: str) -> CompiledRecord | None:
+    try:
+        return msgspec.json.decode(text, type=CompiledRecord)
+    except (ValueError, RecursionError):  # msgspec's errors are ValueErrors
+        return None
+
+
+class _Origins:
+    """The scopes of ops that come from a call of a compiled graph; each is made once."""
+
+    def __init__(self, scopes: list[Scope]) -> None:
+        self._scopes = scopes
+        self._made: dict[tuple[str, int, int], int] = {}
+        self._known: dict[tuple[str, tuple[int, ...]], list[int]] = {}
+
+    def scopes_of(self, number: str, record: CompiledRecord, codes: list[int]) -> list[int]:
+        """The scopes of the ops that one run of a graph calls, given their own."""
+        key = (number, tuple(codes))
+        if key not in self._known:
+            matched = match([self._scopes[code].name for code in codes], record.calls)
+            self._known[key] = [
+                code if call is None else self._scope(number, record, code, call)
+                for code, call in zip(codes, matched, strict=True)
+            ]
+        return self._known[key]
+
+    def _scope(self, number: str, record: CompiledRecord, code: int, call: int) -> int:
+        key = (number, code, call)
+        if key not in self._made:
+            origin = origin_of(record, record.calls[call])
+            if origin is None:
+                return code
+            self._made[key] = len(self._scopes)
+            scope = self._scopes[code]._replace(origin=origin)
+            self._scopes.append(with_arguments(scope, record.dtypes.get(scope.name, ()), record.calls[call].loops))
+        return self._made[key]
+
+
+def match(names: Sequence[str], calls: Sequence[Call]) -> list[int | None]:
+    """For the ops that ran, by name and in order, the call that each is; None where the numbers of both differ."""
+    expected: dict[str, list[int]] = {}
+    for at, call in enumerate(calls):
+        expected.setdefault(op_name(call.kernel), []).append(at)
+    ran = Counter(names)
+    left = {name: iter(at) for name, at in expected.items() if len(at) == ran[name]}
+    return [next(left[name]) if name in left else None for name in names]
+
+
+def op_name(kernel: str) -> str:
+    """The name that the profiler records for a call in inductor's code.
+
+    >>> op_name("extern_kernels.mm"), op_name("torch.ops.aten.convolution.default"), op_name("triton_poi_fused_add_0")
+    ('aten::mm', 'aten::convolution', 'triton_poi_fused_add_0')
+    """
+    if kernel.startswith("extern_kernels."):
+        name = kernel.removeprefix("extern_kernels.")
+        return f"aten::{_RUNS.get(name, name)}"
+    if kernel.startswith("torch.ops."):
+        library, _, rest = kernel.removeprefix("torch.ops.").partition(".")
+        return f"{library}::{rest.partition('.')[0]}"
+    return kernel
+
+
+def origin_of(record: CompiledRecord, call: Call) -> Origin | None:
+    """Where a call comes from; None if its record names no operation."""
+    known = [(at, record.operations[at]) for at in call.operations if 0 <= at < len(record.operations)]
+    if not known:
+        return None
+    main = main_operation([operation for _, operation in known])
+    mod, op = (main.mod, main.op) if main.op else _by_aten(main.aten)
+    fused = [_described(operation, at in call.done) for at, operation in known]
+    text = json.dumps(fused, ensure_ascii=False, separators=(",", ":"))
+    return Origin(main.layer, main.root, main.trace, main.functions, mod, op, text)
+
+
+def with_arguments(scope: Scope, dtypes: Sequence[str], loops: Sequence[int | str]) -> Scope:
+    """A Triton kernel's call with the dtypes of its arguments and the sizes of its loops, which NVTX ranges lack.
+
+    The sizes of the loops are the last arguments: rows, then elements per row where the kernel reduces.
+    """
+    if not scope.sizes or scope.dtypes:
+        return scope
+    sizes = json.loads(scope.sizes)
+    if len(sizes) != len(dtypes):
+        return scope
+    trailing = next((at for at, dtype in enumerate(reversed(dtypes)) if dtype), len(dtypes))
+    values = [str(size) for size in loops[: -1 if loops[-1:] == (1,) else None]]
+    values = values if len(values) <= trailing and not any(size in ("-1", "") for size in values) else []
+    args = [*[""] * (len(sizes) - len(values)), *values]
+    return scope._replace(dtypes=json.dumps(list(dtypes)), args=json.dumps(args))
+
+
+def _by_aten(aten: str) -> tuple[str, str]:
+    module, _, name = aten.rpartition("::")
+    return module, name
+
+
+def _described(operation: Operation, done: bool) -> dict[str, object]:
+    """One item of the column ``fused``."""
+    layer = operation.layer[-1] if operation.layer else ""
+    line = operation.trace[-1] if operation.trace else ""
+    item = {"aten": operation.aten, "op": operation.op, "layer": layer, "line": line}
+    given = {key: value for key, value in item.items() if value}
+    flags = {"again": True} if operation.again else {}
+    counted = {"args": operation.args} if done and operation.args is not None else {}
+    return {**given, **flags, **({"done": True} if done else {}), **counted}
+
+
+def within_compiled(around: list[str], origin: Origin) -> list[str]:
+    """The layers of an operation: those around the compiled graph, then those that the graph's record names.
+
+    Names in the record begin at the variable that holds the model. If a module is around the graph, that variable is
+    the innermost such module. Otherwise a function was compiled, and the first module in it is the root.
+    """
+    if around:
+        prefix = f"{around[-1]}." if len(around) > 1 else ""
+        return [*around, *(prefix + name for name in origin.layer if name)]
+    if not origin.layer:
+        return []
+    root = origin.layer[0]
+    below = (name[len(root) :].lstrip(".") if name.startswith(root) else name for name in origin.layer[1:])
+    return [origin.root or root, *below]

@@ -1,0 +1,84 @@
+"""Replays of CUDA graphs that have fewer kernels than the graph, where the profiler does not number its nodes.
+
+Where it numbers them (CUPTI), the readers compare the launches by these numbers (``parse/formats/lost_records.py``).
+Elsewhere two replays are of one graph only if pyprof marked them with the graph's number, or if the files have the
+capture of a single graph. The names of kernels alone prove nothing: a server cuts its model into graphs, and the
+kernels of the last piece are among those of every other.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import numpy as np
+
+from pyprof.parse.attribute.capture import GRAPH_KINDS, Capture
+from pyprof.parse.attribute.graph_replays import Replay, replays
+from pyprof.parse.attribute.range_tree import RangeTree
+from pyprof.table.columns import NULL, Bools, Coded, Ints
+from pyprof.table.losses import Loss
+
+REMEDY = "record fewer replays at a time, and let the GPU finish before the profiler stops (torch.cuda.synchronize())"
+_SINGLE = -1  # stands for the number of the only captured graph, whose replays are not marked
+Names = Counter[str]
+
+
+def lost_nodes(capture: Capture, tree: RangeTree, replayed: Bools) -> list[Loss]:
+    """The loss of kernels of the rows that CUDA graphs ``replayed``; none where no replay is known to lack any."""
+    names, kinds = capture.columns.get("kLongName"), capture.columns.get("kind")
+    if capture.is_host or not isinstance(names, Coded) or not isinstance(kinds, Coded) or not replayed.any():
+        return []
+    kernel = kinds.among("kernel")
+    found = [replay for replay in replays(capture, tree, replayed) if replay.launched]
+    kernels = [_counted(names.take(replay.rows[kernel[replay.rows]])) for replay in found]
+    whole = _whole_graphs(capture, found, kernels)
+    lacking = {
+        number: (whole[replay.graph] - own).total()
+        for number, (replay, own) in enumerate(zip(found, kernels, strict=True))
+        if replay.graph in whole and own < whole[replay.graph]
+    }
+    lacking = {number: count for number, count in lacking.items() if _finished(capture, found[number])}
+    if not lacking:
+        return []
+    lack, count = "lacks" if len(lacking) == 1 else "lack", sum(lacking.values())
+    what = f"{count:,} kernel{'' if count == 1 else 's'} of their graphs"
+    return [Loss(f"{len(lacking):,} of {len(found):,} launches of CUDA graphs {lack} {what}", REMEDY)]
+
+
+def _counted(names: Coded) -> Names:
+    codes, counts = np.unique(names.codes, return_counts=True)
+    texts = [*names.values, ""]  # code -1 selects the last item
+    return Counter({texts[code]: count for code, count in zip(codes.tolist(), counts.tolist(), strict=True)})
+
+
+def _whole_graphs(capture: Capture, found: Iterable[Replay], kernels: Iterable[Names]) -> dict[int, Names]:
+    """The kernels of each graph by its number: those of its replay that has most of them, or of its capture."""
+    pairs = list(zip(found, kernels, strict=True))
+    whole: dict[int, Names] = {}
+    for replay, own in pairs:
+        if replay.graph >= 0 and own.total() > whole.get(replay.graph, Counter[str]()).total():
+            whole[replay.graph] = own
+    launches = capture.graph_launches
+    if launches is None or len(launches.began) != 1 or whole:
+        return whole
+    kernel = launches.kind == GRAPH_KINDS.index("kernel")
+    captured = _counted(launches.kernel.take(np.flatnonzero(kernel)))
+    if "" not in captured:  # HIP, which names the kernel of each captured launch
+        return {_SINGLE: captured}
+    same = (own for _, own in pairs if own.total() == captured.total())
+    return {_SINGLE: next(same, Counter[str]())}
+
+
+def _finished(capture: Capture, replay: Replay) -> bool:
+    """Whether something that was launched later ran on each stream of a replay, so that all of it had run."""
+    stream, device = (_ints(capture, key) for key in ("stream", "device"))
+    pid = _ints(capture, "pid")
+    later = (capture.launch_time > replay.time) & (pid == pid[replay.rows[0]])
+    places = set(zip(device[replay.rows].tolist(), stream[replay.rows].tolist(), strict=True))
+    return places <= set(zip(device[later].tolist(), stream[later].tolist(), strict=True))
+
+
+def _ints(capture: Capture, key: str) -> Ints:
+    column = capture.columns.get(key)
+    return np.asarray(column, np.int64) if isinstance(column, np.ndarray) else np.full(capture.rows, NULL, np.int64)

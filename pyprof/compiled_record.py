@@ -1,0 +1,83 @@
+"""What pyprof records of compiled code: which ops each call in the code of a compiled graph computes.
+
+Inductor turns a graph of ops into Python code that calls kernels: Triton kernels that it generated, and libraries'. The
+record of a graph lists these calls in order. It travels in the key ``pyprof`` of a Kineto trace, and in NVTX ranges.
+
+A graph's code runs within a range ``pyprof.compiled:NUMBER``. Under NVTX the range's text also has the record, in
+pieces: ``pyprof.compiled:NUMBER:0/2:..`` around ``pyprof.compiled:NUMBER:1/2:..``, each with a part of its JSON text.
+"""
+
+from typing import Any
+
+import msgspec
+
+COMPILED_RANGE = "pyprof.compiled:"
+VERSION = 1
+PIECE = 60_000  # characters; nsys keeps 65,535 bytes of an NVTX message and the text is ASCII
+
+
+class Operation(msgspec.Struct, frozen=True):
+    """One call of an aten op in the program, as autograd traced it. Decomposed ops are one call."""
+
+    aten: str  # aten::gelu
+    mod: str = ""  # the function that the program called, as in a marker: torch.nn.functional, gelu
+    op: str = ""
+    layer: tuple[str, ...] = ()  # names of the modules around the call, outermost first; relative to the compiled one
+    root: str = ""  # the class of the first of them, if it was called from outside of any module
+    trace: tuple[str, ...] = ()  # the user's stack, file:line, outermost first
+    functions: tuple[str, ...] = ()  # the functions that these lines are in
+    backward: bool = False
+    again: bool = False  # a forward op that the backward pass computes again, or a part of a backward op done before
+    # Its positional arguments: {"dtype", "shape"} for a tensor; numbers, texts, None and lists as they are; {} for
+    # anything else. None: not known.
+    args: tuple[Any, ...] | None = None
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One call of a kernel in a graph's code."""
+
+    kernel: str  # triton_poi_fused_add_0, extern_kernels.addmm, torch.ops.aten.convolution.default
+    operations: tuple[int, ...] = ()  # indices of the operations that it computes, in order
+    done: tuple[int, ...] = ()  # those whose last part it computes
+    loops: tuple[int | str, ...] = ()  # a Triton kernel's: rows, and elements per row (1 if it does not reduce)
+
+
+class CompiledRecord(msgspec.Struct, frozen=True):
+    """The record of one graph.
+
+    Sizes that vary between calls are texts such as ``s0*2048`` in inductor's caches, and numbers in captures.
+    """
+
+    calls: tuple[Call, ...]
+    operations: tuple[Operation, ...]
+    dtypes: dict[str, tuple[str, ...]] = {}  # Triton kernel -> the dtype of each argument, "" where it is no tensor
+    symbols: dict[str, tuple[int, int]] = {}  # of a size -> the input that has it, and in which dimension; -1: itself
+
+
+def range_texts(number: str, record: str) -> list[str]:
+    """The texts of the ranges around a graph's code under NVTX, outermost first."""
+    parts = [record[at : at + PIECE] for at in range(0, len(record), PIECE)]
+    return [f"{COMPILED_RANGE}{number}:{i}/{len(parts)}:{part}" for i, part in enumerate(parts)]
+
+
+def fused_operations(text: str) -> list[dict[str, Any]] | None:
+    """The items of a cell of the column ``fused``; None if the text is something else.
+
+    An item has what is known of ``aten``, ``op``, ``layer`` (the innermost) and ``line``; ``done`` if the row completes
+    the operation, then with ``args``, and ``again`` as ``Operation`` has it.
+    """
+    try:
+        return msgspec.json.decode(text, type=list[dict[str, Any]])
+    except (ValueError, RecursionError):  # msgspec's errors are ValueErrors
+        return None
+
+
+def fused_text(text: str) -> str:
+    """A cell of ``fused`` in short: each operation with its layer.
+
+    >>> fused_text('[{"aten":"aten::add"},{"aten":"aten::gelu","op":"gelu","layer":"mlp.act"}]')
+    'add,gelu@mlp.act'
+    """
+    items = fused_operations(text) or []
+    named = [(str(item.get("aten", "")).rpartition("::")[2], item.get("layer")) for item in items]
+    return ",".join(f"{name}@{layer}" if layer else name for name, layer in named)

@@ -1,0 +1,196 @@
+"""Follow inductor while it compiles, and name each compiled graph where it runs.
+
+Some of its functions are replaced, once it has been imported. The code that it generates stays the same.
+
+* ``maybe_handle_decomp`` runs the decomposition of an op (decomposed_calls.py).
+* ``set_kernel_post_grad_provenance_tracing`` is told of each call that the code generator writes (2.8 to 2.13).
+* ``CompiledFxGraph.__init__`` gets the complete graph, and keeps its record as an attribute, which inductor's caches
+  store with the graph.
+* ``FxGraphHashDetails.__init__`` makes the keys of these caches. Under pyprof they differ, because entries that were
+  made without pyprof have no record. So a program's first run under pyprof generates its code anew; the Triton kernels
+  of that code come from their own caches.
+* ``CompiledFxGraph.__call__`` runs a graph; while something records, it opens the graph's range.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import itertools
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from pyprof.compiled_record import VERSION
+
+_DECOMPOSING = "maybe_handle_decomp"
+_TOLD = "set_kernel_post_grad_provenance_tracing"
+_TELLING = ("debug", "codegen.triton", "codegen.cpp", "ir", "scheduler")  # modules of inductor that have this name
+_RECORD, _KNOWN = "_pyprof_record", "_pyprof_known"  # attributes of a CompiledFxGraph
+_NUMBERS = itertools.count(1)
+
+
+class _Known(NamedTuple):
+    """What a process knows of a graph that it runs."""
+
+    pid: int
+    symbols: dict[str, tuple[int, int]]
+    records: dict[tuple[int, ...], tuple[str, str]]  # the values of the symbols -> number, record
+
+
+class Owner(Protocol):
+    """What the hooks ask of the session."""
+
+    def is_on(self) -> bool: ...
+
+    def is_recording(self) -> bool:
+        """Whether a range would be seen."""
+
+    def set(self, owner: Any, name: str, value: Any) -> None:
+        """Replace an attribute until the session ends."""
+
+    def shown(self, path: str) -> str | None:
+        """The name under which a source file is shown; empty if it is not the user's."""
+
+    def failed(self, error: Exception) -> None:
+        """A graph could not be recorded."""
+
+    def range(self, number: str, record: str) -> Any:
+        """A context manager: the range of a compiled graph."""
+
+
+def install(owner: Owner) -> None:
+    """Follow inductor from now on. It is not imported before the program's first call of torch.compile needs it."""
+    import torch
+
+    if "torch._inductor.compile_fx" in sys.modules:
+        _Hooks(owner).replace()
+        return
+    entry = getattr(torch, "_TorchCompileInductorWrapper", None)
+    if entry is not None:
+        owner.set(entry, "__call__", _importing(entry.__call__, owner))
+
+
+def _importing(call: Callable[..., Any], owner: Owner) -> Callable[..., Any]:
+    """``call``, which hands a graph to inductor, with the hooks in place."""
+    hooks = _Hooks(owner)
+
+    @functools.wraps(call)
+    def __call__(*args: Any, **kwargs: Any) -> Any:
+        if owner.is_on():
+            hooks.replace()
+        return call(*args, **kwargs)
+
+    return __call__
+
+
+class _Hooks:
+    """The replacements of inductor's functions, made once."""
+
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
+        self._replaced = False
+
+    def replace(self) -> None:
+        if self._replaced:
+            return
+        self._replaced = True
+        try:
+            self._replace()
+        except (ImportError, AttributeError, KeyError) as error:  # another release of inductor
+            self._owner.failed(error)
+
+    def _replace(self) -> None:
+        from torch._inductor.codecache import FxGraphHashDetails
+        from torch._inductor.compile_fx import CompiledFxGraph
+        from torch.fx.experimental import proxy_tensor
+
+        from pyprof.provenance.decomposed_calls import marking
+
+        owner = self._owner
+        telling = [importlib.import_module(f"torch._inductor.{name}") for name in _TELLING]
+        told = vars(telling[0])[_TOLD]
+        noting = self._noting(told)
+        for module in telling:
+            if vars(module).get(_TOLD) is told:
+                owner.set(module, _TOLD, noting)
+        owner.set(proxy_tensor, _DECOMPOSING, marking(vars(proxy_tensor)[_DECOMPOSING], owner.is_on, self._careful))
+        owner.set(CompiledFxGraph, "__init__", self._keeping(CompiledFxGraph.__init__))
+        owner.set(FxGraphHashDetails, "__init__", self._salted(FxGraphHashDetails.__init__))
+        owner.set(CompiledFxGraph, "__call__", self._ranged(CompiledFxGraph.__call__))
+
+    def _noting(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        from torch._inductor.virtualized import V
+
+        from pyprof.provenance.graph_calls import note_call
+
+        @functools.wraps(original)
+        def set_kernel_post_grad_provenance_tracing(
+            node_schedule: Any, kernel_name: Any, *args: Any, **kwargs: Any
+        ) -> Any:
+            if self._owner.is_on() and kernel_name:
+                with self._careful():
+                    note_call(V.graph, node_schedule, str(kernel_name))
+            return original(node_schedule, kernel_name, *args, **kwargs)
+
+        return set_kernel_post_grad_provenance_tracing
+
+    def _keeping(self, original: Callable[..., None]) -> Callable[..., None]:
+        from pyprof.provenance.graph_calls import record_of
+
+        @functools.wraps(original)
+        def __init__(compiled: Any, current_callable: Any, graph: Any, *args: Any, **kwargs: Any) -> None:
+            original(compiled, current_callable, graph, *args, **kwargs)
+            if self._owner.is_on():
+                with self._careful():
+                    setattr(compiled, _RECORD, record_of(graph, compiled.source_code, self._owner.shown))
+
+        return __init__
+
+    def _salted(self, original: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(original)
+        def __init__(details: Any, *args: Any, **kwargs: Any) -> None:
+            original(details, *args, **kwargs)
+            if self._owner.is_on():
+                details.pyprof_record = VERSION
+
+        return __init__
+
+    def _ranged(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def __call__(compiled: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+            record = vars(compiled).get(_RECORD)
+            if not record or not self._owner.is_recording():
+                return original(compiled, inputs, *args, **kwargs)
+            number, record = self._numbered(compiled, record, inputs)
+            with self._owner.range(number, record):
+                return original(compiled, inputs, *args, **kwargs)
+
+        return __call__
+
+    def _numbered(self, compiled: Any, record: str, inputs: Any) -> tuple[str, str]:
+        """The number and the record of a graph for a call; each of its sets of sizes has its own."""
+        from pyprof.provenance.symbols import values_of, with_values
+
+        known: _Known | None = vars(compiled).get(_KNOWN)
+        if known is None or known.pid != os.getpid():  # a new graph, or one that another process has stored
+            known = _Known(os.getpid(), dict(msgspec.json.decode(record).get("symbols", {})), {})
+            setattr(compiled, _KNOWN, known)
+        values = values_of(known.symbols, inputs) if known.symbols else {}
+        key = tuple(values.values())
+        if key not in known.records:
+            resolved = with_values(record, values) if known.symbols else record
+            known.records[key] = f"{known.pid}.{next(_NUMBERS)}", resolved
+        return known.records[key]
+
+    @contextmanager
+    def _careful(self) -> Iterator[None]:
+        """The program's compilation goes on whatever the graph is like; it then has no record."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001  (failed() raises again what a signal handler of the program raised)
+            self._owner.failed(error)

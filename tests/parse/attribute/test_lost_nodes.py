@@ -1,0 +1,70 @@
+"""Replays of CUDA graphs with fewer kernels than the graph, where the trace does not number the nodes."""
+
+from pathlib import Path
+
+from pyprof.parse.read import read_graphs, read_profile
+from pyprof.table.losses import losses
+from tests.parse.kineto.kineto_file import Event, begin, call, kernel, write, x
+from tests.parse.kineto.test_graphs import KERNELS, NET, captured, launched, replay
+
+GEMM, RELU, ADD = KERNELS
+
+
+def why(tmp_path: Path, *events: Event | list[Event], graph: list[Event] | None = None) -> list[str]:
+    """What is lost in a trace, with the capture of its graph in another file."""
+    flat = [event for some in events for event in (some if isinstance(some, list) else [some])]
+    file = write(tmp_path / "replay.json", begin(900), *flat)
+    other = [] if graph is None else [str(write(tmp_path / "graph.json", begin(900), *graph))]
+    return [loss.why for loss in losses(read_profile(file, graphs=read_graphs(other)).table)]
+
+
+def marked(number: int, start: float, *events: Event) -> list[Event]:
+    """A replay that pyprof marked with the graph's number."""
+    return [x("user_annotation", f"CUDAGraph#{number}", start - 1, 20), *events]
+
+
+LATER = [call(9000, 999), kernel(9100, 5, 999)]  # launched after all replays, on the same stream
+
+
+def test_a_replay_lacks_kernels_that_another_of_the_same_number_has(tmp_path):
+    whole, part = marked(3, 3000, *replay(3000, 200, *KERNELS)), marked(3, 4000, *replay(4000, 201, GEMM, ADD))
+    other = marked(4, 5000, *replay(5000, 202, GEMM))  # another graph
+    assert why(tmp_path, whole, part, other, LATER) == ["1 of 3 launches of CUDA graphs lacks 1 kernel of their graphs"]
+    assert why(tmp_path, whole, whole, other, LATER) == []
+
+
+def test_the_last_replay_may_not_be_done(tmp_path):
+    whole, part = marked(3, 3000, *replay(3000, 200, *KERNELS)), marked(3, 4000, *replay(4000, 201, GEMM, RELU))
+    assert why(tmp_path, whole, part) == []
+
+
+def test_other_kernels_are_another_graphs(tmp_path):
+    """Of the same number, but with other kernels: the graph was captured again."""
+    whole, other = marked(3, 3000, *replay(3000, 200, *KERNELS)), marked(3, 4000, *replay(4000, 201, GEMM, "other"))
+    assert why(tmp_path, whole, other, LATER) == []
+
+
+def test_names_of_kernels_alone_prove_nothing(tmp_path):
+    """A server cuts its model into graphs: the last piece has some of the kernels of every other."""
+    assert why(tmp_path, replay(3000, 200, *KERNELS), replay(4000, 201, GEMM, RELU), LATER) == []
+
+
+def test_the_only_captured_graph(tmp_path):
+    """HIP names the kernel of each captured launch: the graph has three of them."""
+    hip = [
+        *launched("aten::mm", 1010, 11, "hipModuleLaunchKernel", kernel=GEMM),
+        *launched("aten::relu", 1030, 12, "hipModuleLaunchKernel", kernel=RELU),
+        *launched("aten::add", 1050, 13, "hipModuleLaunchKernel", kernel=ADD),
+    ]
+    graph = captured(1000, 10, *hip)
+    text = ["1 of 1 launches of CUDA graphs lacks 2 kernels of their graphs"]
+    assert why(tmp_path, replay(3000, 200, RELU), LATER, graph=graph) == text
+    assert why(tmp_path, replay(3000, 200, *KERNELS), LATER, graph=graph) == []
+    assert why(tmp_path, replay(3000, 200, "other"), LATER, graph=graph) == []
+    two = [*graph, *captured(5000, 400, *({**event, "ts": event["ts"] + 4000} for event in hip[:2]))]
+    assert why(tmp_path, replay(3000, 200, RELU), LATER, graph=two) == []
+
+
+def test_a_captured_graph_without_names_has_those_of_a_whole_replay(tmp_path):
+    found = why(tmp_path, captured(1000, 10, *NET), replay(3000, 200, *KERNELS), replay(4000, 201, ADD), LATER)
+    assert found == ["1 of 2 launches of CUDA graphs lacks 2 kernels of their graphs"]

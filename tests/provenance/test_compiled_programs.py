@@ -1,0 +1,215 @@
+"""Programs that inductor compiles for the CPU under pyprof: the record says what the eager program does.
+
+A CPU's compiled kernels are not in the trace, but all that the record says of them is the same as on a GPU.
+"""
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import torch.nn.functional as F  # noqa: E402
+from torch import nn  # noqa: E402
+
+import pyprof  # noqa: E402
+from pyprof.compiled_record import CompiledRecord, Operation  # noqa: E402
+from pyprof.parse.attribute.correlate import correlate  # noqa: E402
+from pyprof.parse.detect import reader  # noqa: E402
+from pyprof.prof.ops.fused_operations import recorded_flop  # noqa: E402
+from pyprof.prof.work.annotate import annotate  # noqa: E402
+
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore"),
+    pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang++")), reason="inductor needs a C++ compiler"),
+]
+
+
+class Attention(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv, self.out = nn.Linear(32, 96), nn.Linear(32, 32)
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = self.qkv(x).view(2, 8, 3, 2, 16).permute(2, 0, 3, 1, 4)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.out(y.transpose(1, 2).reshape(2, 8, 32))
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.attention = nn.LayerNorm(32), Attention()
+        self.up, self.down = nn.Linear(32, 64), nn.Linear(64, 32)
+
+    def forward(self, x: Any) -> Any:
+        x = x + self.attention(self.norm(x))
+        return x + self.down(F.gelu(self.up(x)))
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(Block() for _ in range(2))
+
+    def forward(self, x: Any) -> Any:
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
+    torch._dynamo.reset()
+    pyprof.init()
+    yield
+    pyprof.deinit()
+    torch._dynamo.reset()
+
+
+def recorded(file: Path, step: Callable[[], Any], warm_up: int = 1) -> list[CompiledRecord]:
+    for _ in range(warm_up):
+        step()
+    with pyprof.profile(str(file), force=True):
+        step()
+    own = json.loads(file.read_text(encoding="utf-8")).get("pyprof", {}).get("compiled", {"graphs": {}})
+    return [msgspec.json.decode(text, type=CompiledRecord) for text in own["graphs"].values()]
+
+
+def done(records: list[CompiledRecord]) -> list[Operation]:
+    found = [record.operations[number] for record in records for call in record.calls for number in call.done]
+    return [operation for operation in found if not operation.again]
+
+
+def flops_of(file: Path) -> Counter[str]:
+    table = correlate(reader(file)(file))
+    flops = annotate(table).flops.tolist()
+    sums: Counter[str] = Counter()
+    for aten, flop in zip(table.coded("aten").texts(), flops, strict=True):
+        sums[aten.rstrip("_")] += flop
+    return +sums
+
+
+def test_operations_are_the_eager_programs_with_their_flops(tmp_path: Path) -> None:
+    """Also those that inductor decomposes (norm, gelu), computes twice, and an unpacked tensor's gradient."""
+    x = torch.randn(2, 8, 32)
+    net = Net()
+    compiled = torch.compile(net)
+    recorded(tmp_path / "eager.json", lambda: net(x).square().sum().backward())
+    records = recorded(tmp_path / "compiled.json", lambda: compiled(x).square().sum().backward())
+    sums: Counter[str] = Counter()
+    for operation in done(records):
+        cell = json.dumps([{"aten": operation.aten, "args": operation.args, "done": True}])
+        sums[operation.aten] += recorded_flop(cell, True, {}.get) or 0
+    eager = flops_of(tmp_path / "eager.json")
+    outside = {"aten::add": 0, "aten::pow": 0, "aten::mul": 0, "aten::sum": 0}  # the loss, and accumulated gradients
+    for aten in outside:
+        outside[aten] = eager.pop(aten, 0)
+        sums.pop(aten, 0)
+    assert +sums == eager
+    # 4 residuals, and 3 sums of their gradients: the input needs none
+    adds = [operation for operation in done(records) if operation.aten == "aten::add"]
+    assert [op.args for op in adds] == [tuple([{"dtype": "float32", "shape": [2, 8, 32]}] * 2)] * 7
+
+
+def test_layers_and_lines(tmp_path: Path) -> None:
+    compiled = torch.compile(Net())
+    records = recorded(tmp_path / "net.json", lambda: compiled(torch.randn(2, 8, 32)).sum().backward())
+    products = [op for op in done(records) if op.aten in ("aten::mm", "aten::addmm")]
+    layers = Counter((op.layer[-1], op.backward) for op in products)
+    names = [f"blocks.{i}.{name}" for i in range(2) for name in ("attention.qkv", "attention.out", "up", "down")]
+    # the gradient of the first layer's input is needed by its norm, so each layer has two products backward
+    assert layers == Counter({**{(name, False): 1 for name in names}, **{(name, True): 2 for name in names}})
+    assert {op.op for op in products} == {"linear"}
+    source = Path(__file__).read_text(encoding="utf-8").splitlines()
+    gelu = next(op for op in done(records) if op.aten == "aten::gelu")
+    assert "F.gelu" in source[int(gelu.trace[-1].rpartition(":")[2]) - 1]
+    assert not any("pyprof" in line and "provenance" not in line for op in done(records) for line in op.trace)
+
+
+def test_rows_of_a_compiled_block_are_named_from_the_root(tmp_path: Path) -> None:
+    net = Net()
+    for i, block in enumerate(net.blocks):
+        net.blocks[i] = torch.compile(block)
+    recorded(tmp_path / "net.json", lambda: net(torch.randn(2, 8, 32)).sum().backward())
+    table = correlate(reader(tmp_path / "net.json")(tmp_path / "net.json"))
+    rows = zip(*(table.coded(key).texts() for key in ("aten", "dir", "layer")), strict=True)
+    layers = Counter((json.loads(layer)[-1], way) for aten, way, layer in rows if aten in ("aten::mm", "aten::addmm"))
+    names = [f"blocks.{i}.{name}" for i in range(2) for name in ("attention.qkv", "attention.out", "up", "down")]
+    assert {name for name, _ in layers} == set(names)
+    assert all(layers[name, "fprop"] == 1 and layers[name, "bprop"] == 2 for name in names if name != "blocks.0.x")
+
+
+def test_sizes_that_vary_are_those_of_each_call(tmp_path: Path) -> None:
+    linear = nn.Linear(4, 8)
+    compiled = torch.compile(lambda x: F.relu(linear(x)) * 2, dynamic=True)
+
+    def step() -> None:
+        for rows in (3, 5):
+            compiled(torch.randn(rows, 4))
+
+    records = recorded(tmp_path / "net.json", step)
+    shapes = {op.args[0]["shape"][0] for op in done(records) if op.aten == "aten::relu" and op.args}
+    assert shapes == {3, 5}
+    assert not any(record.symbols for record in records)
+
+
+def test_code_from_inductors_cache_has_its_record(tmp_path: Path) -> None:
+    net, x = nn.Sequential(nn.Linear(4, 8), nn.GELU()), torch.randn(2, 4)
+    compiled = torch.compile(net)
+    first = recorded(tmp_path / "first.json", lambda: compiled(x))
+    torch._dynamo.reset()
+    second = recorded(tmp_path / "second.json", lambda: compiled(x))
+    assert first and [op.aten for op in done(first)] == [op.aten for op in done(second)]
+
+
+def test_a_graph_that_cannot_be_recorded_compiles_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyprof.capture import session
+    from pyprof.provenance import graph_calls
+
+    def broken(*_args: Any) -> Any:
+        raise ValueError("another release of inductor")
+
+    monkeypatch.setattr(graph_calls, "record_of", broken)
+    monkeypatch.setattr(graph_calls, "note_call", broken)
+    pyprof.deinit()
+    pyprof.init()
+    net, x = nn.Sequential(nn.Linear(4, 8), nn.GELU()), torch.randn(2, 4)
+    expected = net(x)
+    compiled = torch.compile(net)
+    assert recorded(tmp_path / "net.json", lambda: torch.testing.assert_close(compiled(x), expected)) == []
+    active = session.current()
+    assert active is not None and any("another release" in failure for failure in active.mode.failures)
+
+
+def test_everything_is_put_back() -> None:
+    import torch._inductor.debug as debug
+    from torch._inductor.codecache import FxGraphHashDetails
+    from torch._inductor.compile_fx import CompiledFxGraph
+    from torch.fx.experimental import proxy_tensor
+
+    def names() -> list[Any]:
+        return [
+            debug.set_kernel_post_grad_provenance_tracing,
+            proxy_tensor.maybe_handle_decomp,
+            CompiledFxGraph.__init__,
+            CompiledFxGraph.__call__,
+            FxGraphHashDetails.__init__,
+        ]
+
+    pyprof.deinit()
+    before = names()
+    pyprof.init()
+    torch.compile(lambda x: x.sin() + 1)(torch.ones(3))
+    assert all(now is not then for now, then in zip(names(), before, strict=True))
+    pyprof.deinit()
+    assert names() == before
