@@ -176,7 +176,8 @@ def _facts_of(capture: Capture, contexts: Contexts, reasons: Sequence[str], key:
     path, forward = contexts.path(context), contexts.path(forward_context)
     found = facts(path, forward, bool(recomputed), TRANSFERS[transfer], bool(updating), bool(replayed))
     if launch and launch[0] >= 0:
-        found = within_replay(found, path, *map(contexts.path, launch[:2]), bool(launch[2]))
+        around, around_forward, again = launch
+        found = within_replay(found, path, contexts.path(around), contexts.path(around_forward), bool(again))
     if reason >= 0 and reasons[reason] == GRAPH_SHAPES:
         return replace(found, **dict.fromkeys(SHAPED, ""), reason=GRAPH_SHAPES) if found.op else found
     if reason >= 0 and (capture.is_host or not found.op):  # a row without an op keeps its reader's reason
