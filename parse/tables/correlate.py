@@ -16,12 +16,7 @@ from pyprof.parse.attribute.compiled_code import name_origins
 from pyprof.parse.attribute.contexts import Contexts
 from pyprof.parse.attribute.facts import Facts, facts, within_replay
 from pyprof.parse.attribute.forward_ops import backward_nodes, forward_ops
-from pyprof.parse.attribute.graph_contents import graph_contents
-from pyprof.parse.attribute.graph_replays import REASONS as GRAPH_REASONS
-from pyprof.parse.attribute.graph_replays import with_graph_origins
-from pyprof.parse.attribute.lost_nodes import lost_nodes
 from pyprof.parse.attribute.optimizer_lists import gradients
-from pyprof.parse.attribute.other_captures import with_graphs
 from pyprof.parse.attribute.outputs import outputs
 from pyprof.parse.attribute.phase import TRANSFERS, transfers, updating
 from pyprof.parse.attribute.range_tree import RangeTree
@@ -31,6 +26,11 @@ from pyprof.parse.attribute.serving import ServingRanges, with_serving_phases
 from pyprof.parse.attribute.step_times import step_times
 from pyprof.parse.attribute.steps import steps
 from pyprof.parse.attribute.viewed_tensors import viewed_tensors
+from pyprof.parse.graphs.graph_contents import graph_contents
+from pyprof.parse.graphs.graph_replays import REASONS as GRAPH_REASONS
+from pyprof.parse.graphs.graph_replays import with_graph_origins
+from pyprof.parse.graphs.lost_nodes import lost_nodes
+from pyprof.parse.graphs.other_captures import with_graphs
 from pyprof.table.columns import NULL, Bools, Coded, Data, Ints, Table, blank, distinct, numbered, value_at
 from pyprof.table.graph_replays import LAUNCH_COLUMNS, in_graphs
 from pyprof.table.kernel_names import name_wrappers
