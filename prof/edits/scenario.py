@@ -59,12 +59,13 @@ class Scenario:
         ``share``: of the host's captured time that counts. ``errors``: per edit, the factor on the durations that it
         says.
         """
-        return _step_ns(self.base, simulate(self._tasks(share, errors)))
+        tasks = self._tasks(share, errors)
+        return _step_ns(self.base, simulate(tasks), tasks.duration)
 
     def _tasks(self, share: float, errors: Floats) -> Tasks:
         base, tasks = self.base, self.base.tasks
         left = self._left_of_calls
-        segment = base.unprofiled(share) * np.where(base.pauses, 1.0, left)
+        segment = base.unprofiled(share) * np.where(base.pauses & ~self._within_graphs, 1.0, left)
         segment = np.where(self.prompt, np.minimum(segment, READY_NS), segment)
         segment += self.added * ADDED_NS * share / base.own_share
         own = np.where(base.slowed, base.own * share * left, base.own)
@@ -83,6 +84,20 @@ class Scenario:
         np.maximum.at(left, work.call[known], self.left[known])
         unit = self.base.unit
         return np.where(unit >= 0, left[unit], 1.0)
+
+    @cached_property
+    def _within_graphs(self) -> Bools:
+        """Per call: whether a graph launches its work together with that of a call before it, of the same step."""
+        base, work = self.base, self.base.recorded.work
+        found = np.zeros(len(self.released), bool)
+        inside = np.flatnonzero(self.in_graph & (work.call >= 0))
+        step = base.table.ints("step")[work.row[inside]]
+        call = work.call[inside]
+        found[call] = True
+        for number in np.unique(step).tolist():
+            found[call[step == number].min()] = False
+        unit = base.unit
+        return np.where(unit >= 0, found[unit], False)
 
     def _lags(self, duration: Ints) -> Ints:
         base, lag = self.base, self.base.tasks.lag.copy()
@@ -182,7 +197,7 @@ def _set(column: Coded, rows: Ints, value: str) -> Coded:
     return Coded(codes, [*column.values, value])
 
 
-def _step_ns(base: BaseRun, ends: Ints) -> float:
+def _step_ns(base: BaseRun, ends: Ints, duration: Ints) -> float:
     """The mean time of the steps; without marks, of the whole run.
 
     A step lasts from when the GPU had finished the step before, or from when the host had launched it, whichever time
@@ -199,7 +214,7 @@ def _step_ns(base: BaseRun, ends: Ints) -> float:
     count = int(index.max()) - before
     if count:
         return max(_between(index, finished, before), _between(index, launched, before)) / count
-    begins = finished[index == before] - base.tasks.duration[base.work_task[marked[index == before]]]
+    begins = finished[index == before] - duration[base.work_task[marked[index == before]]]
     return float(finished.max() - begins.min())
 
 

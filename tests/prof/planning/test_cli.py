@@ -15,10 +15,9 @@ def planned(capsysbinary, *options):
 
 
 def test_the_plan_of_a_transformer_layer_in_fp32(capsysbinary):
-    """Measured: 7.898 ms without the profiler, 13.46 as captured; 2.18 in mixed precision."""
+    """Measured: 7.898 ms without the profiler, 2.18 in mixed precision."""
     document = planned(capsysbinary)
     assert document["now"]["ms"] == pytest.approx(7.898, rel=0.05)
-    assert document["captured_ms"] == pytest.approx(13.46, rel=0.01)
     assert not document["measured"]
     first = document["changes"][0]
     assert first["rule"] in ("tf32", "amp") and first["saved_ms"] > 4
