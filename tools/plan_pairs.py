@@ -1,7 +1,9 @@
-"""Predictions of edits beside what the changes brought: python tools/plan_pairs.py [FOLDER]
+"""Predictions of edits beside what the changes brought: python tools/plan_pairs.py [FOLDER [--measured]]
 
 Without FOLDER, the programs of tests/golden/advice, each with one change. FOLDER has measured.json and captures/ of
-programs with several (tests/device/plan_programs). Measured times are steps in a row without a profiler on an H200.
+programs with several (tests/device/plan_programs): each change alone, then after those before it, where all these have
+rules. With --measured, the step's time without the profiler is given, as by pyprof plan --step-ms. Measured times are
+steps in a row without a profiler on an H200.
 """
 
 from __future__ import annotations
@@ -96,31 +98,30 @@ def golden() -> Iterator[Pair]:
         yield Pair(row["case"], rule, row["before_ms"], found, (brought, brought, brought))
 
 
-def several(folder: Path) -> Iterator[Pair]:
-    """Each change alone, then after those before it, where all have rules."""
+def several(folder: Path, given: bool = False) -> Iterator[Pair]:
+    """Each change alone, then after those before it, where all have rules. ``given``: the step's time as measured."""
     for row in json.loads((folder / "measured.json").read_text(encoding="utf-8")):
         base = base_of(folder / "captures" / f"{row['program']}.base.json.gz")
-        forecaster = Forecaster(base)
         walls = [each["wall"] for each in row["base"]]
-        now = forecaster.forecast(captured(base))
         middle = sum(walls) / len(walls)
+        forecaster = Forecaster(base, middle * 1e6 if given else None)
+        now = forecaster.forecast(captured(base))
         spread = min(each["low"] for each in row["base"]), max(each["high"] for each in row["base"])
         predicted = now.ns / 1e6, now.low / 1e6, now.high / 1e6
         yield Pair(row["program"], "(the step)", middle, predicted, (middle, *spread))
-        for change in (*row["alone"], *row["in_order"]):
-            if change["change"] not in RULES:
-                continue
-            yield _change(row["program"], change, middle, forecaster)
+        for change in (*row["alone"], *row["in_order"][1:]):
+            if set(change["on"]) <= RULES.keys():
+                yield _change(row["program"], change, middle, forecaster)
 
 
 def _change(program: str, change: dict[str, Any], step_ms: float, forecaster: Forecaster) -> Pair:
     alone = "kept" not in change
     before = captured(forecaster.base)
     for name in () if alone else [each for each in change["on"] if each != change["change"]]:
-        before = after(before, RULES[name]) if name in RULES else before
+        before = after(before, RULES[name])
     changed = before
     for name in change["on"] if alone else [change["change"]]:
-        changed = after(changed, RULES[name]) if name in RULES else changed
+        changed = after(changed, RULES[name])
     names = " ".join(change["on"]) if not alone or len(change["on"]) > 1 else change["change"]
     measured = (change["gain"], change["gain_low"], change["gain_high"])
     return Pair(program, names, step_ms, saving(forecaster, before, changed), measured)
@@ -130,13 +131,18 @@ def main(words: Sequence[str]) -> None:
     print("| program | changes, the last one's saving | step, ms | predicted, ms | measured, ms | ratio |")
     print("|---|---|---|---|---|---|")
     pairs = []
-    for pair in several(Path(words[0])) if words else golden():
+    for pair in several(Path(words[0]), "--measured" in words) if words else golden():
         pairs.append(pair)
         amounts = [f"{a:.3g} ({b:.3g} to {c:.3g})" for a, b, c in (pair.predicted, pair.measured)]
         cells = (pair.program, pair.changes, f"{pair.step_ms:.3g}", *amounts, f"{pair.ratio:.2f}")
         print(f"| {' | '.join(cells)} |")
-    near = sum(abs(pair.ratio - 1) <= 0.25 for pair in pairs)
-    print(f"\n{near} of {len(pairs)} within 25%; {sum(pair.inside for pair in pairs)} inside the 80% interval")
+    sure = [pair for pair in pairs if pair.measured[1] > 0 and pair.measured[0] >= 0.03 * pair.step_ms]
+    near = sum(abs(pair.ratio - 1) <= 0.25 for pair in sure)
+    meet = sum(pair.predicted[1] <= pair.measured[2] and pair.measured[1] <= pair.predicted[2] for pair in pairs)
+    print(
+        f"\n{near} of {len(sure)} that are sure and worth 3% are within 25%. Of all {len(pairs)}, {meet} predicted "
+        f"intervals meet the measured one, and {sum(pair.inside for pair in pairs)} hold its middle"
+    )
 
 
 if __name__ == "__main__":
