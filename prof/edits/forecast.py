@@ -61,18 +61,28 @@ class Forecaster:
 
     def forecast(self, scenario: Scenario) -> Forecast:
         """The step's time, its mean and interval over all draws."""
-        return _summary(self._times(scenario))
+        times = self._times(scenario)
+        return _summary(times, times * self._clocks(scenario))
 
     def difference(self, before: Scenario, after: Scenario) -> Forecast:
-        """What edits save, the same draws before and after them. ``after`` has the edits of ``before`` and more."""
-        return _summary(self._times(before) - self._times(after))
+        """What edits save: the same pace and errors before and after them, but clocks of their own.
+
+        ``after`` has the edits of ``before`` and more.
+        """
+        times = self._times(before), self._times(after)
+        noisy = times[0] * self._clocks(before) - times[1] * self._clocks(after)
+        return _summary(times[0] - times[1], noisy)
 
     def _times(self, scenario: Scenario) -> Floats:
         """The step's time in each draw."""
-        errors = self._errors(scenario)
-        pairs = zip(self.shares.tolist(), errors, strict=True)
-        clocks = np.exp(GPU_DEVIATION * np.random.default_rng(0).permutation(self._normal))
-        return self.scale * np.array([scenario.step_ns(share, error) for share, error in pairs]) * clocks
+        pairs = zip(self.shares.tolist(), self._errors(scenario), strict=True)
+        return self.scale * np.array([scenario.step_ns(share, error) for share, error in pairs])
+
+    def _clocks(self, scenario: Scenario) -> Floats:
+        """Per draw, a factor of chance on the step's time. Two runs of as many edits have the same."""
+        random = np.random.default_rng(len(scenario.edits))
+        found: Floats = np.exp(GPU_DEVIATION * random.permutation(self._normal))
+        return found
 
     def roughly(self, scenario: Scenario) -> float:
         """The step's time in ns by three draws of the host's pace alone, to compare edits by."""
@@ -87,9 +97,11 @@ class Forecaster:
         return np.exp(np.array(normal, np.float64).reshape(len(scenario.edits), DRAWS).T)
 
 
-def _summary(times: Floats) -> Forecast:
-    low, high = np.quantile(times, (SURE, 1 - SURE)).tolist()
-    return Forecast(float(times.mean()), low, high)
+def _summary(times: Floats, noisy: Floats) -> Forecast:
+    """The mean of the times, and the interval of those with what chance adds."""
+    low, high = np.quantile(noisy, (SURE, 1 - SURE)).tolist()
+    mean = float(times.mean())
+    return Forecast(mean, min(low, mean), max(high, mean))
 
 
 def _pace(base: BaseRun, step_ns: float) -> tuple[float, bool]:

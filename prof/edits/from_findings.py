@@ -16,13 +16,13 @@ from pyprof.prof.edits.scenario import Scenario
 
 # Rule -> standard deviation of the logarithm of the durations that it expects. Of the pairs of programs in
 # docs/explanation/advice.md: alignment, attention_backend and cross_entropy are within a tenth of what remains, the
-# others within a fifth to a third.
+# others within a fifth to a half (fusion).
 DEVIATIONS = {
     "alignment": 0.12,
     "attention_backend": 0.15,
     "channels_last": 0.3,
     "conv_bias": 0.1,
-    "fusion": 0.3,
+    "fusion": 0.45,
     "cross_entropy": 0.15,
     "optimizer": 0.15,
     "zero_grad": 0.1,

@@ -106,7 +106,7 @@ def _narrowed(run: Run, rows: Ints, unit: str) -> Edit:
         ns=ns[changed],
         left=np.ones(len(changed)),
         added=flow.casts[changed],
-        deviation=0.15,
+        deviation=0.2,
         dtype=dtype,
         retyped=narrow,
         unit="bf16" if dtype == "bfloat16" else "fp16",
