@@ -98,7 +98,8 @@ class BaseRun:
     def most_of_profiler(self) -> Floats:
         """Per call: the most of the work before it that is the profiler's, ns, by the ranges in it."""
         ranges = np.clip(self.host.ints("ranges")[self.recorded.calls.row], 0, 1 << 31)
-        return MOST_NS * (1.0 + ranges)
+        found: Floats = MOST_NS * (1.0 + ranges)
+        return found
 
     @cached_property
     def pauses(self) -> Bools:
@@ -108,7 +109,8 @@ class BaseRun:
 
     def unprofiled(self, share: float) -> Floats:
         """Per call: the host's work before it without the profiler, if this share of what it slows is the program's."""
-        return self.segment - np.minimum((1 - share) * self.segment, self.most_of_profiler)
+        found: Floats = self.segment - np.minimum((1 - share) * self.segment, self.most_of_profiler)
+        return found
 
     @cached_property
     def own(self) -> Floats:
