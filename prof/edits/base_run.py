@@ -98,8 +98,7 @@ class BaseRun:
     def most_of_profiler(self) -> Floats:
         """Per call: the most of the work before it that is the profiler's, ns, by the ranges in it."""
         ranges = np.clip(self.host.ints("ranges")[self.recorded.calls.row], 0, 1 << 31)
-        found: Floats = MOST_NS * (1.0 + ranges)
-        return found
+        return MOST_NS * (1.0 + ranges.astype(np.float64))
 
     @cached_property
     def pauses(self) -> Bools:

@@ -22,6 +22,7 @@ COSTS = {
     "dropout_in_eval": "numerics: results without noise, as inference should have",
     "small_grid": "code: one batched call in place of the loop; memory: operands side by side",
     "item": "code: values are printed later, or every few steps",
+    "size_sync": "code: other ops, which may compute what the mask leaves out",
     "pageable_copy": "memory: as much of the host's as the copies, pinned",
     "data_loader": "memory and CPU time of the workers' processes",
     "allocator": "memory: PyTorch keeps what it has reserved",

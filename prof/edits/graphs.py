@@ -11,6 +11,7 @@ from pyprof.prof.advice.launch import MANY
 from pyprof.prof.edits.base_run import calls_of_memory
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
+from pyprof.prof.edits.host_waits import LARGEST
 from pyprof.prof.edits.scenario import IN_GRAPH, Scenario
 from pyprof.prof.timing.gpus import TO_DEVICE, TO_HOST, named_rows
 from pyprof.table.columns import Ints
@@ -60,7 +61,9 @@ def _hindrance(scenario: Scenario) -> Abstained | None:
     if len(values):
         return _not(f"values are read within the step ({run.trace(int(values[0]))})", "item")
     if len(read):
-        return _not(f"tensors are copied to the host within the step ({run.trace(int(read[0]))})")
+        small = run.table.ints("bytes")[read].max() <= LARGEST
+        where = run.trace(int(read[0]))
+        return _not(f"tensors are copied to the host within the step ({where})", "size_sync" if small else "")
     pageable = copies & named_rows(run.table, *TO_DEVICE) & named_rows(run.table, "Pageable")
     given = _held(scenario, np.flatnonzero(pageable))
     if len(given):

@@ -16,6 +16,7 @@ from pyprof.prof.edits.scenario import Scenario
 from pyprof.prof.timing.gpus import TO_DEVICE, TO_HOST, named_rows
 from pyprof.table.columns import NULL, Floats, Ints
 
+LARGEST = 1 << 16  # bytes of sizes and indices
 COPY_NS = 2000.0  # of a copy besides moving its bytes
 PIECES = 4  # small copies of one line and step that one copy can do
 WAITS = ("stream sync", "event sync", "device sync")
@@ -59,6 +60,42 @@ def _after_joining(run: Run, rows: Ints) -> Floats:
         if each >= PIECES and run.table.ints("bytes")[rows[mine]].mean() < LARGE:
             share[mine] = 1 / each
     return share
+
+
+@edit_rule("size_sync")
+def size_sync(scenario: Scenario) -> Iterator[Proposal]:
+    """Small copies to the host that are no single values: counts, sizes and indices that an op or the program asks for.
+
+    x[mask], nonzero and unique ask for the size of their result; .tolist() and .cpu() for the values. Only the waits
+    go: what sorting once and batched products in place of a loop over masks bring besides is not counted.
+    """
+    run = scenario.run
+    size = run.table.ints("bytes")
+    small = (run.texts("kind") == "memcpy") & named_rows(run.table, *TO_HOST) & (size != NULL) & (size <= LARGEST)
+    rows = np.flatnonzero(small & (run.aten != "_local_scalar_dense"))
+    calls = scenario.calls(rows)
+    held = (calls >= 0) & ~scenario.released[calls]
+    rows, calls = rows[held], calls[held]
+    if not len(rows):
+        yield Abstained("size_sync", "no sizes, indices or small tensors are copied to the host within the steps")
+        return
+    ops = ", ".join(dict.fromkeys(run.op(row) for row in rows.tolist()))
+    yield Edit(
+        rule="size_sync",
+        change=(
+            "Avoid ops whose result's size depends on the data: torch.where in place of x[mask], one sort and batched "
+            "products in place of a loop over masks; keep lengths that the program needs on the CPU."
+        ),
+        why=(
+            f"{run.number(rows, 'small copy', 'small copies')} to the host ({ops}): the host waits until the GPU has "
+            "done all that was launched, and the GPU then waits for the host"
+        ),
+        cost=COSTS["size_sync"],
+        rows=rows,
+        ns=np.zeros(len(rows)),
+        left=np.zeros(len(rows)),
+        released=np.concatenate([calls, _waits_after(scenario, calls)]),
+    )
 
 
 def _waits_after(scenario: Scenario, calls: Ints) -> Ints:
