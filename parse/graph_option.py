@@ -10,6 +10,6 @@ def add_graphs(parser: argparse.ArgumentParser) -> None:
         metavar="TRACE",
         action="append",
         default=[],
-        help="a trace of the capture of CUDA graphs that the file replays, or a folder of such traces, as vLLM and "
-        "SGLang write them: the replayed kernels get op, layer, line and shapes from it; may be repeated",
+        help="a trace or nsys report of the capture of CUDA graphs that the file replays, or a folder of such traces, "
+        "as vLLM and SGLang write them: the replayed kernels get op, layer, line and shapes from it; may be repeated",
     )

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pyprof.marker import parse_marker as parse_marker
     from pyprof.prof.notebook import Profile as Profile
     from pyprof.prof.notebook import load as load
+    from pyprof.prof.ops.formulas import flops as flops
     from pyprof.prof.ops.model import model as model
 
 _PUBLIC = {  # module -> the public names that it defines
@@ -41,6 +42,7 @@ _PUBLIC = {  # module -> the public names that it defines
     "counting.count": "count",
     "benchmark.bench": "bench",
     "prof.notebook": "load Profile",
+    "prof.ops.formulas": "flops",
     "prof.ops.model": "model",
     "marker": "Marker parse_marker",
     "errors": "PyprofError",

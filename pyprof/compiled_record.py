@@ -58,3 +58,26 @@ def range_texts(number: str, record: str) -> list[str]:
     """The texts of the ranges around a graph's code under NVTX, outermost first."""
     parts = [record[at : at + PIECE] for at in range(0, len(record), PIECE)]
     return [f"{COMPILED_RANGE}{number}:{i}/{len(parts)}:{part}" for i, part in enumerate(parts)]
+
+
+def fused_operations(text: str) -> list[dict[str, Any]] | None:
+    """The items of a cell of the column ``fused``; None if the text is something else.
+
+    An item has what is known of ``aten``, ``op``, ``layer`` (the innermost) and ``line``; ``done`` if the row completes
+    the operation, then with ``args``, and ``again`` as ``Operation`` has it.
+    """
+    try:
+        return msgspec.json.decode(text, type=list[dict[str, Any]])
+    except (ValueError, RecursionError):  # msgspec's errors are ValueErrors
+        return None
+
+
+def fused_text(text: str) -> str:
+    """A cell of ``fused`` in short: each operation with its layer.
+
+    >>> fused_text('[{"aten":"aten::add"},{"aten":"aten::gelu","op":"gelu","layer":"mlp.act"}]')
+    'add,gelu@mlp.act'
+    """
+    items = fused_operations(text) or []
+    named = [(str(item.get("aten", "")).rpartition("::")[2], item.get("layer")) for item in items]
+    return ",".join(f"{name}@{layer}" if layer else name for name, layer in named)

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 GRAPH_RANGE = "CUDAGraph#"  # with a number: the range around the begin of a graph's capture, and around its replays
+TRITON = "triton"  # the module in the markers of launches of Triton kernels
 VERSION = 1
 START = '{"v":1'  # the beginning of our marker texts
 OLD_START = "{'"  # the beginning of PyProf's and DLProf's marker texts, which are str() of a dict

@@ -47,6 +47,9 @@ def scaled_add(a: Tensor, b: Tensor, scale: float, *_: object) -> Work:
     return Work(2 * a.numel, a.nbytes + b.nbytes, a.nbytes)
 ```
 
+Where only the FLOPs are wanted, `pyprof.flops("mylib::scaled_add", lambda a, b, scale: 2 * a.numel)` does it in one
+line, also for a Triton kernel by the name of its function.
+
 ```toml
 [project.entry-points."pyprof.models"]
 mylib = "mylib.flops"

@@ -88,7 +88,7 @@ def facts(path: Path, forward: Path, recomputed: bool, transfer: str, updating: 
         modules, ops = ([origin.mod], [origin.op]) if origin.op else (modules, ops)
         lines, functions = (list(origin.trace), list(origin.functions)) if origin.trace else (lines, functions)
     # NCCL's own record is used if PyTorch has none.
-    call = _call(inside, collective) or collective or Scope(Kind.USER, "")
+    call = _call(inside, collective) or collective or _launch(inside) or Scope(Kind.USER, "")
     return Facts(
         layer=_json(layers),
         trace=_json(lines),
@@ -111,14 +111,14 @@ def facts(path: Path, forward: Path, recomputed: bool, transfer: str, updating: 
     )
 
 
-def within_replay(captured: Facts, path: Path, launch: Path, launch_forward: Path) -> Facts:
+def within_replay(captured: Facts, path: Path, launch: Path, launch_forward: Path, recomputed: bool) -> Facts:
     """The facts of a kernel that a CUDA graph replays: those of its capture, inside those of the graph's launch.
 
-    ``path``: the ranges around its capture. ``launch``, ``launch_forward``: as ``path`` and ``forward`` of ``facts``,
-    for the launch of the graph. torch.compile captures inside a model and inside a backward node that have begun before
-    the capture; the replay is inside them, too.
+    ``path``: the ranges around its capture. ``launch``, ``launch_forward`` and ``recomputed``: as ``path``, ``forward``
+    and ``recomputed`` of ``facts``, for the launch of the graph. torch.compile captures inside a model and inside a
+    backward node that have begun before the capture; the replay is inside them, too.
     """
-    around = facts(launch, launch_forward, False, "", False, True)
+    around = facts(launch, launch_forward, recomputed, "", False, True)
     found = captured
     if not found.layer:
         found = replace(found, layer=around.layer, trace=found.trace or around.trace)
@@ -158,6 +158,12 @@ def _call(inside: Path, collective: Scope | None) -> Scope | None:
     ranges = [s for s in inside if _about_collective(s) and _filled(s.sizes)]
     ranges.sort(key=lambda s: s.name == RECORD)  # the record does not name its collective: last of equals
     return max(ranges, key=lambda s: (_filled(s.dtypes), _filled(s.sizes)), default=op)
+
+
+def _launch(inside: Path) -> Scope | None:
+    """The launch of a Triton kernel that runs in no op, under the kernel's name."""
+    scope = next((s for s in reversed(inside) if s.kind == Kind.MARKER and s.sizes), None)
+    return scope and scope._replace(name=scope.marker.op if scope.marker else "")
 
 
 def _about_collective(scope: Scope) -> bool:

@@ -98,7 +98,7 @@ def updating(capture: Capture, tree: RangeTree, inner: Ints) -> Bools:
         ops = np.sort(tree.start[here & tree.is_first & recorded], kind="stable")
         by_hand = _of_gradients(tree, changes[tree.pid[changes] == pid], nodes, ops)
         # An update by hand counts from its end, because its own launch is part of it.
-        update = np.sort(np.append(tree.start[steps[tree.pid[steps] == pid]], tree.end[by_hand]))
+        update = np.sort(np.append(tree.start[steps[tree.pid[steps] == pid]], tree.whole_end[by_hand]))
         time = capture.launch_time[of_process]
         after_node = _before(nodes, time) > _before(ops, time)
         next_update = _next(update, time)
@@ -112,13 +112,13 @@ def _recorded(tree: RangeTree) -> Bools:
     An op on tensors that need no gradient, such as a gradient itself, shows the number, too, but leaves it as it is.
     After a thread's last op nothing shows it; it is taken for one that is not recorded.
     """
-    numbered = np.flatnonzero(tree.has_number)  # by thread and start
+    numbered = np.flatnonzero(tree.has_number & tree.is_first)  # by thread and start
     recorded = np.zeros(len(tree), bool)
     for thread in np.unique(tree.thread[numbered]).tolist():
         ops = numbered[tree.thread[numbered] == thread]
-        after = np.searchsorted(tree.start[ops], tree.end[ops])  # the first op that starts when each has ended
+        after = np.searchsorted(tree.start[ops], tree.whole_end[ops])  # the first op that starts when each has ended
         recorded[ops] = np.append(tree.seq[ops], tree.seq[ops[-1]])[after] != tree.seq[ops]
-    return recorded
+    return recorded[tree.place[tree.source]]  # the pieces of an op as its first one
 
 
 def _changes(tree: RangeTree) -> Ints:
@@ -126,7 +126,7 @@ def _changes(tree: RangeTree) -> Ints:
     around = tree.within(np.isin(tree.kind, (Kind.OP, Kind.NODE, Kind.ENGINE, Kind.OPTIMIZER)))
     outermost = ~value_at(around, tree.parent, missing=False)
     named = tree.scopes_where(Kind.OP, lambda scope: bool(_CHANGES.fullmatch(scope.name)))
-    return np.flatnonzero(outermost & named[tree.scope])
+    return np.flatnonzero(tree.is_first & outermost & named[tree.scope])
 
 
 def _of_gradients(tree: RangeTree, changes: Ints, nodes: Ints, ops: Ints) -> Ints:

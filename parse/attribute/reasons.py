@@ -33,7 +33,8 @@ _REMEDIES = {
     NO_RANGE: "nothing of PyTorch's is around the launch: capture with pyprof.init(), pyprof run or torch.profiler, "
     "if it is no other library's",
     GRAPH_REPLAY: "the ops ran when the graph was captured: let the capture contain that, too (pyprof run "
-    "--graph-captures; nsys with --cuda-graph-trace=node), or give the trace of it: parse.py FILE --graphs TRACE",
+    "--graph-captures; nsys with --cuda-graph-trace=node), or give the trace or the nsys report of it: parse.py FILE "
+    "--graphs TRACE (docs/how-to/graphs.md)",
     GRAPH_UNKNOWN: "where several graphs fit, parse.py FILE --graphs TRACE with the trace of this graph's capture "
     "alone decides; nsys with --cuda-graph-trace=node numbers the nodes, if it runs from before the capture",
     ONLY_PYTHON: "Python launched these itself (Triton, CuPy, an extension): register the launching function as an op "

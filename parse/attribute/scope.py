@@ -4,12 +4,13 @@ Readers reduce the text of each range to a ``Scope``: the text without the parts
 number, op id). So a capture with millions of ranges has a few thousand scopes.
 """
 
+import json
 import re
 from enum import IntEnum
 from typing import NamedTuple
 
 from pyprof.compiled_record import COMPILED_RANGE
-from pyprof.marker import Marker, parse_marker
+from pyprof.marker import TRITON, Marker, parse_marker
 from pyprof.serving_range import SERVING_TEXTS
 
 
@@ -91,7 +92,8 @@ def classify(name: str, recorded: bool, sizes: str = "") -> Scope:
             # PyProf patched torch.__getattr__ and did not pop its range after an exception: 702 open ranges in one file
             return Scope(Kind.USER, "PyProf's marker of torch.__getattr__")
         if marker is not None:
-            return Scope(Kind.MARKER, f"{marker.mod}.{marker.op}" if marker.op else "", marker=marker, text=name)
+            scope = Scope(Kind.MARKER, f"{marker.mod}.{marker.op}" if marker.op else "", marker=marker, text=name)
+            return launched(scope, marker) if marker.mod == TRITON else scope
     if name.startswith(COMPILED_RANGE):
         return Scope(Kind.COMPILED, name)
     if name.startswith("layer:"):
@@ -109,6 +111,24 @@ def classify(name: str, recorded: bool, sizes: str = "") -> Scope:
     if _is_op(name, recorded):
         return Scope(Kind.OP, name, sizes)
     return Scope(Kind.USER, name)
+
+
+def launched(scope: Scope, marker: Marker) -> Scope:
+    """The scope of a Triton kernel's launch, with its arguments as an op has them."""
+    tensors = [argument.get("type") == "tensor" and "shape" in argument for argument in marker.args]
+    each = list(zip(marker.args, tensors, strict=True))
+    strides = [argument.get("stride", []) if tensor else [] for argument, tensor in each]
+    values = ["" if tensor else _value(argument.get("value")) for argument, tensor in each]
+    return scope._replace(
+        sizes=json.dumps([argument["shape"] if tensor else [] for argument, tensor in each]),
+        dtypes=json.dumps([argument["dtype"] if tensor else "" for argument, tensor in each]),
+        strides=json.dumps(strides) if any(strides) else "",
+        args=json.dumps(values),
+    )
+
+
+def _value(value: object) -> str:
+    return str(value) if isinstance(value, int | float | str) else ""
 
 
 def is_cpp_node(scope: Scope) -> bool:

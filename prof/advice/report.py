@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, BinaryIO
 
 from pyprof.command.terminal_text import cut_to, safe
+from pyprof.prof.advice.host_time import own_of
 from pyprof.prof.advice.run import HOST_SURE
 from pyprof.prof.timing.timeline import HOST_BOUND
 from pyprof.quantities import ms
@@ -148,14 +149,24 @@ def _outlook(run: Run) -> str:
         return ""
     if run.host_ns + run.busy_ns < EXPLAINED * run.step_ns:  # what takes so long is not in the capture
         return ""
-    host, gpu = f"{_digits(run.host_ns / 1e6, 2)} ms", f"{_digits(run.busy_ns / 1e6, 2)} ms"
+    host, gpu = _host(run), f"{_digits(run.busy_ns / 1e6, 2)} ms"
     if run.for_ranks_ns > WORTH_SAYING * run.busy_ns:
         gpu += f" ({_digits(run.for_ranks_ns / 1e6, 2)} ms of them waiting for other ranks)"
     limit = LIMITS[_limit(run)]
     if run.stalled_ns > HOST_BOUND * run.step_ns:
         stalled = _digits(run.stalled_ns / 1e6, 2)
         limit = f"neither explains {stalled} ms per {run.unit} in which the GPU is idle though work is launched"
-    return f". Without a profiler the host needs about {host} per {run.unit} and the GPU {gpu}: {limit}"
+    return f". Without a profiler the host needs {host} per {run.unit} and the GPU {gpu}: {limit}"
+
+
+def _host(run: Run) -> str:
+    """The host's time: measured, or estimated with its interval."""
+    own, (launching, besides) = own_of(run), run.captured_host_ns
+    host = f"{_digits(run.host_ns / 1e6, 2)} ms"
+    if own.measured:
+        return f"{host} (measured)"
+    low, high = (min(share * launching + besides, run.step_ns) for share in (own.low, own.high))
+    return f"about {host} ({_digits(low / 1e6, 2)} to {_digits(high / 1e6, 2)})"
 
 
 def _line(advice: Advice, unit: str) -> str:

@@ -19,19 +19,19 @@ class Layers(NamedTuple):
     """``--layers 12`` or ``--layers blocks=12``."""
 
     total: int
-    stack: str = ""
+    stack: str | None = None  # None: the only one; empty: layers directly in the model, as of an nn.Sequential
 
 
 def parse_layers(text: str) -> Layers:
     """Raises ValueError.
 
     >>> parse_layers("12"), parse_layers("model.blocks=12")
-    (Layers(total=12, stack=''), Layers(total=12, stack='model.blocks'))
+    (Layers(total=12, stack=None), Layers(total=12, stack='model.blocks'))
     """
-    stack, _, count = text.rpartition("=")
+    stack, equals, count = text.rpartition("=")
     if not count.isascii() or not count.isdigit() or not 0 < len(count) < 7 or int(count) < 1:
         raise ValueError(f"expected a number of layers, as in 12 or blocks=12, found {text!r}")
-    return Layers(int(count), stack)
+    return Layers(int(count), stack if equals else None)
 
 
 def stack_and_number(layer: str) -> tuple[str, int] | None:
@@ -66,12 +66,10 @@ def counts(asked: Layers | None, layers: Sequence[str], phases: Sequence[str]) -
 
 
 def _chosen(asked: Layers, stacks: dict[str, set[int]]) -> str:
-    if asked.stack in stacks and (asked.stack or len(stacks) == 1):
-        return asked.stack
-    named = ", ".join(f"{stack} ({len(numbers)})" for stack, numbers in stacks.items())
-    if not named:
+    if not stacks:
         raise UsageError(f"--layers {asked.total}: no layer of the report has a number in its name, as in blocks.0")
-    if not asked.stack and len(stacks) == 1:
-        return next(iter(stacks))
-    first = next(iter(stacks))
-    raise UsageError(f"--layers: expected one of the stacks of layers, as in {first}={asked.total}; there are {named}")
+    chosen = next(iter(stacks)) if asked.stack is None and len(stacks) == 1 else asked.stack
+    if chosen in stacks:
+        return chosen
+    named = ", ".join(f"{stack}={asked.total} ({len(numbers)} profiled)" for stack, numbers in stacks.items())
+    raise UsageError(f"--layers: expected one of the stacks of layers: {named}")

@@ -14,6 +14,7 @@ from pyprof.errors import ModelError, UnknownArgument
 from pyprof.prof.ops.model import FAMILY, MODELS, ORDER, F, Parts, Tensor, Work, names, total
 
 EXTRAS = ("out", "served")  # what a model may take beside the op's arguments
+KERNELS: set[str] = set()  # Triton kernels of the program that have a formula (formulas.py)
 ALIASES: list[tuple[re.Pattern[str], str]] = []  # (pattern of alternative op names, name of the model)
 ASSUMPTIONS: dict[str, Callable[[tuple[Any, ...]], str]] = {}  # a model's name -> its assumptions about a call
 # Conversions, and products, whose models accept one sparse operand.
@@ -64,7 +65,10 @@ def find(op: str) -> str | None:
         return _compiled(name)
     if name.endswith("_") and not name.endswith("__") and name[:-1] in MODELS:
         return name[:-1]
-    return _aliased(name) if ":" in name else None
+    if ":" in name:
+        return _aliased(name)
+    kernel, _, number = name.rpartition("_")  # a Triton kernel of the program, as compiled code calls it
+    return kernel if number.isdigit() and kernel in KERNELS else None
 
 
 @lru_cache(maxsize=4096)

@@ -5,10 +5,10 @@ a compiled program has the FLOPs of the eager one: what the compiler computes a 
 product of a matrix operation runs in a kernel of its own, and counts there; a template's kernel is one.
 """
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
+from pyprof.compiled_record import fused_operations
 from pyprof.errors import ModelError
 from pyprof.prof.ops.evaluation import evaluate, find
 from pyprof.prof.ops.fused_names import NO_FLOP
@@ -21,8 +21,11 @@ def recorded_flop(fused: str, has_product: bool, otherwise: Callable[[str], int 
     ``has_product``: whether the kernel computes the products among them. ``otherwise(op)``: the FLOPs of an operation
     whose arguments are not known.
     """
+    operations = fused_operations(fused)
+    if operations is None:
+        return None
     flop = 0
-    for operation in _counted(fused):
+    for operation in _counted(operations):
         aten = str(operation.get("aten", ""))
         own = _flop(aten, operation.get("args"), has_product)
         own = otherwise(aten.rpartition("::")[2].partition(".")[0]) if own is None else own
@@ -34,22 +37,24 @@ def recorded_flop(fused: str, has_product: bool, otherwise: Callable[[str], int 
 
 def product_flop(fused: str, family: str) -> int | None:
     """The FLOPs of the operations of a family of matrix products in a cell of ``fused``; None if they are unknown."""
-    atens = [(str(operation.get("aten", "")), operation.get("args")) for operation in _counted(fused)]
+    atens = [
+        (str(operation.get("aten", "")), operation.get("args")) for operation in _counted(fused_operations(fused) or [])
+    ]
     known = [_flop(aten, args, True) for aten, args in atens if FAMILY.get(find(aten) or "") == family]
     return sum(flop for flop in known if flop is not None) if known and None not in known else None
 
 
-def _counted(fused: str) -> list[dict[str, Any]]:
-    return [item for item in json.loads(fused) if item.get("done") and not item.get("again")]
+def _counted(operations: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [item for item in operations if item.get("done") and not item.get("again")]
 
 
-def _flop(aten: str, args: Sequence[Any] | None, has_product: bool) -> int | None:
+def _flop(aten: str, args: object, has_product: bool) -> int | None:
     name = find(aten)
     if name is None:
         return 0 if aten.rpartition("::")[2].partition(".")[0] in NO_FLOP else None
     if FAMILY[name] in MATRIX and not has_product:
         return 0
-    if args is None:
+    if not isinstance(args, list):
         return None
     try:
         arguments = tuple(map(_argument, args))

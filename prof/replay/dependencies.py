@@ -39,7 +39,10 @@ def waited_for(run: Recorded) -> Edges:
     found = [_whole_devices(run, calls.among("device sync", "free"))]
     known = calls.stream >= 0
     found.append(_streams(run, calls.among("stream sync") & known))
-    found.append(_latest_done(run, (calls.among("stream sync") & ~known) | calls.among("event sync")))
+    events = calls.among("event sync")
+    recorded = events & (calls.stream[calls.record] >= 0) & (calls.record >= 0)
+    found.append(_events(run, recorded))
+    found.append(_latest_done(run, (calls.among("stream sync") & ~known) | (events & ~recorded)))
     return joined(found)
 
 
@@ -79,6 +82,17 @@ def _streams(run: Recorded, chosen: Bools) -> Edges:
     for lane in np.unique(run.calls.stream[chosen]).tolist():
         calls = np.flatnonzero(chosen & (run.calls.stream == lane))
         tails = _tails(run, lane, calls)
+        found.append(Edges(calls[tails >= 0], tails[tails >= 0]))
+    return joined(found) if found else _NONE
+
+
+def _events(run: Recorded, chosen: Bools) -> Edges:
+    """What was launched on the stream of an event before it was recorded there."""
+    found, record = [], np.maximum(run.calls.record, 0)
+    lanes = run.calls.stream[record]
+    for lane in np.unique(lanes[chosen]).tolist():
+        calls = np.flatnonzero(chosen & (lanes == lane))
+        tails = _tails(run, lane, record[calls])
         found.append(Edges(calls[tails >= 0], tails[tails >= 0]))
     return joined(found) if found else _NONE
 

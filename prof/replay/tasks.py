@@ -24,6 +24,8 @@ HOST, CALL, WORK, ARRIVAL = range(4)
 # What the lag of a dependency is
 LAGS = ("", "launch", "gap", "stream wait", "room", "synchronisation", "queue", "meeting")
 DEPENDS, LAUNCH, GAP, STREAM_WAIT, ROOM, SYNC, QUEUE, MEETING = range(len(LAGS))
+WAIT_NS = 1500  # from the end of an operation to the start of one on another stream that waits for its event
+BEFORE_NS = 50_000  # a stream whose first operation begins later than expected by this had work from before the capture
 
 
 @dataclass(slots=True)
@@ -83,7 +85,7 @@ class _Graph:
         self.release[begins] = calls.start[begins]
         self.add(known, self.calls + since[known], np.zeros_like(known), DEPENDS)
         both = np.flatnonzero((calls.after >= 0) & (calls.before >= 0))
-        self.add(both, self.calls + calls.before[both], -self.duration[both], DEPENDS)
+        self.add(self.calls + both, self.calls + calls.before[both], np.zeros_like(both), DEPENDS)
 
     def add_calls(self) -> None:
         """Each call, with the operations that it waits for."""
@@ -108,8 +110,8 @@ class _Graph:
         self.add(first + follows, first + before[follows], typical.gap[follows], GAP)
         expected = self._expected(before, typical)
         target, source = between_streams(self.run, expected)
-        self.add(first + target, first + source, np.full(len(target), _WAIT_NS), STREAM_WAIT)
-        np.maximum.at(expected, target, work.end[source] + _WAIT_NS)
+        self.add(first + target, first + source, np.full(len(target), WAIT_NS), STREAM_WAIT)
+        np.maximum.at(expected, target, work.end[source] + WAIT_NS)
         target, source = room_on_gpu(self.run, expected)
         self.add(first + target, first + source, work.start[target] - work.end[source], ROOM)
         expected[target] = work.start[target]
@@ -202,7 +204,3 @@ def topological(target: Ints, source: Ints, tasks: int) -> Ints:
     if len(order) < tasks:
         raise PyprofError("the collectives of the ranks wait for each other in a circle: replay one rank alone")
     return np.array(order, np.int64)
-
-
-_WAIT_NS = 1500  # from the end of an operation to the start of one on another stream that waits for its event
-BEFORE_NS = 50_000

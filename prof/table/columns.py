@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pyprof.command.suggestion import resembling
 from pyprof.command.terminal_text import Cut
+from pyprof.compiled_record import fused_text
 from pyprof.table.schema import first_text, list_texts
 
 if TYPE_CHECKING:
@@ -226,6 +227,13 @@ COLUMNS: tuple[Column, ...] = (
     _int("pid", "PId", "", "process", _number("pid")),
     _int("rank", "Rank", "", "rank in the distributed job", _number("rank")),
     _int("step", "Step", "", "training step", _number("step")),
+    Column(
+        "fused",
+        "Fused",
+        "",
+        "the operations that a compiled kernel computes, in order, each with its layer",
+        _mapped("fused", fused_text),
+    ),
     Column("serving", "Serving", "", "the server's annotation of the batch that launched the row", _text("serving")),
     Column("reason", "Reason", "", "why the row has no op", _text("reason")),
     Column("sizes", "Sizes", "", "shapes of the aten op's inputs, JSON", _text("sizes")),

@@ -6,7 +6,7 @@ and how many of them are kept is not on record. So output tokens are only counte
 The tokens that end a prompt are not counted either, because a prompt may be computed in several steps.
 
 Several processes may share the work of one batch (tensor parallelism) or have batches of their own (data parallelism),
-which no annotation tells. So the figures are those of the process with the lowest rank and number.
+and annotations do not say which. So the figures are those of the process with the lowest rank and number.
 """
 
 import math

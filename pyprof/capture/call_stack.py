@@ -24,6 +24,7 @@ def _folders(*names: str) -> tuple[str, ...]:
 
 _LIBRARY, _PACKAGES = _folders("stdlib", "platstdlib"), _folders("purelib", "platlib")
 _OURS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
+_TRITON = os.sep + os.path.join("triton", "runtime", "")  # Triton's own frames between the user and a launch
 _RUN = os.path.join(_OURS, "capture", "run_script.py")
 
 
@@ -81,7 +82,7 @@ class Tracer:
         """The name of a source file without machine and user; "" if its lines are left out, None for `pyprof run`."""
         if path == _RUN and not self._everything:
             return None
-        if path.startswith(self._skipped):
+        if path.startswith(self._skipped) or (_TRITON in path and not self._everything):
             return ""
         for folder in (self._folder, *_PACKAGES):
             if path.startswith(folder):

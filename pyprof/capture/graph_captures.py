@@ -135,7 +135,9 @@ class GraphCaptures:
             if counter.number == number:
                 self._leave_mode()
                 counter.finish()
-        if number is not None and torch.cuda.is_initialized():
+        active = session.current()
+        recorded = self._profiler is not None or (active is not None and active.sink is not None)
+        if recorded and number is not None and torch.cuda.is_initialized():
             graph = CapturedGraph.of_stream(torch.cuda.current_stream().cuda_stream)
             nodes = [] if graph is None else graph.nodes()
             if graph is not None and nodes and graph.has_one_order(nodes):

@@ -25,10 +25,13 @@ from pyprof.capture.patch import Patches, after_this_call, on_every_thread
 from pyprof.capture.replaced_names import replace_names, restore_names
 from pyprof.capture.sinks import Both, Entry, Nvtx, Sink, pop, push
 from pyprof.compiled_record import COMPILED_RANGE, range_texts
+from pyprof.marker import TRITON
 from pyprof.provenance import inductor_hooks
+from pyprof.provenance.triton_launches import TritonLaunches
 
 if TYPE_CHECKING:
     from pyprof.capture.mode import DispatchMode
+    from pyprof.capture.targets import Target
 
 # Profilers of PyTorch that are running and that no thread may end or destroy (a segmentation fault), kept to the end.
 ABANDONED: list[Any] = []
@@ -55,6 +58,15 @@ class CompiledGraphs:
         self.set = session.patches.set
         self._session = session
         self._entries: dict[str, tuple[list[Entry], Entry]] = {}  # a graph's ranges under NVTX, and in the profiler
+        self._kernels: dict[str, Target] = {}  # the program's own Triton kernels, by name
+        self._launches = TritonLaunches(self)
+
+    def open(self) -> None:
+        inductor_hooks.install(self)
+        self._launches.open()
+
+    def close(self) -> None:
+        self._launches.close()
 
     def is_on(self) -> bool:
         return current() is self._session
@@ -84,6 +96,22 @@ class CompiledGraphs:
             for token in reversed(tokens):
                 pop(token)
 
+    @contextmanager
+    def launch(self, name: str, arguments: dict[str, Any]) -> Iterator[None]:
+        """The marker of a launch of one of the program's own Triton kernels."""
+        from pyprof.capture.targets import Target
+
+        if name not in self._kernels:
+            self._kernels[name] = Target(None, TRITON, name)
+        entry = self._session.mode.entry_of(self._kernels[name], (), arguments)
+        sink = self._session.sink
+        token = None if sink is None else push(sink, entry)
+        try:
+            yield
+        finally:
+            if sink is not None:
+                pop(token)
+
 
 class Session:
     """Marks calls from its making to close(). `sink`: where markers go now; None while nothing records."""
@@ -107,8 +135,9 @@ class Session:
         self.set_profiler(None)
         try:
             replace_names(self.patches, self.mode, options.layers, self.autograd, lambda: current() is self)
-            inductor_hooks.install(self.compiled)
+            self.compiled.open()
         except BaseException:
+            self.compiled.close()
             self.patches.undo()
             raise
         mode.enter(self.mode)
@@ -134,6 +163,7 @@ class Session:
     def close(self) -> None:
         if self.autograd is not None:
             self.autograd.close()
+        self.compiled.close()
         restore_names(self.patches)
         self.mode.sink = None
         self.mode.divert = self._run_after_close

@@ -41,8 +41,8 @@ def _origins(schedule: Any) -> list[Any]:
     if isinstance(schedule, list):
         scheduled = [getattr(item, "node", None) for item in schedule]
         return list(dict.fromkeys(node for item in scheduled if item is not None for node in item.origins))
-    exact = getattr(schedule, "origin_node", None)
-    return [*([exact] if exact is not None else []), *schedule.origins]
+    exact = getattr(schedule, "origin_node", None)  # the origins also have the nodes that make its inputs
+    return [exact] if exact is not None else list(schedule.origins)
 
 
 def _loops(item: Any) -> tuple[int | str, ...]:

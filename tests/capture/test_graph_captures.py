@@ -19,8 +19,8 @@ torch = pytest.importorskip("torch")
 import pyprof  # noqa: E402
 from pyprof.capture.graph_captures import GraphCaptures  # noqa: E402
 from pyprof.cuda_graph_nodes import Node  # noqa: E402
-from pyprof.parse.attribute.correlate import correlate  # noqa: E402
 from pyprof.parse.kineto.reader import read  # noqa: E402
+from pyprof.parse.tables.correlate import correlate  # noqa: E402
 from tests.parse.kineto.kineto_file import begin, op, write, x  # noqa: E402
 from tests.parse.kineto.test_graphs import KERNELS, NET, captured, mm, ops, replay  # noqa: E402
 
@@ -285,6 +285,78 @@ def test_each_node_is_a_call_in_the_op_that_added_it(tmp_path: Path, fake_driver
         ("cudaStreamEndCapture", ""),
     ]
     assert "pyprof:nodes" not in names(events)
+
+
+def test_compiled_code_stays_compiled_while_a_capture_is_recorded(tmp_path: Path) -> None:
+    """As in any other place: dynamo skips a frame for good if a dispatch mode that it does not know is on."""
+    compiled, ran = [0], [0]
+
+    def backend(module: Any, _inputs: Any) -> Any:
+        compiled[0] += 1
+
+        def run(*args: Any) -> Any:
+            ran[0] += 1
+            return module(*args)
+
+        return run
+
+    def body(x: Any) -> Any:
+        return torch.nn.functional.gelu(x).sin()
+
+    before, late = torch.compile(body, backend=backend), torch.compile(lambda x: x.cos().exp(), backend=backend)
+    file, graph, x = tmp_path / "net.json", Graph(), torch.ones(3, 4)
+    with pyprof.profile(file, wait=True, graphs=True):
+        before(x)
+        assert (compiled[0], ran[0]) == (1, 1)
+        graph.capture_begin()
+        before(x)
+        late(x)
+        graph.capture_end()
+        assert (compiled[0], ran[0]) == (2, 3)
+        before(x)
+        late(x)
+        assert (compiled[0], ran[0]) == (2, 5)
+        pyprof.start()
+        pyprof.stop()
+    assert {"aten::gelu", "aten::sin", "aten::cos"} <= names(graphs(file))
+
+
+def test_nodes_of_the_backward_pass_are_in_the_ops_of_their_nodes(
+    tmp_path: Path, fake_driver: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As make_graphed_callables captures: one graph forward, one backward, whose sequence numbers belong together."""
+    from pyprof.capture.mode import NodeMode
+
+    dispatch = NodeMode.__torch_dispatch__
+
+    def launching(mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            if func._overloadpacket in (torch.ops.aten.mm, torch.ops.aten.addmm, torch.ops.aten.sum):
+                fake_driver("kernel")
+            return func(*args, **kwargs)
+
+        return dispatch(mode, run, types, args, kwargs)
+
+    monkeypatch.setattr(NodeMode, "__torch_dispatch__", launching)
+    file, forward, backward = tmp_path / "net.json", Graph(), Graph()
+    net, x = torch.nn.Linear(4, 5), torch.ones(3, 4, requires_grad=True)
+    with pyprof.profile(file, wait=True, graphs=True):
+        net(x).sum().backward()
+        forward.capture_begin()
+        y = net(x)
+        forward.capture_end()
+        FakeGraph.nodes_so_far.clear()
+        backward.capture_begin()
+        torch.autograd.grad(y, (x, net.weight, net.bias), torch.ones(3, 5))
+        backward.capture_end()
+        pyprof.start()
+        pyprof.stop()
+    # x @ W' + b forward; dx = dy @ W, dW = dy' @ x, db = sum(dy) backward
+    found = [where for call, where in launches(graphs(file)) if call == "cudaLaunchKernel"]
+    assert found == ["aten::addmm", "aten::mm", "aten::mm", "aten::sum"]
+    numbers = {(event["name"], event["args"].get("Sequence number")) for event in graphs(file)}
+    (node,) = (number for name, number in numbers if name == "AddmmBackward0")
+    assert node is not None and ("aten::addmm", node) in numbers
 
 
 def test_captures_are_recorded_if_that_is_wanted(tmp_path: Path) -> None:

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.nsys.reader import read
+from pyprof.parse.tables.correlate import correlate
 from pyprof.table.columns import Table
 from tests.parse.nsys.nsys_file import API, KERNEL, NVTX, call, kernel, push, write
 
@@ -39,3 +39,14 @@ def test_a_node_in_pieces_accumulates_one_gradient(tmp_path: Path) -> None:
         push(310, 390, "aten::_foreach_add_, op_id = 4"),  # its list was cut
     ]
     assert [json.loads(text) for text in table(tmp_path, [320], *ranges).coded("grads").texts()] == [[[7]]]
+
+
+def test_an_op_in_pieces_is_recorded_as_a_whole(tmp_path: Path) -> None:
+    ranges = [
+        push(10, 20, "MmBackward0, seq = 1, op_id = 1", tid=2),
+        push(100, 200, "aten::relu, seq = 5, op_id = 2, sizes = [[7]]"),  # autograd's count grows during it
+        push(400, 500, "Optimizer.step#SGD.step"),
+        push(600, 610, "aten::mm, seq = 6, op_id = 3, sizes = [[2, 2], [2, 2]]"),
+    ]
+    found = table(tmp_path, [120, 180, 450], *ranges)
+    assert found.coded("phase").texts() == ["forward", "forward", "optimizer"]

@@ -19,6 +19,7 @@ from pyprof.prof.advice.report import brief, write_advice
 from pyprof.prof.table.columns import COLUMN
 from pyprof.prof.work.annotate import Annotation, annotate
 from pyprof.table.columns import NULL, Coded
+from pyprof.table.measured_steps import MeasuredStep
 from pyprof.table.netdict import write_netdict
 from tests.prof.advice.advice_rows import mm, run, table
 from tests.tables import tables
@@ -112,8 +113,16 @@ def test_the_summary_says_what_is_the_limit_without_a_profiler(ns):
     title, *_ = brief(made, advise(made))
     told = {5_000: "0.5", 9_900: "0.99", 15_000: "1.5"}[ns]
     assert title.endswith(
-        f". Without a profiler the host needs about 1 ms per capture and the GPU {told} ms: {LIMITS[ns]}"
+        f". Without a profiler the host needs about 1 ms (0.69 to 1.3) per capture and the GPU {told} ms: {LIMITS[ns]}"
     )
+
+
+def test_a_host_that_was_measured_is_not_about():
+    """A step timed before the profiler started: 2.0 ms, of which the GPU works 0.5, so the host takes 2.0."""
+    made = run(*[{**row, "step": 1, "markStart": 0, "markEnd": 3_000_000} for row in steady(5_000)])
+    made.table.measured = (MeasuredStep(1, 2_000_000, 2_000_000),)
+    title, *_ = brief(made, advise(made))
+    assert ". Without a profiler the host needs 2 ms (measured) per step and the GPU 0.5 ms" in title
 
 
 def test_idle_time_in_front_of_launched_work_is_explained_by_neither():

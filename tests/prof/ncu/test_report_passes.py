@@ -141,10 +141,17 @@ def test_two_profiled_layers_of_twelve_count_six_times() -> None:
 def test_of_several_stacks_one_is_named() -> None:
     layers = ["encoder.0.up", "decoder.0.up", "decoder.0.3.up"]
     assert counts(parse_layers("decoder=6"), layers, [F] * 3) == [1, 6, 6]
-    with pytest.raises(UsageError, match=r"as in encoder=6; there are encoder \(1\), decoder \(1\)"):
+    with pytest.raises(UsageError, match=r"one of the stacks of layers: encoder=6 \(1 profiled\), decoder=6 \(1"):
         counts(Layers(6), layers, [F] * 3)
-    with pytest.raises(UsageError, match="there are encoder"):
+    with pytest.raises(UsageError, match="one of the stacks of layers: encoder=6"):
         counts(parse_layers("middle=6"), layers, [F] * 3)
+
+
+def test_layers_that_lie_directly_in_the_model_are_named_by_nothing() -> None:
+    layers = ["0", "1", "tail.0"]  # of an nn.Sequential, and of a list in another model
+    assert counts(parse_layers("=6"), layers, [F] * 3) == [3, 3, 1]
+    with pytest.raises(UsageError, match=r"layers: =6 \(2 profiled\), tail=6"):
+        counts(parse_layers("6"), layers, [F] * 3)
 
 
 def test_layers_without_numbers_are_a_usage_error() -> None:

@@ -54,6 +54,12 @@ def test_unknown_arguments_are_not_zero(args: Any) -> None:
     assert recorded_flop(unknown, False, {"add": 5}.get) == 5
 
 
+@pytest.mark.parametrize("cell", ["3", "[3]", "{", '[{"aten": 3, "done": true, "args": 4}]', "[" * 5000])
+def test_a_cell_of_another_form_is_unknown(cell: str) -> None:
+    assert recorded_flop(cell, True, nothing) is None
+    assert product_flop(cell, "gemm") is None
+
+
 def test_an_op_without_a_model_is_unknown() -> None:
     assert recorded_flop(json.dumps([item("mylib::op", tensor(8))]), False, nothing) is None
 

@@ -15,7 +15,8 @@ CALL, LATENCY, GAP, HANDOFF, WAKE, QUEUE = 4000, 2200, 1100, 1500, 3000, 1022  #
 @dataclass
 class Machine:
     """Runs actions: ("work", ns), ("launch", stream, ns), ("record", event, stream), ("wait", stream, event),
-    ("sync", stream), ("device",), ("fetch", stream, ns): a copy to pageable memory.
+    ("join", event) and ("sync", stream): the host waits for it, ("device",): for all, ("fetch", stream, ns): a copy to
+    pageable memory.
     """
 
     kernel_scale: float = 1.0
@@ -70,6 +71,10 @@ class Machine:
         last = max(self.ends.get(stream, [0])[-1], self.held.get(stream, 0) - HANDOFF)
         self.call("cudaStreamSynchronize", max(self.now + CALL, last + WAKE), stream)
 
+    def join(self, event):
+        reached, index = self.events.get(event, (0, NULL))
+        self.call("cudaEventSynchronize", max(self.now + CALL, reached + WAKE), NULL, index)
+
     def device(self):
         last = max((ends[-1] for ends in self.ends.values()), default=0)
         self.call("cudaDeviceSynchronize", max(self.now + CALL, last + WAKE))
@@ -85,7 +90,11 @@ class Machine:
     def tables(self, streams=True):
         """The recorded kernel table and table of host calls; ``streams``: whether calls say theirs, and the records."""
         kinds = {"cudaLaunchKernel": "launch", "cudaEventRecord": "record", "cudaStreamWaitEvent": "wait"}
-        kinds |= {"cudaStreamSynchronize": "stream sync", "cudaDeviceSynchronize": "device sync"}
+        kinds |= {
+            "cudaEventSynchronize": "event sync",
+            "cudaStreamSynchronize": "stream sync",
+            "cudaDeviceSynchronize": "device sync",
+        }
         name, start, end, corr, stream, record = zip(*self.calls, strict=True)
         unknown = np.full(len(name), NULL)
         host = {

@@ -19,7 +19,10 @@ ACTION = st.one_of(
     st.tuples(st.just("fetch"), STREAM, st.integers(2_000, 50_000)),
 )
 ORDER = st.tuples(STREAM, STREAM).map(lambda pair: [("record", pair, pair[0]), ("wait", pair[1], pair)])
-PROGRAM = st.lists(ACTION.map(lambda action: [action]) | ORDER, min_size=2, max_size=40).map(
+EVENT = STREAM.map(
+    lambda stream: [("record", stream, stream), ("work", 3000), ("launch", stream, 9000), ("join", stream)]
+)
+PROGRAM = st.lists(ACTION.map(lambda action: [action]) | ORDER | EVENT, min_size=2, max_size=40).map(
     lambda parts: [("work", 1000), ("launch", 1, 20_000), *(action for part in parts for action in part)]
 )
 

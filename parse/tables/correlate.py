@@ -16,12 +16,7 @@ from pyprof.parse.attribute.compiled_code import name_origins
 from pyprof.parse.attribute.contexts import Contexts
 from pyprof.parse.attribute.facts import Facts, facts, within_replay
 from pyprof.parse.attribute.forward_ops import backward_nodes, forward_ops
-from pyprof.parse.attribute.graph_contents import graph_contents
-from pyprof.parse.attribute.graph_replays import REASONS as GRAPH_REASONS
-from pyprof.parse.attribute.graph_replays import with_graph_origins
-from pyprof.parse.attribute.lost_nodes import lost_nodes
 from pyprof.parse.attribute.optimizer_lists import gradients
-from pyprof.parse.attribute.other_captures import with_graphs
 from pyprof.parse.attribute.outputs import outputs
 from pyprof.parse.attribute.phase import TRANSFERS, transfers, updating
 from pyprof.parse.attribute.range_tree import RangeTree
@@ -31,6 +26,11 @@ from pyprof.parse.attribute.serving import ServingRanges, with_serving_phases
 from pyprof.parse.attribute.step_times import step_times
 from pyprof.parse.attribute.steps import steps
 from pyprof.parse.attribute.viewed_tensors import viewed_tensors
+from pyprof.parse.graphs.graph_contents import graph_contents
+from pyprof.parse.graphs.graph_replays import REASONS as GRAPH_REASONS
+from pyprof.parse.graphs.graph_replays import with_graph_origins
+from pyprof.parse.graphs.lost_nodes import lost_nodes
+from pyprof.parse.graphs.other_captures import with_graphs
 from pyprof.table.columns import NULL, Bools, Coded, Data, Ints, Table, blank, distinct, numbered, value_at
 from pyprof.table.graph_replays import LAUNCH_COLUMNS, in_graphs
 from pyprof.table.kernel_names import name_wrappers
@@ -117,7 +117,7 @@ def attribute(capture: Capture, tree: RangeTree) -> Attributed:
     lost = [] if capture.losses else lost_nodes(capture, tree, by_graph)  # the readers may have found them, too
     capture, misfit = with_graph_origins(capture, tree, by_graph)
     inner, captured, launched_in = tree.innermost_of_rows(capture)
-    contexts = Contexts(tree, np.concatenate([inner, launched_in]))
+    contexts = Contexts(tree, np.concatenate([inner, launched_in]) if captured.any() else inner)
     node, recomputed = backward_nodes(tree, contexts, inner)
     forward = forward_ops(tree, node, recomputed)
     reason = capture.reason_code if capture.reason_code is not None else np.full(capture.rows, -1, np.int64)
@@ -131,10 +131,7 @@ def attribute(capture: Capture, tree: RangeTree) -> Attributed:
         transfers(capture),
         updating(capture, tree, inner),
         by_graph & ~captured,
-        *(
-            contexts.of(ranges)
-            for ranges in (launched_in, forward_ops(tree, *backward_nodes(tree, contexts, launched_in)))
-        ),
+        *(_launch_keys(tree, contexts, launched_in) if captured.any() else ()),
     )
     known = [_facts_of(capture, contexts, reasons, key) for key in keys]
     columns: dict[str, Data] = {
@@ -161,6 +158,12 @@ def at_times(capture: Capture, thread: Ints, time: Ints) -> Capture:
     )
 
 
+def _launch_keys(tree: RangeTree, contexts: Contexts, launched_in: Ints) -> tuple[Ints, Ints, Bools]:
+    """Of the launches of graphs whose kernels have the range of their capture: context, forward op's, recomputed."""
+    node, recomputed = backward_nodes(tree, contexts, launched_in)
+    return contexts.of(launched_in), contexts.of(forward_ops(tree, node, recomputed)), recomputed
+
+
 def replayed(capture: Capture) -> Bools:
     """A mask of the rows that a CUDA graph launched: opaque graphs, nodes of graphs, and rows of a graph's launch."""
     columns = (capture.columns.get(key, blank(COLUMN[key].kind, capture.rows)) for key in LAUNCH_COLUMNS)
@@ -172,8 +175,9 @@ def _facts_of(capture: Capture, contexts: Contexts, reasons: Sequence[str], key:
     context, forward_context, recomputed, reason, transfer, updating, replayed, *launch = key
     path, forward = contexts.path(context), contexts.path(forward_context)
     found = facts(path, forward, bool(recomputed), TRANSFERS[transfer], bool(updating), bool(replayed))
-    if launch[0] >= 0:
-        found = within_replay(found, path, *(contexts.path(number) for number in launch))
+    if launch and launch[0] >= 0:
+        around, around_forward, again = launch
+        found = within_replay(found, path, contexts.path(around), contexts.path(around_forward), bool(again))
     if reason >= 0 and reasons[reason] == GRAPH_SHAPES:
         return replace(found, **dict.fromkeys(SHAPED, ""), reason=GRAPH_SHAPES) if found.op else found
     if reason >= 0 and (capture.is_host or not found.op):  # a row without an op keeps its reader's reason
