@@ -40,7 +40,7 @@ def profile_html(profile: Profile) -> str:
         return _box([*parts, "<p>No rows.</p>"])
     if profile.is_run:
         summary = profile.summary()
-        parts += [f"<p>{_shown(summary.headline, 400)}</p>", _listed(summary.sentences[:SENTENCES])]
+        parts += [f"<p>{_shown(summary.headline, 900)}</p>", _listed(summary.sentences[:SENTENCES])]
     else:
         totals = profile.totals
         parts.append(f"<p>{totals.rows:,} rows, {ms(totals.time_ns)}.</p>")
