@@ -9,13 +9,13 @@ from pyprof.errors import InputError
 from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.compiled_code import name_origins
 from pyprof.parse.attribute.contents import Contents
-from pyprof.parse.attribute.correlate import correlate
-from pyprof.parse.attribute.host_rows import host_table
-from pyprof.parse.attribute.memory_rows import memory_table
 from pyprof.parse.attribute.notes import CaptureNotes
-from pyprof.parse.attribute.other_captures import with_graphs
 from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.detect import brief_reader, is_parquet_folder, lean_reader, reader
+from pyprof.parse.graphs.other_captures import with_graphs
+from pyprof.parse.tables.correlate import correlate
+from pyprof.parse.tables.host_rows import host_table
+from pyprof.parse.tables.memory_rows import memory_table
 from pyprof.table.columns import HostTable, MemoryTable, Table
 from pyprof.table.losses import losses
 

@@ -24,11 +24,14 @@ ALLOWED = {
     "pyprof/capture": "ground pyprof/command pyprof/provenance",
     # parse/ imports nothing of prof/: a capture becomes a kernel table whatever is made of it
     "parse/attribute": "ground pyprof/command pyprof/table",
+    "parse/graphs": "ground pyprof/table parse/attribute",
+    "parse/tables": "ground pyprof/table parse/attribute parse/graphs",
     "parse/formats": "ground pyprof/table parse/attribute",
-    "parse/nsys": "ground pyprof/table parse/attribute parse/formats",
+    "parse/nsys": "ground pyprof/table parse/attribute parse/tables parse/formats",
     "parse/kineto": "ground pyprof/table parse/attribute parse/formats",
     "parse/ncu": "ground",
-    "parse": "ground pyprof/command pyprof/table parse/attribute parse/formats parse/nsys parse/kineto",
+    "parse": "ground pyprof/command pyprof/table parse/attribute parse/graphs parse/tables parse/formats parse/nsys "
+    "parse/kineto",
     "parse/stats": "ground pyprof/command pyprof/table parse parse/attribute parse/formats parse/nsys parse/kineto",
     # prof/: the algorithm's work, then the hardware, then the time, then what is said of them
     "prof/ops": "ground",

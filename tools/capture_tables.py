@@ -25,9 +25,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from pyprof.errors import PyprofError
 from pyprof.parse.attribute.contents import Contents
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.detect import reader
 from pyprof.parse.summary import counts
+from pyprof.parse.tables.correlate import correlate
 from pyprof.prof.work.annotate import annotate
 from pyprof.table.attribution import runs_on_cpu
 from pyprof.table.columns import NULL, Table

@@ -20,7 +20,6 @@ import numpy as np
 from pyprof.gc_pause import uncollected
 from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.contents import Attribution, Contents, Estimate, attribution_of
-from pyprof.parse.attribute.correlate import attribute
 from pyprof.parse.attribute.notes import CaptureNotes, no_ops
 from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.attribute.scope import NAMING
@@ -34,6 +33,7 @@ from pyprof.parse.nsys.nvtx_sql import count_ranges, last_nodes
 from pyprof.parse.nsys.operations import outline_operations
 from pyprof.parse.nsys.reader import assemble, check, losses
 from pyprof.parse.nsys.tables import CAPTURE
+from pyprof.parse.tables.correlate import attribute
 from pyprof.table.columns import NULL, Ints
 
 FEW = 100_000  # up to this number, all ranges are read, which takes a fifth of a second

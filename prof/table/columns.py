@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pyprof.command.suggestion import resembling
 from pyprof.command.terminal_text import Cut
-from pyprof.compiled_record import fused_text
 from pyprof.table.schema import first_text, list_texts
 
 if TYPE_CHECKING:
@@ -72,6 +71,12 @@ def _number(key: str) -> Get:
 
 def _text(key: str) -> Get:
     return lambda table, _: table.coded(key)
+
+
+def _fused(text: str) -> str:
+    from pyprof.compiled_record import fused_text  # imports msgspec
+
+    return fused_text(text)
 
 
 def _mapped(key: str, change: Callable[[str], str]) -> Get:
@@ -232,7 +237,7 @@ COLUMNS: tuple[Column, ...] = (
         "Fused",
         "",
         "the operations that a compiled kernel computes, in order, each with its layer",
-        _mapped("fused", fused_text),
+        _mapped("fused", _fused),
     ),
     Column("serving", "Serving", "", "the server's annotation of the batch that launched the row", _text("serving")),
     Column("reason", "Reason", "", "why the row has no op", _text("reason")),

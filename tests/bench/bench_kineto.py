@@ -21,7 +21,7 @@ from typing import Any
 CAPTURE = Path(__file__).resolve().parents[1] / "golden" / "h200_gpt2_bf16.json.gz"
 ORJSON = "import orjson,sys; orjson.loads(open(sys.argv[1],'rb').read())"
 READ = "import sys; from pathlib import Path; from pyprof.parse.kineto.reader import read; c = read(Path(sys.argv[1]))"
-PARSE = f"{READ}; from pyprof.parse.attribute.correlate import correlate; correlate(c)"
+PARSE = f"{READ}; from pyprof.parse.tables.correlate import correlate; correlate(c)"
 PROF = """
 import sys
 from pyprof.prof.cli import main

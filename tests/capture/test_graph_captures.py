@@ -19,8 +19,8 @@ torch = pytest.importorskip("torch")
 import pyprof  # noqa: E402
 from pyprof.capture.graph_captures import GraphCaptures  # noqa: E402
 from pyprof.cuda_graph_nodes import Node  # noqa: E402
-from pyprof.parse.attribute.correlate import correlate  # noqa: E402
 from pyprof.parse.kineto.reader import read  # noqa: E402
+from pyprof.parse.tables.correlate import correlate  # noqa: E402
 from tests.parse.kineto.kineto_file import begin, op, write, x  # noqa: E402
 from tests.parse.kineto.test_graphs import KERNELS, NET, captured, mm, ops, replay  # noqa: E402
 

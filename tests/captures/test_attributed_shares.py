@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.detect import reader
+from pyprof.parse.tables.correlate import correlate
 from pyprof.prof.work.annotate import annotate
 from pyprof.table.columns import NULL, Table
 from tests.captures.test_sums_over_kernels import check_sums

@@ -15,8 +15,8 @@ import pytest
 
 from pyprof.dtypes import ITEM_BYTES
 from pyprof.errors import PyprofError
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.detect import reader
+from pyprof.parse.tables.correlate import correlate
 from pyprof.prof.limits.roofline import roofline
 from pyprof.prof.work.annotate import Annotation, annotate
 from pyprof.table.columns import NULL, Table

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from pyprof.files import open_output
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.detect import reader
 from pyprof.parse.formats.unpacked_file import unpacked
+from pyprof.parse.tables.correlate import correlate
 from pyprof.prof.work.annotate import Annotation, annotate
 from pyprof.table.columns import NULL, Coded, Ragged, Table
 from pyprof.table.netdict import write_netdict

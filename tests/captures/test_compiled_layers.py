@@ -9,8 +9,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.detect import reader
+from pyprof.parse.tables.correlate import correlate
 from pyprof.prof.work.annotate import annotate
 from pyprof.table.columns import NULL, Table
 from tests.paths import GOLDEN, ROOT

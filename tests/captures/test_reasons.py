@@ -17,8 +17,8 @@ import pytest
 
 from pyprof.errors import PyprofError
 from pyprof.parse.attribute import reasons
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.detect import reader
+from pyprof.parse.tables.correlate import correlate
 from pyprof.table.columns import NULL
 from tests.paths import GOLDEN
 

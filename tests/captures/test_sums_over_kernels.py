@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from pyprof.errors import PyprofError
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.detect import reader
+from pyprof.parse.tables.correlate import correlate
 from pyprof.prof.work.annotate import annotate
 from pyprof.prof.work.calls import op_calls
 from pyprof.prof.work.count import Counted

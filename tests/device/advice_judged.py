@@ -7,8 +7,8 @@ import json
 import sys
 from pathlib import Path
 
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.detect import reader
+from pyprof.parse.tables.correlate import correlate
 from pyprof.prof.advice import Advice, Run, advise
 from pyprof.prof.work.annotate import annotate
 

@@ -14,8 +14,8 @@ from difflib import SequenceMatcher
 from functools import cache
 from pathlib import Path
 
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.detect import reader
+from pyprof.parse.tables.correlate import correlate
 from pyprof.prof.work.annotate import annotate
 from pyprof.table.columns import NULL
 

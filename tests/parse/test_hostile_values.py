@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from pyprof.errors import InputError
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.detect import reader
 from pyprof.parse.formats.kernel_names import LONGEST, kept
 from pyprof.parse.stats.recording import recording
 from pyprof.parse.stats.reports import wanted
+from pyprof.parse.tables.correlate import correlate
 from pyprof.table.columns import Table
 from pyprof.text import inert
 from tests.parse.formats.test_hostile_databases import made

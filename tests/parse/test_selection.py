@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.merge import apart
 from pyprof.parse.nsys.reader import read
 from pyprof.parse.selection import Selection, Spans, named_spans, parse_steps, parse_time, select
+from pyprof.parse.tables.correlate import correlate
 from pyprof.table.columns import NULL, Coded, Ragged, Table
 from tests.parse.nsys.nsys_file import API, KERNEL, NVTX, call, kernel, push, write
 

@@ -20,7 +20,6 @@ import pytest
 from pyarrow import parquet
 
 from pyprof.parse.attribute.capture import Capture
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.detect import lean_reader, reader
 from pyprof.parse.formats import nvprof, rocpd
 from pyprof.parse.formats.database import Source
@@ -29,6 +28,7 @@ from pyprof.parse.read import read_brief
 from pyprof.parse.stats.cli import main as stats
 from pyprof.parse.stats.recording import recording
 from pyprof.parse.stats.reports import REPORTS, wanted
+from pyprof.parse.tables.correlate import correlate
 from pyprof.table.columns import Coded, Table
 from tests.parse.formats import test_rocpd, test_rocprof_json
 from tests.parse.formats.test_database_damage import TABLES

@@ -20,8 +20,8 @@ from torch import nn  # noqa: E402
 
 import pyprof  # noqa: E402
 from pyprof.compiled_record import CompiledRecord, Operation  # noqa: E402
-from pyprof.parse.attribute.correlate import correlate  # noqa: E402
 from pyprof.parse.detect import reader  # noqa: E402
+from pyprof.parse.tables.correlate import correlate  # noqa: E402
 from pyprof.prof.ops.fused_operations import recorded_flop  # noqa: E402
 from pyprof.prof.work.annotate import annotate  # noqa: E402
 

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.attribute.cpp_functions import kinship, words
 from pyprof.parse.kineto.reader import read
 from pyprof.parse.nsys.reader import read as read_nsys
+from pyprof.parse.tables.correlate import correlate
 from tests.parse.kineto.kineto_file import AUTOGRAD, begin, call, kernel, op, write
 from tests.parse.nsys.nsys_file import API, KERNEL, NVTX, push
 from tests.parse.nsys.nsys_file import call as launch

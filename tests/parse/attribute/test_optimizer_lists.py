@@ -2,8 +2,8 @@
 
 import json
 
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.nsys.reader import read
+from pyprof.parse.tables.correlate import correlate
 from tests.parse.nsys.nsys_file import API, KERNEL, NVTX, call, kernel, push, write
 
 NODE = "torch::autograd::AccumulateGrad, op_id = {}, sizes = [{}], input_op_ids = [(1,0)]"

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.kineto import reader as kineto
 from pyprof.parse.nsys.reader import read
+from pyprof.parse.tables.correlate import correlate
 from pyprof.table.columns import NULL, Table
 from tests.parse.kineto import kineto_file
 from tests.parse.nsys.nsys_file import API, KERNEL, NVTX, call, kernel, process, push, write

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.nsys.reader import read
+from pyprof.parse.tables.correlate import correlate
 from pyprof.table.columns import Table
 from tests.parse.nsys.nsys_file import API, KERNEL, NVTX, call, kernel, push, write
 

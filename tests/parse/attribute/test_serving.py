@@ -4,12 +4,12 @@ import sqlite3
 
 import pytest
 
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.attribute.notes import CaptureNotes
 from pyprof.parse.kineto import reader as kineto
 from pyprof.parse.nsys import nvtx_sql
 from pyprof.parse.nsys.overview import brief
 from pyprof.parse.nsys.reader import read
+from pyprof.parse.tables.correlate import correlate
 from pyprof.table.columns import NULL
 from tests.parse.nsys.nsys_file import API, KERNEL, NVTX, call, kernel, push, write
 

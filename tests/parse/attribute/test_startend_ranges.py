@@ -8,10 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pyprof.parse.attribute.capture import Capture
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.attribute.notes import range_names
 from pyprof.parse.nsys.reader import read
 from pyprof.parse.selection import Selection, named_spans, select
+from pyprof.parse.tables.correlate import correlate
 from pyprof.table.columns import NULL
 from tests import tables
 from tests.parse.nsys.nsys_file import API, KERNEL, NVTX, call, kernel, push, startend, write

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.attribute.step_times import step_times
 from pyprof.parse.nsys.reader import read
+from pyprof.parse.tables.correlate import correlate
 from pyprof.prof.notebook import load
 from pyprof.prof.timing.steps import owners, steps
 from pyprof.table.columns import NULL, Coded

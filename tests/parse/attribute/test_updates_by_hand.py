@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.detect import reader
+from pyprof.parse.tables.correlate import correlate
 from pyprof.table.columns import Table
 
 torch = pytest.importorskip("torch")

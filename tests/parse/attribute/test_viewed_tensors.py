@@ -2,9 +2,9 @@
 
 import json
 
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.kineto.reader import read
 from pyprof.parse.read import read_graphs, read_profile
+from pyprof.parse.tables.correlate import correlate
 from pyprof.prof.work.annotate import annotate
 from pyprof.prof.work.kinds import kinds
 from tests.parse.kineto.kineto_file import Event, begin, call, kernel, op, write

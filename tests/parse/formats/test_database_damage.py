@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from pyprof.errors import InputError
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.detect import reader
 from pyprof.parse.stats.recording import recording
 from pyprof.parse.stats.reports import REPORTS, wanted
+from pyprof.parse.tables.correlate import correlate
 from pyprof.table.columns import Table
 from tests.parse.formats import test_rocpd
 from tests.parse.nsys.nsys_file import API, COLUMNS, KERNEL, NVTX, call, kernel, process, push, startend, thread, write

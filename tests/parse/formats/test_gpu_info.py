@@ -5,13 +5,13 @@ import sqlite3
 
 import pytest
 
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.formats.database import database
 from pyprof.parse.formats.gpu_info import database_infos, info_text, kineto_info
 from pyprof.parse.formats.nvprof import DEVICE_UNITS, DEVICES
 from pyprof.parse.kineto.reader import read as read_kineto
 from pyprof.parse.nsys.reader import read as read_nsys
 from pyprof.parse.nsys.tables import GPUS
+from pyprof.parse.tables.correlate import correlate
 from tests.parse.kineto import kineto_file
 from tests.parse.nsys import nsys_file
 

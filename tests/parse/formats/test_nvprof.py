@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from pyprof.errors import InputError
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.detect import reader
+from pyprof.parse.tables.correlate import correlate
 from pyprof.table.columns import Table
 
 DATA = os.environ.get("PYPROF_DATA")

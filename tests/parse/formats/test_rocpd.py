@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from pyprof.errors import InputError, SchemaError
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.detect import reader
 from pyprof.parse.formats.rocm_events import EXPERIMENTAL
+from pyprof.parse.tables.correlate import correlate
 from pyprof.table.columns import NULL, Table
 
 V3 = {  # tables carry the run's identifier, and views stand before them

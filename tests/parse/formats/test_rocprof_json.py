@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from pyprof.errors import InputError, SchemaError
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.detect import reader
 from pyprof.parse.formats import rocprof_json
 from pyprof.parse.formats.rocm_events import EXPERIMENTAL
+from pyprof.parse.tables.correlate import correlate
 from pyprof.table.columns import Table
 from tests.parse.formats.test_rocpd import CPU, GPU, V3, rocprof
 from tests.parse.formats.test_rocpd import write as write_database

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pyprof.errors import InputError
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.kineto.reader import read
+from pyprof.parse.tables.correlate import correlate
 from pyprof.table.columns import NULL
 from tests.paths import GOLDEN
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.kineto.reader import read
+from pyprof.parse.tables.correlate import correlate
 from pyprof.prof.work.annotate import annotate
 from pyprof.table.columns import NULL, Table
 from tests.parse.kineto.kineto_file import Event, begin, call, kernel, op, write, x

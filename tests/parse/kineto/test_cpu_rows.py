@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.kineto import cpu_rows
 from pyprof.parse.kineto.cpu_rows import Role, op_roles
 from pyprof.parse.kineto.reader import read
+from pyprof.parse.tables.correlate import correlate
 from pyprof.prof.limits.roofline import roofline
 from pyprof.prof.load import load_table
 from pyprof.prof.summary.capture_numbers import summarise

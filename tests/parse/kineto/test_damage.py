@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from pyprof.errors import InputError
 from pyprof.parse.attribute.capture import Capture
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.detect import reader
 from pyprof.parse.kineto.gpu import _Calls, _last_begun
 from pyprof.parse.kineto.reader import read
+from pyprof.parse.tables.correlate import correlate
 from pyprof.table.columns import Coded
 from tests.parse.kineto.kineto_file import begin, call, kernel, op
 from tests.paths import GOLDEN

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyprof.parse.attribute.capture import MemoryEvents
-from pyprof.parse.attribute.memory_rows import in_order, peers
 from pyprof.parse.read import read_profile
+from pyprof.parse.tables.memory_rows import in_order, peers
 from pyprof.table.columns import NULL, Coded
 from tests.parse.kineto.kineto_file import AUTOGRAD, MAIN, PID, begin, call, kernel, op, write, x
 

@@ -1,8 +1,8 @@
 """Traces of Intel's GPUs, and of a process that uses several GPUs."""
 
 from pyprof.parse.attribute.contents import Contents
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.kineto.reader import read
+from pyprof.parse.tables.correlate import correlate
 from tests.parse.kineto.kineto_file import begin, call, kernel, op, write, x
 
 

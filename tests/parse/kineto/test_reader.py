@@ -10,10 +10,10 @@ import pytest
 
 from pyprof.errors import InputError
 from pyprof.parse.attribute.capture import Capture
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.attribute.scope import Kind
 from pyprof.parse.kineto.ranges import dtype, op_scope
 from pyprof.parse.kineto.reader import read
+from pyprof.parse.tables.correlate import correlate
 from pyprof.table.columns import NULL, Table
 from tests.parse.kineto.kineto_file import AUTOGRAD, MAIN, PID, begin, call, kernel, op, write, x
 

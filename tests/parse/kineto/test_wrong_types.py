@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pyprof.parse.attribute.capture import Capture
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.kineto.reader import read
+from pyprof.parse.tables.correlate import correlate
 from pyprof.table.columns import NULL, Table
 from tests.parse.kineto.kineto_file import begin, call, kernel, op, x
 

@@ -5,8 +5,8 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.nsys.reader import read
+from pyprof.parse.tables.correlate import correlate
 from pyprof.table.columns import Table
 
 COLUMNS = {

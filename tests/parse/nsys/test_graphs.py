@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from pyprof.parse.attribute import reasons
 from pyprof.parse.attribute.capture import Capture
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.nsys.reader import read
+from pyprof.parse.tables.correlate import correlate
 from pyprof.table.columns import Coded, Table
 from tests.paths import GOLDEN
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.contexts import Contexts
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.attribute.notes import CaptureNotes, no_ops
 from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.nsys.reader import read
+from pyprof.parse.tables.correlate import correlate
 from tests import tables
 from tests.parse.nsys.nsys_file import API, KERNEL, NVTX, call, kernel, push, startend, write
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.formats.collective_records import collective, of_elements, of_message
 from pyprof.parse.nsys.reader import read
+from pyprof.parse.tables.correlate import correlate
 from pyprof.table.columns import Table
 from tests.parse.nsys.nsys_file import API, KERNEL, NVTX, call, kernel, push, thread, write
 from tests.paths import GOLDEN

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.nsys.reader import read
+from pyprof.parse.tables.correlate import correlate
 from tests.parse.nsys.nsys_file import API, KERNEL, NVTX, call, kernel, push, read_table, texts, write
 
 STEP = [

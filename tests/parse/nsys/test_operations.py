@@ -5,8 +5,8 @@ from contextlib import closing
 
 import pytest
 
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.nsys.reader import read
+from pyprof.parse.tables.correlate import correlate
 from pyprof.table.columns import NULL
 from tests.parse.nsys.nsys_file import API, KERNEL, NVTX, call, kernel, process, push, read_table, texts, thread, write
 

@@ -10,11 +10,11 @@ import pytest
 from pyarrow import parquet
 
 from pyprof.errors import InputError, SchemaError
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.detect import brief_reader, is_table, lean_reader, reader
 from pyprof.parse.nsys import overview
 from pyprof.parse.nsys.tables import CAPTURE, EVERY, NVTX, OS_CALLS
 from pyprof.parse.stats.cli import main as stats
+from pyprof.parse.tables.correlate import correlate
 from pyprof.table.columns import Table
 from pyprof.table.netdict import write_netdict
 from tests.parse.nsys.nsys_file import API, KERNEL, kernel

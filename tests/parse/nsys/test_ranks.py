@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.nsys.reader import read
+from pyprof.parse.tables.correlate import correlate
 from pyprof.table.columns import NULL
 from tests.parse.nsys.nsys_file import API, KERNEL, NVTX, call, kernel, process, thread, write
 

@@ -8,9 +8,9 @@ import pytest
 
 from pyprof.errors import InputError, SchemaError
 from pyprof.parse.attribute.contexts import Contexts
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.nsys.reader import read
+from pyprof.parse.tables.correlate import correlate
 from tests.parse.nsys.nsys_file import API, KERNEL, NVTX, call, kernel, push, write
 
 

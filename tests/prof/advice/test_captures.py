@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from pyprof.command.envelope import plain
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.detect import reader
+from pyprof.parse.tables.correlate import correlate
 from pyprof.prof.advice import Run, advise
 from pyprof.prof.advice.json_document import advice_document
 from pyprof.prof.work.annotate import annotate

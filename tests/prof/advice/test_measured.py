@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.detect import reader
+from pyprof.parse.tables.correlate import correlate
 from pyprof.prof.advice import Run, advise
 from pyprof.prof.work.annotate import annotate
 from tests.paths import GOLDEN

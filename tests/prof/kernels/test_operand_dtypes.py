@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from pyprof.dtypes import ITEM_BYTES
 from pyprof.errors import InputError
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.detect import reader
+from pyprof.parse.tables.correlate import correlate
 from pyprof.prof.kernels.operand_dtypes import kernel_dtypes
 from pyprof.prof.kernels.type_names import NOTHING, Dtypes, merged
 from pyprof.prof.work.calls import call_numbers, dtypes_by_name, kernel_names

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from pyprof.parse.attribute.capture import MemoryEvents
-from pyprof.parse.attribute.memory_rows import peers
+from pyprof.parse.tables.memory_rows import peers
 from pyprof.table.columns import NULL, Coded, MemoryTable
 
 MIB = 1 << 20

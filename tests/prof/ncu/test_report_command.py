@@ -125,7 +125,7 @@ def test_output_is_written_whole_and_only_with_force_again(tmp_path: Path, capfd
         ((GPT2, "--", "python", "x.py"), "only options may precede the --"),
         (("--csv", "--json", GPT2), "two forms"),
         (("--layers", "x", GPT2), "expected a number of layers"),
-        (("--layers", "other=2", GPT2), "as in blocks=2; there are blocks (1)"),
+        (("--layers", "other=2", GPT2), "expected one of the stacks of layers: blocks=2 (1 profiled)"),
         (("--layers", "12", LENET), "no layer of the report has a number"),
     ],
 )

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.kineto.reader import read
+from pyprof.parse.tables.correlate import correlate
 from pyprof.prof.explain import explain
 from pyprof.prof.work.annotate import annotate
 from tests.parse.kineto.kineto_file import AUTOGRAD, begin, call, kernel, op, write

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.detect import reader
+from pyprof.parse.tables.correlate import correlate
 from pyprof.prof.summary.capture_numbers import summarise
 from pyprof.prof.summary.time_sentences import blocking_sentences
 from pyprof.prof.timing.blocking_copies import BlockingCopies, blocking_copies

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.kineto.reader import read
+from pyprof.parse.tables.correlate import correlate
 from pyprof.prof.explain import explain
 from pyprof.prof.summary.capture_numbers import summarise
 from pyprof.prof.summary.sentences import sentences

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.cli import main as parse
 from pyprof.parse.nsys.reader import read
+from pyprof.parse.tables.correlate import correlate
 from pyprof.prof.load import load_table
 from pyprof.prof.summary.capture_numbers import summarise
 from pyprof.prof.summary.sentences import sentences

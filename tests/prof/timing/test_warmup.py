@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.kineto.reader import read
+from pyprof.parse.tables.correlate import correlate
 from pyprof.prof.advice import Run
 from pyprof.prof.summary.capture_numbers import summarise
 from pyprof.prof.summary.sentences import sentences

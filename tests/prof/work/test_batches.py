@@ -6,8 +6,8 @@ import json
 import numpy as np
 import pytest
 
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.kineto import reader as kineto
+from pyprof.parse.tables.correlate import correlate
 from pyprof.prof.work.annotate import annotate
 from pyprof.prof.work.batches import cache_dtype
 from pyprof.prof.work.calls import op_calls

@@ -1,7 +1,7 @@
 """Where a row's numbers come from, on a real capture whose figures test_captures.py works out."""
 
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.detect import reader
+from pyprof.parse.tables.correlate import correlate
 from pyprof.prof.explain import explain
 from pyprof.prof.work.annotate import annotate
 from tests.paths import GOLDEN

@@ -6,8 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.kineto.reader import read
+from pyprof.parse.tables.correlate import correlate
 from pyprof.prof.explain import explain
 from pyprof.prof.work.annotate import annotate
 from pyprof.prof.work.multi_tensor import FUNCTORS, Proof, element_bytes, elements, functor_of

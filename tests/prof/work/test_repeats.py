@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyprof.parse.attribute.correlate import correlate
 from pyprof.parse.detect import reader
+from pyprof.parse.tables.correlate import correlate
 from pyprof.prof.work.annotate import annotate
 from pyprof.prof.work.calls import kernel_names
 from pyprof.prof.work.repeats import LEAST, fill_repeats, repeats, repetition

@@ -29,7 +29,6 @@ import numpy as np
 
 from pyprof.marker import GRAPH_RANGE
 from pyprof.parse.attribute.capture import GRAPH_KINDS, Capture, GraphLaunches
-from pyprof.parse.attribute.graph_agreement import agrees
 from pyprof.parse.attribute.nesting import innermost
 from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.attribute.reasons import (
@@ -41,6 +40,7 @@ from pyprof.parse.attribute.reasons import (
     GRAPH_SHAPES,
 )
 from pyprof.parse.attribute.scope import Kind
+from pyprof.parse.graphs.graph_agreement import agrees
 from pyprof.table.columns import NULL, Bools, Coded, Ints, distinct, value_at
 
 REASONS = (GRAPH_COUNT, GRAPH_KERNELS, GRAPH_BRANCHES, GRAPH_SEVERAL, GRAPH_COPIES, GRAPH_SHAPES)

@@ -16,12 +16,7 @@ from pyprof.parse.attribute.compiled_code import name_origins
 from pyprof.parse.attribute.contexts import Contexts
 from pyprof.parse.attribute.facts import Facts, facts, within_replay
 from pyprof.parse.attribute.forward_ops import backward_nodes, forward_ops
-from pyprof.parse.attribute.graph_contents import graph_contents
-from pyprof.parse.attribute.graph_replays import REASONS as GRAPH_REASONS
-from pyprof.parse.attribute.graph_replays import with_graph_origins
-from pyprof.parse.attribute.lost_nodes import lost_nodes
 from pyprof.parse.attribute.optimizer_lists import gradients
-from pyprof.parse.attribute.other_captures import with_graphs
 from pyprof.parse.attribute.outputs import outputs
 from pyprof.parse.attribute.phase import TRANSFERS, transfers, updating
 from pyprof.parse.attribute.range_tree import RangeTree
@@ -31,6 +26,11 @@ from pyprof.parse.attribute.serving import ServingRanges, with_serving_phases
 from pyprof.parse.attribute.step_times import step_times
 from pyprof.parse.attribute.steps import steps
 from pyprof.parse.attribute.viewed_tensors import viewed_tensors
+from pyprof.parse.graphs.graph_contents import graph_contents
+from pyprof.parse.graphs.graph_replays import REASONS as GRAPH_REASONS
+from pyprof.parse.graphs.graph_replays import with_graph_origins
+from pyprof.parse.graphs.lost_nodes import lost_nodes
+from pyprof.parse.graphs.other_captures import with_graphs
 from pyprof.table.columns import NULL, Bools, Coded, Data, Ints, Table, blank, distinct, numbered, value_at
 from pyprof.table.graph_replays import LAUNCH_COLUMNS, in_graphs
 from pyprof.table.kernel_names import name_wrappers
@@ -176,7 +176,8 @@ def _facts_of(capture: Capture, contexts: Contexts, reasons: Sequence[str], key:
     path, forward = contexts.path(context), contexts.path(forward_context)
     found = facts(path, forward, bool(recomputed), TRANSFERS[transfer], bool(updating), bool(replayed))
     if launch and launch[0] >= 0:
-        found = within_replay(found, path, *map(contexts.path, launch[:2]), bool(launch[2]))
+        around, around_forward, again = launch
+        found = within_replay(found, path, contexts.path(around), contexts.path(around_forward), bool(again))
     if reason >= 0 and reasons[reason] == GRAPH_SHAPES:
         return replace(found, **dict.fromkeys(SHAPED, ""), reason=GRAPH_SHAPES) if found.op else found
     if reason >= 0 and (capture.is_host or not found.op):  # a row without an op keeps its reader's reason

@@ -14,8 +14,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from pyprof.parse.attribute.capture import GRAPH_KINDS, Capture
-from pyprof.parse.attribute.graph_replays import Replay, replays
 from pyprof.parse.attribute.range_tree import RangeTree
+from pyprof.parse.graphs.graph_replays import Replay, replays
 from pyprof.table.columns import NULL, Bools, Coded, Ints
 from pyprof.table.losses import Loss
 

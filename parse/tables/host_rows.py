@@ -4,11 +4,11 @@ import numpy as np
 
 from pyprof.gc_pause import uncollected
 from pyprof.parse.attribute.capture import Capture, HostCalls
-from pyprof.parse.attribute.correlate import at_times, attribute
-from pyprof.parse.attribute.hand_overs import hand_overs
-from pyprof.parse.attribute.memory_rows import rank_of
 from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.attribute.steps import steps
+from pyprof.parse.tables.correlate import at_times, attribute
+from pyprof.parse.tables.hand_overs import hand_overs
+from pyprof.parse.tables.memory_rows import rank_of
 from pyprof.table.api_kinds import api_kind
 from pyprof.table.columns import NULL, Coded, Data, HostTable, Ints, value_at
 

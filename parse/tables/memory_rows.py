@@ -10,9 +10,9 @@ import numpy as np
 
 from pyprof.gc_pause import uncollected
 from pyprof.parse.attribute.capture import Capture, MemoryEvents, RecordedStorage
-from pyprof.parse.attribute.correlate import Attributed, at_times, attribute
 from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.attribute.steps import steps
+from pyprof.parse.tables.correlate import Attributed, at_times, attribute
 from pyprof.table.columns import NULL, Coded, Data, Ints, MemoryTable, numbered, value_at
 
 BEFORE = "before"  # the level of blocks that the capture has no allocation of

@@ -1,0 +1,1 @@
+"""A capture as tables: of kernels, of the host's calls, of allocations."""
