@@ -198,7 +198,7 @@ def _set(column: Coded, rows: Ints, value: str) -> Coded:
 
 
 def _step_ns(base: BaseRun, ends: Ints, duration: Ints) -> float:
-    """The mean time of the steps; without marks, of the whole run.
+    """The mean time of the steps; without marks, from the GPU's first operation to the end of its last one.
 
     A step lasts from when the GPU had finished the step before, or from when the host had launched it, whichever time
     is longer. In the long run both are the same; in a few steps, a GPU that begins late catches up with the host, or a
@@ -206,7 +206,7 @@ def _step_ns(base: BaseRun, ends: Ints, duration: Ints) -> float:
     """
     marked, index, first = base.steps
     if not len(marked):
-        return float(ends.max() - base.recorded.begin())
+        return float(ends[base.work_task].max() - (ends - duration)[base.work_task].min())
     finished = ends[base.work_task][marked]
     call = base.recorded.work.call[marked]
     launched = np.where(call >= 0, ends[base.call_task[call]], NEVER)

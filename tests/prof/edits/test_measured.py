@@ -9,7 +9,7 @@ import pytest
 
 from pyprof.prof.edits.forecast import Forecaster
 from pyprof.prof.edits.scenario import captured
-from tools.plan_pairs import GOLDEN, RENAMED, base_of, golden
+from tools.plan_pairs import GOLDEN, RENAMED, after, base_of, golden
 
 MEASURED = json.loads((GOLDEN / "measured.json").read_text(encoding="utf-8"))
 # docs/explanation/advice.md says why.
@@ -41,3 +41,11 @@ def test_the_step_without_the_profiler_is_within_10_percent_for_four_of_five():
             found = Forecaster(base).forecast(captured(base)).ns / 1e6
             near += abs(found / row[f"{state}_ms"] - 1) <= 0.1
     assert near >= 0.8 * 2 * len(MEASURED)
+
+
+def test_padding_leads_to_the_padded_program():
+    """GPT-2's output layer of 50257 columns, and the same program with 50304: two captures, one edit between them."""
+    eager = base_of(GOLDEN.parent / "h200_diff_eager.json.gz")
+    padded = base_of(GOLDEN.parent / "h200_diff_padded.json.gz")
+    found = Forecaster(eager).forecast(after(captured(eager), "alignment"))
+    assert found.ns == pytest.approx(Forecaster(padded).forecast(captured(padded)).ns, rel=0.03)
