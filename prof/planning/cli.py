@@ -32,6 +32,8 @@ def build_parser() -> Parser:
     parser.add_argument("--without", metavar="RULES", type=_names, default=[], help="leave these rules out (fusion)")
     step = "what a step takes without a profiler, where it was measured: it sets the host's pace"
     parser.add_argument("--step-ms", metavar="MS", type=number(1e-3, 1e9, "a time in ms"), help=step)
+    check = "a capture of the program after some of these changes: compare the prediction with it"
+    parser.add_argument("--check", metavar="FILE", help=check)
     add_peaks(parser)
     parser.add_argument(
         "-w", metavar="N", dest="width", type=whole_number(60, 6, "a number from 60 on"), help="characters per line"
@@ -53,6 +55,7 @@ def _run(args: argparse.Namespace) -> Done:
     from pyprof.command.progress import progress
     from pyprof.files import open_output
     from pyprof.prof.edits.forecast import Forecaster
+    from pyprof.prof.planning.check import check
     from pyprof.prof.planning.json_document import plan_document
     from pyprof.prof.planning.print_plan import WIDTH, plan_lines
     from pyprof.prof.planning.search import make_plan
@@ -63,7 +66,9 @@ def _run(args: argparse.Namespace) -> Done:
         say("planning")
         forecaster = Forecaster(base, measured)
         plan = make_plan(forecaster, args.first, args.without)
-    document = plan_document(base.run, plan, forecaster.measured)
+        second = Forecaster(load_base(args.check, args.peaks, say)[1]) if args.check else None
+    checked = check(plan, forecaster, second) if second is not None else None
+    document = plan_document(base.run, plan, forecaster.measured, checked)
     if args.json:
         write_answer("plan", document, input=[loaded.input], warnings=loaded.warnings)
     else:

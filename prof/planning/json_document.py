@@ -8,6 +8,7 @@ from pyprof.command.json_schema import Record, doc
 from pyprof.prof.advice import Run
 from pyprof.prof.edits.edit import Edit
 from pyprof.prof.edits.forecast import Forecast
+from pyprof.prof.planning.check import Checked
 from pyprof.prof.planning.search import Change, Plan
 
 
@@ -50,6 +51,23 @@ class AbstainedRule(Record):
     why: Annotated[str, doc("why it proposes nothing")]
 
 
+class CheckedChange(Record):
+    """A change of the plan in the second capture."""
+
+    rule: Annotated[str, doc("its name")]
+    title: Annotated[str, doc("what it was to do")]
+    made: Annotated[bool, doc("whether its rule no longer proposes it there")]
+    predicted: Annotated[StepTime, doc("the step after the changes that were made so far, predicted from the first")]
+
+
+class PlanChecked(Record):
+    """The plan beside a second capture, of the program after some of the changes."""
+
+    now: Annotated[StepTime, doc("the second capture's step without a profiler")]
+    changes: Annotated[list[CheckedChange], doc("those of the plan, in order")]
+    difference: Annotated[float, doc("the last prediction / the second capture's step - 1")]
+
+
 class PlanDocument(Record):
     """The document of pyprof plan: changes in the order in which they bring most, each after those before it."""
 
@@ -62,9 +80,10 @@ class PlanDocument(Record):
     changes: Annotated[list[PlannedChange], doc("in order")]
     not_chosen: Annotated[list[NotChosen], doc("the greatest saving first")]
     abstained: Annotated[list[AbstainedRule], doc("rules that propose nothing, and why")]
+    checked: Annotated[PlanChecked | None, doc("the plan beside a second capture, with --check")] = None
 
 
-def plan_document(run: Run, plan: Plan, measured: bool) -> PlanDocument:
+def plan_document(run: Run, plan: Plan, measured: bool, checked: Checked | None = None) -> PlanDocument:
     times = [plan.now, *(change.forecast for change in plan.changes)]
     pairs = zip(plan.changes, times, strict=False)
     return PlanDocument(
@@ -75,6 +94,17 @@ def plan_document(run: Run, plan: Plan, measured: bool) -> PlanDocument:
         changes=[_change(change, before) for change, before in pairs],
         not_chosen=[NotChosen(edit.rule, edit.title, round(saved / 1e6, 6)) for edit, saved in plan.others],
         abstained=[AbstainedRule(each.rule, each.why) for each in plan.abstained],
+        checked=None if checked is None else _checked(plan, checked),
+    )
+
+
+def _checked(plan: Plan, checked: Checked) -> PlanChecked:
+    rows = zip(plan.changes, checked.made, checked.predicted, strict=True)
+    last = checked.predicted[-1] if checked.predicted else plan.now
+    return PlanChecked(
+        now=_time(checked.found),
+        changes=[CheckedChange(c.edit.rule, c.edit.title, made, _time(time)) for c, made, time in rows],
+        difference=round(last.ns / checked.found.ns - 1, 6) if checked.found.ns else 0.0,
     )
 
 

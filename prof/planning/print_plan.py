@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator
 
 from pyprof.command.terminal_text import cut_to, safe
-from pyprof.prof.planning.json_document import PlanDocument, PlannedChange, StepTime
+from pyprof.prof.planning.json_document import PlanChecked, PlanDocument, PlannedChange, StepTime
 
 WIDTH = 100
 LEAST_WIDTH = 60
@@ -34,6 +34,8 @@ def plan_lines(document: PlanDocument, width: int = WIDTH) -> Iterator[str]:
         yield ""
         yield from textwrap.wrap(_result(document, unit), width)
     yield from _others(document, width)
+    if document.checked is not None:
+        yield from _checked_lines(document.checked, width)
 
 
 def _result(document: PlanDocument, unit: str) -> str:
@@ -53,6 +55,18 @@ def _change_lines(change: PlannedChange, width: int) -> Iterator[str]:
         if change.cost
         else ()
     )
+
+
+def _checked_lines(checked: PlanChecked, width: int) -> Iterator[str]:
+    yield ""
+    yield "The second capture"
+    for change in checked.changes:
+        made = (
+            f"{_ms(change.predicted.ms):>9}  {_interval(change.predicted):^17}" if change.made else f"{'not made':>28}"
+        )
+        yield cut_to(f"{made}  {safe(change.title)}  [{change.rule}]", width)
+    yield f"{_ms(checked.now.ms):>9}  {_interval(checked.now):^17}  its own step without the profiler"
+    yield from textwrap.wrap(f"Predicted of the changes that were made: {checked.difference:+.1%} beside it.", width)
 
 
 def _others(document: PlanDocument, width: int) -> Iterator[str]:

@@ -75,3 +75,15 @@ def test_lines_are_no_longer_than_asked_for(capsys, width):
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= width
     assert "80% interval" in "".join(lines)
+
+
+def test_a_second_capture_after_the_change(capsysbinary):
+    """GPT-2's output layer, and the same program with the vocabulary padded: two captures of an H200."""
+    eager, padded = (str(GOLDEN / f"h200_diff_{name}.json.gz") for name in ("eager", "padded"))
+    assert main([eager, "-q", "--json", "--check", padded]) == 0
+    checked = answer(capsysbinary.readouterr().out, "plan", "plan")["checked"]
+    made = {change["rule"]: change["made"] for change in checked["changes"]}
+    assert made == {"alignment": True, "cross_entropy": False}
+    assert checked["difference"] == pytest.approx(0, abs=0.03)
+    assert main([eager, "-q", "--check", padded]) == 0
+    assert "not made" in capsysbinary.readouterr().out.decode()
