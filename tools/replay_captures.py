@@ -24,7 +24,7 @@ from pyprof.prof.replay.replayed_run import replay
 from pyprof.prof.simulation.cli import meetings
 
 ROOT = Path(__file__).resolve().parent.parent
-NOT_CAPTURES = {"measured", "fbgemm_calls", "h200_bench", "h200_truth"}  # JSON files of the tests
+NOT_CAPTURES = {"measured", "fbgemm_calls", "h200_bench", "h200_truth", "h200_checkpointing"}  # JSON files of the tests
 PAGE = ROOT / "docs" / "explanation" / "replay.md"
 TABLE = re.compile(r"(<!-- table: made by tools/replay_captures.py -->\n).*?(<!-- /table -->)", re.DOTALL)
 SUFFIXES = (".sqlite", ".sqlite.gz", ".json", ".json.gz", ".sql", ".sql.gz", ".db", ".db.gz")
