@@ -20,7 +20,7 @@ import itertools
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -60,7 +60,7 @@ class Owner(Protocol):
     def failed(self, error: Exception) -> None:
         """A graph could not be recorded."""
 
-    def range(self, number: str, record: str) -> Any:
+    def range(self, number: str, record: str) -> AbstractContextManager[None]:
         """A context manager: the range of a compiled graph."""
 
 
@@ -167,10 +167,10 @@ class _Hooks:
             record = vars(compiled).get(_RECORD)
             if not record or not self._owner.is_recording():
                 return original(compiled, inputs, *args, **kwargs)
-            numbered = None
+            opened: AbstractContextManager[None] = nullcontext()
             with self._careful():
-                numbered = self._numbered(compiled, record, inputs)
-            with self._owner.range(*numbered) if numbered else nullcontext():
+                opened = self._owner.range(*self._numbered(compiled, record, inputs))
+            with opened:
                 return original(compiled, inputs, *args, **kwargs)
 
         return __call__
