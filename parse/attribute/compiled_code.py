@@ -150,7 +150,8 @@ def origin_of(record: CompiledRecord, call: Call) -> Origin | None:
     mod, op = (main.mod, main.op) if main.op else _by_aten(main.aten)
     fused = [_described(operation, at in call.done) for at, operation in known]
     text = json.dumps(fused, ensure_ascii=False, separators=(",", ":"))
-    return Origin(main.layer, main.root, main.trace, main.functions, mod, op, text)
+    root = main.root if len({operation.layer[0] for operation in record.operations if operation.layer}) == 1 else ""
+    return Origin(main.layer, root, main.trace, main.functions, mod, op, text)
 
 
 def with_arguments(scope: Scope, dtypes: Sequence[str], loops: Sequence[int | str]) -> Scope:
@@ -190,13 +191,14 @@ def within_compiled(around: list[str], origin: Origin) -> list[str]:
     """The layers of an operation: those around the compiled graph, then those that the graph's record names.
 
     Names in the record begin at the variable that holds the model. If a module is around the graph, that variable is
-    the innermost such module. Otherwise a function was compiled, and the first module in it is the root.
+    the innermost such module. Otherwise a function was compiled: the one module that it calls is the root, or, if it
+    calls several, it is the method of a module that was not called as one, and the names are complete.
     """
     if around:
         prefix = f"{around[-1]}." if len(around) > 1 else ""
         return [*around, *(prefix + name for name in origin.layer if name)]
-    if not origin.layer:
-        return []
+    if not origin.layer or not origin.root:
+        return [name for name in origin.layer if name]
     root = origin.layer[0]
     below = (name[len(root) :].lstrip(".") if name.startswith(root) else name for name in origin.layer[1:])
-    return [origin.root or root, *below]
+    return [origin.root, *below]

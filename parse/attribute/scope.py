@@ -42,7 +42,7 @@ class Origin(NamedTuple):
     """
 
     layer: tuple[str, ...]  # relative to the compiled module
-    root: str  # the class of the outermost of these modules
+    root: str  # the class of the outermost of these modules, if all operations of the graph are in it
     trace: tuple[str, ...]
     functions: tuple[str, ...]
     mod: str

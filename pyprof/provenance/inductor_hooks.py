@@ -20,7 +20,7 @@ import itertools
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -32,6 +32,7 @@ _TOLD = "set_kernel_post_grad_provenance_tracing"
 _TELLING = ("debug", "codegen.triton", "codegen.cpp", "ir", "scheduler")  # modules of inductor that have this name
 _RECORD, _KNOWN = "_pyprof_record", "_pyprof_known"  # attributes of a CompiledFxGraph
 _NUMBERS = itertools.count(1)
+_SIZES_MOST = 64  # sets of sizes per graph: a program may have new ones in each step, and NVTX never frees a text
 
 
 class _Known(NamedTuple):
@@ -59,7 +60,7 @@ class Owner(Protocol):
     def failed(self, error: Exception) -> None:
         """A graph could not be recorded."""
 
-    def range(self, number: str, record: str) -> Any:
+    def range(self, number: str, record: str) -> AbstractContextManager[None]:
         """A context manager: the range of a compiled graph."""
 
 
@@ -166,8 +167,10 @@ class _Hooks:
             record = vars(compiled).get(_RECORD)
             if not record or not self._owner.is_recording():
                 return original(compiled, inputs, *args, **kwargs)
-            number, record = self._numbered(compiled, record, inputs)
-            with self._owner.range(number, record):
+            opened: AbstractContextManager[None] = nullcontext()
+            with self._careful():
+                opened = self._owner.range(*self._numbered(compiled, record, inputs))
+            with opened:
                 return original(compiled, inputs, *args, **kwargs)
 
         return __call__
@@ -182,6 +185,8 @@ class _Hooks:
             setattr(compiled, _KNOWN, known)
         values = values_of(known.symbols, inputs) if known.symbols else {}
         key = tuple(values.values())
+        if key not in known.records and len(known.records) >= _SIZES_MOST:
+            key, values = (), {}  # the sizes are unknown from then on
         if key not in known.records:
             resolved = with_values(record, values) if known.symbols else record
             known.records[key] = f"{known.pid}.{next(_NUMBERS)}", resolved

@@ -48,6 +48,7 @@ def test_every_example_has_its_line_in_the_readme():
         *EXAMPLES.glob("*.ipynb"),
         *EXAMPLES.glob("ci/*.*"),
         EXAMPLES / "plugin/train.py",
+        EXAMPLES / "plugin/one_line.py",
     }
     assert linked == programs
 
@@ -163,6 +164,14 @@ def test_the_model_from_a_file(plugin):
     models = str(EXAMPLES / "plugin" / "scaled_add" / "flops.py")
     out = run(folder, "-m", "pyprof", "prof", "--csv", "-c", "flops,bytes", "--models", models, "plugin.json.gz")
     assert out.splitlines()[1:] == COUNTED
+
+
+def test_the_flops_in_one_line(plugin):
+    """2 FLOPs for each of 256 x 1024 elements; no capture says what an op of a library writes."""
+    folder, _ = plugin
+    models = str(EXAMPLES / "plugin" / "one_line.py")
+    out = run(folder, "-m", "pyprof", "prof", "--csv", "-c", "flops,bytes", "--models", models, "plugin.json.gz")
+    assert '"524288",""' in out
 
 
 def test_the_model_from_an_installed_package(plugin, tmp_path):

@@ -163,6 +163,21 @@ def test_sizes_that_vary_are_those_of_each_call(tmp_path: Path) -> None:
     assert not any(record.symbols for record in records)
 
 
+def test_after_many_sizes_they_are_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyprof.provenance import inductor_hooks
+
+    monkeypatch.setattr(inductor_hooks, "_SIZES_MOST", 2)
+    linear = nn.Linear(4, 8)
+    compiled = torch.compile(lambda x: F.relu(linear(x)) * 2, dynamic=True)
+
+    def step() -> None:
+        for rows in (3, 5, 6, 7, 3):
+            compiled(torch.randn(rows, 4))
+
+    shapes = [op.args[0]["shape"][0] for op in done(recorded(tmp_path / "net.json", step)) if op.aten == "aten::relu"]
+    assert sorted(shapes) == [-1, 3, 5]
+
+
 def test_code_from_inductors_cache_has_its_record(tmp_path: Path) -> None:
     net, x = nn.Sequential(nn.Linear(4, 8), nn.GELU()), torch.randn(2, 4)
     compiled = torch.compile(net)

@@ -5,10 +5,18 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from pyprof.compiled_record import COMPILED_RANGE, PIECE, Call, CompiledRecord, Operation, range_texts
 from pyprof.parse.attribute.capture import Capture, Ranges
-from pyprof.parse.attribute.compiled_code import match, name_origins, op_name, with_arguments, within_compiled
+from pyprof.parse.attribute.compiled_code import (
+    match,
+    name_origins,
+    op_name,
+    origin_of,
+    with_arguments,
+    within_compiled,
+)
 from pyprof.parse.attribute.main_operation import main_operation
 from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.attribute.scope import Kind, Origin, Scope, classify
@@ -86,6 +94,14 @@ def origin(*layer: str, root: str = "Net") -> Origin:
 )
 def test_layers_begin_around_the_compiled_graph(around: list[str], layer: tuple[str, ...], expected: list[str]) -> None:
     assert within_compiled(around, origin(*layer)) == expected
+
+
+def test_a_compiled_method_of_a_module_has_complete_names() -> None:
+    """``torch.compile(model.forward)``: its operations are in several modules of the model."""
+    assert within_compiled([], origin("h.0", "h.0.fc", root="")) == ["h.0", "h.0.fc"]
+    several = CompiledRecord((), (Operation("aten::mm", layer=("h.0",), root="Block"), replace(GELU, root="Block")))
+    found = [origin_of(several, Call("x", (at,))) for at in (0, 1)]
+    assert [one.root if one else None for one in found] == ["", ""]
 
 
 def test_a_triton_kernel_under_nvtx_gets_dtypes_and_loops() -> None:
