@@ -12,6 +12,7 @@ from pyprof.prof.edits.forecast import Forecaster
 from pyprof.prof.edits.scenario import apply, captured
 from pyprof.prof.load import load_table
 from pyprof.prof.work.annotate import annotate
+from pyprof.table.measured_steps import MeasuredStep
 from tests.parse.kineto.kineto_file import begin, call, kernel, op, write, x
 
 NONE = np.zeros(0)
@@ -107,3 +108,10 @@ def test_a_measured_step_sets_the_hosts_pace(host_bound):
 def test_an_interval_contains_the_mean(host_bound):
     found = Forecaster(host_bound).forecast(captured(host_bound))
     assert found.low < found.ns < found.high
+
+
+def test_steps_that_the_capture_timed_without_the_profiler_set_it_too(host_bound):
+    host_bound.table.measured = tuple(MeasuredStep(number, 70_000, 60_000, False) for number in range(4))
+    forecaster = Forecaster(host_bound)
+    assert forecaster.measured
+    assert forecaster.forecast(captured(host_bound)).ns == pytest.approx(70_000, rel=0.02)
