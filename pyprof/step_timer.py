@@ -61,20 +61,30 @@ class StepTimer:
 
 
 def _event() -> Any:
-    """A CUDA event that is recorded now; None before the program has used a GPU, and while a CUDA graph is captured."""
+    """A CUDA event that is recorded now; None before the program has used a GPU, while a CUDA graph is captured, and
+    if CUDA refuses: after an error of the program's, which its own next call reports."""
     import torch
 
-    if not (torch.cuda.is_available() and torch.cuda.is_initialized()) or torch.cuda.is_current_stream_capturing():
+    if not (torch.cuda.is_available() and torch.cuda.is_initialized()):
         return None
-    event = torch.cuda.Event(enable_timing=True)
-    event.record()
+    try:
+        if torch.cuda.is_current_stream_capturing():
+            return None
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+    except RuntimeError:
+        return None
     return event
 
 
 def _between(begun: Any, ended: Any) -> int | None:
-    """The ns from one event to the other on the GPU; None without both, or if they are of different devices."""
+    """The ns from one event to the other on the GPU; None without both, if they are of different devices, and if CUDA
+    refuses, as ``_event`` says."""
     if begun is None or ended is None or begun.device != ended.device:
         return None
-    ended.synchronize()
-    elapsed_ms: float = begun.elapsed_time(ended)
+    try:
+        ended.synchronize()
+        elapsed_ms: float = begun.elapsed_time(ended)
+    except RuntimeError:
+        return None
     return round(elapsed_ms * 1e6)

@@ -2,6 +2,8 @@
 
 import time
 
+import torch
+
 from pyprof import step_timer
 from pyprof.step_timer import NAME, StepTimer
 
@@ -59,3 +61,19 @@ def test_the_gpu_s_time_is_between_its_events(monkeypatch):
         timer.begin(number)
         timer.end()
     assert [step["gpu_ns"] for step in timer.record()["steps"]] == [2_500_000, None]
+
+
+def test_a_gpu_that_refuses_leaves_the_gpu_s_time_unknown(monkeypatch):
+    """After an error of the program's, every call of CUDA fails; the program's own next call has to report it."""
+
+    def refuses(*_args, **_kwargs):
+        raise RuntimeError("CUDA error: device-side assert triggered")
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", refuses)
+    timer = StepTimer()
+    timer.begin(1)
+    timer.end()
+    (step,) = timer.record()["steps"]
+    assert step["number"] == 1 and step["host_ns"] > 0 and step["gpu_ns"] is None

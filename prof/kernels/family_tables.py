@@ -291,7 +291,7 @@ copy  quant(?!um|ile|ity)(?:ize)?_?(?:mx)?(?:kernel|fp\d|int\d|with|row|per|bloc
 copy  ^cupy_copy__  cupy/cupy cupy/_core/_kernel.pyx: ufuncs
 fill  ^cupy_fill  cupy/cupy cupy/_core/_kernel.pyx
 pointwise  ^cupy_\w+?__(?:bool|u?int|float|complex)  cupy/cupy cupy/_core/_kernel.pyx: ufuncs
-copy  direct_copy|copy_kernel|copy_tensor_kernel|recat_copy|CatArray|transpose|permute|rocclr_copyBuffer
+copy  direct_copy|(?<!index_)copy_kernel|copy_tensor_kernel|recat_copy|CatArray|transpose|permute|rocclr_copyBuffer
     V100 to B200: ATen; MI210: MIOpen; H100: pytorch/FBGEMM
 fill  rocclr_fillBuffer|FillFunctor|arange_cuda  MI300: ROCm/clr; H200: ATen, the values are not read
 indexing  (?<!with_)index|gather|scatter|sort|topk|nonzero|masked_select  H200, H100: ATen

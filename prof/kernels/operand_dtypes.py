@@ -128,7 +128,7 @@ def _opaque(text: str, op: str) -> Dtypes | None:
         return Dtypes(dtype)  # the inputs have one type, else no such kernel
     if "index_kernel_impl" in text and op == "index":
         return Dtypes(at=((0, dtype),), out=dtype)
-    return Dtypes(at=((0, dtype),)) if "index_put_kernel_impl" in text else NOTHING
+    return Dtypes(at=((0, dtype),)) if "index_put_kernel_impl" in text and "index_put" in op else NOTHING
 
 
 # --- element-wise kernels ------------------------------------------------------------------------------------------

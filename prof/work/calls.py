@@ -13,6 +13,7 @@ from pyprof.prof.kernels.operand_dtypes import kernel_dtypes
 from pyprof.prof.kernels.roles import MAIN, role
 from pyprof.prof.kernels.type_names import NOTHING, Dtypes, merged
 from pyprof.prof.ops.evaluation import find
+from pyprof.prof.ops.experts import FINDS_WEIGHTS
 from pyprof.prof.ops.model import FAMILY
 from pyprof.prof.ops.plugins import load_models
 from pyprof.prof.work.batches import batches_of_calls
@@ -107,6 +108,8 @@ def dtypes_by_name(table: Table, names: Coded, number: Ints, lists: Coded) -> tu
 
 def _of_kernel(name: str, aten: str) -> Dtypes:
     op = aten.removeprefix("aten::")
+    if op in FINDS_WEIGHTS:
+        return NOTHING  # its products' operands are not its own: its weights, and hidden states in their type
     family = FAMILY.get(find(op) or "", "")
     return kernel_dtypes(name, op, family) if role(name, op, family) == MAIN else NOTHING
 

@@ -68,10 +68,11 @@ TEXTS = {
     ("rocpd_info_kernel_symbol", "kernel_name"), ("rocpd_info_kernel_symbol", "display_name"),
 }  # fmt: skip
 # Only sort rows, or are not needed in the row that is changed: its text is in the row, its thread ended the range, and
-# its owner may be a text.
+# its owner may be a text. What a call returned is only read where launches lack kernels.
 NOT_NEEDED = {
     ("DIAGNOSTIC_EVENT", "timestamp"), ("CUPTI_ACTIVITY_KIND_MARKER", "_id_"),
     ("CUPTI_ACTIVITY_KIND_MARKER", "objectId"), (NVTX, "textId"), (NVTX, "jsonTextId"), (NVTX, "endGlobalTid"),
+    ("CUPTI_ACTIVITY_KIND_RUNTIME", "returnValue"),
 }  # fmt: skip
 OF_STATS = {KERNEL, API, NVTX, "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MARKER", "OSRT_API", "rocpd_region"}
 WRONG = ("soon", b"\x00\xff", 2.5, float(2**70))  # SQLite stores a larger integer as a float
