@@ -1,6 +1,7 @@
 """What changes cost besides the work of making them: numerics, memory, code."""
 
 NOTHING = "nothing: the same numbers, a line of code"
+OF_CALLS = "numerics: sums in another order"  # of a change that calls PyTorch's function in place of its formula
 
 COSTS = {
     "alignment": "code: sizes of layers; a few more parameters; checkpoints have other shapes",

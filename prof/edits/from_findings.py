@@ -9,8 +9,9 @@ import numpy as np
 
 from pyprof.prof.advice import Run
 from pyprof.prof.advice.card import RULES, Finding
+from pyprof.prof.advice.fusion import CALLS
 from pyprof.prof.advice.gradients import DENSE, SPARSE_ADAM, SPARSE_SGD
-from pyprof.prof.edits.costs import COSTS
+from pyprof.prof.edits.costs import COSTS, OF_CALLS
 from pyprof.prof.edits.edit import EDIT_RULES, Abstained, Edit, EditRule, Proposal
 from pyprof.prof.edits.scenario import Scenario
 
@@ -50,7 +51,7 @@ def edit_of(rule: str, finding: Finding, deviation: float) -> Edit:
         rule=rule,
         change=finding.change,
         why=finding.why,
-        cost=COSTS.get(rule, ""),
+        cost=OF_CALLS if any(finding.change.startswith(call) for _, call in CALLS) else COSTS.get(rule, ""),
         rows=rows,
         ns=-saved,  # completed by proposals(), which knows the durations
         left=np.full(len(rows), share),
