@@ -114,15 +114,15 @@ def _run(args: argparse.Namespace) -> Done:
     lean = args.range is None and not args.json and not args.summary  # these options need the names of all ranges
     with progress(2 * len(args.files) + 1, not args.quiet) as say:
         graphs = read_graphs(args.graphs)
-        host = _is_container(args.output)
-        lean = lean and not host
-        parsed = [read_profile(Path(file), say, args.summary, lean, graphs, host) for file in args.files]
+        container = _is_container(args.output)  # the only output with tables of host calls and allocations
+        options = {"brief": args.summary, "lean": lean and not container, "host": container, "memory": container}
+        parsed = [read_profile(Path(file), say, graphs=graphs, **options) for file in args.files]
         notes = [profile.notes for profile in parsed]
         tables = apart([profile.table for profile in parsed])
         if wanted != Selection():
             tables = _selected(args.files, parsed, tables, wanted)
         if not args.summary:
-            memory, calls = (memory_apart(parsed), host_apart(parsed)) if host else (None, None)
+            memory, calls = (memory_apart(parsed), host_apart(parsed)) if container else (None, None)
             if not any(map(len, tables)) and memory is None:
                 raise _no_rows(notes)
             whole = Table.concat(tables)

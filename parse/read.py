@@ -35,13 +35,14 @@ def read_profile(
     lean: bool = False,
     graphs: Sequence[Capture] = (),
     host: bool = False,
+    memory: bool = True,
 ) -> Parsed:
     """Read one file, reporting progress to ``say``.
 
     ``graphs``: captures of the CUDA graphs that the file replays, from files of their own.
     ``brief``: read for a summary, and skip columns that it does not use. ``lean``: read for the table alone; the
     capture, and so the names in ``notes``, may lack ranges on which no row depends, and it has no host calls.
-    ``host``: make the table of host calls, too.
+    ``host``, ``memory``: whether to make the tables of host calls and of allocations, too.
     Raises InputError if the file is not a profiler's, or is damaged.
     """
     say(f"reading {file.name}")
@@ -52,9 +53,9 @@ def read_profile(
     tree = RangeTree(joined)
     name_origins(joined, tree)
     table = correlate(joined, brief, tree) if capture.rows else Table(0, {})
-    memory = None if brief or capture.memory is None else memory_table(joined, tree)
+    events = memory_table(joined, tree) if memory and not brief and capture.memory is not None else None
     calls = host_table(joined, tree) if host and joined.calls is not None else None
-    return Parsed(capture, CaptureNotes.of(capture, losses(table) or capture.losses), table, memory, calls)
+    return Parsed(capture, CaptureNotes.of(capture, losses(table) or capture.losses), table, events, calls)
 
 
 def read_graphs(files: Sequence[str]) -> list[Capture]:
