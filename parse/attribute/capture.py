@@ -136,7 +136,7 @@ class Capture:
     origin_thread: Ints | None = None  # per row: the thread that captured its CUDA graph node; -1: none
     origin_time: Ints | None = None  # per row: the time of that capture
     graph_launches: GraphLaunches | None = None  # what was captured into graphs, where the nodes have no such origin
-    opaque_graph: Ints | None = None  # per row: the number of the graph that the row is as a whole; NULL: it is none
+    opaque_graph: Ints | None = None  # per row: the graph's number where the row is a whole graph, else NULL
     graphs: list[Capture] = field(default_factory=list)  # of graphs that the rows replay, recorded apart from the rows
     ordered_graphs: frozenset[int] = frozenset()  # pyprof's numbers of graphs whose nodes can run in one order only
     # NVTX start/end ranges belong to the process and may end on any thread, so they contain no launches.

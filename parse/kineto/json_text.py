@@ -59,7 +59,7 @@ def load(file: Path) -> Trace:
 
 
 def decoded(file: Path, text: bytes) -> Trace:
-    """Decode the text of a trace. Raises InputError, which names the file, if it is none."""
+    """Decode the text of a trace. Raises InputError, which names the file, if the text is no trace."""
     first = text[:4096].lstrip()[:1]
     if first not in (b"{", b"["):
         raise InputError(file, f"{WANTED}, found {_describe(text)}")

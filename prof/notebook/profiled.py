@@ -50,7 +50,7 @@ def load(
         p = pyprof.load("net.sqlite", ncu="report.csv")         # with the counters of Nsight Compute, as --ncu
         p = pyprof.load("decode.json.gz", graphs="capture.json.gz")  # with the capture of its CUDA graphs, as --graphs
 
-    Raises InputError where a file is none of these, or one of ``graphs`` holds no capture of a graph, and
+    Raises InputError where a file has another format, or one of ``graphs`` holds no capture of a graph, and
     MissingPackage where a dependency is not installed.
     """
     if not files:

@@ -10,7 +10,7 @@ from pyprof.errors import InputError
 from pyprof.prof.timing.gpus import TO_DEVICE, TO_HOST, named_rows
 from pyprof.table.columns import NULL, Bools, HostTable, Ints, Table, distinct, lookup, value_at
 
-# Kinds of calls as numbers. They are those of the column `kind` of the table of host calls, of which -1 is none.
+# Kinds of calls as numbers, as in the column `kind` of the table of host calls; -1 stands for a call of no kind.
 CALL_KINDS = (*"launch copy set graph".split(), "device sync", "stream sync", "event sync", "record", "wait", "free")
 GIVING = CALL_KINDS[:4]  # kinds of calls that give the GPU work
 KIND = {name: number for number, name in enumerate(CALL_KINDS)}

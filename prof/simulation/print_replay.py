@@ -61,7 +61,7 @@ def _without_profiler(removed: ProfilerRemoved) -> list[str]:
     )
     interval = f"{ms(removed.low_ns)} to {ms(removed.high_ns)}"
     if removed.measured_ns is None:
-        step = f"{ms(removed.step_ns)} a step ({interval}), {ms(removed.profiled_ns)} with it"
+        step = f"{ms(removed.step_ns)} per step ({interval}), {ms(removed.profiled_ns)} with it"
         return [f"Without the profiler, estimated: {step}; pyprof run --warmup 4 measures it"]
     share = cost if removed.host_share_measured else "the host does not limit it"
     return [
