@@ -38,7 +38,7 @@ def profile(
     wait: bool = False,
     nvml: bool = False,
     memory: bool = False,
-    graphs: bool = False,
+    graphs: bool = True,
 ) -> Iterator[None]:
     """Collect what runs in this block into `file`, a Chrome trace (gzipped if the name ends in .gz).
 
@@ -54,8 +54,7 @@ def profile(
     memory: record every allocation and free, too, and at the end which tensors are parameters, buffers, gradients and
         optimizer state; `pyprof memory` reads them. Each event takes about 0.2 us.
     graphs: record captures of CUDA graphs that lie before the collected iterations, too, so that the kernels of their
-        replays have ops. It takes time while a graph is captured, none while it is replayed. An option, because it has
-        been tried in parts on a GPU, but not yet as a whole: docs/how-to/graphs.md.
+        replays have ops. A capture takes longer then, a replay does not: docs/how-to/graphs.md has the costs.
     force: overwrite an existing file.
 
     The file is written at the end of the block, also if the block raises, and appears only when it is complete.
@@ -80,7 +79,7 @@ def collect(
     dispatch: bool = False,
     nvml: bool = False,
     memory: bool = False,
-    graphs: bool = False,
+    graphs: bool = True,
 ) -> Iterator[Collector]:
     """The same as `profile`, but with the window as one argument, and without printing the collector's warnings."""
     check_output(file, force)

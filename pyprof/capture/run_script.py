@@ -90,7 +90,7 @@ def run(
     dispatch: bool = False,
     nvml: bool = False,
     memory: bool = False,
-    graphs: bool = False,
+    graphs: bool = True,
 ) -> Ran:
     """Run the script and collect it into `file`. The result has the exit code that the script would have had.
 

@@ -47,6 +47,13 @@ class Options:
     autograd: bool
 
 
+class _Running(threading.local):
+    """The compiled graphs whose code runs on this thread, outermost first: the number and the record of each."""
+
+    def __init__(self) -> None:
+        self.graphs: list[tuple[str, str]] = []
+
+
 class CompiledGraphs:
     """What a session does for the graphs that inductor compiles: it is the ``Owner`` of inductor_hooks.py."""
 
@@ -59,6 +66,7 @@ class CompiledGraphs:
         self._session = session
         self._entries: dict[str, tuple[list[Entry], Entry]] = {}  # a graph's ranges under NVTX, and in the profiler
         self._kernels: dict[str, Target] = {}  # the program's own Triton kernels, by name
+        self._running = _Running()
         self._launches = TritonLaunches(self)
 
     def open(self) -> None:
@@ -81,20 +89,37 @@ class CompiledGraphs:
 
     @contextmanager
     def range(self, number: str, record: str) -> Iterator[None]:
-        """The graph's range. NVTX has no other place for the record, so its ranges' texts have it, in pieces."""
+        """The graph's range, where something records. It is noted in any case, for ``again``."""
+        running = self._running.graphs
+        running.append((number, record))
         nvtx, profiler = self._session.sinks
-        if profiler is not None:
-            self.records[number] = record
-        if number not in self._entries:
-            self._entries[number] = [*map(Entry, range_texts(number, record))], Entry(COMPILED_RANGE + number)
-        pieces, short = self._entries[number]
-        tokens = [push(nvtx, piece) for piece in pieces] if nvtx is not None else []
-        tokens += [push(profiler, short)] if profiler is not None else []
+        tokens = [] if nvtx is None else [push(nvtx, piece) for piece in self._entries_of(number, record)[0]]
+        tokens += [] if profiler is None else [self._push_short(profiler, number, record)]
         try:
             yield
         finally:
+            running.pop()
             for token in reversed(tokens):
                 pop(token)
+
+    def again(self) -> list[Any]:
+        """Open the ranges of the graphs that run on this thread in the collector, which has begun while they run.
+
+        Returns the tokens for ``pop``, in the order of opening.
+        """
+        profiler = self._session.profiler
+        running = () if profiler is None else self._running.graphs
+        return [self._push_short(profiler, number, record) for number, record in running]
+
+    def _push_short(self, profiler: Any, number: str, record: str) -> Any:
+        self.records[number] = record
+        return push(profiler, self._entries_of(number, record)[1])
+
+    def _entries_of(self, number: str, record: str) -> tuple[list[Entry], Entry]:
+        """A graph's ranges: NVTX has no other place for the record, so the texts of its ranges have it, in pieces."""
+        if number not in self._entries:
+            self._entries[number] = [*map(Entry, range_texts(number, record))], Entry(COMPILED_RANGE + number)
+        return self._entries[number]
 
     @contextmanager
     def launch(self, name: str, arguments: dict[str, Any]) -> Iterator[None]:
