@@ -328,6 +328,7 @@ class TraceFile(Collector):
             return None
         if torch_profiler_is_on() or os.getpid() != self._pid:
             return None
+        self._timer.drop()
         return self._begin_profiler(memory=False)
 
     def _end_graph(self, profiler: Any) -> Recording:
