@@ -172,6 +172,7 @@ class Attached(Collector):
         self._running = True
         cuda_profiler("start")
         push_steps(self._timer)
+        push_graphs()
 
     def end(self) -> None:
         if self._running:
@@ -248,6 +249,9 @@ class TraceFile(Collector):
 
     def open(self) -> None:
         self._turns = Turns(self)
+        active = session.current()
+        if active is not None and active.graphs is not None:
+            active.graphs.close()
         self._graphs.open()
         super().open()
         if self._window.warmup and not self._window.wait:
@@ -468,6 +472,13 @@ def push_steps(timer: StepTimer) -> None:
     active, text = session.current(), timer.text()
     if active is not None and active.sink is not None and text is not None:
         pop(push(active.sink, Entry(text)))
+
+
+def push_graphs() -> None:
+    """Tell the attached tool which captures of CUDA graphs were recorded before its range."""
+    active = session.current()
+    if active is not None and active.graphs is not None:
+        active.graphs.tell()
 
 
 def cuda_profiler(action: str) -> None:

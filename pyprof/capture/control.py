@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pyprof.capture import session
-from pyprof.capture.collector import Attached, Collector, TraceFile, Window, cuda_profiler, push_steps
+from pyprof.capture.collector import Attached, Collector, TraceFile, Window, cuda_profiler, push_graphs, push_steps
 from pyprof.capture.sinks import Entry, Nvtx, pop, push
 from pyprof.capture.trace_file import check_output
 from pyprof.clock_sampler import ClockSampler
@@ -111,21 +111,23 @@ def _clock_sampler(wanted: bool) -> Iterator[tuple[ClockSampler | None, str]]:
 
 
 @contextmanager
-def attach(window: Window, *, trace: bool | str = False, dispatch: bool = False) -> Iterator[Collector]:
+def attach(
+    window: Window, *, trace: bool | str = False, dispatch: bool = False, graphs: bool = True
+) -> Iterator[Collector]:
     """Mark what runs in this block for the attached tool, and call cudaProfilerStart and Stop around `window`."""
     collector = Attached(window)
-    with _collecting(collector, trace, dispatch) as done:
+    with _collecting(collector, trace, dispatch, graphs) as done:
         done.callback(collector.close)
         yield collector
 
 
 @contextmanager
-def _collecting(collector: Collector, trace: bool | str, dispatch: bool) -> Iterator[ExitStack]:
+def _collecting(collector: Collector, trace: bool | str, dispatch: bool, graphs: bool = False) -> Iterator[ExitStack]:
     """Call init() for the block if the program has not. The stack's callbacks run at the end, before deinit()."""
     global _collector
     with ExitStack() as done:
         if session.current() is None:
-            session.init(trace=trace, dispatch=dispatch)
+            session.init(trace=trace, dispatch=dispatch, graphs=graphs)
             done.callback(session.deinit)
         with _lock:
             if _collector is not None:
@@ -215,6 +217,7 @@ def _mark_range(action: str) -> None:
         if action == "start":
             _step.told = True
             push_steps(_step.timer)
+            push_graphs()
         if action == "stop" and not Nvtx.listening():
             _say_that_nothing_listened()
 

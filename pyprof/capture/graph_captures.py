@@ -16,16 +16,21 @@ launch replays. Outside of what is recorded, a replay takes a fraction of a micr
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from pyprof.capture import session
+from pyprof.capture.kineto_turns import torch_profiler_is_on, without_usdt_lines
 from pyprof.capture.patch import Patches
-from pyprof.capture.sinks import Entry, pop, push
+from pyprof.capture.sinks import Entry, Profiler, pop, push
+from pyprof.capture.trace_file import recorded_ranges
+from pyprof.captured_record import CLOCK_RANGE, CLOCKS, Piece, parts, record_of
 from pyprof.cuda_graph_nodes import CapturedGraph
 from pyprof.files import tell
 from pyprof.marker import GRAPH_RANGE
@@ -157,6 +162,64 @@ class GraphCaptures:
         self._capturing -= 1
         if self._capturing <= 0 and self._thread == threading.get_ident():
             self.finish()
+
+
+class NvtxGraphs:
+    """Records captures of CUDA graphs before the range that nsys collects, and tells nsys of them at its begin.
+
+    nsys records when and on which thread each node of a graph is made, also before its range, but no NVTX range of that
+    time. So PyTorch's profiler records the ops and markers, without CUDA, whose events are nsys's; when the range
+    begins, they become texts of NVTX ranges (pyprof/captured_record.py).
+    """
+
+    def __init__(self, owner: session.Session) -> None:
+        self._session = owner
+        self._sink: Profiler | None = None
+        self._captures = GraphCaptures(self._start, self._stop)
+        self._over = False  # whether nsys collects, or has collected
+        self._parts: list[str] = []  # of the record
+
+    def open(self) -> None:
+        self._captures.open()
+
+    def close(self) -> None:
+        self._captures.close()
+
+    def tell(self) -> None:
+        """A range of nsys has begun: push what was recorded. No capture is recorded from then on."""
+        self._captures.finish()
+        self._over = True
+        profilers, self._captures.records = self._captures.records, []
+        nvtx = self._session.sinks[0]
+        if profilers and self._sink is not None:
+            self._parts = parts(record_of([recorded_ranges(profiler, self._sink.texts) for profiler in profilers]))
+        if nvtx is None or not self._parts:
+            return
+        for number, part in enumerate(self._parts):
+            pop(push(nvtx, Entry(Piece(number, len(self._parts), part).text())))
+        for _ in range(CLOCKS):
+            pop(push(nvtx, Entry(f"{CLOCK_RANGE}{time.time_ns()}")))
+
+    def _start(self) -> Any:
+        """Start PyTorch's profiler; None where it is not wanted, or where the program's own is on."""
+        own = self._session.autograd
+        if self._over or (torch_profiler_is_on() and not (own is not None and own.on_this_thread)):
+            return None
+        from torch.autograd.profiler import profile
+
+        since_2_5 = {"acc_events": False} if "acc_events" in inspect.signature(profile).parameters else {}
+        profiler = profile(record_shapes=True, use_kineto=True, **since_2_5)
+        with without_usdt_lines():
+            profiler.__enter__()
+        self._sink = self._sink or Profiler()
+        self._session.set_profiler(self._sink)
+        return profiler
+
+    def _stop(self, profiler: Any) -> Any:
+        self._session.set_profiler(None)
+        with without_usdt_lines():
+            profiler.__exit__(None, None, None)
+        return profiler
 
 
 def _say(error: Exception) -> None:

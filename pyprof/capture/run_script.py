@@ -104,7 +104,7 @@ def run(
     from pyprof.capture.control import attach, collect
 
     if file is None:
-        collecting = attach(window, trace=trace, dispatch=dispatch)
+        collecting = attach(window, trace=trace, dispatch=dispatch, graphs=graphs)
     else:
         more = {"dispatch": dispatch, "nvml": nvml, "memory": memory, "graphs": graphs}
         collecting = collect(file, window, force=force, trace=trace, **more)

@@ -30,6 +30,7 @@ from pyprof.provenance import inductor_hooks
 from pyprof.provenance.triton_launches import TritonLaunches
 
 if TYPE_CHECKING:
+    from pyprof.capture.graph_captures import NvtxGraphs
     from pyprof.capture.mode import DispatchMode
     from pyprof.capture.targets import Target
 
@@ -45,6 +46,7 @@ class Options:
     function_stack: bool
     sink: str
     autograd: bool
+    graphs: bool
 
 
 class _Running(threading.local):
@@ -149,6 +151,7 @@ class Session:
         self.patches = Patches()
         self._nvtx: Nvtx | None = None
         self.autograd: AutogradRanges | None = None
+        self.graphs: NvtxGraphs | None = None
         self._dispatch_mode: DispatchMode | None = None
         if options.sink == "nvtx" or (options.sink == "auto" and Nvtx.listening()):
             self._nvtx = Nvtx()
@@ -172,6 +175,11 @@ class Session:
             self.mode.divert = self._dispatch_mode.run_untraced
         if self.autograd is not None:
             self.autograd.begin()
+        if self._nvtx is not None and options.graphs:
+            from pyprof.capture.graph_captures import NvtxGraphs
+
+            self.graphs = NvtxGraphs(self)
+            self.graphs.open()
 
     def set_profiler(self, profiler: Sink | None) -> None:
         """Send ranges to the embedded collector as well, or with None stop doing so."""
@@ -186,6 +194,8 @@ class Session:
         return self._nvtx, self.profiler
 
     def close(self) -> None:
+        if self.graphs is not None:
+            self.graphs.close()
         if self.autograd is not None:
             self.autograd.close()
         self.compiled.close()
@@ -228,6 +238,7 @@ def init(
     enable_function_stack: bool = False,
     sink: str = "auto",
     autograd: bool = True,
+    graphs: bool = True,
 ) -> None:
     """Mark every PyTorch call of this process from now on.
 
@@ -243,6 +254,8 @@ def init(
         `pyprof.profile` collects in any case.
     autograd: when NVTX ranges are pushed, also push PyTorch's own, with sequence numbers and sizes. They link a
         backward kernel to its forward op. The program may still use emit_nvtx or torch.profiler itself.
+    graphs: when NVTX ranges are pushed, also record captures of CUDA graphs that lie before the first start(), so that
+        the kernels of their replays have ops under nsys. A capture takes longer then: docs/how-to/graphs.md.
 
     A second call with the same options changes nothing; with other options, the new ones apply from then on. Threads
     that were started before are not marked; a forked child starts without pyprof.
@@ -253,7 +266,7 @@ def init(
         raise ValueError(f"pyprof.init: sink={sink!r} is not one of 'auto', 'nvtx', 'none'")
     if trace not in (True, False, "all"):
         raise ValueError(f"pyprof.init: trace={trace!r} is not one of True, False, 'all'")
-    options = Options(trace, layers, dispatch, enable_function_stack, sink, autograd)
+    options = Options(trace, layers, dispatch, enable_function_stack, sink, autograd, graphs)
     with _lock:
         if _session is not None and _session.options == options:
             return
