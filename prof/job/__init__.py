@@ -1,0 +1,1 @@
+"""Many ranks as one job: a folder of containers, and the ranks' summaries merged."""
