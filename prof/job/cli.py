@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,7 +41,10 @@ def build_parser() -> Parser:
     parser.add_argument("-o", "--output", metavar="FOLDER", help="the job's folder, made or completed")
     parser.add_argument("--scheduler", metavar="ADDRESS", help="of a Dask scheduler: tcp://10.0.0.1:8786")
     parser.add_argument(
-        "--workers", metavar="N", type=whole_number(), help="processes on this machine (default: one per core)"
+        "--workers",
+        metavar="N",
+        type=whole_number(),
+        help="processes on this machine (default: one per core); 1: this process alone, without Dask",
     )
     parser.add_argument("--memory", metavar="SIZE", help="what one of them may use, such as 4GiB (default: its share)")
     parser.add_argument("--top", metavar="N", type=whole_number(), default=TOP, help=f"rows per table (default: {TOP})")
@@ -83,7 +87,13 @@ def _run(args: argparse.Namespace) -> Done:
     width, _ = output_width(None, None)
     with open_output(None) as out:
         out.write("".join(f"{line}\n" for line in job_lines(document, args.top, width)).encode())
-    return Done([*warned(text for each in job.made for text in each.warnings), *_closing(args, job)])
+    return Done([*warned(_of_files(job)), *_closing(args, job)])
+
+
+def _of_files(job: Job) -> list[str]:
+    """The readers' warnings, each once, with the number of files that have it."""
+    files = Counter(text for each in job.made for text in each.warnings)
+    return [text if count == 1 else f"{text} ({count} files)" for text, count in files.items()]
 
 
 def _closing(args: argparse.Namespace, job: Job) -> list[str]:
@@ -102,12 +112,12 @@ def _made(args: argparse.Namespace) -> Job:
     files = [name if "://" in name else str(Path(name).absolute()) for name in sources(args.files)]
     folder = Path(args.output)
     prepare(folder)
-    with _progress(len(files), not args.quiet) as done, workers(args.scheduler, args.workers, args.memory) as client:
-        found = _distinct(partitions(client, files, str(folder.absolute()), done))
+    with _progress(len(files), not args.quiet) as done, workers(args.scheduler, args.workers, args.memory) as pool:
+        found = _distinct(partitions(pool, files, str(folder.absolute()), done))
         made = [each for each in found if not each.error]
         if not made:
             raise PyprofError("; ".join(f"{each.file}: {each.error}" for each in found[:3]))
-        job = Job(folder, found, *merged_tables(client, str(folder.absolute()), made))
+        job = Job(folder, found, *merged_tables(pool, str(folder.absolute()), made))
     write_job(job)
     return job
 

@@ -60,6 +60,7 @@ COLLECTIVES = pa.schema(
 _WORK = [("op", _TEXT), ("layer", _TEXT), ("phase", _TEXT), ("kind", _TEXT)]  # kind of work: prof/work/kinds.py
 WORK = pa.schema([("rank", _INT), *_WORK, ("kernels", _INT), ("ns", _INT), ("flops", _INT), ("bytes", _INT)])
 _PLACE = [("cause", _TEXT), ("op", _TEXT), ("trace", _TEXT)]
+# of all steps but the first, as in ``prof/job/slow_ranks.py``
 IDLE_PLACES = pa.schema([("rank", _INT), *_PLACE, ("gaps", _INT), ("ns", _INT)])
 SCHEMAS = {"steps": STEPS, "collectives": COLLECTIVES, "work": WORK, "idle": IDLE_PLACES}
 WORK_KEY, PLACE_KEY = tuple(name for name, _ in _WORK), tuple(name for name, _ in _PLACE)
@@ -139,6 +140,13 @@ def _steps(table: Table, annotation: Annotation, idle: Ints, cause: Coded, rank:
     return _filled(STEPS, rank, len(found), columns)
 
 
+def _after_first_step(table: Table) -> Bools:
+    """The rows of all steps but the first, of which a capture may miss the beginning; all rows if there is one step."""
+    step = table.ints("step")
+    first, last = step[step != NULL].min(initial=np.iinfo(np.int64).max), step.max(initial=NULL)
+    return np.ones(len(table), bool) if last <= first else step > first
+
+
 def _covered(table: Table, work: Bools) -> Ints:
     """The time that each of these rows adds to what the ones before it cover: together, each instant counts once."""
     start, end = table.ints("start"), ends(table)
@@ -211,7 +219,7 @@ def _work(table: Table, annotation: Annotation, rank: int) -> pa.Table:
 
 
 def _idle(table: Table, idle: Ints, cause: Coded, rank: int) -> pa.Table:
-    rows = np.flatnonzero((idle != NULL) & (idle > 0) & (cause.codes >= 0))
+    rows = np.flatnonzero((idle != NULL) & (idle > 0) & (cause.codes >= 0) & _after_first_step(table))
     called, number = call_places(table, rows)  # a place: what the user called, and the innermost line
     keys, group = distinct(number, cause.codes[rows])
     ns = np.bincount(group, weights=idle[rows], minlength=len(keys)).astype(np.int64)

@@ -120,7 +120,7 @@ def _slow_rank(job: Job, rank: int, times: int, held: Sequence[_Held], peers: Se
 def _causes(job: Job, rank: int, peers: Sequence[int], wait: float) -> list[Excess]:
     """What the rank takes longer for than the mean of its peers, per step."""
     columns = ("work_ns", "kernels", *IDLE)
-    means = job.tables.steps.group_by("rank").aggregate([(name, "mean") for name in columns])
+    means = _later_steps(job).group_by("rank").aggregate([(name, "mean") for name in columns])
     number = np.asarray(means["rank"])
     own, other = number == rank, np.isin(number, peers)
 
@@ -136,6 +136,18 @@ def _causes(job: Job, rank: int, peers: Sequence[int], wait: float) -> list[Exce
     kept = sorted((each for each in found if each[1] >= OF_WAIT * wait), key=lambda each: -each[1])
     places = _Places(job, rank, peers)
     return [Excess(cause=cause, ns=ns, kernels=kernels, places=places.of(cause)) for cause, ns in kept]
+
+
+def _later_steps(job: Job) -> pa.Table:
+    """Each rank's steps but its first: a capture may begin within that, or miss the idle time before it."""
+    steps = job.tables.steps
+    if steps_of(job) == 1:
+        return steps
+    number = np.asarray(pc.fill_null(steps["step"], 0))
+    _, rank = np.unique(np.asarray(steps["rank"]), return_inverse=True)
+    first = np.full(rank.max(initial=0) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(first, rank, number)
+    return steps.filter(pa.array(number > first[rank]))
 
 
 class _Places:
@@ -155,7 +167,7 @@ class _Places:
     def _of_idle(self, cause: Cause) -> list[ExcessPlace]:
         rows = pa.concat_tables([each.idle for each in self.tables])
         rows = rows.filter(pc.equal(rows["cause"], cause))
-        return self._longest(rows, PLACE_KEY, lambda row: (row["op"], row["trace"]))
+        return self._longest(rows, PLACE_KEY, max(self.steps - 1, 1), lambda row: (row["op"], row["trace"]))
 
     def _of_work(self) -> list[ExcessPlace]:
         rows = pa.concat_tables([each.work for each in self.tables])
@@ -164,10 +176,10 @@ class _Places:
         def place(row: dict[str, str]) -> tuple[str, str]:
             return row["op"] or row["kind"], " · ".join(filter(None, (_path(row["layer"]), row["phase"])))
 
-        return self._longest(rows, WORK_KEY, place)
+        return self._longest(rows, WORK_KEY, self.steps, place)
 
     def _longest(
-        self, rows: pa.Table, key: Sequence[str], place: Callable[[dict[str, str]], tuple[str, str]]
+        self, rows: pa.Table, key: Sequence[str], steps: int, place: Callable[[dict[str, str]], tuple[str, str]]
     ) -> list[ExcessPlace]:
         own = pc.equal(rows["rank"], self.rank)
         mine, theirs = (
@@ -181,7 +193,7 @@ class _Places:
         for each, (ns, row) in mine.items():
             usual = theirs[each][0] / len(self.peers) if each in theirs else 0.0
             where = place(row)
-            sums[where] = sums.get(where, 0.0) + (ns - usual) / self.steps
+            sums[where] = sums.get(where, 0.0) + (ns - usual) / steps
         longest = sorted(sums.items(), key=lambda item: -item[1])[:3]
         return [ExcessPlace(op=op, where=where, ns=ns) for (op, where), ns in longest if ns > 0]
 
