@@ -30,9 +30,10 @@ BASE = [
 ]
 PLOT = ["matplotlib>=3.8", "adjustText>=1.3"]  # `pyprof plot`, `pyprof peaks --plot` and the figures of `pyprof.load`
 NCU = ["ncu-report>=2026.3"]  # NVIDIA's reader of .ncu-rep, under its own licence; `ncu --csv` is read without it
-CLUSTER = ["dask[distributed]>=2024.5"]
+CLUSTER = ["dask[distributed]>=2024.5"]  # `pyprof ranks`: many files side by side
 NVML = ["nvidia-ml-py>=12.535"]  # `pyprof run --nvml`: clocks, power and energy
 DEV = [
+    *CLUSTER,  # the tests run `pyprof ranks` on workers
     "coverage[toml]>=7.5",
     "hypothesis>=6.100",
     "jsonschema>=4.21",
@@ -85,7 +86,7 @@ setup(
         "nvml": NVML,
         "ncu": NCU,
         "dev": [*PLOT, *DEV],
-        "all": [*PLOT, *CLUSTER, *NVML, *DEV],
+        "all": [*PLOT, *NVML, *DEV],
     },
     entry_points={
         "console_scripts": [

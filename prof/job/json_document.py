@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyprof.command.json_schema import Record, doc
@@ -92,15 +93,12 @@ def _kinds(job: Job) -> list[CollectiveKind]:
     return sorted(found, key=lambda kind: (-kind.ns, kind.op, kind.group))
 
 
-def _key(row: dict[str, object]) -> tuple[object, ...]:
+def _key(row: dict[str, Any]) -> tuple[object, ...]:
     return row["op"], row["group"], row["ranks"]
 
 
-def _measured(together: object) -> list[dict[str, object]]:
+def _measured(together: pa.Table) -> list[dict[str, Any]]:
     """Sums of complete collectives by kind: the wait, and bytes and time of those whose size is on record."""
-    import pyarrow as pa
-
-    assert isinstance(together, pa.Table)
     waited = pc.subtract(together["total_ns"], pc.multiply(together["arrived"], together["least_ns"]))
     wire = np.asarray(together["wire"], np.float64)
     sized = np.isfinite(wire)
@@ -112,5 +110,5 @@ def _measured(together: object) -> list[dict[str, object]]:
         .append_column("wire", pa.array(np.where(sized, wire, 0.0)))
     )
     sums = [("waited", "sum"), ("moving", "sum"), ("wire", "sum"), ("place", "count")]
-    rows: list[dict[str, object]] = added.group_by(["op", "group", "ranks"]).aggregate(sums).to_pylist()
+    rows: list[dict[str, Any]] = added.group_by(["op", "group", "ranks"]).aggregate(sums).to_pylist()
     return rows

@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import Meta
@@ -29,7 +30,7 @@ from pyprof.parse.read import Parsed, read_profile
 from pyprof.prof.job.rank_tables import SCHEMAS, RankTables, rank_tables
 from pyprof.prof.job.sources import local_copy, rank_in_name
 from pyprof.prof.work.annotate import annotate
-from pyprof.table.columns import NULL, Table
+from pyprof.table.columns import NULL, Ints, Table
 from pyprof.table.container import Container, write_container
 from pyprof.text import clean
 
@@ -112,9 +113,7 @@ def _container(file: str, parsed: Parsed, table: Table, warnings: tuple[str, ...
     return Container(table, memory, parsed.notes.profiler, (file,), warnings, host)
 
 
-def _all(rank: int, rows: int) -> object:
-    import numpy as np
-
+def _all(rank: int, rows: int) -> Ints:
     return np.full(rows, rank, np.int64)
 
 

@@ -21,6 +21,8 @@ from pyprof.prof.job.rank_tables import IDLE, PLACE_KEY, WORK_KEY
 from pyprof.prof.timing.waiting import CAUSES
 
 Cause = Literal["work", "kernels", "launch", "sync", "data", "copy", "host", "queued"]
+IDLE_CAUSES: tuple[Cause, ...] = ("launch", "sync", "data", "copy", "host", "queued")
+assert IDLE_CAUSES == CAUSES
 LEAST_SHARE = 0.02  # of a step: a rank for which the others wait less is not named
 OF_WAIT = 0.2  # causes that explain less of the wait are left out
 MORE_KERNELS = 0.02  # a rank that launches so many more does more work; otherwise its kernels are slower
@@ -131,8 +133,10 @@ def _causes(job: Job, rank: int, peers: Sequence[int], wait: float) -> list[Exce
     kernels = excess("kernels")
     usual = float(np.asarray(means["kernels_mean"])[other].mean())
     of_work: Cause = "kernels" if kernels > MORE_KERNELS * usual else "work"
-    found: list[tuple[Cause, float]] = [(of_work, excess("work_ns"))]
-    found += [(cause, excess(name)) for cause, name in zip(CAUSES, IDLE, strict=True)]  # type: ignore[list-item]
+    found = [
+        (of_work, excess("work_ns")),
+        *((cause, excess(name)) for cause, name in zip(IDLE_CAUSES, IDLE, strict=True)),
+    ]
     kept = sorted((each for each in found if each[1] >= OF_WAIT * wait), key=lambda each: -each[1])
     places = _Places(job, rank, peers)
     return [Excess(cause=cause, ns=ns, kernels=kernels, places=places.of(cause)) for cause, ns in kept]

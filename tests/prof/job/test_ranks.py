@@ -158,7 +158,7 @@ def test_a_second_run_reads_only_what_has_changed(tmp_path: Path) -> None:
     made(tmp_path, *files)
     (tmp_path / "job" / "job.json").unlink()  # as if it had been interrupted
     assert [each.reused for each in made(tmp_path, *files).files] == [True, True]
-    write_job(tmp_path, [Rank(), Rank(pause=3000)])  # only rank 1's clock differs before the meeting
+    write_job(tmp_path, [Rank(), Rank(pause=3000)])
     job = made(tmp_path, *files)
     assert not job.files[1].reused
     assert slow_ranks(job)[0].held_ns == 3e6
