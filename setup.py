@@ -33,7 +33,6 @@ NCU = ["ncu-report>=2026.3"]  # NVIDIA's reader of .ncu-rep, under its own licen
 CLUSTER = ["dask[distributed]>=2024.5"]  # `pyprof ranks`: many files side by side
 NVML = ["nvidia-ml-py>=12.535"]  # `pyprof run --nvml`: clocks, power and energy
 DEV = [
-    *CLUSTER,  # the tests run `pyprof ranks` on workers
     "coverage[toml]>=7.5",
     "hypothesis>=6.100",
     "jsonschema>=4.21",
@@ -85,7 +84,7 @@ setup(
         "cluster": CLUSTER,
         "nvml": NVML,
         "ncu": NCU,
-        "dev": [*PLOT, *DEV],
+        "dev": [*PLOT, *CLUSTER, *DEV],
         "all": [*PLOT, *NVML, *DEV],
     },
     entry_points={
