@@ -67,7 +67,8 @@ def _check(args: argparse.Namespace) -> None:
 def _run(args: argparse.Namespace) -> Done:
     from pyprof.command.terminal_text import output_width
     from pyprof.files import open_output
-    from pyprof.prof.job.job_folder import is_job, read_job
+    from pyprof.prof.job import is_job
+    from pyprof.prof.job.job_folder import read_job
     from pyprof.prof.job.json_document import job_document
     from pyprof.prof.job.print_job import job_lines
 

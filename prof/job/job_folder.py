@@ -23,11 +23,12 @@ from msgspec import Meta
 
 from pyprof.errors import InputError, PyprofError
 from pyprof.files import open_output
+from pyprof.prof.job import JOB, is_job
 from pyprof.prof.job.merged_ranks import WAITS, JobTables, job_tables
 from pyprof.prof.job.partition import Partition
 from pyprof.prof.job.rank_tables import SCHEMAS, RankTables
 
-JOB, FORMAT, VERSION = "job.json", "pyprof/job", 1
+FORMAT, VERSION = "pyprof/job", 1
 LARGEST = 256 << 20  # bytes of job.json: 16,384 files have 8 MB
 
 
@@ -52,11 +53,6 @@ class Job:
     @property
     def failed(self) -> list[Partition]:
         return [each for each in self.files if each.error]
-
-
-def is_job(path: Path) -> bool:
-    """Whether a path is a folder with a job's job.json."""
-    return os.path.isfile(path / JOB)
 
 
 def prepare(folder: Path) -> None:

@@ -10,15 +10,20 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from pyprof.errors import InputError
+from pyprof.prof.cli import main as prof
+from pyprof.prof.job import whole_job as whole
 from pyprof.prof.job.cli import main
 from pyprof.prof.job.job_folder import Job, read_job
 from pyprof.prof.job.merged_ranks import job_tables, merged
 from pyprof.prof.job.partition import read_tables
 from pyprof.prof.job.slow_ranks import slow_ranks, waits
 from pyprof.prof.job.sources import rank_in_name, sources
+from pyprof.prof.load import load_table
 from tests.answered import answer
 from tests.paths import ROOT
 from tests.prof.job.rank_files import BYTES, MOVING_US, Rank, write_job
@@ -309,3 +314,28 @@ def test_the_workers_of_this_machine_make_the_same_job(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "job")
     made(tmp_path, *files, options=("--workers", "2", "--memory", "1GiB"))
     assert tables_of(tmp_path / "job") == here
+
+
+# Other commands on a job
+
+
+def test_every_command_that_reads_a_table_reads_a_job(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    job = made(tmp_path, *write_job(tmp_path, [Rank(), Rank(pause=6000)]))
+    loaded = load_table(job.folder, host=True)
+    assert np.bincount(loaded.table.ints("rank")).tolist() == [30, 30]  # 3 steps of 10 kernels each
+    assert loaded.host is not None
+    assert np.bincount(loaded.host.ints("rank")).tolist() == [30, 30]
+    capfd.readouterr()
+    assert prof(["-q", "--group", "rank", "--csv", str(job.folder)]) == 0
+    assert [line.split(",")[:2] for line in capfd.readouterr().out.splitlines()] == [
+        ["rank", "count"],
+        ["0", "30"],
+        ["1", "30"],
+    ]
+
+
+def test_a_job_of_too_many_rows_names_what_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = made(tmp_path, *write_job(tmp_path, [Rank(), Rank()]))
+    monkeypatch.setattr(whole, "MOST_ROWS", 59)
+    with pytest.raises(InputError, match=r"at most 59 GPU operations, found 60: give one rank's folder.*pyprof ranks"):
+        load_table(job.folder)
