@@ -328,9 +328,9 @@ def test_every_command_that_reads_a_table_reads_a_job(tmp_path: Path, capfd: pyt
     capfd.readouterr()
     assert prof(["-q", "--group", "rank", "--csv", str(job.folder)]) == 0
     assert [line.split(",")[:2] for line in capfd.readouterr().out.splitlines()] == [
-        ["rank", "count"],
-        ["0", "30"],
-        ["1", "30"],
+        ['"Rank"', '"Count"'],
+        ['"0"', '"30"'],
+        ['"1"', '"30"'],
     ]
 
 
