@@ -14,6 +14,7 @@ from pyprof.prof.load import add_models, load_model_files
 
 if TYPE_CHECKING:
     from pyprof.command.progress import Say
+    from pyprof.prof.diff.lines import Side
     from pyprof.prof.diff.trend import Compared
 
 FAILED = 3  # as of pyprof diff
@@ -83,7 +84,7 @@ def _compared(files: list[str], say: Say) -> tuple[list[Compared], list[str]]:
 
     found: list[Compared] = []
     warnings = []
-    before = None
+    before: Side | None = None
     for file in files:
         loaded = load_table(file, say)
         warnings += [f"{file}: {text}" for text in loaded.warnings]

@@ -1,5 +1,6 @@
 """Many ranks as one job: a folder of containers, and the ranks' summaries merged."""
 
+import os
 from pathlib import Path
 
 JOB = "job.json"
@@ -7,4 +8,4 @@ JOB = "job.json"
 
 def is_job(path: Path) -> bool:
     """Whether a path is a folder with a job's job.json."""
-    return (path / JOB).is_file()
+    return os.path.isfile(path / JOB)  # false, too, for a name that is too long
