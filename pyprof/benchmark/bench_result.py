@@ -109,7 +109,8 @@ class Bench:
         if timing.host_s is not None:
             said.append(f"A launch takes the host {time_text(timing.host_s)}.")
         if timing.empty_node_s is not None and timing.seconds < SMALL * timing.empty_node_s:
-            said.append(f"{time_text(timing.empty_node_s)} were subtracted: what a graph takes for an empty kernel.")
+            text = time_text(timing.empty_node_s)
+            said.append(f"{text} were subtracted: what a node of a graph takes beside its kernel's duration.")
         if timing.clock_mhz is not None:
             said.append(f"The multiprocessors ran at {timing.clock_mhz:,} MHz.")
         return [*said, *self.cautions()]

@@ -95,7 +95,9 @@ def seen_by_nsys(sqlite: Path) -> list[list[float]]:
 
 def bench(device: str, sqlite: Path) -> dict[str, Any]:
     """Both figures of each case, in µs; what nsys saw is assigned in launch order."""
-    found: dict[str, Any] = {"empty_us": empty_node_s(0) * 1e6}
+    found: dict[str, Any] = {
+        f"{name}_node_us": empty_node_s(0, cold) * 1e6 for name, cold in (("warm", False), ("cold", True))
+    }
     for (name, subject), seen in zip(cases(device).items(), seen_by_nsys(sqlite), strict=True):
         measured = measure(subject, name, backward=False, warm=True, effort=FULL)
         found[name] = {
