@@ -10,6 +10,7 @@ import numpy as np
 from pyprof.prof.advice import Run
 from pyprof.prof.edits.base_run import BaseRun
 from pyprof.prof.edits.edit import Edit
+from pyprof.prof.replay.repeated_tasks import RepeatedTasks, repeated_tasks
 from pyprof.prof.replay.simulate import simulate
 from pyprof.prof.replay.tasks import Tasks
 from pyprof.prof.work.annotate import Annotation
@@ -59,8 +60,37 @@ class Scenario:
         ``share``: of the host's captured time that counts. ``errors``: per edit, the factor on the durations that it
         says.
         """
+        return _step_ns(self.base, *self._simulated(share, errors))
+
+    def finish_ns(self, share: float, errors: Floats) -> float:
+        """When the GPU has done all work, by the replay; the arguments are those of ``step_ns``."""
+        ends, _ = self._simulated(share, errors)
+        return float(ends[self.base.work_task].max())
+
+    def _simulated(self, share: float, errors: Floats) -> tuple[Ints, Ints]:
+        """The end of each task of the base, and its duration."""
         tasks = self._tasks(share, errors)
-        return _step_ns(self.base, simulate(tasks), tasks.duration)
+        if self._repeats is None:
+            return simulate(tasks), tasks.duration
+        longer, place = self._repeats.tasks(tasks), self._repeats.place
+        self._add_repeating(longer.duration, errors)
+        return simulate(longer)[place], longer.duration[place]
+
+    @cached_property
+    def _repeats(self) -> RepeatedTasks | None:
+        """The tasks with the calls that edits repeat; None if there are none."""
+        repeats = [each.repeat for edit in self.edits for each in edit.repeats]
+        return repeated_tasks(self.base.tasks, self.base.recorded.work, repeats) if repeats else None
+
+    def _add_repeating(self, duration: Ints, errors: Floats) -> None:
+        """Add what the host needs to repeat calls."""
+        assert self._repeats is not None
+        every = [(each, error) for edit, error in zip(self.edits, errors, strict=True) for each in edit.repeats]
+        every.sort(key=lambda pair: int(self.base.host_task[pair[0].repeat.before]))
+        for (each, error), begin in zip(every, self._repeats.begins.tolist(), strict=True):
+            entered = self._repeats.place[self.base.host_task[each.repeat.calls[0]]]
+            duration[entered] += round(each.enter_ns * error)
+            duration[begin] += round(each.again_ns * error)
 
     def _tasks(self, share: float, errors: Floats) -> Tasks:
         base, tasks = self.base, self.base.tasks
