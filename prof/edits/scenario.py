@@ -12,7 +12,7 @@ from pyprof.prof.edits.base_run import BaseRun
 from pyprof.prof.edits.edit import Edit
 from pyprof.prof.replay.repeated_tasks import RepeatedTasks, repeated_tasks
 from pyprof.prof.replay.simulate import simulate
-from pyprof.prof.replay.tasks import Tasks
+from pyprof.prof.replay.tasks import WORK, Tasks
 from pyprof.prof.work.annotate import Annotation
 from pyprof.table.columns import Bools, Coded, Floats, Ints, Table
 
@@ -62,19 +62,29 @@ class Scenario:
         """
         return _step_ns(self.base, *self._simulated(share, errors))
 
-    def finish_ns(self, share: float, errors: Floats) -> float:
-        """When the GPU has done all work, by the replay; the arguments are those of ``step_ns``."""
-        ends, _ = self._simulated(share, errors)
-        return float(ends[self.base.work_task].max())
+    def lasting_ns(self, share: float, errors: Floats) -> float:
+        """How long the captured work would take among many more of the same; arguments as of ``step_ns``.
 
-    def _simulated(self, share: float, errors: Floats) -> tuple[Ints, Ints]:
-        """The end of each task of the base, and its duration."""
-        tasks = self._tasks(share, errors)
-        if self._repeats is None:
-            return simulate(tasks), tasks.duration
-        longer, place = self._repeats.tasks(tasks), self._repeats.place
-        self._add_repeating(longer.duration, errors)
-        return simulate(longer)[place], longer.duration[place]
+        That is the host's time until its last launch, or the GPU's where everything was launched long before: whichever
+        is longer sets the pace. Neither depends on how far the host was ahead when the capture began.
+        """
+        base, begin = self.base, float(self.base.tasks.release.min())
+        launched = base.call_task[base.recorded.work.call[base.recorded.work.call >= 0]]
+        ends, _ = self._simulated(share, errors)
+        on_host = float(ends[launched].max()) if len(launched) else begin
+        ends, _ = self._simulated(share, errors, idle_until=round(on_host))
+        return max(on_host - begin, float(ends[base.work_task].max()) - on_host)
+
+    def _simulated(self, share: float, errors: Floats, idle_until: int = NEVER) -> tuple[Ints, Ints]:
+        """The end of each task of the base, and its duration. ``idle_until``: when the GPU begins, ns."""
+        tasks, place = self._tasks(share, errors), np.arange(len(self.base.tasks))
+        if self._repeats is not None:
+            tasks, place = self._repeats.tasks(tasks), self._repeats.place
+            self._add_repeating(tasks.duration, errors)
+        if idle_until != NEVER:
+            first = np.maximum(tasks.release, idle_until)
+            tasks = replace(tasks, release=np.where(tasks.kind == WORK, first, tasks.release))
+        return simulate(tasks)[place], tasks.duration[place]
 
     @cached_property
     def _repeats(self) -> RepeatedTasks | None:

@@ -178,7 +178,7 @@ class _Builder:
     def _follow(
         self, task: int, number: int, previous: int, lane: int, before: int, place: Ints, edges: _Edges
     ) -> None:
-        """An operation comes after the one before it on its stream: a repeated one, or the last one before the repeat."""
+        """An operation comes after the one before it on its stream: a repeated one, or the last before the repeat."""
         base = self.base
         gap = next((e for e in range(int(base.first[task]), int(base.first[task + 1])) if base.cause[e] == GAP), -1)
         if previous < 0:

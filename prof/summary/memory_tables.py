@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from pyprof.prof.memory.checkpointing import Checkpointing
 from pyprof.prof.memory.memory_numbers import DeviceMemory
 from pyprof.prof.memory.peak_content import LayerShare, Share
 from pyprof.prof.summary.tables import SummaryTable
@@ -101,15 +102,20 @@ def _checkpointing(device: DeviceMemory, top: int) -> Iterator[SummaryTable]:
     if not device.checkpointing:
         return
     rows = tuple(
-        (each.layers, str(len(each.names)), size(each.freed_bytes), size(each.new_peak_bytes), _cost(each.cost_ns))
+        (each.layers, str(len(each.names)), size(each.freed_bytes), size(each.new_peak_bytes), *_costs(each))
         for each in device.checkpointing[:top]
     )
     title = "With activation checkpointing of these layers" + _of(top, len(device.checkpointing), "most effective")
-    yield SummaryTable("memory-checkpointing", title, ("", "layers", "frees", "peak", "repeats"), rows)
+    yield SummaryTable(
+        "memory-checkpointing", title, ("", "layers", "frees", "peak", "repeats", "step longer by"), rows
+    )
 
 
-def _cost(ns: int | None) -> str:
-    return "unknown" if ns is None else ms(ns)
+def _costs(each: Checkpointing) -> tuple[str, str]:
+    """The time of the kernels that run again, and what the step gets longer with its interval."""
+    added = each.added
+    longer = "" if added is None else f"{ms(added.ns)} ({ms(added.low_ns)} – {ms(added.high_ns)})"
+    return "unknown" if each.cost_ns is None else ms(each.cost_ns), longer
 
 
 def size(nbytes: int) -> str:

@@ -1,6 +1,6 @@
 """Activation checkpointing as an edit of the replay: layers' forward launches are repeated in the backward pass.
 
-``torch.utils.checkpoint`` also takes the host time of its own: to save and set the states of random numbers and
+``torch.utils.checkpoint`` takes the host time of its own, too: to save and set the states of random numbers and
 autocast for each call, and for each tensor that autograd saves, whose place a hook takes.
 """
 
@@ -65,7 +65,12 @@ def _of_layer(base: BaseRun, name: str, share: float) -> list[RepeatedCalls]:
 def _paired(forward: Bools, backward: Bools, other: Bools) -> list[tuple[Ints, int]]:
     """The operations of each forward pass, and the first one of its backward pass: the last pass goes back first.
 
-    A forward pass ends where another layer's begins, or with a backward pass of the layer.
+    A forward pass ends where another layer's begins, or with a backward pass of the layer. Where a layer runs several
+    times, each operation that goes back takes the last pass that is left, so that only their order is certain.
+
+    >>> passes = _paired(*(np.array([mark == kind for mark in "ffofbb"]) for kind in "fbo"))
+    >>> [(forward.tolist(), before) for forward, before in passes]
+    [([3], 4), ([0, 1], 5)]
     """
     found, waiting, running = [], list[list[int]](), list[int]()
     went_back = False
