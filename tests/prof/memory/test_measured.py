@@ -80,7 +80,7 @@ MEASURED = json.loads((GOLDEN / "memory" / "h200_checkpointing.json").read_text(
 
 @pytest.mark.parametrize("case", MEASURED, ids=lambda case: f"{case['file'].split('_')[-1]} {case['layers']}")
 def test_what_checkpointing_frees_and_costs_on_an_h200(case):
-    """The bytes within 1%, the ms within 15% of each measurement; of a tiny model, which the host limits, 2% and 25%."""
+    """The bytes within 1%, the ms within 15% of each measurement; of a tiny model, limited by the host, 2% and 25%."""
     memory = load_memory(GOLDEN / "memory" / case["file"], host=True)
     numbers = memory_numbers(memory.memory, memory.kernels, case["layers"])
     (found,) = (each for each in with_added_times(numbers, memory, 1e6 * case["step_ms"]) if each.exact)
