@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pyprof.benchmark.call_timer import CPU, EVENTS, GRAPH, Timing
+from pyprof.benchmark.other_programs import caution
 from pyprof.quantities import amount, binary_bytes
 
 SMALL = 10  # calls that take longer than so many empty nodes are shown without the node's time
@@ -120,6 +121,8 @@ class Bench:
         said = [
             f"No CUDA graph: {measured.timing.why}." for measured in self.directions().values() if measured.timing.why
         ]
+        cores = [measured.timing.other_cores or 0.0 for measured in self.directions().values()]
+        said += [text for text in [caution(max(cores))] if text]
         if any(measured.timing.launches for measured in self.directions().values()):
             said.append("The host's launches limit the time; the GPU may be faster.")
         if self.uncounted:

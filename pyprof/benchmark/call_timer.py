@@ -25,8 +25,9 @@ from typing import Any
 import torch
 
 from pyprof.benchmark.device_facts import cache_bytes, clock_mhz, free_bytes
+from pyprof.benchmark.other_programs import OtherPrograms
 from pyprof.benchmark.rotation import copies_needed
-from pyprof.benchmark.timer import CPU_TRIAL_S, SHORTEST_CALL_S, Effort
+from pyprof.benchmark.timer import CPU_TRIAL_S, PATIENCE, SHORTEST_CALL_S, Effort
 
 Call = Callable[[], object]
 GRAPH, EVENTS, CPU = "cuda graph", "cuda events", "cpu timer"
@@ -56,6 +57,7 @@ class Timing:
     host_s: float | None = None  # of the host, to launch one call; only measured without a graph
     why: str = ""  # why there is no graph
     clock_mhz: int | None = None  # of the multiprocessors, while they worked
+    other_cores: float | None = None  # that other programs used meanwhile; only on a CPU, where the system tells
 
     @property
     def launches(self) -> bool:
@@ -118,10 +120,13 @@ def _on_cpu(calls: Sequence[Call], effort: Effort) -> Timing:
     while once * number < CPU_TRIAL_S:
         number *= 2
         once = run.timeit(number).median
-    trials: list[float] = []
-    while sum(trials) * number < effort.trials * effort.trial_s or len(trials) < effort.trials:
-        trials.append(run.timeit(number).median)
-    return Timing(*_spread(trials), len(trials), CPU, number)
+    for _ in range(PATIENCE):
+        others, trials = OtherPrograms(), list[float]()
+        while sum(trials) * number < effort.trials * effort.trial_s or len(trials) < effort.trials:
+            trials.append(run.timeit(number).median)
+        if not others.disturb:
+            break
+    return Timing(*_spread(trials), len(trials), CPU, number, other_cores=others.cores())
 
 
 # On a GPU
