@@ -151,7 +151,7 @@ def _plateaus(sweeps: Sweeps, device: str) -> dict[str, Any]:
         curve = sweeps._product(product).curve
         size, rate = max(curve, key=lambda point: point[1])
         a, b = (torch.randn(size, size, device=device).to(getattr(torch, product.dtype)) for _ in range(2))
-        own = measure(Subject(torch.mm, (a, b)), "mm", False, True, FULL)
+        own = measure(Subject(torch.mm, (a, b), {"out": torch.empty_like(a)}), "mm", False, True, FULL)
         found[f"mm {product.name}"] = {"peaks": rate, **_rates(own, own.forward.flop or 0)}
     torch.set_float32_matmul_precision(before)
     return found
