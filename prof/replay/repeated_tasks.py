@@ -86,6 +86,8 @@ class _Builder:
         self.host_task = np.full(calls, -1, np.int64)
         self.host_task[base.item[base.kind == HOST]] = np.flatnonzero(base.kind == HOST)
         self.by_call = self._tasks_by_call(calls)
+        self._of_lane: dict[int, Ints] = {}  # the operations of each lane
+        self._tails: dict[int, tuple[int, int]] = {}  # lane -> (base task before, place of the last repeated task)
         self.repeats = sorted(repeats, key=lambda repeat: int(self.host_task[repeat.before]))
 
     def _tasks_by_call(self, calls: int) -> tuple[Ints, Ints]:
@@ -113,7 +115,6 @@ class _Builder:
         origin[repeated] = np.concatenate(parts or [place[:0]])
         target = np.repeat(np.arange(len(base)), np.diff(base.first))
         source, edges = place[base.source], _Edges()
-        self._tails: dict[int, tuple[int, int]] = {}  # lane -> (base task before, place of the last repeated task)
         for repeat, part, begin in zip(self.repeats, parts, begins.tolist(), strict=True):
             self._add(repeat, part, begin, place, source, edges)
         targets = np.concatenate([place[target], np.array(edges.target, np.int64)])
@@ -136,7 +137,7 @@ class _Builder:
         before = int(self.host_task[repeat.before])
         new = {task: begin + k for k, task in enumerate(part.tolist())}
         waiting = slice(int(base.first[before]), int(base.first[before + 1]))
-        last_call, lanes = -1, {}
+        last_call, lanes = -1, dict[int, int]()
         for task in part.tolist():
             kind, number = int(base.kind[task]), new[task]
             if kind == HOST and last_call >= 0:
@@ -173,7 +174,10 @@ class _Builder:
         return int(tasks[at]) if at >= 0 else -1
 
     def _lane_tasks(self, lane: int) -> Ints:
-        return np.flatnonzero(self.is_work & (self.work.lane[np.where(self.is_work, self.base.item, 0)] == lane))
+        if lane not in self._of_lane:
+            lanes = self.work.lane[np.where(self.is_work, self.base.item, 0)]
+            self._of_lane[lane] = np.flatnonzero(self.is_work & (lanes == lane))
+        return self._of_lane[lane]
 
     def _follow(
         self, task: int, number: int, previous: int, lane: int, before: int, place: Ints, edges: _Edges
