@@ -15,7 +15,7 @@ from typing import Any
 
 from pyprof.provenance.awaited_import import AwaitedImport
 
-_MODES = "pyprof_modes"  # of a state: how many modes there are, if all are ours
+_OURS = "pyprof_modes"  # of a state: how many modes at the bottom of the stack are ours
 
 
 def unseen(set_: Callable[[Any, str, Any], None], is_ours: Callable[[Any], bool]) -> AwaitedImport:
@@ -35,7 +35,7 @@ def _counting(original: Callable[..., None], is_ours: Callable[[Any], bool]) -> 
     def __init__(state: Any, py_stack: Any, *args: Any, **kwargs: Any) -> None:
         modes = list(py_stack)
         original(state, modes, *args, **kwargs)
-        setattr(state, _MODES, len(modes) if all(map(is_ours, modes)) else 0)
+        setattr(state, _OURS, next((at for at, mode in enumerate(modes) if not is_ours(mode)), len(modes)))
         _make_handlers()
 
     return __init__
@@ -44,7 +44,7 @@ def _counting(original: Callable[..., None], is_ours: Callable[[Any], bool]) -> 
 def _apart_from_ours(original: Callable[[Any], bool]) -> Callable[[Any], bool]:
     @functools.wraps(original)
     def in_torch_function_mode(state: Any) -> bool:
-        return original(state) and len(state.mode_stack) > vars(state).get(_MODES, 0)
+        return original(state) and len(state.mode_stack) > vars(state).get(_OURS, 0)
 
     return in_torch_function_mode
 
