@@ -28,12 +28,15 @@ def note_call(graph: Any, schedule: Any, kernel: str) -> None:
 
     ``schedule``: a list of scheduler nodes, or the node of a library's kernel (inductor's ExternKernel).
     """
-    calls = vars(graph).setdefault(_ATTRIBUTE, [])
-    nodes = _origins(schedule)
     loops: tuple[int | str, ...] = ()
     if isinstance(schedule, list):
         loops = max(filter(None, map(_loops, schedule)), key=lambda sizes: sizes[-1] != 1, default=())
-    calls.append((kernel, nodes, loops))
+    note_nodes(graph, _origins(schedule), kernel, loops)
+
+
+def note_nodes(graph: Any, nodes: list[Any], kernel: str, loops: tuple[int | str, ...] = ()) -> None:
+    """Remember that the graph's code calls a kernel, or an op of PyTorch, that computes these FX nodes."""
+    vars(graph).setdefault(_ATTRIBUTE, []).append((kernel, nodes, loops))
 
 
 def _origins(schedule: Any) -> list[Any]:

@@ -20,7 +20,7 @@ import compiled as programs
 import gpt2
 import torch
 import torch.nn.functional as F
-from compiled_models import gpt2_with_loss, llama_with_loss
+from compiled_models import gpt2_with_loss, llama_with_loss, products_with_loss
 from torch import Tensor, nn
 
 import pyprof
@@ -86,6 +86,10 @@ def llama_whole(compile_: Compile) -> Callable[[], object]:
     return _with_loss(llama_with_loss(), compile_)
 
 
+def products(compile_: Compile) -> Callable[[], object]:
+    return _with_loss(products_with_loss(), compile_)
+
+
 def user_kernels(compile_: Compile) -> Callable[[], object]:
     import user_kernels  # needs Triton
 
@@ -99,7 +103,7 @@ def _templates(model: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return torch.compile(model, mode="max-autotune-no-cudagraphs")
 
 
-PROGRAMS = (gpt2_training, llama_training, llama_inference, gpt2_whole, llama_whole, user_kernels)
+PROGRAMS = (gpt2_training, llama_training, llama_inference, gpt2_whole, llama_whole, products, user_kernels)
 FORMS: dict[str, Compile] = {
     "eager": lambda model: model,
     "compiled": torch.compile,

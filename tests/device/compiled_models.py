@@ -42,6 +42,23 @@ class LlamaWithLoss(nn.Module):
         return F.cross_entropy(logits.float().flatten(0, 1), labels.flatten())
 
 
+class Products(nn.Module):
+    """Two linear layers, for templates, each of which inductor measures in many forms."""
+
+    def __init__(self, width: int, classes: int) -> None:
+        super().__init__()
+        self.up, self.head = nn.Linear(width, 4 * width), nn.Linear(4 * width, classes)
+
+    def forward(self, x: Tensor, labels: Tensor) -> Tensor:
+        return F.cross_entropy(self.head(F.gelu(self.up(x))), labels)
+
+
+def products_with_loss() -> tuple[nn.Module, Tensor, Tensor]:
+    rows, width = (4096, 1024) if not SMALL else (64, 32)
+    x, labels = torch.randn(rows, width, device=programs.DEVICE), torch.randint(width, (rows,), device=programs.DEVICE)
+    return Products(width, width).to(programs.DEVICE), x, labels
+
+
 def gpt2_with_loss() -> tuple[nn.Module, Tensor, Tensor]:
     config = gpt2.Config(layers=2, vocabulary=50304) if not SMALL else gpt2.Config(2, 64, 4, 32, 500)
     return Gpt2WithLoss(config).to(programs.DEVICE), *_texts(config.vocabulary, config.context)
