@@ -50,8 +50,8 @@ def build_parser() -> Parser:
         metavar="FOLDER",
         action="append",
         default=[],
-        help="inductor's debug folder (torch_compile_debug, written under TORCH_COMPILE_DEBUG=1): compiled kernels of a "
-        "capture that was recorded without pyprof get ops and lines from it; may be repeated",
+        help="inductor's debug folder (torch_compile_debug, written under TORCH_COMPILE_DEBUG=1): compiled kernels "
+        "of a capture that was recorded without pyprof get ops and lines from it; may be repeated",
     )
     parser.add_argument(
         "--summary",

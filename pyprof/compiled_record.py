@@ -93,9 +93,8 @@ def dtypes_of(source: str) -> dict[str, tuple[str, ...]]:
     """
     found = {}
     begins = list(_KERNEL.finditer(source))
-    ends = [*(begin.start() for begin in begins[1:]), len(source)]
-    for begin, end in zip(begins, ends, strict=True):
-        signature = _SIGNATURE.search(source, begin.end(), end)
+    for at, begin in enumerate(begins, start=1):
+        signature = _SIGNATURE.search(source, begin.end(), begins[at].start() if at < len(begins) else len(source))
         if signature is not None:
             types = [kind for kind in _TYPE.findall(signature[1]) if kind != "constexpr"]
             found[begin[1]] = tuple(TRITON.get(kind, "") for kind in types)

@@ -72,12 +72,16 @@ class Graphs:
 
     def warnings(self, ran: int) -> list[str]:
         if not ran:
-            return [f"inductor's folder is of no use: the capture has no range \"{RANGE.strip()}\" (PyTorch 2.5 or later)"]
+            return [
+                f'inductor\'s folder is of no use: the capture has no range "{RANGE.strip()}" (PyTorch 2.5 or later)'
+            ]
         found = []
         if self._unfitting:
             found.append(f"{self._unfitting:,} compiled graphs that ran are not in inductor's folder")
         if self._ambiguous:
-            found.append(f"{self._ambiguous:,} compiled graphs that ran fit several graphs of inductor's folder: not tied")
+            found.append(
+                f"{self._ambiguous:,} compiled graphs that ran fit several graphs of inductor's folder: not tied"
+            )
         return found
 
 

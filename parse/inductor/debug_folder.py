@@ -86,7 +86,9 @@ def _mapped(file: Path) -> dict[str, list[str]]:
     try:
         return msgspec.json.decode(_text(file), type=_Mapping).cppCodeToPost
     except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
-        raise InputError(file, f"expected inductor's mapping of kernels to nodes, found something else ({error})") from error
+        raise InputError(
+            file, f"expected inductor's mapping of kernels to nodes, found something else ({error})"
+        ) from error
 
 
 class _Nodes:
@@ -131,7 +133,7 @@ class _Nodes:
 
 
 def _originals(call: CodeCall, kernels: dict[str, KernelText]) -> tuple[str, ...]:
-    """The ops of the program that the nodes of a Triton kernel come from; none for a library's call, which is a node."""
+    """The ops of the program that a Triton kernel's nodes come from; none for a library's call, which is a node."""
     kernel = kernels.get(call.kernel)
     return call.originals or kernel.originals if kernel is not None else ()
 
@@ -180,8 +182,8 @@ class _Operations:
 
 
 _VIEWS = frozenset(
-    "alias as_strided detach expand permute reshape select slice split split_with_sizes squeeze t transpose unbind unfold"
-    " unsqueeze view _unsafe_view diagonal".split()
+    "alias as_strided detach diagonal expand permute reshape select slice split split_with_sizes squeeze t transpose "
+    "unbind unfold unsqueeze view _unsafe_view".split()
 )
 
 

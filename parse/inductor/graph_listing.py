@@ -25,7 +25,7 @@ _DTYPES = {
 
 
 class ListedNode(NamedTuple):
-    """One node: the op that it calls (``aten::mul``), its arguments as ``Operation.args``, the line and its function."""
+    """One node: the op that it calls (``aten::mul``), its arguments as ``Operation.args``, its line and function."""
 
     aten: str
     args: tuple[Any, ...]

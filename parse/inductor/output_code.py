@@ -3,7 +3,7 @@
     # Source node to ATen node mapping:
     #   relu => relu
     # Graph fragment:
-    #   %relu : Tensor "f32[8, 4][4, 1]cuda:0"[num_users=1] = call_function[target=torch.ops.aten.relu.default](args = ..
+    #   %relu : Tensor "f32[8, 4][4, 1]cuda:0"[num_users=1] = call_function[target=torch.ops.aten.relu.default](..
     triton_poi_fused_relu_0 = async_compile.triton('triton_poi_fused_relu_0', '''
     ..
             # Topologically Sorted Source Nodes: [relu], Original ATen: [aten.relu]

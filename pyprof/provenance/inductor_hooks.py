@@ -33,6 +33,17 @@ _TOLD = "set_kernel_post_grad_provenance_tracing"
 _TELLING = ("debug", "codegen.triton", "codegen.cpp", "ir", "scheduler")  # modules of inductor that have this name
 _RECORD, _KNOWN = "_pyprof_record", "_pyprof_known"  # attributes of a CompiledFxGraph
 _NUMBERS = itertools.count(1)
+# What reading the objects of another release raises: names, types and forms that differ, and inductor's own refusals.
+_UNKNOWN = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    ImportError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
 _SIZES_MOST = 64  # sets of sizes per graph: a program may have new ones in each step, and NVTX never frees a text
 
 
@@ -204,5 +215,5 @@ class _Hooks:
         """The program's compilation goes on whatever the graph is like; it then has no record."""
         try:
             yield
-        except Exception as error:  # noqa: BLE001  (failed() raises again what a signal handler of the program raised)
+        except _UNKNOWN as error:  # failed() raises again what a signal handler of the program raised
             self._owner.failed(error)

@@ -44,7 +44,9 @@ def _noting(
     original: Callable[..., str], is_on: Callable[[], bool], careful: Callable[[], AbstractContextManager[None]]
 ) -> Callable[..., str]:
     @functools.wraps(original)
-    def define_kernel(scheduling: Any, src_code: Any, node_schedule: Any, kernel: Any, *args: Any, **kwargs: Any) -> str:
+    def define_kernel(
+        scheduling: Any, src_code: Any, node_schedule: Any, kernel: Any, *args: Any, **kwargs: Any
+    ) -> str:
         name = original(scheduling, src_code, node_schedule, kernel, *args, **kwargs)
         if is_on() and vars(scheduling).pop(_MIXING, False):
             with careful():

@@ -30,12 +30,18 @@ def parsed(name: str) -> Table:
     return correlate(reader(path)(path))
 
 
-@pytest.mark.parametrize("program", ["gpt2_whole", "llama_whole", "user_kernels"])
-@pytest.mark.parametrize("form", ["compiled", "graphs"])
-def test_kernel_time_on_a_layer(program: str, form: str) -> None:
-    if (program, form) == ("llama_whole", "graphs"):
-        pytest.skip("not kept: 44 KB like GPT-2's")
-    table = parsed(f"{program}_{form}")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gpt2_whole_compiled",
+        "gpt2_whole_graphs",
+        "llama_whole_compiled",
+        "user_kernels_compiled",
+        "user_kernels_graphs",
+    ],
+)
+def test_kernel_time_on_a_layer(name: str) -> None:
+    table = parsed(name)
     layered = np.array([bool(text) for text in table.coded("layer").texts()])
     duration = table.ints("kDuration")
     assert duration[layered].sum() >= 0.999 * duration.sum()

@@ -1,7 +1,7 @@
 """Triton kernels that the program itself wrote, in the three ways of calling one. For compiled_layers.py.
 
-    pyprof.flops("scaled_add_kernel", lambda x, y, out, scale, n: 2 * x.numel)
-    pyprof.flops("pyprof_test::scaled_add", lambda x, y, scale: 2 * x.numel)
+pyprof.flops("scaled_add_kernel", lambda x, y, out, scale, n: 2 * x.numel)
+pyprof.flops("pyprof_test::scaled_add", lambda x, y, scale: 2 * x.numel)
 """
 
 import torch
@@ -12,7 +12,7 @@ from torch.library import triton_op, wrap_triton
 
 
 @triton.jit
-def scaled_add_kernel(x, y, out, scale, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+def scaled_add_kernel(x, y, out, scale, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = at < n
     tl.store(out + at, tl.load(x + at, mask) + scale * tl.load(y + at, mask), mask)

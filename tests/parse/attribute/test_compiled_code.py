@@ -12,7 +12,6 @@ from pyprof.parse.attribute.capture import Capture, Ranges
 from pyprof.parse.attribute.compiled_code import (
     match,
     name_origins,
-
     origin_of,
     with_arguments,
     within_compiled,

@@ -17,7 +17,7 @@ from pyprof.prof.work.annotate import annotate
 from tests.paths import GOLDEN
 
 # As 2.11 and 2.13 write them
-GRAPH = '''class GraphModule(torch.nn.Module):
+GRAPH = """class GraphModule(torch.nn.Module):
     def forward(self, primals_1: "f32[8, 4]", primals_2: "bf16[4, s0]"):
         # File: /home/me/net.py:7 in forward, code: return F.layer_norm(self.up(x), (4,)).relu()
         mm: "f32[8, 4]" = torch.ops.aten.mm.default(primals_1, primals_2);  primals_2 = None
@@ -30,7 +30,7 @@ GRAPH = '''class GraphModule(torch.nn.Module):
         # No stacktrace found for following nodes
         mul: "f32[8, 4]" = torch.ops.aten.mul.Tensor(relu, -0.5)
         return (mul,)
-'''
+"""
 OUTPUT = """
 # kernel path: /tmp/x.py
 # Topologically Sorted Source Nodes: [layer_norm], Original ATen: [aten.native_layer_norm, aten.relu]
@@ -40,7 +40,7 @@ OUTPUT = """
 # Graph fragment:
 #   %mm : Tensor "f32[8, 4][4, 1]cuda:0" = PlaceHolder[target=mm]
 #   %var_mean : [num_users=2] = call_function[target=torch.ops.aten.var_mean.correction](args = (%mm, [1]), kwargs = {})
-#   %relu : Tensor "f32[8, 4][4, 1]cuda:0"[num_users=1] = call_function[target=torch.ops.aten.relu.default](args = (%mm,))
+#   %relu : Tensor "f32[8, 4][4, 1]cuda:0"[num_users=1] = call_function[target=torch.ops.aten.relu.default](args = ..
 #   return %relu
 triton_per_fused_native_layer_norm_relu_0 = async_compile.triton('triton_per_fused_native_layer_norm_relu_0', '''
     triton_meta={'signature': {'in_ptr0': '*fp32', 'out_ptr0': '*bf16', 'pair': ('i32', 'i32'), 'XBLOCK': 'constexpr'}},
@@ -72,7 +72,13 @@ def test_nodes_have_op_arguments_and_the_programs_line() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["mm: 'f32[8' = torch.ops.aten.mm.default((((", "x = torch.ops.", "torch.ops.aten.mm(x)", "\0 = torch.ops.a.b.c(x)"]
+    "line",
+    [
+        "mm: 'f32[8' = torch.ops.aten.mm.default((((",
+        "x = torch.ops.",
+        "torch.ops.aten.mm(x)",
+        "\0 = torch.ops.a.b.c(x)",
+    ],
 )
 def test_lines_that_are_no_calls_are_passed_over(line: str) -> None:
     assert nodes_of(line) == {}
