@@ -2,7 +2,7 @@
 
 Its attention ops have names with the dtypes and sizes of a compiled kernel, between a fixed beginning and end. The
 lengths of requests follow from the server's annotation, as in ``paged_attention``; windows are arguments.
-Orders of arguments: flashinfer/decode.py, prefill.py, page.py, rope.py, sampling.py of 0.2 to 0.6, csrc/batch_mla_run.cu.
+Orders of arguments: flashinfer/decode.py, prefill.py, page.py, rope.py, sampling.py, csrc/batch_mla_run.cu, 0.2 to 0.6.
 Releases whose ``register_custom_op`` does nothing show none of these ops: their kernels belong to the op around the
 call.
 """

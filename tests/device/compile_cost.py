@@ -3,7 +3,8 @@
     python tests/device/compile_cost.py [--pairs N] [--only NAME ...]
 
 Each measurement is a process of its own with empty caches: its first step, with pyprof and without, in turn. The
-processes with pyprof also say how much of that time its hooks took. The last line of a program has the medians.
+processes with pyprof also say how much of that time its hooks took. CPU seconds, those of the compiler's processes
+included, vary less than the clock's on a machine that others use. The last line of a program has the medians.
 """
 
 import argparse
@@ -21,8 +22,8 @@ from typing import Any
 PROGRAMS = ("gpt2_whole", "llama_whole")
 
 
-def measure(name: str, with_pyprof: bool) -> tuple[float, float]:
-    """Seconds of the first step, and of pyprof's hooks in it. In this process."""
+def measure(name: str, with_pyprof: bool) -> tuple[float, float, float]:
+    """Seconds of the first step, its CPU seconds, and those of pyprof's hooks in it. In this process."""
     import compiled_layers
     import torch
 
@@ -33,11 +34,11 @@ def measure(name: str, with_pyprof: bool) -> tuple[float, float]:
         _time_hooks(spent)
         pyprof.init()
     step = getattr(compiled_layers, name)(torch.compile)
-    began = time.perf_counter()
+    began, busy = time.perf_counter(), sum(os.times()[:4])
     step()
     if torch.cuda.is_available():
         torch.cuda.synchronize()
-    return time.perf_counter() - began, spent[0]
+    return time.perf_counter() - began, sum(os.times()[:4]) - busy, spent[0]
 
 
 def _time_hooks(spent: list[float]) -> None:
@@ -56,14 +57,17 @@ def _time_hooks(spent: list[float]) -> None:
     _Hooks._careful = _careful  # type: ignore[method-assign]
 
 
-def in_a_process(name: str, with_pyprof: bool) -> tuple[float, float]:
+def in_a_process(name: str, with_pyprof: bool) -> tuple[float, ...]:
     with tempfile.TemporaryDirectory() as cache:
         command = [sys.executable, __file__, "--one", name, *(["--pyprof"] if with_pyprof else [])]
         run = subprocess.run(
             command, env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": cache}, capture_output=True, text=True, check=True
         )
-    first, hooks = run.stdout.split()[-2:]
-    return float(first), float(hooks)
+    return tuple(map(float, run.stdout.split()[-3:]))
+
+
+def _described(pair: tuple[float, ...]) -> str:
+    return "without {:.2f} s (CPU {:.2f} s), with pyprof {:.2f} s (CPU {:.2f} s), of it in hooks {:.3f} s".format(*pair)
 
 
 def main() -> int:
@@ -74,18 +78,18 @@ def main() -> int:
     parser.add_argument("--pyprof", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        sys.stdout.write("{} {}\n".format(*measure(options.one, options.pyprof)))
+        sys.stdout.write("{} {} {}\n".format(*measure(options.one, options.pyprof)))
         return 0
     sys.path.insert(0, str(Path(__file__).parent))
     for name in options.only:
         pairs = []
         for _ in range(options.pairs):
-            (without, _), (recorded, hooks) = in_a_process(name, False), in_a_process(name, True)
-            sys.stdout.write(f"{name}: {without:.2f} s without, {recorded:.2f} s with pyprof, {hooks:.3f} s in hooks\n")
+            (clock, busy, _), (recorded, worked, hooks) = in_a_process(name, False), in_a_process(name, True)
+            pairs.append((clock, busy, recorded, worked, hooks))
+            sys.stdout.write(f"{name}: {_described(pairs[-1])}\n")
             sys.stdout.flush()
-            pairs.append((without, recorded, hooks))
-        middle = [statistics.median(column) for column in zip(*pairs, strict=True)]
-        sys.stdout.write(f"{name}, medians: {middle[0]:.2f} s, {middle[1]:.2f} s, {middle[2]:.3f} s\n")
+        middle = tuple(statistics.median(column) for column in zip(*pairs, strict=True))
+        sys.stdout.write(f"{name}, medians: {_described(middle)}\n")
     return 0
 
 
