@@ -124,7 +124,7 @@ class _Nodes:
         for at, call in enumerate(calls):
             if call.kernel not in self._kernels and not call.partial and call.buffer >= 0:
                 writing.setdefault(op_name(call.kernel), []).append(at)
-        found = {}
+        found: dict[int, str] = {}
         for op, places in writing.items():
             nodes = [name for name, node in self._nodes.items() if node.aten == op]
             if len(nodes) == len(places):

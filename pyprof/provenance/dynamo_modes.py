@@ -9,6 +9,7 @@ that function, so the table is made while the original is in its place: ``1 / x`
 """
 
 import functools
+import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -52,11 +53,14 @@ def _apart_from_ours(original: Callable[[Any], bool]) -> Callable[[Any], bool]:
 def _make_handlers() -> None:
     """Make dynamo's table of functions, which it keeps, with the original of has_torch_function."""
     import torch
-    from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
 
+    variable = getattr(sys.modules.get("torch._dynamo.variables.torch"), "TorchInGraphFunctionVariable", None)
+    make = getattr(variable, "_get_handlers", None)
+    if make is None:  # another release, whose graphs break then
+        return
     ours = torch.overrides.has_torch_function
     torch.overrides.has_torch_function = getattr(ours, "__wrapped__", ours)
     try:
-        TorchInGraphFunctionVariable._get_handlers()
+        make()
     finally:
         torch.overrides.has_torch_function = ours
