@@ -1,13 +1,15 @@
 """What each change brings to programs with several faults, on a GPU, without a profiler.
 
-    python tests/device/plan_measured.py OUT [--programs a,b] [--budget-s 60] [--folder FOLDER] [--alone] [--tiny]
+    python tests/device/plan_measured.py OUT [--programs a,b] [--budget-s 60] [--folder FOLDER] [--alone] [--first a,b]
 
 Each program of FOLDER (tests/device/plan_programs) runs in a process of its own: as it is, with each change alone, then
-with one change after the other, the one that gained most alone first. A change that makes the step slower where it
-stands in that order is taken back. The host of a machine that others use, too, may be slower by a third for a second:
+with one change after the other, the one that gained most alone first; with --first, those named there come before all
+others, so that a plan of these alone has a measured end. A change that makes the step slower where it stands in that
+order is taken back. The host of a machine that others use, too, may be slower by a third for a second:
 so the program without the change takes turns with the program that has it, and the gain is the median difference of
-neighbours. At the end comes a capture of the unchanged program with `pyprof.profile`, with its times just before and
-after; with --last-capture also one of the program with all that was kept.
+neighbours. At the end comes a capture of the unchanged program with `pyprof.profile`, which times the steps before it
+without the profiler, with its times just before and after; with --last-capture also one of the program with all that
+was kept.
 
 OUT gets NAME.json, written after each measurement: an interrupted run goes on where it ended. All times are in ms:
 
@@ -33,8 +35,9 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-BLOCKS, BLOCK_S, MOST_STEPS, FEWEST_STEPS, ALONE = 5, 0.15, 40, 3, 4
+BLOCKS, BLOCK_S, MOST_STEPS, FEWEST_STEPS, ALONE = 5, 0.12, 40, 2, 3
 WARM_UP, WARM_UP_S = 3, 0.15
+TIMED, CAPTURED = 6, 3  # steps of a capture: before the profiler starts, and with it
 CAPTURE_S = 10.0  # kept of the budget for the captures
 WORSE = 0.01  # a change that lengthens the step by more than this share is taken back
 Row = dict[str, Any]
@@ -48,6 +51,7 @@ def main() -> None:
     parser.add_argument("--budget-s", type=float, default=60.0, help="of one program")
     parser.add_argument("--total-s", type=float, default=1e9, help="of all programs")
     parser.add_argument("--alone", action="store_true", help="each change alone, and none after another")
+    parser.add_argument("--first", default="", help="changes that come first in the order, separated by commas")
     parser.add_argument("--no-capture", action="store_true")
     parser.add_argument("--last-capture", action="store_true")
     parser.add_argument("--losses", action="store_true", help="no times: the first two losses with each change")
@@ -212,11 +216,13 @@ class Measured:
         return (*self.program.needs.get(change, ()), change)
 
     def in_order(self) -> list[str]:
-        """By what they gained alone; those that need others, and the last ones, at the end."""
+        """By what they gained alone; those that need others, and the last ones, at the end; those of --first first."""
+        first = set(self.options.first.split(","))
         gains = {row["change"]: row["gain"] for row in self.found["measured"] if row["as"] == "alone" and "gain" in row}
         free = [c for c in self.program.changes if c in gains and c not in self.program.needs]
         late = [c for c in (*self.program.changes, *self.program.last) if c in gains and c not in free]
-        return sorted(free, key=lambda change: -gains[change]) + late
+        order = sorted(free, key=lambda change: -gains[change]) + late
+        return sorted(order, key=lambda change: not first.issuperset(self.with_needs(change)))
 
     def one_after_the_other(self) -> tuple[str, ...]:
         """The changes that were kept."""
@@ -284,7 +290,7 @@ class Measured:
         freed()
 
     def capture(self, changes: tuple[str, ...], what: str) -> None:
-        """Three steps after two, and the program's times without a profiler just before and after."""
+        """Some steps timed, then some captured; and the program's times without pyprof just before and after."""
         from step_clock import wait
 
         import pyprof
@@ -294,14 +300,14 @@ class Measured:
             return
         variant = Variant(self.program, changes)
         walls = [[variant.block() for _ in range(3)]]
-        with pyprof.profile(file, force=True, trace=True, warmup=2, steps=3):
-            for _ in range(5):
+        with pyprof.profile(file, force=True, trace=True, warmup=TIMED, steps=CAPTURED):
+            for _ in range(TIMED + CAPTURED):
                 variant.step()
                 pyprof.step()
             wait()
         walls.append([variant.block() for _ in range(3)])
         around = [[round(wall, 4) for wall in some] for some in walls]
-        told = {"file": file.name, "on": list(changes), "steps": 3, "wall_before": around[0], "wall_after": around[1]}
+        told = {"file": file.name, "on": list(changes), "wall_before": around[0], "wall_after": around[1]}
         self.found.setdefault("captures", {})[what] = told
         self.write()
         del variant
