@@ -11,7 +11,8 @@ neighbours. At the end comes a capture of the unchanged program with `pyprof.pro
 without the profiler, with its times just before and after; with --last-capture also one of the program with all that
 was kept.
 
-OUT gets NAME.json, written after each measurement: an interrupted run goes on where it ended. All times are in ms:
+OUT gets NAME.json, written after each measurement: an interrupted run goes on where it ended,
+and does not try again what failed. All times are in ms:
 
 * wall: steps in a row between two synchronisations, divided by their number; the median of the blocks, and each block;
 * gain: how much longer the wall of the program without the change is, and each pair of neighbours' difference;
@@ -242,17 +243,19 @@ class Measured:
         """What ``more`` changes bring after those ``before``, or None where there was no time or it failed."""
         on = [*before, *more]
         for row in self.found["measured"]:
-            if sorted(row["on"]) == sorted(on) and (row["as"], row["change"]) == (role, change) and "error" not in row:
-                return row
+            if sorted(row["on"]) == sorted(on) and (row["as"], row["change"]) == (role, change):
+                return row if "wall" in row else None
         if time.monotonic() > self.options.until - (0 if self.options.no_capture else CAPTURE_S):
             return None
-        begun, row = time.monotonic(), {"as": role, "change": change, "on": on}
+        begun, row = time.monotonic(), {"as": role, "change": change, "on": on, "error": "the process ended"}
+        self.found["measured"].append(row)
+        self.write()
         try:
             row |= self.compared(before, more)
+            del row["error"]
         except (RuntimeError, ImportError, TypeError, ValueError, AttributeError) as error:
             row["error"] = f"{type(error).__name__}: {error}"[:400]
         row["took_s"] = round(time.monotonic() - begun, 1)
-        self.found["measured"].append(row)
         self.write()
         told = f"{row['wall']:9.3f} ms  gain {row.get('gain', 0):8.3f}" if "wall" in row else row["error"][:120]
         print(f"{self.program.name:10} {role:10} {change:14} {told}  {row['took_s']} s", flush=True)
