@@ -11,10 +11,10 @@ from pyprof.prof.advice import Run
 from pyprof.prof.advice.host_time import LIST_NS, LONG_NS, own_of
 from pyprof.prof.advice.host_time import MOST_NS as MOST_A_LAUNCH_NS
 from pyprof.prof.limits.peaks_file import Peaks
+from pyprof.prof.replay.profiler_part import MOST_NS, costs, without
 from pyprof.prof.replay.recorded_run import GIVING, Recorded
 from pyprof.prof.replay.replayed_run import Replayed, replay
 from pyprof.prof.replay.tasks import CALL, DEPENDS, GAP, HOST, LAUNCH, QUEUE, SYNC, WORK, Tasks
-from pyprof.prof.replay.without_profiler import MOST_NS
 from pyprof.prof.timing.profiler_cost import OwnShare, estimated_share
 from pyprof.prof.work.annotate import Annotation
 from pyprof.table.columns import NULL, Bools, Floats, HostTable, Ints, Table
@@ -24,6 +24,10 @@ FEW = 50  # launches per step, of which each may take long
 # Of the estimated share, four of five steps of so few launches, of eleven in which the host is the limit, need this
 # (tests/golden/advice: 0.36 to 0.70 where 0.5 is estimated).
 OF_FEW = (0.72, 1.4)
+# An op that a change adds, such as a cast with its dispatch by autocast, takes the host this much longer than the mean
+# launch: 2,260 casts of decoding took 20 µs each where the mean was 22 (docs/explanation/advice.md), and casts of a
+# residual network 20 where it was 16.
+ADDED, ADDED_NS = 1.2, (6_000.0, 25_000.0)
 LONGEST_CALL_NS = 20_000.0  # a launch that takes longer does something else as well, such as loading a kernel
 
 
@@ -54,6 +58,7 @@ class BaseRun:
         kind, cause = self.tasks.kind[target], self.tasks.cause
         self.handed = np.flatnonzero((kind == HOST) & (cause == DEPENDS) & (self.tasks.lag < 0))
         self.waits = np.flatnonzero((kind == CALL) & np.isin(cause, (SYNC, QUEUE)))
+        self._unprofiled: dict[float, Floats] = {}
         self.launches = np.flatnonzero((kind == WORK) & (cause == LAUNCH))
         self.gaps = np.flatnonzero((kind == WORK) & (cause == GAP))
 
@@ -108,8 +113,17 @@ class BaseRun:
 
     def unprofiled(self, share: float) -> Floats:
         """Per call: the host's work before it without the profiler, if this share of what it slows is the program's."""
-        found: Floats = self.segment - np.minimum((1 - share) * self.segment, self.most_of_profiler)
-        return found
+        if share not in self._unprofiled:
+            cost = costs(self.table, self.host, self.recorded.calls.row)
+            self._unprofiled[share] = without(self.segment, cost, self.most_of_profiler, share)
+        return self._unprofiled[share]
+
+    def added_ns(self, share: float) -> float:
+        """What a small op that a change adds takes the host, without the profiler: a little more than launches do."""
+        giving = self.recorded.calls.among(*GIVING)
+        own = np.where(self.slowed, self.own * share, 0.0) + np.where(self.pauses, 0.0, self.unprofiled(share))
+        low, high = ADDED_NS
+        return float(np.clip(ADDED * own.sum() / max(int(giving.sum()), 1), low, high))
 
     @cached_property
     def own(self) -> Floats:

@@ -3,7 +3,7 @@
 RESULTS has NAME.json of each program, OUT becomes measured.json. Per change: `wall`, the lowest and the highest block,
 `gain` with the least and the greatest of its pairs of neighbours (an interval that spans 0 establishes nothing) and
 `without`, the step that it is a gain of. All in ms per step. `base` is the unchanged program: measured first, and just
-before and just after its capture.
+before and just after its capture; after it, what is left of the profiler in the process slows launches.
 """
 
 import json
@@ -20,14 +20,19 @@ def short(found: Row) -> Row:
     failed = [(row["as"], row["change"]) for row in found["measured"] if "wall" not in row]
     base = next(row for row in rows if row["as"] == "base")
     around = found["captures"]["base"] if "captures" in found else {}
-    walls = [base["wall_blocks"], *(around[key] for key in ("wall_before", "wall_after") if key in around)]
+    walls = [("first", base["wall_blocks"])]
+    walls += [(when, around[f"wall_{when}"]) for when in ("before", "after") if around]
     return {
         **{key: found[key] for key in ("program", "limit", "gpu", "torch")},
-        "base": [{"wall": statistics.median(some), "low": min(some), "high": max(some)} for some in walls],
+        "base": [_blocks(when, some) for when, some in walls],
         "alone": [_change(row) for row in rows if row["as"] == "alone"],
         "in_order": [_change(row) for row in rows if row["as"] == "in order"],
         "failed": [" ".join(pair) for pair in dict.fromkeys(failed)],
     }
+
+
+def _blocks(when: str, walls: list[float]) -> Row:
+    return {"when": when, "wall": statistics.median(walls), "low": min(walls), "high": max(walls)}
 
 
 def _change(row: Row) -> Row:
