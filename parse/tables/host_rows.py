@@ -5,13 +5,12 @@ import numpy as np
 from pyprof.gc_pause import uncollected
 from pyprof.parse.attribute.capture import Capture, HostCalls
 from pyprof.parse.attribute.range_tree import RangeTree
-from pyprof.parse.attribute.scope import Kind
 from pyprof.parse.attribute.steps import steps
 from pyprof.parse.tables.correlate import at_times, attribute
 from pyprof.parse.tables.hand_overs import hand_overs
 from pyprof.parse.tables.memory_rows import rank_of
 from pyprof.table.api_kinds import api_kind
-from pyprof.table.columns import NULL, Bools, Coded, Data, HostTable, Ints, value_at
+from pyprof.table.columns import NULL, Coded, Data, HostTable, Ints, value_at
 
 
 @uncollected()
@@ -45,21 +44,18 @@ def host_table(capture: Capture, tree: RangeTree) -> HostTable:
         "step": steps(events, tree).number,
         "rank": rank_of(capture, len(order)),
         "after": after,
-        "ranges": _ranges(tree, tree.kind >= 0, pid[order], thread, start, end, after),
-        "markers": _ranges(tree, tree.kind == Kind.MARKER, pid[order], thread, start, end, after),
+        "ranges": _ranges(tree, pid[order], thread, start, end, after),
     }
     return HostTable(len(order), columns)
 
 
-def _ranges(
-    tree: RangeTree, counted: Bools, pid: Ints, thread: Ints, start: Ints, end: Ints, after: Ints
-) -> Ints:
-    """How many of the ranges that are ``counted`` began in each call's process since its thread's call before, or since the hand-over."""
+def _ranges(tree: RangeTree, pid: Ints, thread: Ints, start: Ints, end: Ints, after: Ints) -> Ints:
+    """How many ranges began in each call's process since its thread's call before, or since the hand-over."""
     found = np.zeros(len(start), np.int64)
     same = np.append(False, (thread[1:] == thread[:-1]) & (pid[1:] == pid[:-1]))
     before = np.where(after >= 0, after, np.where(same, np.arange(len(start)) - 1, -1))
     for process in np.unique(pid).tolist():
-        begun = np.sort(tree.start[counted & (tree.pid == process)])
+        begun = np.sort(tree.start[tree.pid == process])
         rows = np.flatnonzero((pid == process) & (before >= 0))
         until, since = (np.searchsorted(begun, times, "right") for times in (start[rows], end[before[rows]]))
         found[rows] = np.maximum(until - since, 0)

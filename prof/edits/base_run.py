@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -11,10 +11,10 @@ from pyprof.prof.advice import Run
 from pyprof.prof.advice.host_time import LIST_NS, LONG_NS, own_of
 from pyprof.prof.advice.host_time import MOST_NS as MOST_A_LAUNCH_NS
 from pyprof.prof.limits.peaks_file import Peaks
-from pyprof.prof.replay.profiler_part import MOST_NS, costs, without
 from pyprof.prof.replay.recorded_run import GIVING, Recorded
 from pyprof.prof.replay.replayed_run import Replayed, replay
 from pyprof.prof.replay.tasks import CALL, DEPENDS, GAP, HOST, LAUNCH, QUEUE, SYNC, WORK, Tasks
+from pyprof.prof.replay.without_profiler import MOST_NS
 from pyprof.prof.timing.profiler_cost import OwnShare, estimated_share
 from pyprof.prof.work.annotate import Annotation
 from pyprof.table.columns import NULL, Bools, Floats, HostTable, Ints, Table
@@ -28,6 +28,9 @@ OF_FEW = (0.72, 1.4)
 # launch: 2,260 casts of decoding took 20 µs each where the mean was 22 (docs/explanation/advice.md), and casts of a
 # residual network 20 where it was 16.
 ADDED, ADDED_NS = 1.2, (6_000.0, 25_000.0)
+# Before a launch of torch.optim's loops over single tensors. Without a profiler, Python takes 6 to 10 µs for one on an
+# H200's host (prof/advice/host_time.py), half as much again where the host is slow; the profiler makes it 60.
+STEPPING_NS = 12_000
 LONGEST_CALL_NS = 20_000.0  # a launch that takes longer does something else as well, such as loading a kernel
 
 
@@ -58,7 +61,6 @@ class BaseRun:
         kind, cause = self.tasks.kind[target], self.tasks.cause
         self.handed = np.flatnonzero((kind == HOST) & (cause == DEPENDS) & (self.tasks.lag < 0))
         self.waits = np.flatnonzero((kind == CALL) & np.isin(cause, (SYNC, QUEUE)))
-        self._unprofiled: dict[float, Floats] = {}
         self.launches = np.flatnonzero((kind == WORK) & (cause == LAUNCH))
         self.gaps = np.flatnonzero((kind == WORK) & (cause == GAP))
 
@@ -89,14 +91,22 @@ class BaseRun:
 
     @cached_property
     def segment(self) -> Floats:
-        """Per call: the host's work before it, as captured, ns; before an op on lists, at most what that takes."""
+        """Per call: the host's work before it, as captured, ns; before an op on lists or of torch.optim, at most what
+        that takes."""
         found = self.tasks.duration[self.host_task].astype(np.float64)
+        share = estimated_share(self.table).share
+        lists = self._calls_of("aten", lambda op: "_foreach_" in op or "_fused_" in op)
+        stepping = self._calls_of("op", lambda op: '.step"' in op) & ~lists
+        found[lists] = np.minimum(found[lists], LIST_NS / share)
+        found[stepping] = np.minimum(found[stepping], STEPPING_NS / share)
+        return found
+
+    def _calls_of(self, key: str, chosen: Callable[[str], bool]) -> Bools:
+        """Per call: whether it launches an operation whose value in a column is chosen."""
         work = self.recorded.work
-        lists = self.table.coded("aten").where(lambda op: "_foreach_" in op or "_fused_" in op)[work.row]
-        of_lists = np.zeros(len(found), bool)
-        of_lists[work.call[lists & (work.call >= 0)]] = True
-        most = LIST_NS / estimated_share(self.table).share
-        found[of_lists] = np.minimum(found[of_lists], most)
+        rows = self.table.coded(key).where(chosen)[work.row]
+        found = np.zeros(len(self.recorded.calls), bool)
+        found[work.call[rows & (work.call >= 0)]] = True
         return found
 
     @cached_property
@@ -113,10 +123,8 @@ class BaseRun:
 
     def unprofiled(self, share: float) -> Floats:
         """Per call: the host's work before it without the profiler, if this share of what it slows is the program's."""
-        if share not in self._unprofiled:
-            cost = costs(self.table, self.host, self.recorded.calls.row)
-            self._unprofiled[share] = without(self.segment, cost, self.most_of_profiler, share)
-        return self._unprofiled[share]
+        found: Floats = self.segment - np.minimum((1 - share) * self.segment, self.most_of_profiler)
+        return found
 
     def added_ns(self, share: float) -> float:
         """What a small op that a change adds takes the host, without the profiler: a little more than launches do."""

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pyprof.prof.replay.profiler_part import MOST_NS, costs, without
 from pyprof.prof.replay.replayed_run import Replayed
 from pyprof.prof.replay.simulate import simulate
 from pyprof.prof.replay.tasks import CALL, HOST, Tasks
 from pyprof.prof.timing.profiler_cost import OwnShare, estimated_share, unprofiled
 from pyprof.table.columns import Ints
 
+MOST_NS = 25_000  # a range or call does not cost a profiler more
 LEAST_SHARE, ROUNDS, NEAR = 0.02, 8, 0.003
 GPU_LIMITS = 0.9  # if nearly no host time makes a step at most this much shorter, the GPU limits it
 
@@ -102,13 +102,14 @@ def _scaled(replayed: Replayed, share: float) -> Replayed:
 def _durations(replayed: Replayed, share: float) -> Ints:
     """The durations of the tasks with the host's work at this share."""
     tasks: Tasks = replayed.tasks
-    found = tasks.duration.copy()
-    call, work = tasks.kind == CALL, tasks.kind == HOST
-    found[call] -= np.minimum((1 - share) * found[call], MOST_NS).astype(np.int64)
-    rows = replayed.run.calls.row[tasks.item[work]]
-    most = MOST_NS * (1.0 + np.clip(replayed.host.ints("ranges")[rows], 0, 1 << 31))
-    found[work] = without(found[work].astype(np.float64), costs(replayed.table, replayed.host, rows), most, share)
-    return found
+    events = np.where(tasks.kind == HOST, 1 + _ranges(replayed)[_call_of(tasks)], 1)
+    on_host = np.isin(tasks.kind, (HOST, CALL))
+    cost = np.minimum((1 - share) * tasks.duration, MOST_NS * events)
+    return np.where(on_host, tasks.duration - cost.astype(np.int64), tasks.duration)
+
+
+def _call_of(tasks: Tasks) -> Ints:
+    return np.where(np.isin(tasks.kind, (HOST, CALL)), tasks.item, 0)
 
 
 def _ranges(replayed: Replayed) -> Ints:

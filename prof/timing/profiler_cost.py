@@ -69,14 +69,9 @@ def unprofiled(steps: Sequence[MeasuredStep]) -> Unprofiled | None:
     )
 
 
-def of_torch_profiler(table: Table) -> bool:
-    """Whether torch.profiler recorded the run, as one of its columns shows."""
-    return not bool(np.isnan(np.asarray(table.columns["occupancy"], np.float64)).all())
-
-
 def estimated_share(table: Table) -> OwnShare:
     """The estimate for captures without measured steps, by the profiler that its columns show."""
-    if of_torch_profiler(table):
+    if not bool(np.isnan(np.asarray(table.columns["occupancy"], np.float64)).all()):  # torch.profiler's column
         share = KINETO
     elif not (table.coded("aten").codes >= 0).any():
         share = PLAIN

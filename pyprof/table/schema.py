@@ -187,7 +187,6 @@ HOST_CALLS: tuple[Column, ...] = (
         "",
         "ranges (ops, markers, layers) that the process began since the thread's call before, or since `after`",
     ),
-    Column("markers", "int", "", "those of `ranges` that are pyprof's markers of calls; empty: not counted"),
     Column("op", "json", "", "what the user called at that time, outermost first; see the kernel table"),
     Column("layer", "json", "", "layer names around the forward op, outermost first"),
     Column("trace", "json", "", "the user's call stack at that time, file:line, outermost first"),
