@@ -56,6 +56,9 @@ RULES = {
 WORTH, NEAR, NEAR_END, NOTHING = 0.03, 0.25, 0.10, 0.01  # shares of a step, of a saving, of a final step, of a step
 
 
+NONE = (0.0, 0.0, 0.0)
+
+
 class Pair(NamedTuple):
     program: str
     changes: str
@@ -178,14 +181,15 @@ def _change(program: str, change: dict[str, Any], step_ms: float, forecaster: Fo
     names = " ".join(change["on"]) if not alone or len(change["on"]) > 1 else change["change"]
     measured = (change["gain"], change["gain_low"], change["gain_high"])
     if not set(change["on"]) <= RULES.keys():
-        return Pair(program, names, step_ms, (0.0, 0.0, 0.0), measured, ruled=False)
+        return Pair(program, names, step_ms, NONE, measured, ruled=False)
     before = captured(forecaster.base)
     for name in () if alone else [each for each in change["on"] if each != change["change"]]:
         before = after(before, RULES[name])
     changed = before
     for name in change["on"] if alone else [change["change"]]:
         changed = after(changed, RULES[name])
-    found, now = saving(forecaster, before, changed), forecaster.forecast(before).ns / 1e6
+    found = saving(forecaster, before, changed) if changed is not before else NONE
+    now = forecaster.forecast(before).ns / 1e6
     without = change.get("without", now)
     middle, low, high = (amount * without / now for amount in found)
     return Pair(program, names, without, (middle, low, high), measured)
@@ -196,13 +200,15 @@ def judged(pairs: Sequence[Pair]) -> Iterator[str]:
     matter = [pair for pair in pairs if pair.matters]
     for kind, some in (("all", matter), ("those with a rule", [pair for pair in matter if pair.ruled])):
         near = sum(pair.is_near for pair in some)
-        yield f"Savings beyond the noise and worth {WORTH:.0%} of a step, {kind}: {near} of {len(some)} within {NEAR:.0%}"
+        yield f"Savings beyond noise, worth {WORTH:.0%} of a step, {kind}: {near} of {len(some)} within {NEAR:.0%}"
     ends = [pair for pair in pairs if pair.changes == "(the last step)"]
-    near = sum(abs(pair.ratio - 1) <= NEAR_END for pair in ends)
+    near = sum((1 - NEAR_END) * p.measured[1] <= p.predicted[0] <= (1 + NEAR_END) * p.measured[2] for p in ends)
     yield f"The step after all kept changes that rules stand for: {near} of {len(ends)} within {NEAR_END:.0%}"
-    ruled = [pair for pair in pairs if pair.ruled]
+    ruled = [pair for pair in pairs if pair.ruled and pair.predicted != NONE]
     inside = sum(pair.inside for pair in ruled)
     meet = sum(pair.predicted[1] <= pair.measured[2] and pair.measured[1] <= pair.predicted[2] for pair in ruled)
+    silent = sum(pair.predicted == NONE for pair in pairs)
+    yield f"No rule, or nothing that a rule proposes: {silent} of {len(pairs)}"
     yield f"80% intervals: {inside} of {len(ruled)} hold the measured value; {meet} meet the measured interval"
     none = [pair for pair in pairs if pair.saves_nothing]
     false = [f"{p.program} {p.changes}" for p in none if p.predicted[0] >= NOTHING * p.step_ms]
