@@ -19,17 +19,12 @@ from pyprof.prof.edits.base_run import BaseRun
 from pyprof.prof.edits.edit import Edit
 from pyprof.prof.edits.errors_of_rules import ERROR, ERRORS
 from pyprof.prof.edits.scenario import Scenario, captured
-from pyprof.prof.replay.without_profiler import LEAST_SHARE
+from pyprof.prof.replay.without_profiler import LEAST_SHARE, run_to_run_ns
 from pyprof.prof.timing.profiler_cost import unprofiled
 from pyprof.table.columns import Floats
 
 DRAWS = 11
 SURE = 0.1  # the share of cases beyond each end of an interval
-# Standard deviations of a measured difference between two steps, by the step: where the GPU is the limit, and where the
-# host has to do with it, which on a machine that others use, too, is half as fast for seconds (74 differences of six
-# programs on an H200, measured in turns: docs/explanation/advice.md).
-GPU_DEVIATION, HOST_DEVIATION = 0.01, 0.04
-HOST_MATTERS = 0.15  # of the step's time, the part that goes with the host's work, from which on it does so fully
 MEASURED = 0.06  # half of the pace's interval, in logarithms, where the step's own time says it
 
 
@@ -93,9 +88,8 @@ class Forecaster:
     def _noise(self, scenario: Scenario, step_ns: float) -> float:
         """The standard deviation of a difference between this step and another in ns, by what limits it."""
         middle, one = float(self.shares[DRAWS // 2]), np.ones(len(scenario.edits))
-        without = scenario.step_ns(LEAST_SHARE, one) / max(scenario.step_ns(middle, one), 1.0)
-        by_host = min((1 - without) / HOST_MATTERS, 1.0)
-        return step_ns * math.hypot(GPU_DEVIATION, HOST_DEVIATION * by_host)
+        hostless = scenario.step_ns(LEAST_SHARE, one) / max(scenario.step_ns(middle, one), 1.0)
+        return run_to_run_ns(step_ns, hostless * step_ns)
 
     def roughly(self, scenario: Scenario) -> float:
         """The step's time in ns by three draws of the host's pace alone, to compare edits by."""

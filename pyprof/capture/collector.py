@@ -209,7 +209,7 @@ class TraceFile(Collector):
     """The embedded collector: runs PyTorch's profiler, and writes one range to one file.
 
     If the program uses PyTorch's profiler itself, there are several ranges, and the largest one is written. With a
-    warmup of one iteration, it is collected too, and written if the warmup is not reached. With a longer one, iterations
+    warmup of one iteration, it is collected too, and written if the warmup is not reached. With a longer one, steps
     are timed, and nothing may be collected before them: once Kineto has run, CUPTI stays in the process, and launches
     take the host longer (up to twice as long on an H200).
     """
