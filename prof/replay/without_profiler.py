@@ -21,9 +21,9 @@ from pyprof.table.columns import Ints
 
 MOST_NS = 25_000  # a range or call does not cost a profiler more
 LEAST_SHARE, ROUNDS, NEAR = 0.02, 8, 0.003
-# Standard deviations of a step from run to run, by the step: where the GPU is the limit, and where the host has to do with
-# it, which on a machine that others use, too, is half as fast for seconds (74 differences of steps of six programs on an
-# H200, measured in turns: docs/explanation/advice.md).
+# Standard deviations of a step from run to run, by the step: where the GPU is the limit, and where the host has to do
+# with it, which on a machine that others use, too, is half as fast for seconds (74 differences of steps of six programs
+# on an H200, measured in turns: docs/explanation/advice.md).
 GPU_DEVIATION, HOST_DEVIATION = 0.01, 0.04
 HOST_MATTERS = 0.15  # of the step's time, the part that goes with the host's work, from which on it does so fully
 TENTH = 1.2816  # a normal distribution has a tenth beyond this many standard deviations
