@@ -1,7 +1,7 @@
 """The replay without the profiler's cost beside steps measured without it: python tools/replay_unprofiled.py FOLDER ...
 
 FOLDER has what tests/device/plan_measured.py writes: NAME.json, and beside it or in captures/ the captures that it
-names. The steps without a profiler that were timed just before a capture stand for those of its warmup. Prints, for each
+names. The steps without a profiler, timed just before a capture, stand for those of its warmup. Prints, for each
 capture, how much longer or shorter the replay's step is, and nothing else of what was measured.
 """
 

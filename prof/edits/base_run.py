@@ -28,9 +28,10 @@ OF_FEW = (0.72, 1.4)
 # launch: 2,260 casts of decoding took 20 µs each where the mean was 22 (docs/explanation/advice.md), and casts of a
 # residual network 20 where it was 16.
 ADDED, ADDED_NS = 1.2, (6_000.0, 25_000.0)
-# Before a launch of torch.optim's loops over single tensors. Without a profiler, Python takes 6 to 10 µs for one on an
-# H200's host (prof/advice/host_time.py), half as much again where the host is slow; the profiler makes it 60.
-STEPPING_NS = 12_000
+# Before a launch of loops over single tensors that torch.optim or zero_grad runs. Without a profiler, such a loop takes 5
+# to 9 µs for one on an H200's host, its launch included (AdamW and SGD over 200 tensors, AdamW in two programs); the
+# profiler makes it 40 to 60.
+STEPPING_NS = 8_000
 LONGEST_CALL_NS = 20_000.0  # a launch that takes longer does something else as well, such as loading a kernel
 
 
@@ -91,12 +92,12 @@ class BaseRun:
 
     @cached_property
     def segment(self) -> Floats:
-        """Per call: the host's work before it, as captured, ns; before an op on lists or of torch.optim, at most what
-        that takes."""
+        """Per call: the host's work before it, as captured, ns; before an op on lists, or in a loop over parameters of
+        PyTorch's own, at most what that takes."""
         found = self.tasks.duration[self.host_task].astype(np.float64)
         share = estimated_share(self.table).share
         lists = self._calls_of("aten", lambda op: "_foreach_" in op or "_fused_" in op)
-        stepping = self._calls_of("op", lambda op: '.step"' in op) & ~lists
+        stepping = self._calls_of("op", lambda op: '.step"' in op or op.endswith('"zero_"]')) & ~lists
         found[lists] = np.minimum(found[lists], LIST_NS / share)
         found[stepping] = np.minimum(found[stepping], STEPPING_NS / share)
         return found
