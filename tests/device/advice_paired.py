@@ -1,9 +1,8 @@
-"""What changes with several parts bring, on a GPU: python tests/device/advice_paired.py FOLDER [--part PART] [--only ..]
+"""What changes with several parts bring, on a GPU: python tests/device/advice_paired.py FOLDER [--part loops|whole]
 
-PART is loops or whole. Programs without and with the change take turns in blocks of steps without a profiler, because the
-host's speed drifts. Then each is captured: two steps, after six that are timed without the profiler. FOLDER gets
-NAME.before.json.gz, NAME.after.json.gz and times-PART.json, whose gain is the median of neighbouring blocks'
-differences.
+Programs without and with the change take turns in blocks of steps without a profiler, because the host's speed drifts.
+Then each is captured: two steps, after six that are timed without the profiler. FOLDER gets NAME.before.json.gz,
+NAME.after.json.gz and times-PART.json, whose gain is the median of neighbouring blocks' differences.
 """
 
 import argparse

@@ -1,0 +1,163 @@
+"""The kernels that a compiler makes of a run's element-wise kernels, norms, softmaxes, sums, copies and dropout.
+
+Products, convolutions, attention, sorts and collectives stay as they are. Between two of them, a kernel that reads what
+another one there wrote becomes one kernel with it. The capture does not say which op's result an op reads: that of the
+same number of elements that was made last is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pyprof.dtypes import ITEM_BYTES
+from pyprof.prof.advice import Run
+from pyprof.prof.advice.fusion import FUSED_NS, NEW_BACKWARD, NEW_FORWARD
+from pyprof.prof.advice.run_columns import numel
+from pyprof.table.columns import Bools
+
+FUSED = ("pointwise", "reduction", "norm", "softmax", "copy", "rng")
+PASSES = ("fill", "indexing", "embedding")  # families that stay as they are, but do not keep their neighbours apart
+PHASES = ("forward", "backward", "other", "")
+STAYS = ("argmax", "argmin", "multinomial", "bernoulli_", "cumsum", "cumprod", "topk", "_local_scalar_dense")
+TWO_PASSES = ("batch_norm", "group_norm")  # ops that read their input for the sums, and again to apply them
+RESULTS = ("copy_", "_to_copy")  # ops whose first operand is the result
+
+
+@dataclass
+class Fused:
+    """One kernel in place of ``rows``: the bytes that it moves without its last result, that result's, its launches."""
+
+    rows: list[int]
+    nbytes: float = 0.0
+    last: float = 0.0
+    launches: int = 1
+
+    def ns(self, run: Run) -> float:
+        """Its expected duration, never longer than what it replaces."""
+        before = float(run.dur[self.rows].sum())
+        if len(self.rows) == 1:
+            return before
+        return min(before, FUSED_NS * self.launches + 1e9 * (self.nbytes + self.last) / run.bandwidth)
+
+
+def fused_kernels(run: Run) -> Iterator[Fused]:
+    """The kernels that a compiler generates for the forward and backward passes, in order of their first row."""
+    fits = fusible(run)
+    place = (run.lane, run.table.coded("phase").codes, run.table.ints("stream"))
+    group = _Group(run)
+    for row in range(run.rows):
+        apart = row > 0 and any(each[row] != each[row - 1] for each in place)
+        if apart or not (fits[row] or run.role[row] == "aux" or run.family[row] in PASSES):
+            yield from group.kernels
+            group = _Group(run)
+        if fits[row]:
+            group.add(row)
+    yield from group.kernels
+
+
+def fusible(run: Run) -> Bools:
+    """A mask of the rows that a compiler replaces by code of its own; those without shapes are left alone."""
+    found: Bools = np.isin(run.family, FUSED) & np.isin(run.phase, PHASES) & (run.texts("kind") == "kernel")
+    known = run.table.coded("sizes").where(lambda text: any(sign in text for sign in "123456789"))
+    return found & known & ~np.isin(run.aten, STAYS)
+
+
+def operands(run: Run, row: int) -> list[tuple[int, float]]:
+    """(elements, bytes per element) of each of an op's tensors, those of lists, too."""
+    usual = ITEM_BYTES.get(str(run.dtype[row]), 4.0)
+    return list(_flat(run.listed("sizes", row), run.listed("dtypes", row), usual))
+
+
+def _flat(sizes: list[Any], dtypes: list[Any], usual: float) -> Iterator[tuple[int, float]]:
+    for place, size in enumerate(sizes):
+        dtype = dtypes[place] if place < len(dtypes) else ""
+        if isinstance(size, list) and size and isinstance(size[0], list):
+            yield from _flat(size, dtype if isinstance(dtype, list) else [], usual)
+        elif numel(size):
+            yield numel(size), ITEM_BYTES.get(str(dtype), usual)
+
+
+class _Group:
+    """What lies between two kernels that no compiler touches."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.kernels: list[Fused] = []
+        self._made: dict[int, Fused] = {}  # elements -> the kernel that last wrote as many
+        self._read: dict[int, Fused] = {}
+
+    def add(self, row: int) -> None:
+        run = self.run
+        tensors = operands(run, row)
+        if not tensors:
+            self.kernels.append(Fused([row]))
+            return
+        takes = tensors[1:] if run.aten[row] in RESULTS and len(tensors) > 1 else tensors
+        result = self._result(row, tensors)
+        kernel, joins = self._kernel(takes)
+        again = bool(kernel.rows) and self._same_op(row, kernel.rows[-1])
+        kernel.rows.append(row)
+        if again:  # another kernel of the same op, such as one for sums over columns
+            return
+        self._reads(row, kernel, takes, joins)
+        kernel.last = result[0] * result[1]
+        self._made[result[0]] = kernel
+
+    def _result(self, row: int, tensors: list[tuple[int, float]]) -> tuple[int, float]:
+        """(elements, bytes per element) of an op's result."""
+        run = self.run
+        if run.aten[row] in RESULTS:
+            return tensors[0]
+        wide = max(item for size, item in tensors if size == max(tensors)[0])
+        if run.family[row] == "reduction":
+            shape = run.first_shape(row)
+            return (shape[-1] if self._over_columns(row) else numel(shape[:-1]) or 1), wide
+        if run.aten[row] in ("cat", "stack"):
+            return sum(size for size, _ in tensors), wide
+        return max(tensors)[0], wide
+
+    def _kernel(self, takes: list[tuple[int, float]]) -> tuple[Fused, bool]:
+        """The kernel that an op becomes part of, and whether it made one of its operands; else a new one."""
+        for known, joins in ((self._made, True), (self._read, False)):
+            for size, _ in sorted(takes, reverse=True):
+                if size > 1 and size in known:
+                    return known[size], joins
+        self.kernels.append(Fused([]))
+        return self.kernels[-1], False
+
+    def _reads(self, row: int, kernel: Fused, takes: list[tuple[int, float]], joins: bool) -> None:
+        """Adds the operands that the kernel did not make itself, and passes over them that it needs besides."""
+        run = self.run
+        new = NEW_BACKWARD if run.phase[row] == "backward" else NEW_FORWARD
+        largest = max(takes)[0]
+        free = joins
+        for size, item in takes:
+            if free and self._made.get(size) is kernel:
+                free = False  # the one that it made
+                continue
+            kernel.nbytes += size * item * (new if self._read.get(size) is kernel or joins else 1.0)
+            self._read[size] = kernel
+        if run.family[row] == "norm":
+            kernel.nbytes += kernel.last if joins else 0.0  # a residual sum before a norm is needed later on
+            if any(name in run.aten[row] for name in TWO_PASSES):
+                kernel.nbytes += largest * min(item for size, item in takes if size == largest)
+                kernel.launches += 1
+        if self._over_columns(row) or (run.family[row] == "norm" and run.phase[row] == "backward"):
+            kernel.launches += 1  # sums of parts first, then of these
+        
+    def _over_columns(self, row: int) -> bool:
+        """Whether an op sums over all but the last dimension, as for the gradient of a bias."""
+        if self.run.family[row] != "reduction":
+            return False
+        args = self.run.listed("args", row)
+        dims = str(args[1]).replace(" ", "") if len(args) > 1 else ""
+        return dims == "[0]" or dims.startswith("[0,")
+
+    def _same_op(self, row: int, other: int) -> bool:
+        run = self.run
+        same = all(run.table.coded(key).codes[row] == run.table.coded(key).codes[other] for key in ("aten", "sizes"))
+        return same and run.family[row] in ("norm", "softmax") and row - other == 1
