@@ -19,11 +19,18 @@ from pyprof.prof.advice.fusion import FUSED_NS, NEW_BACKWARD, NEW_FORWARD
 from pyprof.prof.advice.run_columns import numel
 from pyprof.table.columns import Bools
 
+SUMS = ("reduction", "norm", "softmax")
 FUSED = ("pointwise", "reduction", "norm", "softmax", "copy", "rng")
 PASSES = ("fill", "indexing", "embedding")  # families that stay as they are, but do not keep their neighbours apart
 PHASES = ("forward", "backward", "other", "")
 STAYS = ("argmax", "argmin", "multinomial", "bernoulli_", "cumsum", "cumprod", "topk", "_local_scalar_dense")
 TWO_PASSES = ("batch_norm", "group_norm")  # ops that read their input for the sums, and again to apply them
+DROPOUT = ("native_dropout", "dropout", "feature_dropout")
+# Kernels that inductor generated on an H200 (whole_transformer, whole_convolutions; tests/device/advice_whole.py):
+RATE = 0.8  # of the bandwidth that copies reach, where several tensors are read and written at once
+RANDOM_NS = 0.002  # per element of dropout, whose random numbers are computed in forward
+SUMS_NS = 10_000.0  # for each of the two gradients of a norm's parameters, which are sums of parts
+NORM_LAUNCHES = 3  # of a norm over all but the channels: sums of parts, sums of these, their use
 RESULTS = ("copy_", "_to_copy")  # ops whose first operand is the result
 
 
@@ -35,19 +42,22 @@ class Fused:
     nbytes: float = 0.0
     last: float = 0.0
     launches: int = 1
+    more_ns: float = 0.0  # besides moving bytes
+    elements: int = 0  # of its largest tensor
+    stage: int = 0  # 1: it has sums over rows; 2: and has used them on all elements
 
     def ns(self, run: Run) -> float:
         """Its expected duration, never longer than what it replaces."""
         before = float(run.dur[self.rows].sum())
         if len(self.rows) == 1:
             return before
-        return min(before, FUSED_NS * self.launches + 1e9 * (self.nbytes + self.last) / run.bandwidth)
+        moved = 1e9 * (self.nbytes + self.last) / (RATE * run.bandwidth)
+        return min(before, FUSED_NS * self.launches + moved + self.more_ns)
 
 
-def fused_kernels(run: Run) -> Iterator[Fused]:
-    """The kernels that a compiler generates for the forward and backward passes, in order of their first row."""
-    fits = fusible(run)
-    place = (run.lane, run.table.coded("phase").codes, run.table.ints("stream"))
+def fused_kernels(run: Run, fits: Bools) -> Iterator[Fused]:
+    """The kernels that a compiler generates for these rows, in order of their first row."""
+    place = (run.lane, run.table.coded("phase").codes, run.table.ints("stream"), run.table.ints("step"))
     group = _Group(run)
     for row in range(run.rows):
         apart = row > 0 and any(each[row] != each[row - 1] for each in place)
@@ -89,22 +99,29 @@ class _Group:
         self.kernels: list[Fused] = []
         self._made: dict[int, Fused] = {}  # elements -> the kernel that last wrote as many
         self._read: dict[int, Fused] = {}
+        self._latest: Fused | None = None
 
     def add(self, row: int) -> None:
         run = self.run
+        if self._latest is not None and self._same_op(row, self._latest.rows[-1]):
+            self._latest.rows.append(row)  # another kernel of the same op, such as one for sums over columns
+            return
         tensors = operands(run, row)
         if not tensors:
             self.kernels.append(Fused([row]))
+            self._latest = None
             return
         takes = tensors[1:] if run.aten[row] in RESULTS and len(tensors) > 1 else tensors
         result = self._result(row, tensors)
-        kernel, joins = self._kernel(takes)
-        again = bool(kernel.rows) and self._same_op(row, kernel.rows[-1])
+        kernel, joins = self._kernel(row, takes)
         kernel.rows.append(row)
-        if again:  # another kernel of the same op, such as one for sums over columns
-            return
+        self._latest = kernel
         self._reads(row, kernel, takes, joins)
         kernel.last = result[0] * result[1]
+        if run.family[row] in SUMS and not self._over_columns(row):
+            kernel.stage = 1 if run.family[row] == "reduction" else 2
+        elif kernel.stage == 1 and result[0] >= kernel.elements:
+            kernel.stage = 2
         self._made[result[0]] = kernel
 
     def _result(self, row: int, tensors: list[tuple[int, float]]) -> tuple[int, float]:
@@ -120,11 +137,15 @@ class _Group:
             return sum(size for size, _ in tensors), wide
         return max(tensors)[0], wide
 
-    def _kernel(self, takes: list[tuple[int, float]]) -> tuple[Fused, bool]:
-        """The kernel that an op becomes part of, and whether it made one of its operands; else a new one."""
+    def _kernel(self, row: int, takes: list[tuple[int, float]]) -> tuple[Fused, bool]:
+        """The kernel that an op becomes part of, and whether it made one of its operands; else a new one.
+
+        Sums of what other sums were used for begin a new kernel: one norm after the other.
+        """
+        sums = self.run.family[row] in SUMS
         for known, joins in ((self._made, True), (self._read, False)):
             for size, _ in sorted(takes, reverse=True):
-                if size > 1 and size in known:
+                if size > 1 and size in known and not (sums and known[size].stage == 2):
                     return known[size], joins
         self.kernels.append(Fused([]))
         return self.kernels[-1], False
@@ -134,6 +155,7 @@ class _Group:
         run = self.run
         new = NEW_BACKWARD if run.phase[row] == "backward" else NEW_FORWARD
         largest = max(takes)[0]
+        kernel.elements = max(kernel.elements, largest)
         free = joins
         for size, item in takes:
             if free and self._made.get(size) is kernel:
@@ -141,14 +163,24 @@ class _Group:
                 continue
             kernel.nbytes += size * item * (new if self._read.get(size) is kernel or joins else 1.0)
             self._read[size] = kernel
+        if run.aten[row] in DROPOUT:
+            kernel.more_ns += RANDOM_NS * largest
         if run.family[row] == "norm":
-            kernel.nbytes += kernel.last if joins else 0.0  # a residual sum before a norm is needed later on
-            if any(name in run.aten[row] for name in TWO_PASSES):
-                kernel.nbytes += largest * min(item for size, item in takes if size == largest)
-                kernel.launches += 1
-        if self._over_columns(row) or (run.family[row] == "norm" and run.phase[row] == "backward"):
+            self._norm(row, kernel, takes, joins)
+        elif self._over_columns(row):
             kernel.launches += 1  # sums of parts first, then of these
-        
+
+    def _norm(self, row: int, kernel: Fused, takes: list[tuple[int, float]], joins: bool) -> None:
+        backward = self.run.phase[row] == "backward"
+        largest = max(takes)[0]
+        kernel.nbytes += kernel.last if joins else 0.0  # a residual sum before a norm is needed later on
+        if any(name in self.run.aten[row] for name in TWO_PASSES):
+            kernel.nbytes += sum(size * item for size, item in takes if size == largest)
+            kernel.launches += NORM_LAUNCHES
+        elif backward:
+            kernel.launches += 2
+            kernel.more_ns += 2 * (SUMS_NS - FUSED_NS)
+
     def _over_columns(self, row: int) -> bool:
         """Whether an op sums over all but the last dimension, as for the gradient of a bias."""
         if self.run.family[row] != "reduction":
