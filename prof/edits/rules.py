@@ -6,6 +6,7 @@ from pyprof.prof.edits import (  # noqa: F401
     graphs,
     host_waits,
     loops,
+    mask_loops,
     reduced_precision,
     whole_model,
 )
