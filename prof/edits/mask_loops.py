@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -70,7 +70,7 @@ def _loops(run: Run, anchors: list[int]) -> Iterator[tuple[list[int], int]]:
         if body <= usual:
             continue
         if last + 1 - first >= ITERATIONS and _equal_masks(run, anchors[first : last + 1]):
-            yield _with_backward(run, _extent(run, anchors[first], anchors[last], usual), usual), last + 1 - first
+            yield with_backward(run, _extent(run, anchors[first], anchors[last], usual), usual), last + 1 - first
         first = last + 1
 
 
@@ -97,7 +97,7 @@ def _belongs(run: Run, row: int, other: int, usual: set[str]) -> bool:
     return bool(same) and place(run, row) in usual
 
 
-def _with_backward(run: Run, forward: range, usual: set[str]) -> list[int]:
+def with_backward(run: Run, forward: Sequence[int], usual: set[str]) -> list[int]:
     """These rows, and those of the backward pass that have the numbers and lines of their ops."""
     numbers = run.table.ragged("seqId").lists()
     mine = [number for row in forward for number in numbers[row]]

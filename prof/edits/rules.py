@@ -2,6 +2,7 @@
 
 from pyprof.prof.edits import (  # noqa: F401
     attention,
+    cell_loops,
     from_findings,
     graphs,
     host_waits,
