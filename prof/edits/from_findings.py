@@ -34,6 +34,7 @@ DEVIATIONS = {
     "dropout_in_eval": 0.1,
     "small_grid": 0.2,
 }
+COMPILED = ("fusion", "group_norm")  # changes that compile a part of the model, and so are parts of compiling it whole
 NOTHING_FOUND = "nothing in the run is what it looks for, or what it needs is not known (docs/explanation/advice.md)"
 
 
@@ -74,6 +75,9 @@ def _with_helpers(run: Run, finding: Finding) -> Finding:
 def _adapted(name: str, deviation: float) -> EditRule:
     def proposals(scenario: Scenario) -> Iterator[Proposal]:
         run, found = scenario.run, False
+        if name in COMPILED and any(edit.rule == "compile" for edit in scenario.edits):
+            yield Abstained(name, "the plan compiles the whole model")
+            return
         for finding in RULES[name](run) if run.rows else ():
             if not len(finding.rows) or not bool((finding.saved_ns > 0).any()):
                 continue

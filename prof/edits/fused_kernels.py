@@ -23,7 +23,12 @@ SUMS = ("reduction", "norm", "softmax")
 FUSED = ("pointwise", "reduction", "norm", "softmax", "copy", "rng")
 PASSES = ("fill", "indexing", "embedding")  # families that stay as they are, but do not keep their neighbours apart
 PHASES = ("forward", "backward", "other", "")
-STAYS = ("argmax", "argmin", "multinomial", "bernoulli_", "cumsum", "cumprod", "topk", "_local_scalar_dense")
+# Ops that stay: of no element-wise kind, or of the loss, which is seldom part of the model.
+STAYS = tuple(
+    "argmax argmin multinomial bernoulli_ cumsum cumprod topk _local_scalar_dense _log_softmax _log_softmax_backward_data"
+    .split()
+)
+MOST = 64  # ops in a kernel: max_fusion_size of inductor 2.11
 TWO_PASSES = ("batch_norm", "group_norm")  # ops that read their input for the sums, and again to apply them
 DROPOUT = ("native_dropout", "dropout", "feature_dropout")
 # Kernels that inductor generated on an H200 (whole_transformer, whole_convolutions; tests/device/advice_whole.py):
@@ -91,6 +96,11 @@ def _flat(sizes: list[Any], dtypes: list[Any], usual: float) -> Iterator[tuple[i
             yield numel(size), ITEM_BYTES.get(str(dtype), usual)
 
 
+def _takes(kernel: Fused, sums: bool) -> bool:
+    """Whether one more op fits into a kernel."""
+    return len(kernel.rows) < MOST and not (sums and kernel.stage == 2)
+
+
 class _Group:
     """What lies between two kernels that no compiler touches."""
 
@@ -145,7 +155,7 @@ class _Group:
         sums = self.run.family[row] in SUMS
         for known, joins in ((self._made, True), (self._read, False)):
             for size, _ in sorted(takes, reverse=True):
-                if size > 1 and size in known and not (sums and known[size].stage == 2):
+                if size > 1 and size in known and _takes(known[size], sums):
                     return known[size], joins
         self.kernels.append(Fused([]))
         return self.kernels[-1], False
@@ -192,4 +202,5 @@ class _Group:
     def _same_op(self, row: int, other: int) -> bool:
         run = self.run
         same = all(run.table.coded(key).codes[row] == run.table.coded(key).codes[other] for key in ("aten", "sizes"))
-        return same and run.family[row] in ("norm", "softmax") and row - other == 1
+        other_kernel = run.texts("kShortName")[row] != run.texts("kShortName")[other]
+        return same and bool(other_kernel) and run.family[row] in ("norm", "softmax") and row - other == 1

@@ -3,6 +3,7 @@
 from pyprof.prof.edits import (  # noqa: F401
     attention,
     cell_loops,
+    float8,
     from_findings,
     graphs,
     host_waits,

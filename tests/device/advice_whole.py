@@ -1,4 +1,7 @@
-"""Whole models compiled, and products in FP8."""
+"""Whole models compiled, and products in FP8.
+
+PyTorch 2.11 compiles the children of an nn.Sequential apart, as a user's blocks often are; whole_llama is one graph.
+"""
 
 from typing import Any
 
@@ -13,15 +16,6 @@ def compiled(model: nn.Module, changed: bool) -> nn.Module:
     if changed:
         model.compile()
     return model
-
-
-class Layers(nn.ModuleList):
-    """A stack whose own code is compiled, too: of nn.Sequential, PyTorch 2.11 compiles each child apart."""
-
-    def forward(self, x: Tensor, *rest: Tensor) -> Tensor:
-        for layer in self:
-            x = layer(x, *rest)
-        return x
 
 
 class Block(nn.Module):
@@ -44,9 +38,8 @@ class Block(nn.Module):
 
 def optimized(model: nn.Module, *inputs: Tensor, autocast: bool) -> Step:
     """Training with a fused optimizer."""
-    adam, forward = (
-        torch.optim.AdamW(model.parameters(), lr=1e-4, fused=ON_GPU),
-        trained(model, *inputs, autocast=autocast),
+    adam, forward = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=ON_GPU), trained(
+        model, *inputs, autocast=autocast
     )
 
     def step() -> None:
@@ -58,14 +51,14 @@ def optimized(model: nn.Module, *inputs: Tensor, autocast: bool) -> Step:
 
 @case("compile", "whole")
 def whole_transformer(changed: bool) -> Step:
-    model = Layers(Block(1024, 16, 0.1) for _ in range(4)).to(DEVICE)
+    model = nn.Sequential(*(Block(1024, 16, 0.1) for _ in range(4))).to(DEVICE)
     return optimized(compiled(model, changed), randn(16, some(512), 1024, dtype=torch.float32), autocast=True)
 
 
 @case("compile", "whole")
 def whole_small(changed: bool) -> Step:
     """So small that the host is the limit."""
-    model = Layers(Block(256, 4, 0.0) for _ in range(6)).to(DEVICE)
+    model = nn.Sequential(*(Block(256, 4, 0.0) for _ in range(6))).to(DEVICE)
     return optimized(compiled(model, changed), randn(4, some(64), 256, dtype=torch.float32), autocast=False)
 
 
@@ -83,9 +76,7 @@ class Gated(nn.Module):
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         y = self.norm(x, self.scale1)
         q, k, v = (p(y).view(*y.shape[:2], self.heads, -1).transpose(1, 2) for p in (self.q, self.k, self.v))
-        q, k = (
-            a * cos + torch.cat([-a[..., a.shape[-1] // 2 :], a[..., : a.shape[-1] // 2]], -1) * sin for a in (q, k)
-        )
+        q, k = (a * cos + torch.cat([-a[..., a.shape[-1] // 2 :], a[..., : a.shape[-1] // 2]], -1) * sin for a in (q, k))
         x = x + self.out(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(x.shape))
         y = self.norm(x, self.scale2)
         return x + self.down(F.silu(self.gate(y)) * self.up(y))
@@ -93,6 +84,13 @@ class Gated(nn.Module):
     def norm(self, x: Tensor, scale: Tensor) -> Tensor:
         wide = x.float()
         return (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)).to(x.dtype) * scale
+
+
+class Layers(nn.ModuleList):
+    def forward(self, x: Tensor, *rest: Tensor) -> Tensor:
+        for layer in self:
+            x = layer(x, *rest)
+        return x
 
 
 def gated(layers: int, width: int, hidden: int, batch: int, length: int) -> tuple[nn.Module, list[Tensor]]:
@@ -118,7 +116,7 @@ class Convolutions(nn.Module):
 
 @case("compile", "whole")
 def whole_convolutions(changed: bool) -> Step:
-    model = Layers(Convolutions(64) for _ in range(3)).to(DEVICE, memory_format=torch.channels_last)
+    model = nn.Sequential(*(Convolutions(64) for _ in range(3))).to(DEVICE, memory_format=torch.channels_last)
     x = randn(some(32), 64, 56, 56, dtype=torch.float32).to(memory_format=torch.channels_last)
     return optimized(compiled(model, changed), x, autocast=True)
 
@@ -138,6 +136,10 @@ def both_layouts(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return found, found.t().contiguous(), scale
 
 
+quantize: Any = torch.compile(quantized) if ON_GPU else quantized
+quantize_both: Any = torch.compile(both_layouts) if ON_GPU else both_layouts
+
+
 def product(a: Tensor, a_scale: Tensor, b_rows: Tensor, b_scale: Tensor, dtype: torch.dtype) -> Tensor:
     """a @ b_rows.T"""
     if not ON_GPU:
@@ -150,15 +152,15 @@ class Float8Product(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
-        rows, turned, scale = both_layouts(x)
-        w_rows, w_turned, w_scale = both_layouts(weight)
+        rows, turned, scale = quantize_both(x)
+        w_rows, w_turned, w_scale = quantize_both(weight)
         ctx.save_for_backward(turned, scale, w_turned, w_scale)
         return product(rows, scale, w_rows, w_scale, x.dtype)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
         turned, scale, w_turned, w_scale = ctx.saved_tensors
-        rows, g_turned, g_scale = both_layouts(grads[0])
+        rows, g_turned, g_scale = quantize_both(grads[0])
         dtype = grads[0].dtype
         return product(rows, g_scale, w_turned, w_scale, dtype), product(g_turned, g_scale, turned, scale, dtype)
 
@@ -175,13 +177,12 @@ class Float8Linear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         flat = x.flatten(0, -2)
         if self.fixed:
-            rows, scale = quantized(flat)
+            rows, scale = quantize(flat)
             return product(rows, scale, self.narrow, self.scale, x.dtype).view(*x.shape[:-1], -1)
         return Float8Product.apply(flat, self.weight).view(*x.shape[:-1], -1)
 
 
 def in_float8(model: nn.Module, fixed: bool) -> nn.Module:
-    """The model with such layers, to be compiled, because casts and scales are many small ops."""
     for name, child in model.named_children():
         setattr(model, name, Float8Linear(child, fixed) if isinstance(child, nn.Linear) else in_float8(child, fixed))
     return model
@@ -190,19 +191,19 @@ def in_float8(model: nn.Module, fixed: bool) -> nn.Module:
 @case("fp8", "whole")
 def fp8_mlp(changed: bool) -> Step:
     layers = [nn.Linear(4096, 14336, bias=False), nn.GELU(), nn.Linear(14336, 4096, bias=False)]
-    model = Layers(layers).to(DEVICE, HALF)
-    return inferred(compiled(in_float8(model, fixed=True), changed) if changed else model, randn(some(8192), 4096))
+    model = nn.Sequential(*layers).to(DEVICE, HALF)
+    with torch.no_grad():
+        return inferred(in_float8(model, fixed=True) if changed else model, randn(some(8192), 4096))
 
 
 @case("fp8", "whole")
 def fp8_training(changed: bool) -> Step:
-    model = Layers(nn.Linear(4096, 4096, bias=False) for _ in range(3)).to(DEVICE, HALF)
-    model = compiled(in_float8(model, fixed=False), changed) if changed else model
-    return trained(model, randn(some(8192), 4096, grad=True))
+    model = nn.Sequential(*(nn.Linear(4096, 4096, bias=False) for _ in range(3))).to(DEVICE, HALF)
+    return trained(in_float8(model, fixed=False) if changed else model, randn(some(8192), 4096, grad=True))
 
 
 @case("fp8", "whole")
 def fp8_llama(changed: bool) -> Step:
-    """Layers of 2048: their products are short. Compiled both times."""
+    """Layers of 2048: their products are short."""
     model, inputs = gated(2, 2048, 5632, 2, some(1024))
-    return inferred(compiled(in_float8(model, fixed=True) if changed else model, changed=True), *inputs)
+    return inferred(in_float8(model, fixed=True) if changed else model, *inputs)
