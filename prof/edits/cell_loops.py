@@ -63,24 +63,36 @@ def _loops(run: Run) -> list[list[int]]:
 
 
 def _extent(run: Run, cells: list[int]) -> list[int]:
-    """All rows of the loop: from the first cell's products to the end of the last iteration, as long as the others."""
-    first = _products(run, cells[0])[0] if _products(run, cells[0]) else cells[0]
-    each = int(np.median(np.diff(cells)))
+    """All rows of the loop: before its first cell and after its last one as many as there are between two, at most."""
     lines = {place(run, row) for row in range(cells[-2], cells[-1])}
-    last = cells[-1]
-    while last + 1 < run.rows and last + 1 < cells[-1] + each and place(run, last + 1) in lines:
+    each = int(np.median(np.diff(cells)))
+    first, last = cells[0], cells[-1]
+    while first > max(cells[0] - each + 1, 0) and _belongs(run, first - 1, cells[0], lines):
+        first -= 1
+    while last + 1 < min(cells[-1] + each, run.rows) and _belongs(run, last + 1, cells[-1], lines):
         last += 1
-    return [row for row in range(first, last + 1) if run.phase[row] != "backward"]
+    # What makes an input stands before its cell, so that an iteration begins there, and the first one does.
+    ahead = max(cells[1] - cells[0] - (last - cells[-1]), 1)
+    return [row for row in range(max(first, cells[0] - ahead + 1), last + 1) if run.phase[row] != "backward"]
+
+
+def _belongs(run: Run, row: int, cell: int, lines: set[str]) -> bool:
+    return bool(run.lane[row] == run.lane[cell]) and place(run, row) in lines
 
 
 def _products(run: Run, cell: int) -> list[int]:
-    """The rows of a cell's two products, of its input and its state, directly before it."""
+    """The rows of a cell's call before its own kernel: two products, of its input and its state, and their casts."""
     rows, row = [], cell - 1
-    while row >= 0 and run.family[row] == "gemm" and place(run, row) == place(run, cell):
+    while row >= 0 and run.aten[row] not in CELLS and _call(run, row) == _call(run, cell):
         rows.append(row)
         row -= 1
-    mains = [row for row in rows if run.role[row] != "aux"]
+    mains = [row for row in rows if run.family[row] == "gemm" and run.role[row] != "aux"]
     return sorted(rows) if len(mains) == 2 else []
+
+
+def _call(run: Run, row: int) -> str:
+    """The outermost op of PyTorch that a row is part of: aten::lstm_cell."""
+    return str((run.listed("nodes", row) or [""])[0])
 
 
 def _depends(run: Run, cells: list[int], extent: list[int]) -> str:
@@ -91,16 +103,23 @@ def _depends(run: Run, cells: list[int], extent: list[int]) -> str:
     if sampled is not None:
         return f"an op of the loop samples the next input ({run.aten[sampled]}, {run.trace(sampled)})"
     for before, cell in zip(cells, cells[1:], strict=False):
-        products = _products(run, cell)
-        if not run.shapes(products[0]):
+        begin = _products(run, cell)[0]
+        size = _input(run, cell)
+        if not size:
             return "the shapes of a cell's products are not known"
-        size = numel(run.first_shape(products[0]))
-        for row in range(products[0] - 1, before, -1):
+        for row in range(begin - 1, before, -1):
             if run.role[row] != "aux" and size in _made(run, row):
                 if run.family[row] not in READS and run.aten[row] not in CELLS:
                     return f"a cell's input may come from the step before ({run.op(row)}, {run.trace(row)})"
                 break
     return ""
+
+
+def _input(run: Run, cell: int) -> int:
+    """The elements of what a cell's first product multiplies with its weight; 0 if unknown."""
+    products = [row for row in _products(run, cell) if run.family[row] == "gemm" and run.role[row] != "aux"]
+    shapes = [shape for shape in run.shapes(products[0]) if len(shape) == 2]
+    return numel(shapes[0]) if shapes else 0
 
 
 def _made(run: Run, row: int) -> tuple[int, ...]:
@@ -161,7 +180,7 @@ def _in_turn(run: Run, rows: list[int], line: str) -> set[int]:
         if any(str(run.aten[row]).startswith(cell) for cell in CELLS):
             kept.add(row)
             beside = _products(run, row) if run.phase[row] != "backward" else _gradient(run, row, line)
-            mains = [each for each in beside if run.role[each] != "aux"]
+            mains = [each for each in beside if run.family[each] == "gemm" and run.role[each] != "aux"]
             kept.update(each for each in beside if mains and each >= mains[-1])
     return kept
 

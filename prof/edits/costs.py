@@ -26,6 +26,7 @@ COSTS = {
     "small_grid": "code: one batched call in place of the loop; memory: operands side by side",
     "mask_loop": "code: the loop rewritten; memory: the elements once more in sorted order; numerics: another order",
     "cell_loop": "code: another layer, whose checkpoints have other names; memory: the results of all steps at once",
+    "static_cache": "memory: the cache's greatest size from the beginning; code: a mask for what is not filled yet",
     "item": "code: values are printed later, or every few steps",
     "size_sync": "code: other ops, which may compute what the mask leaves out",
     "pageable_copy": "memory: as much of the host's as the copies, pinned",

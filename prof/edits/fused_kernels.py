@@ -154,9 +154,9 @@ class _Group:
         """
         sums = self.run.family[row] in SUMS
         for known, joins in ((self._made, True), (self._read, False)):
-            for size, _ in sorted(takes, reverse=True):
-                if size > 1 and size in known and _takes(known[size], sums):
-                    return known[size], joins
+            found = [known[size] for size, _ in takes if size > 1 and size in known and _takes(known[size], sums)]
+            if found:  # what needs the results of several comes after the last of them
+                return max(found, key=lambda kernel: kernel.rows[0]), joins
         self.kernels.append(Fused([]))
         return self.kernels[-1], False
 
@@ -167,11 +167,12 @@ class _Group:
         largest = max(takes)[0]
         kernel.elements = max(kernel.elements, largest)
         free = joins
+        before = {size for size, _ in takes if joins or self._read.get(size) is kernel}
         for size, item in takes:
             if free and self._made.get(size) is kernel:
                 free = False  # the one that it made
                 continue
-            kernel.nbytes += size * item * (new if self._read.get(size) is kernel or joins else 1.0)
+            kernel.nbytes += size * item * (new if size in before else 1.0)
             self._read[size] = kernel
         if run.aten[row] in DROPOUT:
             kernel.more_ns += RANDOM_NS * largest

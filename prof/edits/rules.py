@@ -6,6 +6,7 @@ from pyprof.prof.edits import (  # noqa: F401
     float8,
     from_findings,
     graphs,
+    growing_tensors,
     host_waits,
     loops,
     mask_loops,
