@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 
@@ -30,7 +31,7 @@ SAMPLED = ("argmax", "multinomial", "topk", "sort", "bernoulli_", "max")  # the 
 
 @edit_rule("cell_loop")
 def cell_loop(scenario: Scenario) -> Iterator[Proposal]:
-    """nn.LSTMCell or nn.GRUCell in a loop over time, as nn.LSTM or nn.GRU; all other ops of the loop once for all steps.
+    """nn.LSTMCell or nn.GRUCell in a loop over time, as nn.LSTM or nn.GRU; the loop's other ops once for all steps.
 
     That is possible if no step's input depends on the result of the step before. So the rule abstains where an op in
     the loop samples, and where what the cell multiplies was last made, in the elements' number, by another op of the
@@ -102,7 +103,7 @@ def _depends(run: Run, cells: list[int], extent: list[int]) -> str:
     sampled = next((row for row in extent if run.aten[row] in SAMPLED), None)
     if sampled is not None:
         return f"an op of the loop samples the next input ({run.aten[sampled]}, {run.trace(sampled)})"
-    for before, cell in zip(cells, cells[1:], strict=False):
+    for before, cell in pairwise(cells):
         begin = _products(run, cell)[0]
         size = _input(run, cell)
         if not size:
@@ -160,9 +161,9 @@ def _edit(scenario: Scenario, loops: list[tuple[list[int], list[int]]], kind: st
             "takes all steps' inputs; call the other layers of the loop once, on all steps' results."
         ),
         why=(
-            f"{run.number(len(loops), 'loop calls', 'loops call')} a cell {times:.4g} times; with what else is in it, and "
-            f"the backward pass, {run.count(len(every)):.4g} launches and {run.ms_of(every):.4g} ms. Only the product "
-            f"with the state and the cell must run step by step; {run.ms(float(ns.sum())):.4g} ms are expected"
+            f"{run.number(len(loops), 'loop calls', 'loops call')} a cell {times:.4g} times; with what else is in it, "
+            f"and the backward pass, {run.count(len(every)):.4g} launches and {run.ms_of(every):.4g} ms. Only the "
+            f"product with the state and the cell must run step by step; {run.ms(float(ns.sum())):.4g} ms are expected"
         ),
         cost=COSTS["cell_loop"],
         rows=rows_,

@@ -13,7 +13,7 @@ COSTS = {
     "optimizer": "numerics: sums in another order",
     "parameter_loop": "memory: temporaries of all parameters at once, if the loop made any",
     "fusion": "code: compiled at the first call, and again for other shapes; numerics: sums in another order",
-    "compile": "a minute or so to compile at the first call, and again for other shapes; numerics: sums in another order",
+    "compile": "a minute or so to compile at the first call, again for other shapes; numerics: sums in another order",
     "cross_entropy": "code: compiled at the first call, and again for other shapes; numerics: sums in another order",
     "group_norm": "code: compiled at the first call, and again for other shapes; numerics: sums in another order",
     "zero_grad": "code: what reads gradients must expect None",

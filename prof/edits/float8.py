@@ -22,8 +22,8 @@ HALF = ("bfloat16", "float16")
 # expected (fp8_mlp, fp8_training; tests/device/advice_whole.py).
 EFFICIENCY = 0.94
 # What a scale and a cast of an operand take, in bytes per element moved at the rate of copies: 4.7 ps on an H200 in
-# inference, of which the kernel that inductor 2.11 makes for the greatest absolute value takes 3.9 (0.5 TB/s, in fp8_mlp
-# and fp8_llama alike); 2.5 in training, where operands are also transposed for the backward pass (fp8_training).
+# inference, of which the kernel that inductor 2.11 makes for the greatest absolute value takes 3.9 (0.5 TB/s, in
+# fp8_mlp and fp8_llama alike); 2.5 in training, where operands are also transposed for backward (fp8_training).
 CAST_BYTES, TRAINED_BYTES = 19.0, 10.0
 CAST_NS = 3000.0  # besides
 # Launches that a cast adds: its three kernels in a compiled model; a compiled function of its own takes the host 120 to
@@ -45,7 +45,11 @@ def fp8(scenario: Scenario) -> Iterator[Proposal]:
     layers = list(_layers(run))
     if not layers:
         narrow = bool(np.isin(run.precision, ("fp8", "fp4")).any())
-        why = "products run in FP8 already" if narrow else "no linear layer's products in half precision, of sizes for FP8"
+        why = (
+            "products run in FP8 already"
+            if narrow
+            else "no linear layer's products in half precision, of sizes for FP8"
+        )
         yield Abstained("fp8", why, "" if narrow else "amp")
         return
     chosen: dict[int, tuple[float, int]] = {}  # row -> ns, casts
@@ -132,8 +136,8 @@ def _edit(scenario: Scenario, chosen: dict[int, tuple[float, int]]) -> Edit:
         ),
         why=(
             f"{run.number(rows, 'product', 'products')} of linear layers in half precision take {run.ms_of(rows):.4g} ms; "
-            f"in FP8, with {run.count(int(casts.sum())):.4g} casts and their scales, {run.ms(float(ns.sum())):.4g} ms are "
-            "expected"
+            f"in FP8, with {run.count(int(casts.sum())):.4g} casts and their scales, "
+            f"{run.ms(float(ns.sum())):.4g} ms are expected"
         ),
         cost=COSTS["fp8"],
         rows=rows,

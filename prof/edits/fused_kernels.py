@@ -25,8 +25,8 @@ PASSES = ("fill", "indexing", "embedding")  # families that stay as they are, bu
 PHASES = ("forward", "backward", "other", "")
 # Ops that stay: of no element-wise kind, or of the loss, which is seldom part of the model.
 STAYS = tuple(
-    "argmax argmin multinomial bernoulli_ cumsum cumprod topk _local_scalar_dense _log_softmax _log_softmax_backward_data"
-    .split()
+    "argmax argmin multinomial bernoulli_ cumsum cumprod topk _local_scalar_dense _log_softmax "
+    "_log_softmax_backward_data".split()
 )
 MOST = 64  # ops in a kernel: max_fusion_size of inductor 2.11
 TWO_PASSES = ("batch_norm", "group_norm")  # ops that read their input for the sums, and again to apply them
@@ -62,15 +62,16 @@ class Fused:
 
 def fused_kernels(run: Run, fits: Bools) -> Iterator[Fused]:
     """The kernels that a compiler generates for these rows, in order of their first row."""
-    place = (run.lane, run.table.coded("phase").codes, run.table.ints("stream"), run.table.ints("step"))
-    group = _Group(run)
-    for row in range(run.rows):
-        apart = row > 0 and any(each[row] != each[row - 1] for each in place)
-        if apart or not (fits[row] or run.role[row] == "aux" or run.family[row] in PASSES):
+    keys = (run.lane, run.table.coded("phase").codes, run.table.ints("stream"), run.table.ints("step"))
+    barrier = ~(fits | (run.role == "aux") | np.isin(run.family, PASSES))
+    # Rows of one number have nothing between them that keeps them apart.
+    apart = np.cumsum(np.any([np.diff(key, prepend=key[:1]) != 0 for key in keys], axis=0) | barrier)
+    number, group = -1, _Group(run)
+    for row in np.flatnonzero(fits).tolist():
+        if apart[row] != number:
             yield from group.kernels
-            group = _Group(run)
-        if fits[row]:
-            group.add(row)
+            number, group = apart[row], _Group(run)
+        group.add(row)
     yield from group.kernels
 
 

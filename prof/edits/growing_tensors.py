@@ -45,8 +45,8 @@ def static_cache(scenario: Scenario) -> Iterator[Proposal]:
             "cache of the library) in place of torch.cat."
         ),
         why=(
-            f"{run.number(rows, 'concatenation copies', 'concatenations copy')} all that a tensor holds to add a piece: "
-            f"{run.ms_of(rows):.4g} ms; the pieces alone take {run.ms(float(ns.sum())):.4g} ms"
+            f"{run.number(rows, 'concatenation copies', 'concatenations copy')} all that a tensor holds to add a "
+            f"piece: {run.ms_of(rows):.4g} ms; the pieces alone take {run.ms(float(ns.sum())):.4g} ms"
         ),
         cost=COSTS["static_cache"],
         rows=rows,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from pyprof.prof.edits.host_waits import waits_after
 from pyprof.prof.edits.merged_rows import Merged, merge, place
 from pyprof.prof.edits.scenario import Scenario
 from pyprof.prof.timing.gpus import TO_HOST, named_rows
+from pyprof.table.columns import Bools, Ints
 
 SIZED = ("nonzero", "masked_select", "unique_dim", "_unique2", "unique_consecutive")  # results as large as data says
 ITERATIONS = 4  # of a loop, at least
@@ -27,8 +29,8 @@ def mask_loop(scenario: Scenario) -> Iterator[Proposal]:
     """Iterations of mask, gather, products and scatter, as one sort, one gather, grouped products and one scatter.
 
     A loop is found by an op whose result's size depends on data, called again and again from one line of a step, and by
-    the lines between two such calls. Its backward pass goes along. Left out are loops whose masks change their size from
-    one to the next, as where each iteration goes on with what the one before has left over.
+    the lines between two such calls. Its backward pass goes along. Left out are loops whose masks change their size
+    from one to the next, as where each iteration goes on with what the one before has left over.
     """
     run = scenario.run
     loops = [loop for anchors in _anchors(run) for loop in _loops(run, anchors)]
@@ -62,7 +64,7 @@ def _loops(run: Run, anchors: list[int]) -> Iterator[tuple[list[int], int]]:
 
     Between two iterations of a loop there are only lines that most of the iterations have.
     """
-    bodies = [set(_places(run, range(a, b))) for a, b in zip(anchors, anchors[1:], strict=False)]
+    bodies = [set(_places(run, range(a, b))) for a, b in pairwise(anchors)]
     counts = Counter(line for body in bodies for line in body)
     usual = {line for line, count in counts.items() if count >= USUAL * len(bodies)}
     first = 0
@@ -99,18 +101,20 @@ def _belongs(run: Run, row: int, other: int, usual: set[str]) -> bool:
 
 def with_backward(run: Run, forward: Sequence[int], usual: set[str]) -> list[int]:
     """These rows, and those of the backward pass that have the numbers and lines of their ops."""
-    numbers = run.table.ragged("seqId").lists()
-    mine = [number for row in forward for number in numbers[row]]
-    rows = list(forward)
-    if not mine:
-        return rows
-    low, high, step = min(mine), max(mine), run.table.ints("step")
-    for row in np.flatnonzero(run.phase == "backward").tolist():
-        within = any(low <= number <= high for number in numbers[row])
-        if within and step[row] == step[forward[0]] and run.lane[row] == run.lane[forward[0]]:
-            if place(run, row) in usual:
-                rows.append(row)
-    return rows
+    rows, numbers = np.array(forward, np.int64), run.table.ragged("seqId")
+    mine = numbers.take(rows).values
+    if not len(mine):
+        return list(forward)
+    within = np.zeros(run.rows, bool)
+    within[np.repeat(np.arange(run.rows), np.diff(numbers.offsets))[_between(numbers.values, mine)]] = True
+    steps = run.table.ints("step")
+    within &= (run.phase == "backward") & (steps == steps[rows[0]]) & (run.lane == run.lane[rows[0]])
+    return [*forward, *(row for row in np.flatnonzero(within).tolist() if place(run, row) in usual)]
+
+
+def _between(values: Ints, bounds: Ints) -> Bools:
+    found: Bools = (values >= bounds.min()) & (values <= bounds.max())
+    return found
 
 
 def _edit(scenario: Scenario, loops: list[tuple[list[int], int]]) -> Edit:
@@ -132,13 +136,13 @@ def _edit(scenario: Scenario, loops: list[tuple[list[int], int]]) -> Edit:
     return Edit(
         rule="mask_loop",
         change=(
-            "Replace the loop over masks: sort the elements by their label once (argsort, bincount), gather, multiply by "
-            "batched or grouped products (torch.bmm on padded rows, torch.nn.functional.grouped_mm), and scatter once "
-            "with index_add_."
+            "Replace the loop over masks: sort the elements by their label once (argsort, bincount), gather, multiply "
+            "by batched or grouped products (torch.bmm on padded rows, torch.nn.functional.grouped_mm), and scatter "
+            "once with index_add_."
         ),
         why=(
-            f"{run.number(len(loops), 'loop', 'loops')} of {times / len(loops):.4g} iterations: each waits for the number "
-            f"of its elements, and launches {_each(run, loops):.4g} kernels, {before:.4g} ms in all; at once, "
+            f"{run.number(len(loops), 'loop', 'loops')} of {times / len(loops):.4g} iterations: each waits for the "
+            f"number of its elements, and launches {_each(run, loops):.4g} kernels, {before:.4g} ms in all; at once, "
             f"{run.ms(float(ns.sum())):.4g} ms are expected. No iteration may need what another one has written"
         ),
         cost=COSTS["mask_loop"],
@@ -154,5 +158,3 @@ def _edit(scenario: Scenario, loops: list[tuple[list[int], int]]) -> Edit:
 def _each(run: Run, loops: list[tuple[list[int], int]]) -> float:
     """Kernels of one iteration, those of its backward pass, too."""
     return sum(len(rows) for rows, _ in loops) / sum(times for _, times in loops)
-
-

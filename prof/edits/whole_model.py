@@ -34,7 +34,9 @@ def compile_model(scenario: Scenario) -> Iterator[Proposal]:
     inside = _model(run)
     found = list(fused_kernels(run, fusible(run) & inside))
     if not any(fused.ns(run) < run.dur[fused.rows].sum() for fused in found):
-        yield Abstained("compile", "no neighbouring element-wise kernels, norms or copies of the model, by their shapes")
+        yield Abstained(
+            "compile", "no neighbouring element-wise kernels, norms or copies of the model, by their shapes"
+        )
         return
     yield _edit(scenario, np.flatnonzero(inside), found)
 
@@ -77,8 +79,8 @@ def _edit(scenario: Scenario, rows: Ints, found: list[Fused]) -> Edit:
         why=(
             f"{run.number(taken, 'element-wise kernel, norm or copy', 'element-wise kernels, norms and copies')} "
             f"take {before:.4g} ms; fused with their neighbours, {after:.4g} ms are expected. Of the model's "
-            f"{run.count(len(rows)):.4g} launches {run.count(remain):.4g} remain, for each of which compiled code takes "
-            f"the host {HOST} times as long. Graph breaks, which a capture cannot show, would keep more of them"
+            f"{run.count(len(rows)):.4g} launches {run.count(remain):.4g} remain, for each of which compiled code "
+            f"takes the host {HOST} times as long. Graph breaks, which a capture cannot show, would keep more of them"
         ),
         cost=COSTS["compile"],
         rows=rows,

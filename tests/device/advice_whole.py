@@ -38,8 +38,9 @@ class Block(nn.Module):
 
 def optimized(model: nn.Module, *inputs: Tensor, autocast: bool) -> Step:
     """Training with a fused optimizer."""
-    adam, forward = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=ON_GPU), trained(
-        model, *inputs, autocast=autocast
+    adam, forward = (
+        torch.optim.AdamW(model.parameters(), lr=1e-4, fused=ON_GPU),
+        trained(model, *inputs, autocast=autocast),
     )
 
     def step() -> None:
@@ -76,7 +77,9 @@ class Gated(nn.Module):
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         y = self.norm(x, self.scale1)
         q, k, v = (p(y).view(*y.shape[:2], self.heads, -1).transpose(1, 2) for p in (self.q, self.k, self.v))
-        q, k = (a * cos + torch.cat([-a[..., a.shape[-1] // 2 :], a[..., : a.shape[-1] // 2]], -1) * sin for a in (q, k))
+        q, k = (
+            a * cos + torch.cat([-a[..., a.shape[-1] // 2 :], a[..., : a.shape[-1] // 2]], -1) * sin for a in (q, k)
+        )
         x = x + self.out(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(x.shape))
         y = self.norm(x, self.scale2)
         return x + self.down(F.silu(self.gate(y)) * self.up(y))
