@@ -7,7 +7,7 @@ COSTS = {
     "alignment": "code: sizes of layers; a few more parameters; checkpoints have other shapes",
     "tf32": "numerics: products round their operands to 10 bits of mantissa",
     "amp": "numerics: products, and what follows them, in 8 (bf16) or 11 bits (fp16); memory: a narrow copy of weights",
-    "fp8": "numerics: products of operands of 4 bits, scaled; check the loss; code: torchao, and a compiled model",
+    "fp8": "numerics: operands of 4 bits, with scales: check the loss; code: torchao, and a compiled model",
     "attention": "numerics: sums in another order; other random numbers for dropout; no attention weights",
     "attention_backend": "numerics: sums in another order",
     "optimizer": "numerics: sums in another order",

@@ -202,7 +202,9 @@ class _Group:
         return dims == "[0]" or dims.startswith("[0,")
 
     def _same_op(self, row: int, other: int) -> bool:
+        """Whether a row is another kernel of the op that the row before it belongs to."""
         run = self.run
-        same = all(run.table.coded(key).codes[row] == run.table.coded(key).codes[other] for key in ("aten", "sizes"))
-        other_kernel = run.texts("kShortName")[row] != run.texts("kShortName")[other]
-        return same and bool(other_kernel) and run.family[row] in ("norm", "softmax") and row - other == 1
+        if row - other != 1 or run.family[row] not in ("norm", "softmax"):
+            return False
+        aten, sizes, name = (run.table.coded(key).codes for key in ("aten", "sizes", "kShortName"))
+        return bool(aten[row] == aten[other] and sizes[row] == sizes[other] and name[row] != name[other])
