@@ -135,7 +135,7 @@ def _edit(scenario: Scenario, chosen: dict[int, tuple[float, int]]) -> Edit:
             "host more than the products gain."
         ),
         why=(
-            f"{run.number(rows, 'product', 'products')} of linear layers take {run.ms_of(rows):.4g} ms in half precision; "
+            f"{run.number(rows, 'product', 'products')} of linear layers, in half precision {run.ms_of(rows):.4g} ms; "
             f"in FP8, with {run.count(int(casts.sum())):.4g} casts and their scales, "
             f"{run.ms(float(ns.sum())):.4g} ms are expected"
         ),
