@@ -22,6 +22,7 @@ CELLS = {  # PyTorch's fused cells
     "_thnn_fused_gru_cell": "GRU",
 }
 STEPS = 8  # of a loop, at least
+LONGER = 2.0  # times the usual number of rows between two cells end a loop
 # Of the host's work for a launch as now: cuDNN launches a step's product and cell itself, on an H200's host 10 to 15 µs
 # where an op of PyTorch takes 23 (lstm_cells, gru_cells; tests/device/advice_loops.py).
 OF_LAUNCH = 0.5
@@ -60,7 +61,18 @@ def _loops(run: Run) -> list[list[int]]:
     for row in np.flatnonzero(np.isin(run.aten, tuple(CELLS)) & (run.phase != "backward")).tolist():
         key = (run.layer(row), place(run, row), int(run.lane[row]), int(steps[row]))
         found.setdefault(key, []).append(row)
-    return [rows for rows in found.values() if len(rows) >= STEPS]
+    return [rows for every in found.values() for rows in _in_a_row(run, every) if len(rows) >= STEPS]
+
+
+def _in_a_row(run: Run, cells: list[int]) -> Iterator[list[int]]:
+    """Cells between which there are no other passes over the model, nor much more than usual."""
+    usual = float(np.median(np.diff(cells))) if len(cells) > 1 else 0.0
+    begin = 0
+    for at, (a, b) in enumerate(pairwise(cells), 1):
+        if b - a > LONGER * usual or np.isin(run.phase[a:b], ("backward", "optimizer", "data")).any():
+            yield cells[begin:at]
+            begin = at
+    yield cells[begin:]
 
 
 def _extent(run: Run, cells: list[int]) -> list[int]:

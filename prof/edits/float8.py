@@ -29,6 +29,7 @@ CAST_NS = 3000.0  # besides
 # Launches that a cast adds: its three kernels in a compiled model; a compiled function of its own takes the host 120 to
 # 210 µs (fp8_mlp, fp8_llama, fp8_training), like 14 launches.
 COMPILED_LAUNCHES, LAUNCHES = 3, 14
+LEAST_NS = 50_000.0  # of a forward product: shorter ones are latency as much as work
 WORTH = 1.2  # a linear layer's products must take this many times what they would in FP8
 
 
@@ -70,7 +71,7 @@ def _layers(run: Run) -> Iterator[list[int]]:
     fits &= np.isin(run.precision, ("bf16", "fp16")) & ~np.isnan(run.flop)
     forward = np.flatnonzero(fits & weighted & (run.phase != "backward"))
     backward = _of_layers(run, forward, np.flatnonzero(fits & (run.phase == "backward")))
-    for row in forward.tolist():
+    for row in forward[run.dur[forward] >= LEAST_NS].tolist():
         rows = [row, *backward.get(row, [])]
         product = product_of(run, row)
         if product is not None and product.n < VOCABULARY and all(_sized(run, each) for each in rows):

@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from pyprof.prof.advice import Run
+from pyprof.prof.advice.run_columns import numel
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
 from pyprof.prof.edits.host_waits import waits_after
@@ -20,6 +21,13 @@ from pyprof.table.columns import Bools, Ints
 SIZED = ("nonzero", "masked_select", "unique_dim", "_unique2", "unique_consecutive")  # results as large as data says
 ITERATIONS = 4  # of a loop, at least
 USUAL = 0.5  # of the iterations have a line that belongs to the loop
+WHOLE_RUN = 0.9  # of the rows of a run without marked steps: what repeats is then the step
+COMPARES = (
+    "eq ne lt gt le ge isin logical_and logical_or logical_not bitwise_and bitwise_or bitwise_not any all".split()
+)
+GATHERS = ("index", "index_select", "gather", "masked_select", "take", "take_along_dim")
+SCATTERS = "index_add_ index_add index_put_ _index_put_impl_ index_copy_ scatter_ scatter_add_ masked_scatter_".split()
+SAMPLES = ("argmax", "multinomial", "topk", "sort")
 # One sort of the labels and what goes with it (counts, offsets, the order's inverse), in place of all masks.
 SORT_NS, SORT_LAUNCHES = 40_000.0, 8
 
@@ -29,8 +37,9 @@ def mask_loop(scenario: Scenario) -> Iterator[Proposal]:
     """Iterations of mask, gather, products and scatter, as one sort, one gather, grouped products and one scatter.
 
     A loop is found by an op whose result's size depends on data, called again and again from one line of a step, and by
-    the lines between two such calls. Its backward pass goes along. Left out are loops whose masks change their size
-    from one to the next, as where each iteration goes on with what the one before has left over.
+    the lines between two such calls. Its backward pass goes along. Left out are loops whose iterations may need what
+    the one before has made: masks that change their size, elements taken from a tensor that the iteration itself has
+    computed, and sampling, as where words are generated.
     """
     run = scenario.run
     loops = [loop for anchors in _anchors(run) for loop in _loops(run, anchors)]
@@ -71,7 +80,7 @@ def _loops(run: Run, anchors: list[int]) -> Iterator[tuple[list[int], int]]:
     for last, body in enumerate([*bodies, {""}]):
         if body <= usual:
             continue
-        if last + 1 - first >= ITERATIONS and _equal_masks(run, anchors[first : last + 1]):
+        if last + 1 - first >= ITERATIONS and _apart(run, anchors[first : last + 1]):
             yield with_backward(run, _extent(run, anchors[first], anchors[last], usual), usual), last + 1 - first
         first = last + 1
 
@@ -80,8 +89,32 @@ def _places(run: Run, rows: range) -> list[str]:
     return [place(run, row) for row in rows if run.phase[row] != "backward"]
 
 
-def _equal_masks(run: Run, anchors: list[int]) -> bool:
-    return len({str(run.shapes(row)[:1]) for row in anchors}) == 1
+def _apart(run: Run, anchors: list[int]) -> bool:
+    """Whether nothing speaks for an iteration that needs what another one has made."""
+    rows = np.arange(anchors[0], anchors[-1])
+    if not run.marked and len(rows) >= WHOLE_RUN * run.rows:
+        return False
+    equal = len({str(run.shapes(row)[:1]) for row in anchors}) == 1
+    passes = bool(np.isin(run.phase[rows], ("backward", "optimizer", "data")).any())
+    samples = bool(np.isin(run.aten[rows], SAMPLES).any())
+    return equal and not passes and not samples and not _taken_from_own(run, rows)
+
+
+def _taken_from_own(run: Run, rows: Ints) -> bool:
+    """Whether elements are taken from a tensor of as many elements as one that the iterations compute."""
+    takes = rows[np.isin(run.aten[rows], GATHERS)]
+    made = rows[~np.isin(run.aten[rows], (*COMPARES, *GATHERS, *SCATTERS, *SIZED)) & (run.role[rows] != "aux")]
+    made = made[~np.isin(run.family[made], ("fill", "reduction"))]
+    sources = {int(size) for size in run.elements[takes].tolist() if size}
+    return any(_made(run, row) in sources for row in made.tolist())
+
+
+def _made(run: Run, row: int) -> int:
+    """The elements of an op's result, as far as its operands tell."""
+    shapes = [shape for shape in run.shapes(row) if numel(shape)]
+    if run.family[row] == "gemm" and len(shapes) > 1:
+        return numel([*shapes[-2][:-1], shapes[-1][-1]])
+    return int(run.largest[row])
 
 
 def _extent(run: Run, first: int, last: int, usual: set[str]) -> range:

@@ -88,3 +88,7 @@ def test_the_gpus_time_is_that_of_the_measured_products_and_casts():
     edit = proposal(CHANGES / "fp8_mlp.before.json.gz")
     assert isinstance(edit, Edit)
     assert edit.ns.tolist() == pytest.approx([631_500 + 129_300 + 27_100 + 1000] * 2, rel=0.05)
+
+
+def test_a_product_of_less_than_50_microseconds_stays():
+    assert layers(linear(2048, 2048, 2048, ns=49_000)) == []

@@ -193,3 +193,27 @@ def test_a_concatenation_joins_two_shapes_in_one_dimension():
     assert _joined([(2, 7, 8), (2, 7, 8)]) is None
     assert _joined([(2, 7, 8), (1, 1, 8)]) is None
     assert _joined([(2, 1, 8), (2, 7, 8)]) is None  # a piece before what has grown is no cache
+
+
+def test_a_loop_that_takes_from_what_it_computes_is_left_alone(tmp_path):
+    """As where a model is called again and again, each time with a mask over its own states."""
+    program = Program().op("topk", (TOKENS, WIDTH))
+    for _ in range(6):
+        program.op("gelu", (TOKENS, WIDTH))
+        program.op("nonzero", (TOKENS,), copied=True)
+        program.op("index", (TOKENS, WIDTH), ())
+        program.op("mm", (100, WIDTH), (WIDTH, WIDTH))
+    assert isinstance(proposed("mask_loop", program.scenario(tmp_path)), Abstained)
+
+
+def test_words_that_are_generated_are_no_loop_over_masks(tmp_path):
+    program = Program().op("topk", (TOKENS, WIDTH)).op("topk", (TOKENS, WIDTH))
+    for _ in range(6):
+        program.op("nonzero", (8,), copied=True)
+        program.op("mm", (100, WIDTH), (WIDTH, WIDTH)).op("argmax", (100, WIDTH))
+    assert isinstance(proposed("mask_loop", program.scenario(tmp_path)), Abstained)
+
+
+def test_a_capture_without_marked_steps_that_only_repeats_is_no_loop(tmp_path):
+    only = proposed("mask_loop", Program().experts(20).scenario(tmp_path))
+    assert isinstance(only, Abstained)
