@@ -11,6 +11,7 @@ from pyprof.prof.edits import (  # noqa: F401
     loops,
     mask_loops,
     reduced_precision,
+    sample_loops,
     whole_model,
 )
 from pyprof.prof.edits.edit import EDIT_RULES

@@ -3,9 +3,12 @@
 from pyprof.prof.edits.edit import Abstained, Edit
 from pyprof.prof.edits.growing_tensors import _grown, _joined, tensors_grow
 from pyprof.prof.edits.rules import EDIT_RULES
+from pyprof.prof.edits.sample_loops import _most
 from pyprof.prof.edits.scenario import apply, captured
 from tests.parse.kineto.kineto_file import MAIN, call, kernel, op, x
+from tests.prof.advice.advice_rows import mm, run
 from tests.prof.edits.test_scenario import base
+from tools.plan_pairs import GOLDEN, base_of
 
 TOKENS, WIDTH = 1000, 64
 
@@ -140,10 +143,10 @@ def test_cells_in_a_loop_keep_one_product_and_the_cell_for_each_step(tmp_path):
     scenario = cells(10, [LOOK_UP], [HEAD]).scenario(tmp_path)
     edit = proposed("cell_loop", scenario)
     assert isinstance(edit, Edit) and "calls a cell 10 times" in edit.why
-    run = apply(edit, scenario).run
-    counts = {name: int((run.aten == name).sum()) for name in ("embedding", "mm", "_thnn_fused_lstm_cell", "tanh")}
+    after = apply(edit, scenario).run
+    counts = {name: int((after.aten == name).sum()) for name in ("embedding", "mm", "_thnn_fused_lstm_cell", "tanh")}
     assert counts == {"embedding": 1, "mm": 11, "_thnn_fused_lstm_cell": 10, "tanh": 1}
-    assert sorted(run.dur[run.aten == "mm"].tolist()) == [10_000] * 10 + [20_000]
+    assert sorted(after.dur[after.aten == "mm"].tolist()) == [10_000] * 10 + [20_000]
 
 
 def test_an_input_made_from_the_last_result_keeps_the_loop(tmp_path):
@@ -217,3 +220,20 @@ def test_words_that_are_generated_are_no_loop_over_masks(tmp_path):
 def test_a_capture_without_marked_steps_that_only_repeats_is_no_loop(tmp_path):
     only = proposed("mask_loop", Program().experts(20).scenario(tmp_path))
     assert isinstance(only, Abstained)
+
+
+def test_products_sample_by_sample_are_found():
+    again = [mm(4, WIDTH, WIDTH, 10_000, trace=["net.py:5"])] * 9
+    assert _most(run(mm(8, WIDTH, WIDTH, 10_000, trace=["net.py:9"]), *again)) == (1, 9)
+
+
+def test_the_layers_of_a_model_are_no_loop():
+    """Neither with layers, of which each has a product, nor where nothing tells them apart."""
+    assert _most(run(*(mm(4, WIDTH, WIDTH, 10_000, layer=[f"blocks.{n}"]) for n in range(12))))[1] == 1
+    assert _most(run(*[mm(4, WIDTH, WIDTH, 10_000)] * 12)) == (-1, 0)
+
+
+def test_loops_over_samples_are_never_proposed():
+    """32 independent products of one line: small_grid's, whose sizes prove it."""
+    only = proposed("sample_loop", captured(base_of(GOLDEN / "small_products.before.json.gz")))
+    assert isinstance(only, Abstained) and "32 times within a step" in only.why
