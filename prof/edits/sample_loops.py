@@ -28,8 +28,8 @@ def sample_loop(scenario: Scenario) -> Iterator[Proposal]:
         return
     yield Abstained(
         "sample_loop",
-        f"{run.trace(row) or run.layer(row)} runs products of the same sizes {times} times within a step; a capture does not show "
-        "whether each needs the result of the one before, or all could be one batch",
+        f"{run.trace(row) or run.layer(row)} runs products of the same sizes {times} times within a step; a capture "
+        "does not show whether each needs the result of the one before, or all could be one batch",
     )
 
 
