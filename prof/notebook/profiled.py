@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pyprof.errors import PyprofError, packages
-from pyprof.prof.advice import Advice, Run, advise
+from pyprof.prof.advice import Advice, Run
+from pyprof.prof.advice.advised import advised_by_sums
 from pyprof.prof.advice.report import brief
 from pyprof.prof.captured import CapturedRows, read_capture
 from pyprof.prof.limits.peaks_file import Peaks
@@ -245,8 +246,11 @@ class Profile(CapturedRows):
         numbers = summarise(self.table, self.annotation, self._capture.peaks, *of_all)
         if numbers.on_cpu:
             return SummaryText(numbers, self.conditions)
-        run = self._capture.run if whole else Run(self.table, self.annotation, self._capture.peaks)
-        return SummaryText(numbers, self.conditions, brief(run, self.cards if whole else advise(run)))
+        if len(self) == len(self._capture.table):
+            return SummaryText(numbers, self.conditions, brief(self._capture.advised))
+        run = Run(self.table, self.annotation, self._capture.peaks)
+        part = advised_by_sums(run, "a part of a run is not replayed")
+        return SummaryText(numbers, self.conditions, brief(part))
 
     def plot(self, figure: str, **options: Any) -> Picture:
         """A figure: ``"roofline"``, ``"layers"``, ``"phases"`` or ``"timeline"``.

@@ -83,7 +83,7 @@ def load_base(file: str, peaks: str | None, say: Say) -> tuple[LoadedFile, BaseR
     from pyprof.prof.edits.base_run import BaseRun
     from pyprof.prof.limits.peaks_file import load_peaks
     from pyprof.prof.load import load_table
-    from pyprof.prof.simulation.cli import meetings
+    from pyprof.prof.timing.stragglers import meetings
     from pyprof.prof.work.annotate import annotate
 
     given = load_peaks(peaks) if peaks else None
@@ -92,5 +92,5 @@ def load_base(file: str, peaks: str | None, say: Say) -> tuple[LoadedFile, BaseR
         advice = "give the profiler's file, or what parse.py -o net.pyprof makes of it"
         raise InputError(loaded.name, f"expected the host's calls, found a kernel table, which has none; {advice}")
     say("replaying")
-    table = loaded.table
-    return loaded, BaseRun(table, annotate(table), loaded.host, loaded.name, meetings(table), given)
+    table, annotation = loaded.table, annotate(loaded.table)
+    return loaded, BaseRun(table, annotation, loaded.host, loaded.name, meetings(table, annotation), given)

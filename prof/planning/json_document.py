@@ -6,18 +6,11 @@ from typing import Annotated
 
 from pyprof.command.json_schema import Record, doc
 from pyprof.prof.advice import Run
+from pyprof.prof.advice.advised import AbstainedRule, StepTime
 from pyprof.prof.edits.edit import Edit
 from pyprof.prof.edits.forecast import Forecast
 from pyprof.prof.planning.check import Checked
 from pyprof.prof.planning.search import Change, Plan
-
-
-class StepTime(Record):
-    """The time of a step without a profiler, and the interval that contains it in four cases of five."""
-
-    ms: Annotated[float, doc("mean over what is not known: the host's pace, durations after a change", "ms")]
-    low_ms: Annotated[float, doc("one case in ten is below", "ms")]
-    high_ms: Annotated[float, doc("one case in ten is above", "ms")]
 
 
 class PlannedChange(Record):
@@ -42,13 +35,6 @@ class NotChosen(Record):
     rule: Annotated[str, doc("its name")]
     title: Annotated[str, doc("what it would do")]
     saved_ms: Annotated[float, doc("what it would save, roughly; negative: the step would take longer", "ms")]
-
-
-class AbstainedRule(Record):
-    """A rule that proposes nothing at the end of the plan."""
-
-    rule: Annotated[str, doc("its name")]
-    why: Annotated[str, doc("why it proposes nothing")]
 
 
 class CheckedChange(Record):

@@ -6,7 +6,8 @@ import textwrap
 from collections.abc import Iterator
 
 from pyprof.command.terminal_text import cut_to, safe
-from pyprof.prof.planning.json_document import PlanChecked, PlanDocument, PlannedChange, StepTime
+from pyprof.prof.advice.advised import StepTime
+from pyprof.prof.planning.json_document import PlanChecked, PlanDocument, PlannedChange
 
 WIDTH = 100
 LEAST_WIDTH = 60
