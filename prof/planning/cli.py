@@ -56,7 +56,7 @@ def _run(args: argparse.Namespace) -> Done:
     from pyprof.files import open_output
     from pyprof.prof.edits.forecast import Forecaster
     from pyprof.prof.planning.check import check
-    from pyprof.prof.planning.json_document import plan_document
+    from pyprof.prof.planning.json_document import add_code, captured_at, plan_document
     from pyprof.prof.planning.print_plan import WIDTH, plan_lines
     from pyprof.prof.planning.search import make_plan
 
@@ -69,6 +69,7 @@ def _run(args: argparse.Namespace) -> Done:
         second = Forecaster(load_base(args.check, args.peaks, say)[1]) if args.check else None
     checked = check(plan, forecaster, second) if second is not None else None
     document = plan_document(base.run, plan, forecaster.measured, checked)
+    add_code(document, captured_at(args.file))
     if args.json:
         write_answer("plan", document, input=[loaded.input], warnings=loaded.warnings)
     else:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from pathlib import Path
 from typing import Annotated
 
 from pyprof.command.json_schema import Record, doc
 from pyprof.prof.advice import Run
 from pyprof.prof.advice.advised import AbstainedRule, StepTime
-from pyprof.prof.edits.edit import Edit
-from pyprof.prof.edits.forecast import Forecast
+from pyprof.prof.edits.cards import best_row, step_time
+from pyprof.prof.edits.forecast import Forecast, Forecaster
 from pyprof.prof.planning.check import Checked
-from pyprof.prof.planning.search import Change, Plan
+from pyprof.prof.planning.code_change import CodeChange, code_change
+from pyprof.prof.planning.search import Change, Plan, make_plan
 
 
 class PlannedChange(Record):
@@ -27,6 +30,8 @@ class PlannedChange(Record):
     kernels: Annotated[float, doc("number of kernels and copies per step that it concerns")]
     saved_ms: Annotated[float, doc("what the step gets shorter by it, after the changes before", "ms")]
     step: Annotated[StepTime, doc("the step after it")]
+    source: Annotated[str, doc("the program's statement there; empty: the file is not here, or has changed")] = ""
+    code: Annotated[CodeChange | None, doc("the change in code; null: in words alone")] = None
 
 
 class NotChosen(Record):
@@ -76,7 +81,7 @@ def plan_document(run: Run, plan: Plan, measured: bool, checked: Checked | None 
         captured_ms=round(run.step_ns / 1e6, 6),
         steps=run.marked,
         measured=measured,
-        now=_time(plan.now),
+        now=step_time(plan.now),
         changes=[_change(change, before) for change, before in pairs],
         not_chosen=[NotChosen(edit.rule, edit.title, round(saved / 1e6, 6)) for edit, saved in plan.others],
         abstained=[AbstainedRule(each.rule, each.why) for each in plan.abstained],
@@ -84,23 +89,38 @@ def plan_document(run: Run, plan: Plan, measured: bool, checked: Checked | None 
     )
 
 
+def whole_plan(forecaster: Forecaster, newest: float) -> PlanDocument:
+    """The plan of a run without any options, with the changes in code by source files that are not newer."""
+    document = plan_document(forecaster.base.run, make_plan(forecaster), forecaster.measured)
+    add_code(document, newest)
+    return document
+
+
+def captured_at(file: str | Path) -> float:
+    """The time of a capture, as that of its file; minus infinity where there is no file, as for standard input."""
+    path = Path(file)
+    return path.stat().st_mtime if path.exists() else -math.inf
+
+
+def add_code(document: PlanDocument, newest: float) -> None:
+    """Add to each change its line's statement and the change in code, by source files that are not newer."""
+    for change in document.changes:
+        change.source, change.code = code_change(change.rule, change.change, change.trace, change.op, newest)
+
+
 def _checked(plan: Plan, checked: Checked) -> PlanChecked:
     rows = zip(plan.changes, checked.made, checked.predicted, strict=True)
     last = checked.predicted[-1] if checked.predicted else plan.now
     return PlanChecked(
-        now=_time(checked.found),
-        changes=[CheckedChange(c.edit.rule, c.edit.title, made, _time(time)) for c, made, time in rows],
+        now=step_time(checked.found),
+        changes=[CheckedChange(c.edit.rule, c.edit.title, made, step_time(time)) for c, made, time in rows],
         difference=round(last.ns / checked.found.ns - 1, 6) if checked.found.ns else 0.0,
     )
 
 
-def _time(forecast: Forecast) -> StepTime:
-    return StepTime(*(round(ns / 1e6, 6) for ns in (forecast.ns, forecast.low, forecast.high)))
-
-
 def _change(change: Change, before: Forecast) -> PlannedChange:
     edit, run = change.edit, change.before.run
-    row = _most_gained(edit, run)
+    row = best_row(edit, run)
     return PlannedChange(
         rule=edit.rule,
         title=edit.title,
@@ -112,12 +132,5 @@ def _change(change: Change, before: Forecast) -> PlannedChange:
         trace=run.trace(row) if row >= 0 else edit.line,
         kernels=round(run.count(len(edit.rows)), 3),
         saved_ms=round((before.ns - change.forecast.ns) / 1e6, 6),
-        step=_time(change.forecast),
+        step=step_time(change.forecast),
     )
-
-
-def _most_gained(edit: Edit, run: Run) -> int:
-    """The row that gains most; -1 for a change about all rows, or none."""
-    if not len(edit.rows) or len(edit.rows) == run.rows:
-        return -1
-    return int(edit.rows[(run.dur[edit.rows] - edit.ns).argmax()])

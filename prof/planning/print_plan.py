@@ -6,51 +6,38 @@ import textwrap
 from collections.abc import Iterator
 
 from pyprof.command.terminal_text import cut_to, safe
-from pyprof.prof.advice.advised import StepTime
 from pyprof.prof.planning.json_document import PlanChecked, PlanDocument, PlannedChange
+from pyprof.prof.planning.wording import head, interval, ms, others, result, titles
 
 WIDTH = 100
 LEAST_WIDTH = 60
-SHOWN = 5  # changes that are not in the plan
 
 
 def plan_lines(document: PlanDocument, width: int = WIDTH) -> Iterator[str]:
-    """The step as it is, a line per change with its place and cost, and what is left."""
+    """The step as it is, a line per change with its place, code and cost, and what is left."""
     width = max(width, LEAST_WIDTH)
-    unit = "step" if document.steps else "capture"
-    how = "measured without the profiler" if document.measured else "an estimate; --step-ms gives the measured time"
-    head = (
-        f"A {unit} takes {_ms(document.captured_ms)} ms as captured. Without the profiler: "
-        f"{_ms(document.now.ms)} ms ({how})."
-    )
-    yield from textwrap.wrap(head, width)
+    yield from textwrap.wrap(head(document), width)
     yield ""
-    if not document.changes:
-        yield from textwrap.wrap(f"No change was found that saves 1% of the {unit}.", width)
-    else:
+    if document.changes:
         yield f"{'ms':>9}  {'80% interval':^17}  change"
-        yield f"{_ms(document.now.ms):>9}  {_interval(document.now):^17}  as it is"
-        for change in document.changes:
-            yield from _change_lines(change, width)
+        yield f"{ms(document.now.ms):>9}  {interval(document.now):^17}  as it is"
+        for change, title in titles(document):
+            yield from _change_lines(change, title, width)
         yield ""
-        yield from textwrap.wrap(_result(document, unit), width)
-    yield from _others(document, width)
+    yield from textwrap.wrap(result(document), width)
+    yield from textwrap.wrap(safe(others(document)), width, break_on_hyphens=False)
     if document.checked is not None:
         yield from _checked_lines(document.checked, width)
 
 
-def _result(document: PlanDocument, unit: str) -> str:
-    count = f"{len(document.changes)} changes" if len(document.changes) > 1 else "1 change"
-    before, after = _ms(document.now.ms), _ms(document.changes[-1].step.ms)
-    return f"{count}: {before} to {after} ms. Each further one saves less than 1% of a {unit}."
-
-
-def _change_lines(change: PlannedChange, width: int) -> Iterator[str]:
-    head = f"{_ms(change.step.ms):>9}  {_interval(change.step):^17}  "
-    yield cut_to(head + safe(f"{change.title}  [{change.rule}]"), width)
-    hang = " " * len(head)
+def _change_lines(change: PlannedChange, title: str, width: int) -> Iterator[str]:
+    first = f"{ms(change.step.ms):>9}  {interval(change.step):^17}  "
+    hang = " " * len(first)
+    text = safe(f"{title} [{change.rule}]")
+    yield from textwrap.wrap(text, width, initial_indent=first, subsequent_indent=hang, break_on_hyphens=False)
     if change.trace:
         yield cut_to(f"{hang}{safe(change.trace)}{safe(f' · {change.op}' if change.op else '')}", width)
+    yield from _code_lines(change, hang, width)
     yield from (
         textwrap.wrap(safe(change.cost), width, initial_indent=f"{hang}costs ", subsequent_indent=f"{hang}      ")
         if change.cost
@@ -58,28 +45,26 @@ def _change_lines(change: PlannedChange, width: int) -> Iterator[str]:
     )
 
 
+def _code_lines(change: PlannedChange, hang: str, width: int) -> Iterator[str]:
+    """The program's statement, and the change in code as a difference."""
+    code = change.code
+    if change.source and (code is None or code.general):
+        yield from (cut_to(f"{hang}  {safe(line)}".rstrip(), width) for line in change.source.split("\n"))
+    if code is None:
+        return
+    if code.general:
+        yield f"{hang}in general form; the names are examples:"
+    elif code.place != change.trace:
+        yield cut_to(f"{hang}{safe(code.place)}", width)
+    for sign, text in (("-", code.before), ("+", code.after)):
+        yield from (cut_to(f"{hang}{sign} {safe(line)}".rstrip(), width) for line in text.split("\n") if text)
+
+
 def _checked_lines(checked: PlanChecked, width: int) -> Iterator[str]:
     yield ""
     yield "The second capture"
     for change in checked.changes:
-        made = (
-            f"{_ms(change.predicted.ms):>9}  {_interval(change.predicted):^17}" if change.made else f"{'not made':>28}"
-        )
+        made = f"{ms(change.predicted.ms):>9}  {interval(change.predicted):^17}" if change.made else f"{'not made':>28}"
         yield cut_to(f"{made}  {safe(change.title)}  [{change.rule}]", width)
-    yield f"{_ms(checked.now.ms):>9}  {_interval(checked.now):^17}  its own step without the profiler"
+    yield f"{ms(checked.now.ms):>9}  {interval(checked.now):^17}  its own step without the profiler"
     yield from textwrap.wrap(f"Predicted of the changes that were made: {checked.difference:+.1%} beside it.", width)
-
-
-def _others(document: PlanDocument, width: int) -> Iterator[str]:
-    worth = [other for other in document.not_chosen if other.saved_ms > 0][:SHOWN]
-    if worth:
-        told = ", ".join(f"{other.rule} {other.saved_ms:.2g} ms" for other in worth)
-        yield from textwrap.wrap(f"Not worth it after these: {told}.", width, break_on_hyphens=False)
-
-
-def _ms(amount: float) -> str:
-    return f"{amount:,.3g}" if amount < 100 else f"{amount:,.0f}"
-
-
-def _interval(time: StepTime) -> str:
-    return f"{_ms(time.low_ms)} to {_ms(time.high_ms)}"

@@ -36,6 +36,7 @@ def _run(args: argparse.Namespace) -> Done:
     check_suffix(args.output, (".html", ".htm"), ".html, .htm or none (each also with .gz)")
     from pyprof.files import open_output
     from pyprof.prof.edits.cards import advise_capture
+    from pyprof.prof.planning.json_document import captured_at, whole_plan
     from pyprof.prof.print_table import counter_notes
     from pyprof.prof.report.json_document import page_of
     from pyprof.prof.report.page_model import page_model
@@ -44,9 +45,10 @@ def _run(args: argparse.Namespace) -> Done:
     loaded, annotation, peaks = load_annotated(args, host=True)
     if not len(loaded.table):
         raise InputError(args.file, "expected kernels, found none: there is nothing to report")
-    advised, _ = advise_capture(loaded.table, annotation, loaded.host, peaks, loaded.name)
+    advised, forecaster = advise_capture(loaded.table, annotation, loaded.host, peaks, loaded.name)
     title = args.title or Path(args.file).name
-    model = page_model(loaded.table, annotation, peaks, advised.cards, title, memory=loaded.memory)
+    plan = None if forecaster is None else whole_plan(forecaster, captured_at(args.file))
+    model = page_model(loaded.table, annotation, peaks, advised.cards, title, memory=loaded.memory, plan=plan)
     with open_output(args.output, args.force) as out:
         render(model, out)
     if args.json:

@@ -49,6 +49,7 @@ def make_report(trace: Path, page: Path, *, force: bool, quiet: bool) -> Report:
         from pyprof.prof.advice.report import brief
         from pyprof.prof.edits.cards import advise_capture
         from pyprof.prof.load import load_table
+        from pyprof.prof.planning.json_document import captured_at, whole_plan
         from pyprof.prof.report.json_document import page_of
         from pyprof.prof.report.page_model import page_model
         from pyprof.prof.report.render import render
@@ -59,9 +60,10 @@ def make_report(trace: Path, page: Path, *, force: bool, quiet: bool) -> Report:
         with progress(2, not quiet) as say:
             loaded = load_table(trace, say, host=True)
             annotation = annotate(loaded.table)
-        advised, _ = advise_capture(loaded.table, annotation, loaded.host, None, loaded.name)
+        advised, forecaster = advise_capture(loaded.table, annotation, loaded.host, None, loaded.name)
         numbers = summarise(loaded.table, annotation, memory=loaded.memory)
-        model = page_model(loaded.table, annotation, None, advised.cards, trace.name, numbers, loaded.memory)
+        plan = None if forecaster is None else whole_plan(forecaster, captured_at(trace))
+        model = page_model(loaded.table, annotation, None, advised.cards, trace.name, numbers, loaded.memory, plan)
         with open_output(page, force) as out:
             render(model, out)
         text = io.BytesIO()
