@@ -56,8 +56,7 @@ ALLOWED = {
     "prof/plot": "ground pyprof/command pyprof/table prof prof/kernels prof/work prof/limits prof/timing prof/table",
     "prof/perfetto": "ground pyprof/command pyprof/table parse/attribute parse/stats prof prof/memory prof/work "
     "prof/limits prof/timing prof/table",
-    "prof/simulation": "ground pyprof/command pyprof/table prof prof/kernels prof/work prof/timing prof/perfetto "
-    "prof/replay",
+    "prof/simulation": "ground pyprof/command pyprof/table prof prof/kernels prof/timing prof/perfetto prof/replay",
     "prof/planning": "ground pyprof/command prof prof/work prof/limits prof/timing prof/advice prof/edits",
     "prof/diff": "ground pyprof/command pyprof/table parse prof prof/work prof/limits prof/timing prof/summary "
     "prof/table",
@@ -76,7 +75,7 @@ ALLOWED = {
 }
 # `pyprof run --report` writes the page of what it has just collected. Only these modules of capture/ reach so far.
 FURTHER = {
-    "pyprof.capture.run_report": "prof prof/work prof/advice prof/edits prof/summary prof/report",
+    "pyprof.capture.run_report": "prof prof/work prof/advice prof/edits prof/planning prof/summary prof/report",
     "pyprof.capture.json_document": "prof/report",  # whose document is part of that of the run
 }
 

@@ -124,14 +124,14 @@ def sure(advice: Advice) -> str:
 
 def how(advice: Advice) -> str:
     """The change without the words of its title; empty where the title says everything."""
-    return advice.change[len(_first_sentence(advice.change)) :].lstrip(".;: ")
+    return advice.change[len(first_sentence(advice.change)) :].lstrip(".;: ")
 
 
 def title(advice: Advice, unit: str, saved: str = "") -> str:
     """The change and its saving: "Pad the vocabulary from 50257 to 50264: saves 5.03 ms per step (32.0%)"."""
     saved = saved or ms(round(advice.saved_ms * 1e6))
     share = f" ({100 * advice.saved_ms / advice.step_ms:.1f}%)" if advice.step_ms else ""
-    return f"{_first_sentence(advice.change)}: saves {saved} per {unit}{share}"
+    return f"{first_sentence(advice.change)}: saves {saved} per {unit}{share}"
 
 
 def _wrapped(word: str, text: str, width: int) -> list[str]:
@@ -202,7 +202,7 @@ def _digits(amount: float, digits: int) -> str:
     return f"{amount:.{digits}g}" if amount < 10**digits else f"{amount:,.0f}"
 
 
-def _first_sentence(text: str) -> str:
+def first_sentence(text: str) -> str:
     """The text up to the first full stop, semicolon or colon outside of parentheses."""
     for match in re.finditer(r"[.;:](?=\s)", text):
         before = text[: match.start()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -89,9 +90,14 @@ def plan_document(run: Run, plan: Plan, measured: bool, checked: Checked | None 
     )
 
 
-def whole_plan(forecaster: Forecaster, newest: float) -> PlanDocument:
-    """The plan of a run without any options, with the changes in code by source files that are not newer."""
-    document = plan_document(forecaster.base.run, make_plan(forecaster), forecaster.measured)
+def whole_plan(
+    forecaster: Forecaster, newest: float, first: Sequence[str] = (), without: Sequence[str] = ()
+) -> PlanDocument:
+    """The plan of a run, with the changes in code by source files that are not newer.
+
+    ``first``, ``without``: as for ``make_plan``. Raises UsageError for a rule that does not exist.
+    """
+    document = plan_document(forecaster.base.run, make_plan(forecaster, first, without), forecaster.measured)
     add_code(document, newest)
     return document
 

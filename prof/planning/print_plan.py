@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from pyprof.command.terminal_text import cut_to, safe
 from pyprof.prof.planning.json_document import PlanChecked, PlanDocument, PlannedChange
-from pyprof.prof.planning.wording import head, interval, ms, others, result, titles
+from pyprof.prof.planning.plan_sentences import head, interval, ms, others, result, titles
 
 WIDTH = 100
 LEAST_WIDTH = 60
@@ -53,7 +53,7 @@ def _code_lines(change: PlannedChange, hang: str, width: int) -> Iterator[str]:
     if code is None:
         return
     if code.general:
-        yield f"{hang}in general form; the names are examples:"
+        yield cut_to(f"{hang}in general form; the names are examples:", width)
     elif code.place != change.trace:
         yield cut_to(f"{hang}{safe(code.place)}", width)
     for sign, text in (("-", code.before), ("+", code.after)):

@@ -6,7 +6,7 @@ from typing import Any
 
 from pyprof.prof.advice.advised import StepTime
 from pyprof.prof.planning.json_document import PlanDocument, PlannedChange
-from pyprof.prof.planning.wording import head, interval, ms, others, result, titles, unit
+from pyprof.prof.planning.plan_sentences import head, interval, ms, others, result, titles, unit
 
 
 def plan_section(document: PlanDocument) -> dict[str, Any]:
