@@ -12,7 +12,7 @@ from pyprof.prof.advice import Run
 from pyprof.prof.advice.advised import AbstainedRule, StepTime
 from pyprof.prof.edits.cards import best_row, step_time
 from pyprof.prof.edits.forecast import Forecast, Forecaster
-from pyprof.prof.planning.check import Checked
+from pyprof.prof.planning.check import Checked, CheckedEdit
 from pyprof.prof.planning.code_change import CodeChange, code_change
 from pyprof.prof.planning.search import Change, Plan, make_plan
 
@@ -48,16 +48,29 @@ class CheckedChange(Record):
 
     rule: Annotated[str, doc("its name")]
     title: Annotated[str, doc("what it was to do")]
-    made: Annotated[bool, doc("whether its rule no longer proposes it there")]
+    made: Annotated[bool, doc("whether its rule no longer proposes it there, or for half of the kernels at most")]
+    planned: Annotated[bool, doc("whether it is in the plan")]
     predicted: Annotated[StepTime, doc("the step after the changes that were made so far, predicted from the first")]
+    predicted_ms: Annotated[
+        float, doc("what it saves after those made before it; of one that was not made: in the second capture", "ms")
+    ]
+    measured_ms: Annotated[
+        float | None,
+        doc(
+            "what it saved, by the durations of the second capture's kernels at its places, replayed; null: not made, "
+            "or it shortens no kernels of its own",
+            "ms",
+        ),
+    ]
 
 
 class PlanChecked(Record):
     """The plan beside a second capture, of the program after some of the changes."""
 
     now: Annotated[StepTime, doc("the second capture's step without a profiler")]
-    changes: Annotated[list[CheckedChange], doc("those of the plan, in order")]
-    difference: Annotated[float, doc("the last prediction / the second capture's step - 1")]
+    predicted: Annotated[StepTime, doc("what was predicted for it, after all changes that were made")]
+    changes: Annotated[list[CheckedChange], doc("those of the plan in order, then others that were made")]
+    difference: Annotated[float, doc("the prediction / the second capture's step - 1")]
 
 
 class PlanDocument(Record):
@@ -115,12 +128,24 @@ def add_code(document: PlanDocument, newest: float) -> None:
 
 
 def _checked(plan: Plan, checked: Checked) -> PlanChecked:
-    rows = zip(plan.changes, checked.made, checked.predicted, strict=True)
-    last = checked.predicted[-1] if checked.predicted else plan.now
+    last = checked.last or plan.now
     return PlanChecked(
         now=step_time(checked.found),
-        changes=[CheckedChange(c.edit.rule, c.edit.title, made, step_time(time)) for c, made, time in rows],
+        predicted=step_time(last),
+        changes=[_checked_change(each) for each in checked.edits],
         difference=round(last.ns / checked.found.ns - 1, 6) if checked.found.ns else 0.0,
+    )
+
+
+def _checked_change(found: CheckedEdit) -> CheckedChange:
+    return CheckedChange(
+        rule=found.edit.rule,
+        title=found.edit.title,
+        made=found.made,
+        planned=found.planned,
+        predicted=step_time(found.predicted),
+        predicted_ms=round(found.predicted_ns / 1e6, 6),
+        measured_ms=None if math.isnan(found.measured_ns) else round(found.measured_ns / 1e6, 6),
     )
 
 

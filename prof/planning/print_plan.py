@@ -6,11 +6,16 @@ import textwrap
 from collections.abc import Iterator
 
 from pyprof.command.terminal_text import cut_to, safe
-from pyprof.prof.planning.json_document import PlanChecked, PlanDocument, PlannedChange
-from pyprof.prof.planning.plan_sentences import head, interval, ms, others, result, titles
+from pyprof.prof.advice.advised import StepTime
+from pyprof.prof.planning.json_document import CheckedChange, PlanChecked, PlanDocument, PlannedChange
+from pyprof.prof.planning.plan_sentences import head, interval, ms, others, result, titles, unit
 
 WIDTH = 100
 LEAST_WIDTH = 60
+MEASURED = (
+    "Measured: the second capture's kernels at the places of a change, in a replay; what a change saves of the host's "
+    "time is in the step alone (-)."
+)
 
 
 def plan_lines(document: PlanDocument, width: int = WIDTH) -> Iterator[str]:
@@ -27,7 +32,7 @@ def plan_lines(document: PlanDocument, width: int = WIDTH) -> Iterator[str]:
     yield from textwrap.wrap(result(document), width)
     yield from textwrap.wrap(safe(others(document)), width, break_on_hyphens=False)
     if document.checked is not None:
-        yield from _checked_lines(document.checked, width)
+        yield from _checked_lines(document, document.checked, width)
 
 
 def _change_lines(change: PlannedChange, title: str, width: int) -> Iterator[str]:
@@ -60,11 +65,41 @@ def _code_lines(change: PlannedChange, hang: str, width: int) -> Iterator[str]:
         yield from (cut_to(f"{hang}{sign} {safe(line)}".rstrip(), width) for line in text.split("\n") if text)
 
 
-def _checked_lines(checked: PlanChecked, width: int) -> Iterator[str]:
+def _checked_lines(document: PlanDocument, checked: PlanChecked, width: int) -> Iterator[str]:
+    """Per change that was made, what was predicted of it and what the second capture's kernels say it saved."""
+    made, planned = ([c for c in checked.changes if c.made], [c for c in checked.changes if c.planned])
+    done, others = len([c for c in planned if c.made]), len([c for c in made if not c.planned])
     yield ""
-    yield "The second capture"
-    for change in checked.changes:
-        made = f"{ms(change.predicted.ms):>9}  {interval(change.predicted):^17}" if change.made else f"{'not made':>28}"
-        yield cut_to(f"{made}  {safe(change.title)}  [{change.rule}]", width)
-    yield f"{ms(checked.now.ms):>9}  {interval(checked.now):^17}  its own step without the profiler"
-    yield from textwrap.wrap(f"Predicted of the changes that were made: {checked.difference:+.1%} beside it.", width)
+    besides = f", and {others} that {'is' if others == 1 else 'are'} not in the plan" if others else ""
+    yield f"The second capture: {done} of the plan's {len(planned)} changes made{besides}"
+    if made:
+        yield ""
+        yield f"{'saves, ms':>9}  {'measured, ms':>12}  change that was made"
+    for change in made:
+        measured = "-" if change.measured_ms is None else ms(change.measured_ms)
+        yield from _row(f"{ms(change.predicted_ms):>9}  {measured:>12}  ", change, width)
+    left = [change for change in checked.changes if not change.made]
+    if left:
+        yield ""
+        yield f"{'saves, ms':>9}  {'':>12}  not made, as its rule still proposes it; in the second capture"[:width]
+    for change in left:
+        yield from _row(f"{ms(change.predicted_ms):>9}  {'':>12}  ", change, width)
+    yield ""
+    last = checked.predicted
+    text = (
+        f"With what was made, {ms(last.ms)} ms were predicted for a {unit(document)}{_between(last)}; in the second "
+        f"capture it takes {ms(checked.now.ms)} ms without the profiler{_between(checked.now)}. The prediction is "
+        f"{checked.difference:+.1%} beside it."
+    )
+    yield from textwrap.wrap(text, width)
+    if any(change.measured_ms is not None for change in made):
+        yield from textwrap.wrap(MEASURED, width)
+
+
+def _between(time: StepTime) -> str:
+    return f" ({interval(time)})" if interval(time) else ""
+
+
+def _row(first: str, change: CheckedChange, width: int) -> Iterator[str]:
+    text, hang = safe(f"{change.title} [{change.rule}]"), " " * len(first)
+    yield from textwrap.wrap(text, width, initial_indent=first, subsequent_indent=hang, break_on_hyphens=False)
