@@ -29,10 +29,12 @@ from pyprof.prof.edits.edit import Abstained, Edit
 from pyprof.prof.edits.forecast import Forecast, Forecaster
 from pyprof.prof.edits.rules import EDIT_RULES
 from pyprof.prof.edits.scenario import Scenario, apply, captured
+from pyprof.prof.edits.step_window import Window, rows_alike, step_window
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.timing.stragglers import meetings
 from pyprof.prof.work.annotate import Annotation
 from pyprof.table.columns import HostTable, Ints, Table
+from pyprof.table.losses import losses
 
 # Rules that are known by another name in --advise.
 CARD_NAMES = {"attention": "unfused_attention", "item": "sync_in_step", "cuda_graph": "launch_bound"}
@@ -60,18 +62,31 @@ def advise_capture(
 
     ``host``: the host's calls, if there are any. ``name``: of the file.
     """
-    run = Run(table, annotation, peaks)
-    if host is None or run.incomplete or not run.rows:
-        return advised_by_sums(run, NO_HOST if host is None else INCOMPLETE if run.incomplete else ""), None
+    if host is None or losses(table):
+        why = NO_HOST if host is None else INCOMPLETE
+        return advised_by_sums(Run(table, annotation, peaks), why), None
+    window = step_window(table, annotation, host)
     try:
-        base = BaseRun(table, annotation, host, name, meetings(table, annotation), peaks)
+        base = base_of(window, name, peaks)
     except InputError as error:
         why = str(error).removeprefix(f"{error.file}: ")
-        return advised_by_sums(run, f"the capture cannot be replayed: {why}"), None
-    if why := doubt(base):
+        return advised_by_sums(Run(table, annotation, peaks), f"the capture cannot be replayed: {why}"), None
+    whole = len(window.rows) == len(table)
+    run = base.run if whole else Run(table, annotation, peaks)
+    if why := doubt(base) if run.rows else "no operation of the GPU counts":
         return advised_by_sums(run, why), None
     forecaster = Forecaster(base)
-    return advised(forecaster), forecaster
+    found = advised(forecaster)
+    if whole:
+        return found, forecaster
+    rows = [rows_alike(table, window.rows[each]) for each in found.rows]
+    return replace(found, run=run, rows=rows), forecaster
+
+
+def base_of(window: Window, name: str, peaks: Peaks | None = None) -> BaseRun:
+    """The replayed run of a capture's window. Raises InputError if there is nothing to replay."""
+    table, annotation, host, _ = window
+    return BaseRun(table, annotation, host, name, meetings(table, annotation), peaks)
 
 
 def doubt(base: BaseRun) -> str:

@@ -60,7 +60,7 @@ class Scenario:
         says.
         """
         tasks = self._tasks(share, errors)
-        return _step_ns(self.base, simulate(tasks), tasks.duration)
+        return _step_ns(self.base, simulate(tasks, self.base.chains), tasks.duration)
 
     def most_saved_ns(self, share: float) -> float:
         """The most that the edits can save per step at a pace of the host, without a replay; infinite if waits go.

@@ -81,10 +81,10 @@ def _run(args: argparse.Namespace) -> Done:
 def load_base(file: str, peaks: str | None, say: Say) -> tuple[LoadedFile, BaseRun]:
     """The file and its run. Raises InputError for a file without the host's calls."""
     from pyprof.errors import InputError
-    from pyprof.prof.edits.base_run import BaseRun
+    from pyprof.prof.edits.cards import base_of
+    from pyprof.prof.edits.step_window import step_window
     from pyprof.prof.limits.peaks_file import load_peaks
     from pyprof.prof.load import load_table
-    from pyprof.prof.timing.stragglers import meetings
     from pyprof.prof.work.annotate import annotate
 
     given = load_peaks(peaks) if peaks else None
@@ -93,5 +93,5 @@ def load_base(file: str, peaks: str | None, say: Say) -> tuple[LoadedFile, BaseR
         advice = "give the profiler's file, or what parse.py -o net.pyprof makes of it"
         raise InputError(loaded.name, f"expected the host's calls, found a kernel table, which has none; {advice}")
     say("replaying")
-    table, annotation = loaded.table, annotate(loaded.table)
-    return loaded, BaseRun(table, annotation, loaded.host, loaded.name, meetings(table, annotation), given)
+    window = step_window(loaded.table, annotate(loaded.table), loaded.host)
+    return loaded, base_of(window, loaded.name, given)

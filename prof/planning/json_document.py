@@ -79,7 +79,10 @@ class PlanDocument(Record):
     captured_ms: Annotated[
         float, doc("what a step takes as captured, with the profiler; the whole capture if unmarked")
     ]
-    steps: Annotated[int, doc("how many the capture marks; 0: none, and a step is the whole capture")]
+    steps: Annotated[
+        int,
+        doc("on how many marked steps it rests, some in a row of a long capture; 0: none, and a step is the capture"),
+    ]
     measured: Annotated[bool, doc("whether the time without the profiler was given; otherwise now is an estimate")]
     now: Annotated[StepTime, doc("the step without a profiler, as the program is")]
     changes: Annotated[list[PlannedChange], doc("in order")]
