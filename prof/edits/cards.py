@@ -163,12 +163,14 @@ def _found(forecaster: Forecaster, start: Scenario, edit: Edit, now: Forecast) -
     if gains.mean() < least or np.quantile(gains, 0.1) <= 0:
         return None
     saved = forecaster.difference(start, after)
-    return Found(_card(start.run, edit, saved, now), edit.rows, edit)
+    return Found(_card(start.run, edit, saved, now, forecaster.measured), edit.rows, edit)
 
 
-def _card(run: Run, edit: Edit, saved: Forecast, now: Forecast) -> Advice:
+def _card(run: Run, edit: Edit, saved: Forecast, now: Forecast, measured: bool) -> Advice:
+    """``measured``: whether the step's time without the profiler is."""
     row = best_row(edit, run)
     gpu = float((run.dur[edit.rows] - edit.ns).sum())
+    guessed = not measured and run.ms(gpu) < saved.ns / 2e6  # mostly of the host, whose pace is estimated
     return Advice(
         rule=name_of(edit.rule),
         saved_ms=round(saved.ns / 1e6, 6),
@@ -180,16 +182,17 @@ def _card(run: Run, edit: Edit, saved: Forecast, now: Forecast) -> Advice:
         trace=run.trace(row) if row >= 0 else edit.line,
         why=edit.why + limited(run, run.ms(gpu), saved.ns / 1e6),
         change=edit.change,
-        confidence=_confidence(saved),
+        confidence=_confidence(saved, guessed),
         source="replay",
         low_ms=round(saved.low / 1e6, 6),
         high_ms=round(saved.high / 1e6, 6),
     )
 
 
-def _confidence(saved: Forecast) -> Confidence:
+def _confidence(saved: Forecast, guessed: bool) -> Confidence:
     far = max(saved.high - saved.ns, saved.ns - saved.low) / saved.ns
-    return next((word for most, word in SURE if far <= most), "low")
+    found = next((word for most, word in SURE if far <= most), "low")
+    return "medium" if found == "high" and guessed else found
 
 
 def _with_shares(run: Run, found: Sequence[Found]) -> list[Advice]:
