@@ -58,7 +58,7 @@ ALLOWED = {
     "prof/perfetto": "ground pyprof/command pyprof/table parse/attribute parse/stats prof prof/memory prof/work "
     "prof/limits prof/timing prof/table",
     "prof/simulation": "ground pyprof/command pyprof/table prof prof/kernels prof/timing prof/perfetto prof/replay",
-    "prof/planning": "ground pyprof/command pyprof/table prof prof/work prof/limits prof/timing prof/advice prof/edits",
+    "prof/planning": "ground pyprof/command pyprof/table prof prof/work prof/limits prof/advice prof/edits",
     "prof/diff": "ground pyprof/command pyprof/table parse prof prof/job prof/work prof/limits prof/timing "
     "prof/summary prof/table",
     "prof/report": "ground pyprof/command pyprof/table parse/attribute prof prof/memory prof/kernels prof/work "

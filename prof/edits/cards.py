@@ -29,7 +29,7 @@ from pyprof.prof.edits.edit import Abstained, Edit
 from pyprof.prof.edits.forecast import Forecast, Forecaster
 from pyprof.prof.edits.rules import EDIT_RULES
 from pyprof.prof.edits.scenario import Scenario, apply, captured
-from pyprof.prof.edits.step_window import Window, rows_alike, step_window
+from pyprof.prof.edits.replayed_steps import Window, rows_alike, step_window
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.timing.stragglers import meetings
 from pyprof.prof.work.annotate import Annotation

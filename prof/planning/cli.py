@@ -82,7 +82,7 @@ def load_base(file: str, peaks: str | None, say: Say) -> tuple[LoadedFile, BaseR
     """The file and its run. Raises InputError for a file without the host's calls."""
     from pyprof.errors import InputError
     from pyprof.prof.edits.cards import base_of
-    from pyprof.prof.edits.step_window import step_window
+    from pyprof.prof.edits.replayed_steps import step_window
     from pyprof.prof.limits.peaks_file import load_peaks
     from pyprof.prof.load import load_table
     from pyprof.prof.work.annotate import annotate
