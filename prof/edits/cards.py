@@ -27,9 +27,9 @@ from pyprof.prof.advice.rank import LEAST_NS, LEAST_SHARE, advise, findings, lim
 from pyprof.prof.edits.base_run import BaseRun
 from pyprof.prof.edits.edit import Abstained, Edit
 from pyprof.prof.edits.forecast import Forecast, Forecaster
+from pyprof.prof.edits.replayed_steps import Window, rows_alike, step_window
 from pyprof.prof.edits.rules import EDIT_RULES
 from pyprof.prof.edits.scenario import Scenario, apply, captured
-from pyprof.prof.edits.replayed_steps import Window, rows_alike, step_window
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.timing.stragglers import meetings
 from pyprof.prof.work.annotate import Annotation
@@ -141,6 +141,12 @@ def best_row(edit: Edit, run: Run) -> int:
     return int(edit.rows[(run.dur[edit.rows] - edit.ns).argmax()])
 
 
+def proposed_again(edit: Edit, scenario: Scenario) -> Edit | None:
+    """What a change's rule proposes under the same title for another run, if it does."""
+    found = (each for each in EDIT_RULES[edit.rule](scenario) if isinstance(each, Edit))
+    return next((each for each in found if each.title == edit.title), None)
+
+
 def _summed(run: Run) -> Iterator[Found]:
     """The cards of rules without an edit; without any shapes, also of those that then read kernels' names."""
     with_edit = {name_of(rule) for rule in EDIT_RULES}
@@ -191,7 +197,7 @@ def _card(run: Run, edit: Edit, saved: Forecast, now: Forecast, measured: bool) 
 
 def _confidence(saved: Forecast, guessed: bool) -> Confidence:
     far = max(saved.high - saved.ns, saved.ns - saved.low) / saved.ns
-    found = next((word for most, word in SURE if far <= most), "low")
+    found: Confidence = next((word for most, word in SURE if far <= most), "low")
     return "medium" if found == "high" and guessed else found
 
 
@@ -213,14 +219,11 @@ def _together_ms(forecaster: Forecaster, start: Scenario, found: Sequence[Found]
     """What the cards save together: each edit after those before it, if it still shortens the step, and the sums."""
     scenario, time = start, forecaster.quickly(start)
     for each in found:
-        edit = each.edit
-        if edit is None:
+        if each.edit is None:
             continue
-        if scenario is not start:
-            again = (new for new in EDIT_RULES[edit.rule](scenario) if isinstance(new, Edit))
-            edit = next((new for new in again if new.title == each.edit.title), None)
-        if edit is not None:
-            after = apply(edit, scenario)
+        again = each.edit if scenario is start else proposed_again(each.edit, scenario)
+        if again is not None:
+            after = apply(again, scenario)
             if (shorter := forecaster.quickly(after)) < time:
                 scenario, time = after, shorter
     saved = forecaster.gains(start, scenario).mean() / 1e6

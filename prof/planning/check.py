@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pyprof.prof.advice import Run
+from pyprof.prof.edits.cards import proposed_again
 from pyprof.prof.edits.edit import Edit
 from pyprof.prof.edits.forecast import Forecast, Forecaster
 from pyprof.prof.edits.rules import EDIT_RULES
@@ -52,7 +53,7 @@ def check(plan: Plan, forecaster: Forecaster, other: Forecaster) -> Checked:
     """
     second, now = captured(other.base), captured(forecaster.base)
     planned = [change.edit for change in plan.changes]
-    left = {_key(edit): _again(edit, second) for edit in planned}
+    left = {_key(edit): proposed_again(edit, second) for edit in planned}
     done = [edit for edit in planned if _is_made(edit, now, left[_key(edit)], second)]
     besides = list(_besides(_after(done, now), planned, forecaster, second))
     concerned = [Concerned(before.run, edit) for edit, before in _chain([*done, *besides], now)]
@@ -80,15 +81,10 @@ def _proposed(rule: str, scenario: Scenario) -> Iterator[Edit]:
     return (edit for edit in EDIT_RULES[rule](scenario) if isinstance(edit, Edit))
 
 
-def _again(edit: Edit, scenario: Scenario) -> Edit | None:
-    """What a change's rule proposes under the same title for another run, if it does."""
-    return next((each for each in _proposed(edit.rule, scenario) if each.title == edit.title), None)
-
-
 def _is_made(edit: Edit, now: Scenario, left: Edit | None, second: Scenario) -> bool:
     if left is None:
         return True
-    first = _again(edit, now) or edit
+    first = proposed_again(edit, now) or edit
     return second.run.count(_size(left)) <= FEWER * now.run.count(_size(first))
 
 
@@ -100,14 +96,14 @@ def _size(edit: Edit) -> int:
 def _chain(edits: Sequence[Edit], scenario: Scenario) -> Iterator[tuple[Edit, Scenario]]:
     """Each change as its rule proposes it after those before it, and the run that it is proposed for."""
     for edit in edits:
-        again = _again(edit, scenario)
+        again = proposed_again(edit, scenario)
         yield again if again is not None else Edit(edit.rule, edit.change, edit.why, edit.cost), scenario
         scenario = apply(again, scenario) if again is not None else scenario
 
 
 def _after(edits: Sequence[Edit], scenario: Scenario) -> Scenario:
     for edit in edits:
-        again = _again(edit, scenario)
+        again = proposed_again(edit, scenario)
         scenario = apply(again, scenario) if again is not None else scenario
     return scenario
 
@@ -121,7 +117,7 @@ def _besides(scenario: Scenario, planned: Sequence[Edit], forecaster: Forecaster
             edit
             for rule in EDIT_RULES
             for edit in _proposed(rule, scenario)
-            if _key(edit) not in known and _again(edit, second) is None
+            if _key(edit) not in known and proposed_again(edit, second) is None
         )
         pairs = [(time - forecaster.roughly(apply(edit, scenario)), edit) for edit in gone]
         saved, best = max(pairs, key=lambda pair: pair[0], default=(0.0, None))
@@ -134,7 +130,7 @@ def _besides(scenario: Scenario, planned: Sequence[Edit], forecaster: Forecaster
 
 def _step(edit: Edit, scenario: Scenario, forecaster: Forecaster, retimed: Retimed | None = None) -> Saved:
     """The run after a change, and what the change saves; nothing if its rule does not propose it there."""
-    again = _again(edit, scenario)
+    again = proposed_again(edit, scenario)
     if again is None:
         return scenario, 0.0
     after = apply(retimed(scenario.run, again) if retimed is not None else again, scenario)

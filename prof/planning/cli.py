@@ -79,19 +79,27 @@ def _run(args: argparse.Namespace) -> Done:
 
 
 def load_base(file: str, peaks: str | None, say: Say) -> tuple[LoadedFile, BaseRun]:
-    """The file and its run. Raises InputError for a file without the host's calls."""
+    """The file and its run. Raises InputError for a file without the host's calls, or one that has lost records."""
     from pyprof.errors import InputError
-    from pyprof.prof.edits.cards import base_of
+    from pyprof.prof.edits.cards import base_of, doubt
     from pyprof.prof.edits.replayed_steps import step_window
     from pyprof.prof.limits.peaks_file import load_peaks
     from pyprof.prof.load import load_table
     from pyprof.prof.work.annotate import annotate
+    from pyprof.table.losses import losses
 
     given = load_peaks(peaks) if peaks else None
     loaded = load_table(file, say, host=True)
     if loaded.host is None:
         advice = "give the profiler's file, or what parse.py -o net.pyprof makes of it"
         raise InputError(loaded.name, f"expected the host's calls, found a kernel table, which has none; {advice}")
+    if lost := losses(loaded.table):
+        why = "; ".join(dict.fromkeys(loss.why for loss in lost))
+        remedy = "; ".join(dict.fromkeys(loss.remedy for loss in lost))
+        raise InputError(loaded.name, f"expected a complete capture, found that {why}: a plan would be false; {remedy}")
     say("replaying")
     window = step_window(loaded.table, annotate(loaded.table), loaded.host)
-    return loaded, base_of(window, loaded.name, given)
+    base = base_of(window, loaded.name, given)
+    if why := doubt(base):
+        loaded = loaded._replace(warnings=(*loaded.warnings, f"{loaded.name}: {why}, so the plan may be false"))
+    return loaded, base

@@ -62,10 +62,10 @@ def _without_reading(here: Statement) -> str | None:
 
 def _with_none(here: Statement) -> str | None:
     """``optimizer.zero_grad(set_to_none=False)`` without its argument."""
-    (call, *more) = calls_of(_reparsed(here), "zero_grad") or [None]
-    if call is None or more or call.args or [keyword.arg for keyword in call.keywords] != ["set_to_none"]:
+    calls = calls_of(_reparsed(here), "zero_grad")
+    if len(calls) != 1 or calls[0].args or [keyword.arg for keyword in calls[0].keywords] != ["set_to_none"]:
         return None
-    return f"{ast.unparse(call.func)}()" if here.text.endswith(")") and isinstance(here.tree, ast.Expr) else None
+    return f"{ast.unparse(calls[0].func)}()" if here.text.endswith(")") and isinstance(here.tree, ast.Expr) else None
 
 
 def _asynchronous(here: Statement) -> str | None:

@@ -66,7 +66,7 @@ def chains(tasks: Tasks) -> Chains:
 def _alone(tasks: Tasks) -> Bools:
     """Tasks of the host with one dependency, which no release holds back."""
     count = np.diff(tasks.first)
-    found = (count == 1) & np.isin(tasks.kind, (HOST, CALL))
+    found: Bools = (count == 1) & np.isin(tasks.kind, (HOST, CALL))
     at = tasks.first[:-1][found]
     plain = (tasks.cause[at] == DEPENDS) & (tasks.lag[at] >= 0)
     plain &= tasks.release[found] <= tasks.release[tasks.source[at]]

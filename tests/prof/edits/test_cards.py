@@ -5,8 +5,8 @@ import pytest
 
 from pyprof.prof.advice import RULES
 from pyprof.prof.edits.cards import CARD_NAMES, advise_capture, name_of
-from pyprof.prof.edits.rules import EDIT_RULES
 from pyprof.prof.edits.replayed_steps import MOST_ROWS, step_window
+from pyprof.prof.edits.rules import EDIT_RULES
 from pyprof.prof.load import load_table
 from pyprof.prof.planning.search import make_plan
 from pyprof.prof.work.annotate import annotate
