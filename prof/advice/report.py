@@ -64,7 +64,7 @@ def _head(advised: Advised) -> str:
     took, busy = _digits(run.step_ns / 1e6, 4), _digits(run.busy_ns / 1e6, 4)
     head = f"A {unit} takes {took} ms{_mean(run)} as captured; the GPU works {busy} ms of it."
     if advised.now is not None:
-        head += f" Without the profiler, it takes {step_text(advised.now, advised.measured)}."
+        head += f" {step_text(advised.now, advised.measured)}."
     if run.launches_timed:
         head += f" Without a profiler the host needs about {_digits(run.host_ns / 1e6, 2)} ms per {run.unit}."
     if not found:
@@ -80,8 +80,9 @@ def step_text(now: StepTime, measured: bool) -> str:
     """The time of a step without the profiler: measured, or an estimate with its interval if that has a width."""
     time, low, high = (_digits(value, 3) for value in (now.ms, now.low_ms, now.high_ms))
     if measured:
-        return f"{time} ms, measured without the profiler"
-    return f"about {time} ms, an estimate" + (f" ({low} to {high} in four of five cases)" if low != high else "")
+        return f"Measured without the profiler, it takes {time} ms"
+    interval = f" ({low} to {high} in four of five cases)" if low != high else ""
+    return f"Without the profiler, it takes about {time} ms, an estimate{interval}"
 
 
 def _limit(run: Run) -> str:

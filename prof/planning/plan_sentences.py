@@ -30,13 +30,12 @@ def interval(time: StepTime) -> str:
 
 def head(document: PlanDocument) -> str:
     """What a step takes, with the profiler and without."""
-    now = f"{ms(document.now.ms)} ms"
-    start = f"A {unit(document)} takes {ms(document.captured_ms)} ms as captured. Without the profiler, it takes "
+    now, start = f"{ms(document.now.ms)} ms", f"A {unit(document)} takes {ms(document.captured_ms)} ms as captured."
     if document.measured:
-        return f"{start}{now}: measured without the profiler."
+        return f"{start} Measured without the profiler, it takes {now}."
     return (
-        f"{start}about {now}: an estimate. Where you know the time of a {unit(document)} without the profiler, give it "
-        "with --step-ms; pyprof run --warmup 4 measures it."
+        f"{start} Without the profiler, it takes about {now}: an estimate. Where you know the time of a {unit(document)} "
+        "without the profiler, give it with --step-ms; pyprof run --warmup 4 measures it."
     )
 
 

@@ -54,7 +54,7 @@ def test_a_plan_without_changes_has_no_stairs():
 
 
 def test_what_was_measured_is_called_so():
-    assert "8 ms: measured without the profiler." in plan_section(document(measured=True))["head"]
+    assert "Measured without the profiler, it takes 8 ms." in plan_section(document(measured=True))["head"]
     assert "about 8 ms: an estimate." in plan_section(document())["head"]
 
 
