@@ -34,8 +34,8 @@ def head(document: PlanDocument) -> str:
     if document.measured:
         return f"{start} Measured without the profiler, it takes {now}."
     return (
-        f"{start} Without the profiler, it takes about {now}: an estimate. Where you know the time of a {unit(document)} "
-        "without the profiler, give it with --step-ms; pyprof run --warmup 4 measures it."
+        f"{start} Without the profiler, it takes about {now}: an estimate. Where you know the time of a "
+        f"{unit(document)} without the profiler, give it with --step-ms; pyprof run --warmup 4 measures it."
     )
 
 
