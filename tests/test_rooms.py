@@ -58,17 +58,16 @@ ALLOWED = {
     "prof/plot": "ground pyprof/command pyprof/table prof prof/kernels prof/work prof/limits prof/timing prof/table",
     "prof/perfetto": "ground pyprof/command pyprof/table parse/attribute parse/stats prof prof/memory prof/work "
     "prof/limits prof/timing prof/table",
-    "prof/simulation": "ground pyprof/command pyprof/table prof prof/kernels prof/work prof/timing prof/perfetto "
-    "prof/replay",
-    "prof/planning": "ground pyprof/command prof prof/work prof/limits prof/advice prof/edits prof/simulation",
+    "prof/simulation": "ground pyprof/command pyprof/table prof prof/kernels prof/timing prof/perfetto prof/replay",
+    "prof/planning": "ground pyprof/command pyprof/table prof prof/work prof/limits prof/advice prof/edits",
     "prof/diff": "ground pyprof/command pyprof/table parse prof prof/job prof/work prof/limits prof/timing "
     "prof/summary prof/table",
     "prof/report": "ground pyprof/command pyprof/table parse/attribute prof prof/memory prof/kernels prof/work "
-    "prof/limits prof/timing prof/advice prof/summary prof/table",
+    "prof/limits prof/timing prof/advice prof/edits prof/planning prof/summary prof/table",
     "prof/ncu": "ground pyprof/command pyprof/table parse/attribute parse/formats parse/ncu prof/ops prof/work "
     "prof/limits prof/summary",
-    "prof/notebook": "ground pyprof/command pyprof/table prof prof/work prof/limits prof/timing prof/advice "
-    "prof/summary prof/table prof/plot prof/report",
+    "prof/notebook": "ground pyprof/command pyprof/table prof prof/work prof/limits prof/timing prof/advice prof/edits "
+    "prof/planning prof/summary prof/table prof/plot prof/report",
     "pyprof/ncu": "ground pyprof/command pyprof/capture prof/ncu",
     "pyprof/counting": "ground pyprof/capture prof/ops",
     "pyprof/replay": "ground pyprof/table prof/ops prof/work",
@@ -78,7 +77,7 @@ ALLOWED = {
 }
 # `pyprof run --report` writes the page of what it has just collected. Only these modules of capture/ reach so far.
 FURTHER = {
-    "pyprof.capture.run_report": "prof prof/work prof/limits prof/advice prof/summary prof/report",
+    "pyprof.capture.run_report": "prof prof/work prof/advice prof/edits prof/planning prof/summary prof/report",
     "pyprof.capture.json_document": "prof/report",  # whose document is part of that of the run
 }
 

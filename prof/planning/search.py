@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyprof.errors import UsageError
+from pyprof.prof.edits.cards import EDIT_NAMES
 from pyprof.prof.edits.edit import Abstained, Edit
 from pyprof.prof.edits.forecast import Forecast, Forecaster
 from pyprof.prof.edits.rules import EDIT_RULES
@@ -38,8 +39,9 @@ class Plan:
 def make_plan(forecaster: Forecaster, first: Sequence[str] = (), without: Sequence[str] = ()) -> Plan:
     """The plan of a run. ``first``: rules whose changes begin the plan, in this order; ``without``: rules left out.
 
-    Raises UsageError for a rule that does not exist.
+    Rules may also be given by their names in --advise. Raises UsageError for a rule that does not exist.
     """
+    first, without = ([EDIT_NAMES.get(name, name) for name in names] for names in (first, without))
     for name in (*first, *without):
         if name not in EDIT_RULES:
             raise UsageError(f"expected rules among {', '.join(sorted(EDIT_RULES))}, found {name!r}")
