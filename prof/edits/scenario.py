@@ -134,7 +134,8 @@ def captured(base: BaseRun) -> Scenario:
 
 
 def apply(edit: Edit, scenario: Scenario) -> Scenario:
-    """The run after one more edit, which a rule proposed for this scenario."""
+    """The run after one more edit, which a rule proposed for this scenario; with measured durations where there are."""
+    edit = scenario.base.retime(edit, scenario) if scenario.base.retime else edit
     at = scenario.places(edit.rows)
     rows = scenario.run.origin[edit.rows]
     ns, owner, left = scenario.ns.copy(), scenario.owner.copy(), scenario.left.copy()

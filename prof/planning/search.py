@@ -125,5 +125,6 @@ class _Search:
         for edit in chain:
             before = self.scenario
             self.scenario = apply(edit, before)
-            self.changes.append(Change(edit, before, self.scenario, self.forecaster.forecast(self.scenario)))
+            applied = self.scenario.edits[-1]  # with measured durations, where there are
+            self.changes.append(Change(applied, before, self.scenario, self.forecaster.forecast(self.scenario)))
         self.time = self.forecaster.roughly(self.scenario)
