@@ -1,4 +1,6 @@
-"""Predictions of edits beside what the changes brought: tools/plan_pairs.py [FOLDER [--measured]] [--timings FILE [--measure]]
+"""Predictions of edits beside what the changes brought.
+
+    python tools/plan_pairs.py [FOLDER] [--measured] [--timings FILE [--measure]]
 
 Without FOLDER, the programs of tests/golden/advice, each with one change. FOLDER has measured.json and captures/ of
 programs with several (tests/device/plan_programs): each change alone, then after those before it, where all these have
@@ -124,21 +126,21 @@ def _as_it_is(base: BaseRun, find: Callable[[], Found]) -> Found:
     return find()
 
 
-def golden(timed: Timed | None = None) -> Iterator[Pair]:
+def golden(timed: Timed | None = None, given: bool = False) -> Iterator[Pair]:
     for row in json.loads((GOLDEN / "measured.json").read_text(encoding="utf-8")):
         rule = RENAMED.get(row["rule"], row["rule"])
         if rule not in EDIT_RULES:
             continue
         before = base_of(GOLDEN / f"{row['case']}.before.json.gz")
-        find = partial(_alone, before, rule)
+        find = partial(_alone, before, rule, row["before_ms"] * 1e6 if given else None)
         found = (timed.of if timed else _as_it_is)(before, find)
         brought = row["before_ms"] - row["after_ms"]
         yield Pair(row["case"], rule, row["before_ms"], found, (brought, brought, brought))
 
 
-def _alone(before: BaseRun, rule: str) -> tuple[float, float, float]:
+def _alone(before: BaseRun, rule: str, step_ns: float | None) -> tuple[float, float, float]:
     start = captured(before)
-    return saving(Forecaster(before), start, after(start, rule))
+    return saving(Forecaster(before, step_ns), start, after(start, rule))
 
 
 def several(folder: Path, given: bool = False) -> Iterator[Pair]:
@@ -181,7 +183,7 @@ def main(words: Sequence[str]) -> None:
     options.add_argument("--measure", action="store_true")
     args = options.parse_args(words)
     timed = Timed(args.timings, args.measure) if args.timings else None
-    for pair in several(args.folder, args.measured) if args.folder else golden(timed):
+    for pair in several(args.folder, args.measured) if args.folder else golden(timed, args.measured):
         pairs.append(pair)
         amounts = [f"{a:.3g} ({b:.3g} to {c:.3g})" for a, b, c in (pair.predicted, pair.measured)]
         cells = (pair.program, pair.changes, f"{pair.step_ms:.3g}", *amounts, f"{pair.ratio:.2f}")
@@ -190,8 +192,8 @@ def main(words: Sequence[str]) -> None:
     near, tenth = (sum(abs(pair.ratio - 1) <= bound for pair in sure) for bound in (0.25, 0.1))
     meet = sum(pair.predicted[1] <= pair.measured[2] and pair.measured[1] <= pair.predicted[2] for pair in pairs)
     print(
-        f"\n{near} of {len(sure)} that are sure and worth 3% are within 25%, {tenth} within 10%. Of all {len(pairs)}, {meet} predicted "
-        f"intervals meet the measured one, and {sum(pair.inside for pair in pairs)} hold its middle"
+        f"\n{near} of {len(sure)} that are sure and worth 3% are within 25%, {tenth} within 10%. Of all "
+        f"{len(pairs)}, {meet} predicted intervals meet the measured one, and {sum(pair.inside for pair in pairs)} hold its middle"
     )
 
 

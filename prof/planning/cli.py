@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyprof.command.argument_types import number, whole_number
@@ -34,6 +35,7 @@ def build_parser() -> Parser:
     parser.add_argument("--step-ms", metavar="MS", type=number(1e-3, 1e9, "a time in ms"), help=step)
     check = "a capture of the program after some of these changes: compare the prediction with it"
     parser.add_argument("--check", metavar="FILE", help=check)
+    _add_timings(parser)
     add_peaks(parser)
     parser.add_argument(
         "-w", metavar="N", dest="width", type=whole_number(60, 6, "a number from 60 on"), help="characters per line"
@@ -41,6 +43,17 @@ def build_parser() -> Parser:
     add_json(parser)
     add_common(parser)
     return parser
+
+
+def _add_timings(parser: Parser) -> None:
+    group = parser.add_argument_group("measured durations")
+    measure = "time the calls that changes concern, as they are and as they would be, on this machine's GPU"
+    group.add_argument("--measure", action="store_true", help=measure)
+    seconds = "stop timing after this many seconds (default: 120)"
+    group.add_argument("--measure-seconds", metavar="S", type=number(1, 1e6, "seconds"), default=120.0, help=seconds)
+    timings = "a file of such times: read if it is there, and extended with --measure. Reading it needs no GPU"
+    group.add_argument("--timings", metavar="FILE", help=timings)
+    group.add_argument("--any-gpu", action="store_true", help="use times of another GPU than the capture's")
 
 
 def _names(text: str) -> list[str]:
@@ -57,24 +70,28 @@ def _run(args: argparse.Namespace) -> Done:
     from pyprof.prof.edits.forecast import Forecaster
     from pyprof.prof.planning.check import check
     from pyprof.prof.planning.json_document import plan_document
+    from pyprof.prof.planning.measured import open_source
     from pyprof.prof.planning.print_plan import WIDTH, plan_lines
     from pyprof.prof.planning.search import make_plan
 
     measured = None if args.step_ms is None else args.step_ms * 1e6
-    with progress(3, not args.quiet) as say:
+    with progress(None if args.measure else 3, not args.quiet) as say:
         loaded, base = load_base(args.file, args.peaks, say)
         say("planning")
         forecaster = Forecaster(base, measured)
-        plan = make_plan(forecaster, args.first, args.without)
+        source = open_source(args.timings, args.measure, args.measure_seconds, base, args.any_gpu)
+        find = partial(make_plan, forecaster, args.first, args.without)
+        plan = find() if source is None else source.plan(base, find, say)
+        wrote = source.write() if source is not None else None
         second = Forecaster(load_base(args.check, args.peaks, say)[1]) if args.check else None
     checked = check(plan, forecaster, second) if second is not None else None
-    document = plan_document(base.run, plan, forecaster.measured, checked)
+    document = plan_document(base.run, plan, forecaster.measured, checked, source)
     if args.json:
         write_answer("plan", document, input=[loaded.input], warnings=loaded.warnings)
     else:
         with open_output(None) as out:
             out.write("".join(f"{line}\n" for line in plan_lines(document, args.width or WIDTH)).encode())
-    return Done(warned(loaded.warnings))
+    return Done([*warned(loaded.warnings), *([f"wrote {wrote}"] if wrote else [])])
 
 
 def load_base(file: str, peaks: str | None, say: Say) -> tuple[LoadedFile, BaseRun]:

@@ -9,6 +9,7 @@ from pyprof.prof.advice import Run
 from pyprof.prof.edits.edit import Edit
 from pyprof.prof.edits.forecast import Forecast
 from pyprof.prof.planning.check import Checked
+from pyprof.prof.planning.measured import Source
 from pyprof.prof.planning.search import Change, Plan
 
 
@@ -34,6 +35,7 @@ class PlannedChange(Record):
     kernels: Annotated[float, doc("number of kernels and copies per step that it concerns")]
     saved_ms: Annotated[float, doc("what the step gets shorter by it, after the changes before", "ms")]
     step: Annotated[StepTime, doc("the step after it")]
+    timed: Annotated[float, doc("the share of its kernels' new durations that was measured, by time", "1")]
 
 
 class NotChosen(Record):
@@ -68,6 +70,17 @@ class PlanChecked(Record):
     difference: Annotated[float, doc("the last prediction / the second capture's step - 1")]
 
 
+class PlanTimings(Record):
+    """The measured durations that the plan used."""
+
+    device: Annotated[str, doc("the GPU that they were measured on")]
+    torch: Annotated[str, doc("its PyTorch's version")]
+    calls: Annotated[int, doc("how many were known")]
+    measured: Annotated[int, doc("how many of them were timed now (--measure)")]
+    missing: Annotated[int, doc("how many more the plan's changes ask for")]
+    failed: Annotated[list[str], doc("calls that could not be timed, with the reason")]
+
+
 class PlanDocument(Record):
     """The document of pyprof plan: changes in the order in which they bring most, each after those before it."""
 
@@ -81,9 +94,12 @@ class PlanDocument(Record):
     not_chosen: Annotated[list[NotChosen], doc("the greatest saving first")]
     abstained: Annotated[list[AbstainedRule], doc("rules that propose nothing, and why")]
     checked: Annotated[PlanChecked | None, doc("the plan beside a second capture, with --check")] = None
+    timings: Annotated[PlanTimings | None, doc("measured durations, with --measure or --timings")] = None
 
 
-def plan_document(run: Run, plan: Plan, measured: bool, checked: Checked | None = None) -> PlanDocument:
+def plan_document(
+    run: Run, plan: Plan, measured: bool, checked: Checked | None = None, source: Source | None = None
+) -> PlanDocument:
     times = [plan.now, *(change.forecast for change in plan.changes)]
     pairs = zip(plan.changes, times, strict=False)
     return PlanDocument(
@@ -95,7 +111,14 @@ def plan_document(run: Run, plan: Plan, measured: bool, checked: Checked | None 
         not_chosen=[NotChosen(edit.rule, edit.title, round(saved / 1e6, 6)) for edit, saved in plan.others],
         abstained=[AbstainedRule(each.rule, each.why) for each in plan.abstained],
         checked=None if checked is None else _checked(plan, checked),
+        timings=None if source is None else _timings(source),
     )
+
+
+def _timings(source: Source) -> PlanTimings:
+    content = source.content()
+    failed = [f"{each.call}: {each.why}" for each in content.calls if each.seconds is None]
+    return PlanTimings(content.device, content.torch, len(content.calls), source.measured, source.missing, failed)
 
 
 def _checked(plan: Plan, checked: Checked) -> PlanChecked:
@@ -127,6 +150,7 @@ def _change(change: Change, before: Forecast) -> PlannedChange:
         kernels=round(run.count(len(edit.rows)), 3),
         saved_ms=round((before.ns - change.forecast.ns) / 1e6, 6),
         step=_time(change.forecast),
+        timed=round(edit.timed, 4),
     )
 
 

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator
 
 from pyprof.command.terminal_text import cut_to, safe
-from pyprof.prof.planning.json_document import PlanChecked, PlanDocument, PlannedChange, StepTime
+from pyprof.prof.planning.json_document import PlanChecked, PlanDocument, PlannedChange, PlanTimings, StepTime
 
 WIDTH = 100
 LEAST_WIDTH = 60
@@ -23,6 +23,8 @@ def plan_lines(document: PlanDocument, width: int = WIDTH) -> Iterator[str]:
         f"{_ms(document.now.ms)} ms ({how})."
     )
     yield from textwrap.wrap(head, width)
+    if document.timings is not None:
+        yield from textwrap.wrap(_timings(document.timings), width)
     yield ""
     if not document.changes:
         yield from textwrap.wrap(f"No change was found that saves 1% of the {unit}.", width)
@@ -38,6 +40,12 @@ def plan_lines(document: PlanDocument, width: int = WIDTH) -> Iterator[str]:
         yield from _checked_lines(document.checked, width)
 
 
+def _timings(timings: PlanTimings) -> str:
+    now = f", {timings.measured} of them now" if timings.measured else ""
+    more = f"; {timings.missing} more were asked for and are estimated" if timings.missing else ""
+    return f"Durations of {timings.calls} calls were measured on {safe(timings.device)}{now}{more}."
+
+
 def _result(document: PlanDocument, unit: str) -> str:
     count = f"{len(document.changes)} changes" if len(document.changes) > 1 else "1 change"
     before, after = _ms(document.now.ms), _ms(document.changes[-1].step.ms)
@@ -50,6 +58,8 @@ def _change_lines(change: PlannedChange, width: int) -> Iterator[str]:
     hang = " " * len(head)
     if change.trace:
         yield cut_to(f"{hang}{safe(change.trace)}{safe(f' · {change.op}' if change.op else '')}", width)
+    if change.timed:
+        yield cut_to(f"{hang}{_share(change.timed)} of its new durations measured", width)
     yield from (
         textwrap.wrap(safe(change.cost), width, initial_indent=f"{hang}costs ", subsequent_indent=f"{hang}      ")
         if change.cost
@@ -74,6 +84,10 @@ def _others(document: PlanDocument, width: int) -> Iterator[str]:
     if worth:
         told = ", ".join(f"{other.rule} {other.saved_ms:.2g} ms" for other in worth)
         yield from textwrap.wrap(f"Not worth it after these: {told}.", width, break_on_hyphens=False)
+
+
+def _share(share: float) -> str:
+    return "all" if share > 0.995 else f"{share:.0%}"
 
 
 def _ms(amount: float) -> str:

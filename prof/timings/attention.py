@@ -31,7 +31,7 @@ class Options:
 
 
 def attention_call(q: Tensor, k: Tensor, options: Options, backward: bool, backends: str) -> TimedCall:
-    """scaled_dot_product_attention(q, k, v, mask, dropout, causal), v as k. Tensors are [batch, head, length, width]."""
+    """scaled_dot_product_attention, with v as k. Tensors are [batch, head, length, width]."""
     arguments = (q, k, k, options.mask, options.dropout, options.causal)
     pairs = q.numel * k.shape[-2]
     return TimedCall(
@@ -45,10 +45,10 @@ def fused(calls: RunCalls, edit: Edit) -> Iterator[Swap]:
     run = calls.run
     backends = _backends(edit)
     alone = [row for row in edit.rows.tolist() if run.aten[row] in CAUSAL_ARGUMENT]
-    for rows, call in calls.each(np.array(alone, np.int64)):
-        after = fused_call(run, rows[0], str(run.dtype[rows[0]]), backends)
+    for row in calls.distinct(alone):
+        after = fused_call(run, row, str(run.dtype[row]), backends)
         if after is not None:
-            yield Swap(tuple(rows), (after,), (call,))
+            yield Swap(tuple(calls.rows_of(row)), (after,), (calls.call(row),))
     spelled = np.setdiff1d(edit.rows, alone)
     found = {pattern.softmax: pattern for pattern in patterns(run) if pattern.softmax in spelled}
     options = _options(run, found.values(), trained="EFFICIENT" in edit.change)

@@ -25,8 +25,9 @@ AFTER_CAST = 8  # rows between a weight's cast and its product
 @swap_rule("alignment")
 def padded(calls: RunCalls, edit: Edit) -> Iterator[Swap]:
     """Products with their odd leading dimensions padded to 16 bytes. Convolutions are left to the rule."""
-    for rows, call in calls.each(edit.rows):
-        product = product_of(calls.run, rows[0])
+    for row in calls.distinct(edit.rows):
+        rows, call = calls.rows_of(row), calls.call(row)
+        product = product_of(calls.run, row)
         first = next((value for value in call.arguments if isinstance(value, Tensor)), None)
         if product is None or not product.leads or first is None or first.dtype not in ITEM_BYTES:
             continue
@@ -53,10 +54,11 @@ def tf32(calls: RunCalls, edit: Edit) -> Iterator[Swap]:
 def narrowed(calls: RunCalls, edit: Edit) -> Iterator[Swap]:
     """Calls whose operands become narrow. Those of which only some do keep the rule's estimate, as casts do."""
     run = calls.run
-    for rows, call in calls.each(edit.retyped):
+    for row in calls.distinct(edit.retyped):
+        rows, call = calls.rows_of(row), calls.call(row)
         narrow = with_tensors(call, lambda t: replace(t, dtype=edit.dtype) if t.dtype == "float32" else t, mode="")
-        after = fused_call(run, rows[0], edit.dtype, "") if run.aten[rows[0]] in FUSED else narrow
-        if after is not None and run.family[rows[0]] != "rnn":
+        after = fused_call(run, row, edit.dtype, "") if run.aten[row] in FUSED else narrow
+        if after is not None and run.family[row] != "rnn":
             yield Swap(tuple(rows), (after,), (call,))
 
 

@@ -14,6 +14,7 @@ from pyprof.prof.edits.edit import Edit
 from pyprof.prof.ops.model import Tensor
 from pyprof.prof.timings.timed_call import PLAIN, TF32, TimedCall
 from pyprof.prof.work.calls import Calls, op_calls
+from pyprof.replay.recorded_calls import owners
 from pyprof.table.columns import Ints
 
 
@@ -40,22 +41,32 @@ class RunCalls:
         return op_calls(self.run.table)
 
     @cached_property
+    def _owner(self) -> list[int]:
+        """Per row, the number of its call; of an op that another op runs, that of the outer one."""
+        found: list[int] = owners(self.run.table, self._calls.number).tolist()
+        return found
+
+    @cached_property
     def _members(self) -> dict[int, list[int]]:
         found: dict[int, list[int]] = {}
-        for row, number in enumerate(self._calls.number.tolist()):
-            found.setdefault(number, []).append(row)
+        for row, owner in enumerate(self._owner):
+            found.setdefault(owner, []).append(row)
         return found
 
     def rows_of(self, row: int) -> list[int]:
         """All rows of the call that a row belongs to."""
-        return self._members[int(self._calls.number[row])]
+        return self._members[self._owner[row]]
 
     def distinct(self, rows: list[int] | Ints) -> list[int]:
-        """The first of these rows of each call."""
-        seen = dict[int, int]()
-        for row in rows if isinstance(rows, list) else rows.tolist():
-            seen.setdefault(int(self._calls.number[row]), row)
-        return list(seen.values())
+        """A row of each call that these rows belong to, which shows how it ran: of its main kernels, the longest."""
+        seen = dict.fromkeys(self._owner[row] for row in (rows if isinstance(rows, list) else rows.tolist()))
+        return [self._main(owner) for owner in seen]
+
+    def _main(self, owner: int) -> int:
+        number = self._calls.number
+        rows = [row for row in self._members[owner] if number[row] == owner] or self._members[owner]
+        main = [row for row in rows if self.run.role[row] != "aux"]
+        return max(main or rows, key=lambda row: self.run.dur[row])
 
     def call(self, row: int) -> TimedCall:
         """The call of a row as it ran."""
@@ -72,13 +83,7 @@ class RunCalls:
     def each(self, rows: Ints) -> Iterator[tuple[list[int], TimedCall]]:
         """(all rows of the call, the call) of each call among these rows."""
         for row in self.distinct(rows):
-            members = self.rows_of(row)
-            yield members, self.call(self._main(members))
-
-    def _main(self, rows: list[int]) -> int:
-        """The row that shows how the call ran: the longest of its main kernels."""
-        main = [row for row in rows if self.run.role[row] != "aux"]
-        return max(main or rows, key=lambda row: self.run.dur[row])
+            yield self.rows_of(row), self.call(row)
 
 
 SwapRule = Callable[[RunCalls, Edit], Iterator[Swap]]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import torch
 
 from pyprof.benchmark.bench import Subject, backward_of
-from pyprof.benchmark.call_timer import Call, time_calls
+from pyprof.benchmark.call_timer import Call, Timing, time_calls
 from pyprof.benchmark.device_facts import cache_bytes, free_bytes
 from pyprof.benchmark.rotation import copies_needed
 from pyprof.benchmark.timed_functions import Timeable, timeable
@@ -16,7 +17,7 @@ from pyprof.benchmark.timer import Effort
 from pyprof.prof.timings.timed_call import COMPILED, TimedCall
 from pyprof.prof.timings.timings_file import CallTime
 from pyprof.replay.new_inputs import NotRecreated
-from pyprof.replay.recreate import refusals
+from pyprof.replay.recreate import refusals, tensors_in
 
 EFFORT = Effort(trial_s=0.01, trials=3, burst_s=0.003, pause_s=0.01, bursts=5)
 NO_TIME = "the time for measuring was over before its turn (--measure-seconds gives more)"
@@ -33,7 +34,10 @@ def time_edits(calls: Iterable[TimedCall], device: torch.device, until: float, s
         if time.monotonic() > until:
             continue  # not an answer: another run may have the time
         say(call.text[:60])
-        found.append(_timed(call, device))
+        time_of_call = _timed(call, device)
+        found.append(time_of_call)
+        if time_of_call.why.startswith("CUDA error"):  # nothing can run in this process any more
+            break
     return found
 
 
@@ -45,6 +49,9 @@ def _timed(call: TimedCall, device: torch.device) -> CallTime:
             ready = timeable(call, device, free_bytes(device) // 4)
             with ready.around():
                 timing = time_calls(lambda: _prepared(ready, device), device, EFFORT)
+                if ready.whole:
+                    forward = replace(ready, whole=False, made=replace(ready.made, backward=False))
+                    timing = _less(timing, time_calls(lambda: _prepared(forward, device), device, EFFORT))
     except NotRecreated as error:
         return CallTime(call.text, None, why=str(error)[:300])
     except torch.OutOfMemoryError as error:
@@ -64,4 +71,22 @@ def _prepared(ready: Timeable, device: torch.device) -> list[Call]:
     subject = Subject(made.function, made.args, made.kwargs)
     copies = copies_needed(made.nbytes, cache_bytes(device), free_bytes(device)) if ready.rotates else 1
     subjects = [subject, *(subject.copy() for _ in range(copies - 1))]
+    if ready.whole:
+        return [_forward_and_backward(each) for each in subjects]
     return [backward_of(each) for each in subjects] if made.backward else list(subjects)
+
+
+def _forward_and_backward(subject: Subject) -> Call:
+    def run() -> object:
+        result = subject()
+        leaves = [tensor for tensor in tensors_in(subject.inputs) if tensor.requires_grad]
+        return torch.autograd.grad([result], leaves, [seed])
+
+    seed = torch.randn_like(subject())
+    return run
+
+
+def _less(whole: Timing, part: Timing) -> Timing:
+    """The time of the rest of a call."""
+    seconds = max(whole.seconds - part.seconds, 0.0)
+    return replace(whole, seconds=seconds, low_s=max(whole.low_s - part.high_s, 0.0), high_s=whole.high_s - part.low_s)

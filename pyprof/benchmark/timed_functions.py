@@ -6,7 +6,6 @@ are looked up and checked as for ``pyprof bench --replay`` (``recreate``), and n
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -16,12 +15,12 @@ import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from pyprof.benchmark.timed_chain import Chain
 from pyprof.prof.ops.model import Tensor
 from pyprof.prof.timings.timed_call import COMPILED, TF32, TimedCall
-from pyprof.replay.aten_ops import aten_arguments, aten_overload
 from pyprof.replay.new_inputs import Contents, NewInputs, NotRecreated
 from pyprof.replay.recorded_calls import RecordedCall
-from pyprof.replay.recreate import Recreated, recreate, tensors_in
+from pyprof.replay.recreate import Recreated, recreate
 
 BACKENDS = {
     "cudnn": [SDPBackend.CUDNN_ATTENTION],
@@ -38,6 +37,7 @@ class Timeable:
     made: Recreated
     around: Callable[[], AbstractContextManager[Any]] = field(default=nullcontext)
     rotates: bool = True  # whether copies of its inputs can take turns
+    whole: bool = False  # its backward is timed together with its forward, whose time is then subtracted
 
 
 def timeable(call: TimedCall, device: torch.device, most_bytes: int) -> Timeable:
@@ -87,7 +87,8 @@ def _attention(call: TimedCall, inputs: NewInputs) -> Timeable:
         return sdpa_kernel(BACKENDS[call.mode]) if call.mode in BACKENDS else nullcontext()
 
     made = Recreated(function, tuple(tensors), options, backward, inputs.nbytes)
-    return Timeable(made, lambda: _both(around(), _products(False)))
+    # The memory-efficient kernel's forward keeps its random state on the host, unless it is part of the graph, too.
+    return Timeable(made, lambda: _both(around(), _products(False)), whole=backward and dropout > 0)
 
 
 @contextmanager
@@ -164,125 +165,15 @@ def _pinned(call: TimedCall, inputs: NewInputs) -> Timeable:
     return Timeable(Recreated(function, (), {}, False, inputs.nbytes), rotates=False)
 
 
-# Chains
-
-
 def _chain(call: TimedCall, inputs: NewInputs) -> Timeable:
-    """The ops of a chain as one compiled function of what they do not get from each other.
+    chain = Chain(call.parts, inputs)
+    inputs.take(chain.largest)
 
-    The capture does not say which op's result another op reads. An operand is taken to be the last result of its shape
-    and type that no op has read yet, else the last tensor of this form that the chain was given, else a new one.
-    """
-    steps = [_Step(part, inputs.device) for part in call.parts]
-    given: list[torch.Tensor] = []
-    made: list[tuple[torch.Tensor, bool]] = []  # on the meta device: results, and whether an op has read them
-    for step in steps:
-        step.bind(made, given, inputs)
+    def function(*tensors: torch.Tensor) -> Any:  # no module, of which each copy of the call would have its own
+        return chain.module(*tensors)
 
-    def function(*tensors: torch.Tensor) -> Any:
-        results: list[Any] = []
-        for step in steps:
-            results.append(step(results, tensors))
-        return results[-1]
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        run = _compiled(function) if call.mode == COMPILED else function
-    inputs.take(max(result.numel() * result.element_size() for result, _ in made))
-    return Timeable(Recreated(run, tuple(given), {}, False, inputs.nbytes), _no_gradients)
-
-
-@contextmanager
-def _no_gradients() -> Iterator[None]:
-    with torch.no_grad():
-        yield
-
-
-class _Step:
-    """One op of a chain; in-place ones as those that return their result."""
-
-    def __init__(self, part: TimedCall, device: torch.device) -> None:
-        name = part.op.removeprefix("aten::")
-        self.cast = name in ("copy_", "_to_copy")
-        self.part = part
-        self.overload = None
-        if not self.cast:
-            plain = f"aten::{name.rstrip('_')}" if name.endswith("_") and not name.endswith("__") else part.op
-            self.overload = aten_overload(plain, part.arguments)
-        self.values: list[Any] = []
-        self.from_result: dict[int, int] = {}  # argument -> step
-        self.from_input: dict[int, int] = {}  # argument -> tensor of the chain
-
-    def bind(self, made: list[tuple[torch.Tensor, bool]], given: list[torch.Tensor], inputs: NewInputs) -> None:
-        """Find the operands among the chain's results and inputs, and run it on the meta device."""
-        meta = NewInputs(torch.device("meta"), inputs.most_bytes)
-        if self.cast:
-            to, source = self.part.arguments[:2] if self.part.op.endswith("copy_") else (None, None)
-            if not isinstance(source, Tensor) or not isinstance(to, Tensor):
-                raise NotRecreated("a cast whose source is not recorded")
-            self.values = [meta.tensor(source), getattr(torch, to.dtype)]
-            described: dict[int, Tensor] = {0: source}
-        else:
-            schema = self.overload._schema.arguments  # type: ignore[union-attr]
-            markers = self.part.markers
-            self.values = aten_arguments(self.overload.__name__, schema, self.part.arguments, markers, meta)  # type: ignore[union-attr]
-            described = {
-                place: value for place, value in enumerate(self.part.arguments)
-                if isinstance(value, Tensor) and self.values[place].device.type == "meta"
-            }  # fmt: skip
-        taken: set[int] = set()
-        for place, tensor in described.items():
-            self._find(place, tensor, made, given, inputs, taken)
-        made.append((self._call(self.values), False))
-        result = made[-1][0]
-        if not isinstance(result, torch.Tensor):
-            raise NotRecreated(f"{self.part.op[:40]} has several results")
-
-    def _find(
-        self,
-        place: int,
-        tensor: Tensor,
-        made: list[tuple[torch.Tensor, bool]],
-        given: list[torch.Tensor],
-        inputs: NewInputs,
-        taken: set[int],
-    ) -> None:
-        def alike(other: torch.Tensor) -> bool:
-            return tuple(other.shape) == tensor.shape and str(other.dtype) == f"torch.{tensor.dtype}"
-
-        results = [step for step, (result, read) in enumerate(made) if not read and alike(result)]
-        known = [index for index, each in enumerate(given) if alike(each) and index not in taken]
-        if results:
-            self.from_result[place] = results[-1]
-            made[results[-1]] = made[results[-1]][0], True
-        elif known and len(tensor.shape) > 0:
-            self.from_input[place] = known[-1]
-            taken.add(known[-1])
-        else:
-            given.append(inputs.tensor(tensor))
-            self.from_input[place] = len(given) - 1
-            taken.add(len(given) - 1)
-
-    def __call__(self, results: list[Any], tensors: tuple[torch.Tensor, ...]) -> Any:
-        values = list(self.values)
-        for place, step in self.from_result.items():
-            values[place] = results[step]
-        for place, index in self.from_input.items():
-            values[place] = tensors[index]
-        return self._call(values)
-
-    def _call(self, values: list[Any]) -> Any:
-        if self.cast:
-            return values[0].to(values[1])
-        found = self._run(values)
-        return found[0] if isinstance(found, (tuple, list)) and found else found  # such as dropout's, without its mask
-
-    def _run(self, values: list[Any]) -> Any:
-        schema = self.overload._schema.arguments  # type: ignore[union-attr]
-        pairs = list(zip(schema, values, strict=False))
-        positional = tuple(value for argument, value in pairs if not argument.kwarg_only)
-        named = {argument.name: value for argument, value in pairs if argument.kwarg_only}
-        return self.overload(*positional, **named)  # type: ignore[misc]
+    run = _compiled(function) if call.mode == COMPILED else function
+    return Timeable(Recreated(run, tuple(chain.given), {}, False, inputs.nbytes), torch.no_grad)
 
 
 MAKERS: dict[str, Callable[[TimedCall, NewInputs], Timeable]] = {
@@ -293,5 +184,3 @@ MAKERS: dict[str, Callable[[TimedCall, NewInputs], Timeable]] = {
     "copy of pinned memory": _pinned,
     "chain": _chain,
 }
-
-
