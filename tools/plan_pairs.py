@@ -191,9 +191,10 @@ def main(words: Sequence[str]) -> None:
     sure = [pair for pair in pairs if pair.measured[1] > 0 and pair.measured[0] >= 0.03 * pair.step_ms]
     near, tenth = (sum(abs(pair.ratio - 1) <= bound for pair in sure) for bound in (0.25, 0.1))
     meet = sum(pair.predicted[1] <= pair.measured[2] and pair.measured[1] <= pair.predicted[2] for pair in pairs)
+    inside = sum(pair.inside for pair in pairs)
     print(
         f"\n{near} of {len(sure)} that are sure and worth 3% are within 25%, {tenth} within 10%. Of all "
-        f"{len(pairs)}, {meet} predicted intervals meet the measured one, and {sum(pair.inside for pair in pairs)} hold its middle"
+        f"{len(pairs)}, {meet} predicted intervals meet the measured one, and {inside} hold its middle"
     )
 
 

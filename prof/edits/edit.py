@@ -43,6 +43,7 @@ class Edit:
     prompt: Ints = field(default_factory=_none)  # calls before which the host no longer pauses
     line: str = ""  # of the source, where no row says it
     graph: bool = False  # the rows are launched together by a CUDA graph
+    device: str = ""  # the GPU, from data/devices.csv, that the run is then on
     timed: float = 0.0  # the share of ``ns`` that was measured (prof/timings), by time
 
     def __post_init__(self) -> None:

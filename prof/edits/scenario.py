@@ -10,6 +10,7 @@ import numpy as np
 from pyprof.prof.advice import Run
 from pyprof.prof.edits.base_run import BaseRun
 from pyprof.prof.edits.edit import Edit
+from pyprof.prof.limits.other_device import moved_table
 from pyprof.prof.replay.simulate import simulate
 from pyprof.prof.replay.tasks import Tasks
 from pyprof.prof.work.annotate import Annotation
@@ -155,6 +156,7 @@ def apply(edit: Edit, scenario: Scenario) -> Scenario:
     kept[rows[(edit.ns <= 0) & (edit.left <= 0)]] = False
     table, annotation = _retyped(edit, scenario)
     table = table.with_column("kDuration", took)
+    table = moved_table(table, edit.device) if edit.device else table
     return Scenario(
         base=scenario.base,
         edits=(*scenario.edits, edit),

@@ -10,7 +10,7 @@ from pyprof.command.argument_types import number, whole_number
 from pyprof.command.envelope import write_answer
 from pyprof.command.frame import Done, run_command, warned
 from pyprof.command.parser import Parser, add_common, add_json
-from pyprof.prof.load import add_peaks
+from pyprof.prof.load import add_device, add_peaks
 
 if TYPE_CHECKING:
     from pyprof.command.progress import Say
@@ -35,6 +35,7 @@ def build_parser() -> Parser:
     parser.add_argument("--step-ms", metavar="MS", type=number(1e-3, 1e9, "a time in ms"), help=step)
     check = "a capture of the program after some of these changes: compare the prediction with it"
     parser.add_argument("--check", metavar="FILE", help=check)
+    add_device(parser, "plan for another GPU")
     _add_timings(parser)
     add_peaks(parser)
     parser.add_argument(
@@ -70,22 +71,26 @@ def _run(args: argparse.Namespace) -> Done:
     from pyprof.prof.edits.forecast import Forecaster
     from pyprof.prof.planning.check import check
     from pyprof.prof.planning.json_document import plan_document
-    from pyprof.prof.planning.measured import open_source
+    from pyprof.prof.planning.plan_device import check_device_options, on_other_gpu
+    from pyprof.prof.planning.plan_timings import open_source
     from pyprof.prof.planning.print_plan import WIDTH, plan_lines
     from pyprof.prof.planning.search import make_plan
 
+    check_device_options(args)
     measured = None if args.step_ms is None else args.step_ms * 1e6
     with progress(None if args.measure else 3, not args.quiet) as say:
         loaded, base = load_base(args.file, args.peaks, say)
         say("planning")
         forecaster = Forecaster(base, measured)
+        other = on_other_gpu(args.device, base) if args.device else None
         source = open_source(args.timings, args.measure, args.measure_seconds, base, args.any_gpu)
-        find = partial(make_plan, forecaster, args.first, args.without)
+        start = other.scenario if other is not None else None
+        find = partial(make_plan, forecaster, args.first, args.without, start)
         plan = find() if source is None else source.plan(base, find, say)
         wrote = source.write() if source is not None else None
         second = Forecaster(load_base(args.check, args.peaks, say)[1]) if args.check else None
     checked = check(plan, forecaster, second) if second is not None else None
-    document = plan_document(base.run, plan, forecaster.measured, checked, source)
+    document = plan_document(forecaster, plan, checked, source, other)
     if args.json:
         write_answer("plan", document, input=[loaded.input], warnings=loaded.warnings)
     else:

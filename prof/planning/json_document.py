@@ -7,9 +7,12 @@ from typing import Annotated
 from pyprof.command.json_schema import Record, doc
 from pyprof.prof.advice import Run
 from pyprof.prof.edits.edit import Edit
-from pyprof.prof.edits.forecast import Forecast
+from pyprof.prof.edits.forecast import Forecast, Forecaster
+from pyprof.prof.edits.scenario import captured
+from pyprof.prof.limits.other_device import KINDS
 from pyprof.prof.planning.check import Checked
-from pyprof.prof.planning.measured import Source
+from pyprof.prof.planning.plan_device import OtherGpu
+from pyprof.prof.planning.plan_timings import Source
 from pyprof.prof.planning.search import Change, Plan
 
 
@@ -70,6 +73,14 @@ class PlanChecked(Record):
     difference: Annotated[float, doc("the last prediction / the second capture's step - 1")]
 
 
+class MovedKind(Record):
+    """Kernels and copies that one thing limits."""
+
+    kind: Annotated[str, doc("compute, memory, latency, link, communication; unknown: scaled as memory")]
+    captured_ms: Annotated[float, doc("their time per step on the capture's GPU", "ms")]
+    ms: Annotated[float, doc("and on the other one", "ms")]
+
+
 class PlanTimings(Record):
     """The measured durations that the plan used."""
 
@@ -79,6 +90,18 @@ class PlanTimings(Record):
     measured: Annotated[int, doc("how many of them were timed now (--measure)")]
     missing: Annotated[int, doc("how many more the plan's changes ask for")]
     failed: Annotated[list[str], doc("calls that could not be timed, with the reason")]
+
+
+class PlanDevice(Record):
+    """The GPU that the plan is for, where it is not the capture's."""
+
+    name: Annotated[str, doc("of the GPU")]
+    source: Annotated[str, doc("of its peaks")]
+    captured_on: Annotated[str, doc("the capture's GPU")]
+    captured: Annotated[StepTime, doc("the step there, without a profiler")]
+    kinds: Annotated[list[MovedKind], doc("the GPU's time by what limits it")]
+    replaced: Annotated[float, doc("kernels per step whose unit (TF32, bf16, ...) it lacks, taken to run on another")]
+    unknown: Annotated[float, doc("kernels per step whose unit it lacks, and for which no other one is known")]
 
 
 class PlanDocument(Record):
@@ -95,23 +118,44 @@ class PlanDocument(Record):
     abstained: Annotated[list[AbstainedRule], doc("rules that propose nothing, and why")]
     checked: Annotated[PlanChecked | None, doc("the plan beside a second capture, with --check")] = None
     timings: Annotated[PlanTimings | None, doc("measured durations, with --measure or --timings")] = None
+    device: Annotated[PlanDevice | None, doc("the GPU of now and all that follows, with --device")] = None
 
 
 def plan_document(
-    run: Run, plan: Plan, measured: bool, checked: Checked | None = None, source: Source | None = None
+    forecaster: Forecaster,
+    plan: Plan,
+    checked: Checked | None = None,
+    source: Source | None = None,
+    other: OtherGpu | None = None,
 ) -> PlanDocument:
+    run = forecaster.base.run
     times = [plan.now, *(change.forecast for change in plan.changes)]
     pairs = zip(plan.changes, times, strict=False)
     return PlanDocument(
         captured_ms=round(run.step_ns / 1e6, 6),
         steps=run.marked,
-        measured=measured,
+        measured=forecaster.measured,
         now=_time(plan.now),
         changes=[_change(change, before) for change, before in pairs],
         not_chosen=[NotChosen(edit.rule, edit.title, round(saved / 1e6, 6)) for edit, saved in plan.others],
         abstained=[AbstainedRule(each.rule, each.why) for each in plan.abstained],
         checked=None if checked is None else _checked(plan, checked),
         timings=None if source is None else _timings(source),
+        device=None if other is None else _device(other, forecaster),
+    )
+
+
+def _device(other: OtherGpu, forecaster: Forecaster) -> PlanDevice:
+    run, moved, codes = forecaster.base.run, other.moved, other.moved.kind.codes
+    sums = [(kind, run.dur[codes == code].sum(), moved.ns[codes == code].sum()) for code, kind in enumerate(KINDS)]
+    return PlanDevice(
+        name=moved.device.part,
+        source=moved.device.source,
+        captured_on=other.here,
+        captured=_time(forecaster.forecast(captured(forecaster.base))),
+        kinds=[MovedKind(kind, round(run.ms(a), 6), round(run.ms(b), 6)) for kind, a, b in sums if a],
+        replaced=round(run.count(int((moved.missing & ~moved.impossible).sum())), 3),
+        unknown=round(run.count(int(moved.impossible.sum())), 3),
     )
 
 

@@ -6,7 +6,14 @@ import textwrap
 from collections.abc import Iterator
 
 from pyprof.command.terminal_text import cut_to, safe
-from pyprof.prof.planning.json_document import PlanChecked, PlanDocument, PlannedChange, PlanTimings, StepTime
+from pyprof.prof.planning.json_document import (
+    PlanChecked,
+    PlanDevice,
+    PlanDocument,
+    PlannedChange,
+    PlanTimings,
+    StepTime,
+)
 
 WIDTH = 100
 LEAST_WIDTH = 60
@@ -18,19 +25,20 @@ def plan_lines(document: PlanDocument, width: int = WIDTH) -> Iterator[str]:
     width = max(width, LEAST_WIDTH)
     unit = "step" if document.steps else "capture"
     how = "measured without the profiler" if document.measured else "an estimate; --step-ms gives the measured time"
-    head = (
-        f"A {unit} takes {_ms(document.captured_ms)} ms as captured. Without the profiler: "
-        f"{_ms(document.now.ms)} ms ({how})."
-    )
+    now = document.now if document.device is None else document.device.captured
+    head = f"A {unit} takes {_ms(document.captured_ms)} ms as captured. Without the profiler: {_ms(now.ms)} ms ({how})."
     yield from textwrap.wrap(head, width)
+    if document.device is not None:
+        yield from textwrap.wrap(_device(document.device, document.now), width)
     if document.timings is not None:
         yield from textwrap.wrap(_timings(document.timings), width)
     yield ""
+    place = f", on {safe(document.device.name)}" if document.device is not None else ""
     if not document.changes:
         yield from textwrap.wrap(f"No change was found that saves 1% of the {unit}.", width)
     else:
         yield f"{'ms':>9}  {'80% interval':^17}  change"
-        yield f"{_ms(document.now.ms):>9}  {_interval(document.now):^17}  as it is"
+        yield f"{_ms(document.now.ms):>9}  {_interval(document.now):^17}  as it is{place}"
         for change in document.changes:
             yield from _change_lines(change, width)
         yield ""
@@ -38,6 +46,21 @@ def plan_lines(document: PlanDocument, width: int = WIDTH) -> Iterator[str]:
     yield from _others(document, width)
     if document.checked is not None:
         yield from _checked_lines(document.checked, width)
+
+
+def _device(device: PlanDevice, now: StepTime) -> str:
+    said = (
+        f"On {safe(device.name)} in place of {safe(device.captured_on)}: {_ms(now.ms)} ms, in four of five cases "
+        f"{_interval(now)}. Each kernel keeps the share of its GPU's limit that it reached; the host is taken to be "
+        "the same."
+    )
+    if device.replaced:
+        said += (
+            f" {device.replaced:g} products per step use tensor cores of a type that it lacks, and would run without."
+        )
+    if device.unknown:
+        said += f" {device.unknown:g} kernels per step cannot run there as they are; they are scaled by the bandwidth."
+    return said
 
 
 def _timings(timings: PlanTimings) -> str:

@@ -35,15 +35,19 @@ class Plan:
     abstained: list[Abstained]
 
 
-def make_plan(forecaster: Forecaster, first: Sequence[str] = (), without: Sequence[str] = ()) -> Plan:
+def make_plan(
+    forecaster: Forecaster, first: Sequence[str] = (), without: Sequence[str] = (), start: Scenario | None = None
+) -> Plan:
     """The plan of a run. ``first``: rules whose changes begin the plan, in this order; ``without``: rules left out.
+
+    ``start``: the run to begin with, where it is not the captured one, such as that on another GPU.
 
     Raises UsageError for a rule that does not exist.
     """
     for name in (*first, *without):
         if name not in EDIT_RULES:
             raise UsageError(f"expected rules among {', '.join(sorted(EDIT_RULES))}, found {name!r}")
-    search = _Search(forecaster, frozenset(without))
+    search = _Search(forecaster, frozenset(without), start or captured(forecaster.base))
     for name in first:
         search.take_all(name)
     while len(search.changes) < LONGEST and search.take_best():
@@ -52,9 +56,9 @@ def make_plan(forecaster: Forecaster, first: Sequence[str] = (), without: Sequen
 
 
 class _Search:
-    def __init__(self, forecaster: Forecaster, without: frozenset[str]) -> None:
+    def __init__(self, forecaster: Forecaster, without: frozenset[str], start: Scenario) -> None:
         self.forecaster, self.without = forecaster, without
-        self.scenario = captured(forecaster.base)
+        self.scenario = start
         self.now = forecaster.forecast(self.scenario)
         self.time = forecaster.roughly(self.scenario)
         self.changes: list[Change] = []

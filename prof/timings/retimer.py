@@ -8,8 +8,8 @@ from typing import TypeVar
 
 import numpy as np
 
-import pyprof.prof.timings.chains
-import pyprof.prof.timings.products  # noqa: F401 (both register what edits replace)
+import pyprof.prof.timings.swapped_chains
+import pyprof.prof.timings.swapped_products  # noqa: F401 (both register what edits replace)
 from pyprof.prof.advice import Run
 from pyprof.prof.edits.edit import Edit
 from pyprof.prof.edits.scenario import Scenario
