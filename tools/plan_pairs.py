@@ -64,6 +64,7 @@ class Pair(NamedTuple):
     step_ms: float  # measured before
     predicted: tuple[float, float, float]  # saving and its interval, ms
     measured: tuple[float, float, float]
+    timed: float = 0.0  # the share of the new durations that was measured alone
 
     @property
     def ratio(self) -> float:
@@ -133,14 +134,16 @@ def golden(timed: Timed | None = None, given: bool = False) -> Iterator[Pair]:
             continue
         before = base_of(GOLDEN / f"{row['case']}.before.json.gz")
         find = partial(_alone, before, rule, row["before_ms"] * 1e6 if given else None)
-        found = (timed.of if timed else _as_it_is)(before, find)
+        found, share = (timed.of if timed else _as_it_is)(before, find)
         brought = row["before_ms"] - row["after_ms"]
-        yield Pair(row["case"], rule, row["before_ms"], found, (brought, brought, brought))
+        yield Pair(row["case"], rule, row["before_ms"], found, (brought, brought, brought), share)
 
 
-def _alone(before: BaseRun, rule: str, step_ns: float | None) -> tuple[float, float, float]:
+def _alone(before: BaseRun, rule: str, step_ns: float | None) -> tuple[tuple[float, float, float], float]:
     start = captured(before)
-    return saving(Forecaster(before, step_ns), start, after(start, rule))
+    changed = after(start, rule)
+    timed = max((edit.timed for edit in changed.edits), default=0.0)
+    return saving(Forecaster(before, step_ns), start, changed), timed
 
 
 def several(folder: Path, given: bool = False) -> Iterator[Pair]:
@@ -173,8 +176,8 @@ def _change(program: str, change: dict[str, Any], step_ms: float, forecaster: Fo
 
 
 def main(words: Sequence[str]) -> None:
-    print("| program | changes, the last one's saving | step, ms | predicted, ms | measured, ms | ratio |")
-    print("|---|---|---|---|---|---|")
+    print("| program | changes, the last one's saving | step, ms | predicted, ms | measured, ms | ratio | timed |")
+    print("|---|---|---|---|---|---|---|")
     pairs = []
     options = argparse.ArgumentParser(description=(__doc__ or "").partition(":")[0])
     options.add_argument("folder", nargs="?", type=Path)
@@ -186,11 +189,15 @@ def main(words: Sequence[str]) -> None:
     for pair in several(args.folder, args.measured) if args.folder else golden(timed, args.measured):
         pairs.append(pair)
         amounts = [f"{a:.3g} ({b:.3g} to {c:.3g})" for a, b, c in (pair.predicted, pair.measured)]
-        cells = (pair.program, pair.changes, f"{pair.step_ms:.3g}", *amounts, f"{pair.ratio:.2f}")
+        cells = (pair.program, pair.changes, f"{pair.step_ms:.3g}", *amounts, f"{pair.ratio:.2f}", f"{pair.timed:.0%}")
         print(f"| {' | '.join(cells)} |")
     sure = [pair for pair in pairs if pair.measured[1] > 0 and pair.measured[0] >= 0.03 * pair.step_ms]
     near, tenth = (sum(abs(pair.ratio - 1) <= bound for pair in sure) for bound in (0.25, 0.1))
     meet = sum(pair.predicted[1] <= pair.measured[2] and pair.measured[1] <= pair.predicted[2] for pair in pairs)
+    timed_alone = [pair for pair in sure if pair.timed > 0.5]
+    if timed_alone:
+        close = sum(abs(pair.ratio - 1) <= 0.1 for pair in timed_alone)
+        print(f"\n{close} of {len(timed_alone)} whose new durations were measured are within 10%")
     inside = sum(pair.inside for pair in pairs)
     print(
         f"\n{near} of {len(sure)} that are sure and worth 3% are within 25%, {tenth} within 10%. Of all "

@@ -18,7 +18,7 @@ from pyprof.prof.timings.timed_call import TimedCall
 from pyprof.prof.timings.timings_file import CallTime
 
 # A measured duration, in logarithms: a call alone and in its program differ by what is in the cache, and by clocks.
-DEVIATION = 0.04
+DEVIATION = 0.06
 # Where only the new calls could be timed, and not those of the capture with which they are compared.
 ALONE = 0.08
 # If the capture's kernels take longer or less than the same calls alone by more than this, these are other calls.
