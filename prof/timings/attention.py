@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from pyprof.prof.advice import Run
-from pyprof.prof.advice.attention import Pattern, patterns
+from pyprof.prof.advice.attention import BATCHED, MATH, SAFE, Pattern, patterns
 from pyprof.prof.edits.edit import Edit
 from pyprof.prof.ops.model import Tensor
 from pyprof.prof.timings.swaps import RunCalls, Swap, swap_rule
@@ -101,7 +101,7 @@ def _of_pattern(
     if shape[-1] in sizes:
         sizes.remove(shape[-1])
     lead = shape[:-2] if len(shape) == 4 else (1, int(np.prod(shape[:-2])))
-    products = [row for row in pattern.rows if run.family[row] == "gemm"]
+    products = [row for row in pattern.rows if run.aten[row] in BATCHED]
     dtype = given or str(run.dtype[products[0]])
     q, k = Tensor((*lead, shape[-2], min(sizes)), dtype), Tensor((*lead, shape[-1], min(sizes)), dtype)
     if options.mask is not None:
@@ -111,20 +111,20 @@ def _of_pattern(
 
 def _given(run: Run, rows: list[int]) -> str:
     """The type that PyTorch's math backend was given, where it computes in float32: that of the casts at its start."""
-    inside = run.mentions("nodes", "_scaled_dot_product_attention_math", "SafeSoftmaxBackward0")
+    inside = run.mentions("nodes", MATH, SAFE)
     if not any(inside[row] for row in rows):
         return ""
-    casts = np.flatnonzero(run.mentions("nodes", "_scaled_dot_product_attention_math") & (run.aten == "copy_"))
+    casts = np.flatnonzero(run.mentions("nodes", MATH) & (run.aten == "copy_"))
     return next((source for source in map(run.second_dtype, casts.tolist()) if source in ("bfloat16", "float16")), "")
 
 
-def _options(run: Run, found: object, trained: bool) -> dict[tuple[int, ...], Options]:
+def _options(run: Run, found: Iterable[Pattern], trained: bool) -> dict[tuple[int, ...], Options]:
     """Mask and dropout by the scores' shape, from forward passes.
 
     A mask of booleans for all batches and heads, as wide as high, is taken for a causal one, as in most programs.
     """
     options: dict[tuple[int, ...], Options] = {}
-    for pattern in found:  # type: ignore[attr-defined]
+    for pattern in found:
         if pattern.backward:
             continue
         shape, mask, causal, dropout = tuple(run.shapes(pattern.softmax)[0]), None, False, 0.0

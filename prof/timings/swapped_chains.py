@@ -47,9 +47,9 @@ def compiled_loss(calls: RunCalls, edit: Edit) -> Iterator[Swap]:
     """F.cross_entropy, with the cast before it where there is one, compiled: forward, and backward."""
     run = calls.run
     softmaxes = edit.rows[run.aten[edit.rows] == "_log_softmax"]
-    if not len(softmaxes):
+    logits = next(iter(calls.call(int(softmaxes[0])).arguments), None) if len(softmaxes) else None
+    if not isinstance(logits, Tensor):
         return
-    logits = calls.call(int(softmaxes[0])).arguments[0]
     casts = edit.rows[(run.aten[edit.rows] == "copy_") & (run.phase[edit.rows] == "forward")]
     cast = bool(len(casts))
     source = run.second_dtype(int(casts[0])) if cast else logits.dtype
@@ -93,9 +93,10 @@ def fused_step(calls: RunCalls, edit: Edit) -> Iterator[Swap]:
 def _listed(run: Run, row: int) -> list[tuple[int, ...]]:
     """The shapes of an op's first argument: a tensor, or a list of them."""
     first = next(iter(run.listed("sizes", row)), [])
-    if first and isinstance(first, list) and isinstance(first[0], list):
-        return [tuple(shape) for shape in first]
-    return [tuple(first)] if isinstance(first, list) and first else []
+    if not isinstance(first, list) or not first:
+        return []
+    several = isinstance(first[0], list)
+    return [tuple(shape) for shape in first if isinstance(shape, list)] if several else [tuple(first)]
 
 
 @swap_rule("select_in_loop")

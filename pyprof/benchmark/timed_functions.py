@@ -20,7 +20,7 @@ from pyprof.prof.ops.model import Tensor
 from pyprof.prof.timings.timed_call import COMPILED, TF32, TimedCall
 from pyprof.replay.new_inputs import Contents, NewInputs, NotRecreated
 from pyprof.replay.recorded_calls import RecordedCall
-from pyprof.replay.recreate import Recreated, recreate
+from pyprof.replay.recreate import MOST_FLOP, Recreated, recreate
 
 BACKENDS = {
     "cudnn": [SDPBackend.CUDNN_ATTENTION],
@@ -42,6 +42,8 @@ class Timeable:
 
 def timeable(call: TimedCall, device: torch.device, most_bytes: int) -> Timeable:
     """The call with new inputs. Raises NotRecreated, whose message is the reason."""
+    if call.flop is not None and call.flop > MOST_FLOP[device.type]:
+        raise NotRecreated(f"it takes {call.flop:.3g} FLOPs")
     if call.op in MAKERS:
         return MAKERS[call.op](call, NewInputs(device, most_bytes))
     return Timeable(recreate(recorded(call), device, most_bytes), lambda: _products(call.mode == TF32))
@@ -88,7 +90,8 @@ def _attention(call: TimedCall, inputs: NewInputs) -> Timeable:
 
     made = Recreated(function, tuple(tensors), options, backward, inputs.nbytes)
     # The memory-efficient kernel's forward keeps its random state on the host, unless it is part of the graph, too.
-    return Timeable(made, lambda: _both(around(), _products(False)), whole=backward and dropout > 0)
+    graphed = inputs.device.type == "cuda"
+    return Timeable(made, lambda: _both(around(), _products(False)), whole=graphed and backward and dropout > 0)
 
 
 @contextmanager
@@ -122,6 +125,8 @@ def _cross_entropy(call: TimedCall, inputs: NewInputs) -> Timeable:
 def _group_norm(call: TimedCall, inputs: NewInputs) -> Timeable:
     x, weight, groups = call.arguments
     backward = call.direction == "bprop"
+    if type(groups) is not int or groups < 1:
+        raise NotRecreated("the number of groups is not recorded")
     given = _tensor(x, inputs, backward)
     scale = None if weight is None else _tensor(weight, inputs, backward)
     inputs.take(given.numel() * given.element_size())
