@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -92,7 +93,7 @@ def fused_step(calls: RunCalls, edit: Edit) -> Iterator[Swap]:
 
 def _listed(run: Run, row: int) -> list[tuple[int, ...]]:
     """The shapes of an op's first argument: a tensor, or a list of them."""
-    first = next(iter(run.listed("sizes", row)), [])
+    first: Any = next(iter(run.listed("sizes", row)), [])
     if not isinstance(first, list) or not first:
         return []
     several = isinstance(first[0], list)

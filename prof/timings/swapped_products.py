@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -34,10 +35,10 @@ def padded(calls: RunCalls, edit: Edit) -> Iterator[Swap]:
         item = ITEM_BYTES[first.dtype]
         odd = {size: padded_to(size, item) for dim, size in product.leads if size * item % LINE and product.of(dim) > 1}
         if odd:
-            yield Swap(tuple(rows), (with_tensors(call, lambda tensor, odd=odd: _padded(tensor, odd)),), (call,))
+            yield Swap(tuple(rows), (with_tensors(call, partial(_padded, odd)),), (call,))
 
 
-def _padded(tensor: Tensor, odd: dict[int, int]) -> Tensor:
+def _padded(odd: dict[int, int], tensor: Tensor) -> Tensor:
     shape = tuple(odd.get(size, size) for size in tensor.shape)
     strides = tensor.strides and tuple(odd.get(stride, stride) for stride in tensor.strides)
     return replace(tensor, shape=shape, strides=strides)

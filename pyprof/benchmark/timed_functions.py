@@ -103,7 +103,8 @@ def _both(*contexts: AbstractContextManager[Any]) -> Iterator[None]:
 
 
 def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    return torch.compile(function, dynamic=False)
+    compiled: Callable[..., Any] = torch.compile(function, dynamic=False)
+    return compiled
 
 
 def _cross_entropy(call: TimedCall, inputs: NewInputs) -> Timeable:

@@ -36,6 +36,8 @@ def moved(name, *rows):
         (SMALL, "A100-80GB-SXM4", "latency", 2000),
         (COPY, "A100-80GB-SXM4", "link", 1500 + 100_000 * 50 / 20),  # PCIe 5 to PCIe 4
         (COPY, "V100-SXM2", "link", 1500 + 100_000 * 50 / 12),  # to PCIe 3
+        (RELU, "MI300X", "memory", 3500 + 32_500 * 4.8 / 5.3),
+        (SMALL, "MI300X", "latency", 3500 + 500),  # the shortest kernels take 2 µs more there
         (TALK, "A100-80GB-SXM4", "communication", 90_000),
         (STRANGE, "A100-80GB-SXM4", "unknown", 1500 + 50_000 * 4.8 / 2.039),
         (PRODUCT, "H200-SXM", "compute", 200_000),
