@@ -53,8 +53,8 @@ def compiled_loss(calls: RunCalls, edit: Edit) -> Iterator[Swap]:
         return
     casts = edit.rows[(run.aten[edit.rows] == "copy_") & (run.phase[edit.rows] == "forward")]
     cast = bool(len(casts))
-    source = run.second_dtype(int(casts[0])) if cast else logits.dtype
-    given = Tensor(logits.shape, source)
+    source = next(iter(calls.call(int(casts[0])).arguments[1:]), None) if cast else logits
+    given = Tensor(logits.shape, source.dtype if isinstance(source, Tensor) else "")
     for rows, backward in phases(run, edit.rows):
         after = TimedCall("cross_entropy", (given, cast), "bprop" if backward else "", COMPILED)
         yield Swap(tuple(rows.tolist()), (after,) * len(softmaxes), calls.calls(rows.tolist()))
