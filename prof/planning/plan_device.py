@@ -23,7 +23,7 @@ class OtherGpu:
 
 def check_device_options(args: argparse.Namespace) -> None:
     """Raise UsageError for options that say something of the capture's GPU alone."""
-    given = {"--measure": args.measure, "--timings": args.timings, "--check": args.check}
+    given = {"--measure": args.measure, "--timings": args.timings, "--check": args.check, "--peaks": args.peaks}
     for option, value in given.items():
         if args.device and value:
             raise UsageError(f"{option} does not go with --device: it is about the capture's GPU")
