@@ -212,8 +212,11 @@ def load_model_files(args: argparse.Namespace) -> None:
             load_model_file(file)
 
 
-def load_annotated(args: argparse.Namespace) -> tuple[LoadedFile, Annotation, Peaks | None]:
-    """The input as the options say, annotated, and the peaks (None: the data sheet's). The output is checked first."""
+def load_annotated(args: argparse.Namespace, host: bool = False) -> tuple[LoadedFile, Annotation, Peaks | None]:
+    """The input as the options say, annotated, and the peaks (None: the data sheet's). The output is checked first.
+
+    ``host``: with the table of the host's calls.
+    """
     from pyprof.command.progress import progress
     from pyprof.files import check_output
     from pyprof.prof.limits.peaks_file import load_peaks
@@ -223,7 +226,7 @@ def load_annotated(args: argparse.Namespace) -> tuple[LoadedFile, Annotation, Pe
     load_model_files(args)
     peaks = load_peaks(args.peaks) if args.peaks else None
     with progress(2, not args.quiet) as say:
-        loaded = load_table(args.file, say, args.graphs)
+        loaded = load_table(args.file, say, args.graphs, host)
         annotation = annotate(loaded.table)
         if getattr(args, "ncu", None):
             from pyprof.prof.counters.measured import read_counters

@@ -55,22 +55,22 @@ ALLOWED = {
     # the outputs, and the commands at the top of prof/
     "prof": "ground pyprof/command pyprof/table parse prof/job prof/memory prof/ops prof/kernels prof/work/helpers "
     "prof/work prof/counters "
-    "prof/limits prof/timing prof/advice prof/summary prof/table",
+    "prof/limits prof/timing prof/advice prof/edits prof/summary prof/table",
     "prof/plot": "ground pyprof/command pyprof/table prof prof/kernels prof/work prof/limits prof/timing prof/table",
     "prof/perfetto": "ground pyprof/command pyprof/table parse/attribute parse/stats prof prof/memory prof/work "
     "prof/limits prof/timing prof/table",
     "prof/simulation": "ground pyprof/command pyprof/table prof prof/kernels prof/work prof/limits prof/timing "
     "prof/perfetto prof/replay",
-    "prof/planning": "ground pyprof/command prof prof/work prof/limits prof/advice prof/edits prof/timings "
-    "prof/simulation",
+    "prof/planning": "ground pyprof/command pyprof/table prof prof/work prof/limits prof/advice prof/edits "
+    "prof/timings",
     "prof/diff": "ground pyprof/command pyprof/table parse prof prof/job prof/work prof/limits prof/timing "
     "prof/summary prof/table",
     "prof/report": "ground pyprof/command pyprof/table parse/attribute prof prof/memory prof/kernels prof/work "
-    "prof/limits prof/timing prof/advice prof/summary prof/table",
+    "prof/limits prof/timing prof/advice prof/edits prof/planning prof/summary prof/table",
     "prof/ncu": "ground pyprof/command pyprof/table parse/attribute parse/formats parse/ncu prof/ops prof/work "
     "prof/limits prof/summary",
-    "prof/notebook": "ground pyprof/command pyprof/table prof prof/work prof/limits prof/timing prof/advice "
-    "prof/summary prof/table prof/plot prof/report",
+    "prof/notebook": "ground pyprof/command pyprof/table prof prof/work prof/limits prof/timing prof/advice prof/edits "
+    "prof/planning prof/summary prof/table prof/plot prof/report",
     "pyprof/ncu": "ground pyprof/command pyprof/capture prof/ncu",
     "pyprof/counting": "ground pyprof/capture prof/ops",
     "pyprof/benchmark": "ground pyprof/command pyprof/counting pyprof/replay prof prof/ops prof/kernels prof/limits "
@@ -81,7 +81,7 @@ ALLOWED = {
 # modules reach so far.
 FURTHER = {
     "pyprof.prof.planning.plan_timings": "pyprof/benchmark",
-    "pyprof.capture.run_report": "prof prof/work prof/limits prof/advice prof/summary prof/report",
+    "pyprof.capture.run_report": "prof prof/work prof/advice prof/edits prof/planning prof/summary prof/report",
     "pyprof.capture.json_document": "prof/report",  # whose document is part of that of the run
 }
 

@@ -12,6 +12,7 @@ from pyprof.prof.advice import Run
 from pyprof.prof.advice.host_time import LIST_NS, LONG_NS, own_of
 from pyprof.prof.advice.host_time import MOST_NS as MOST_A_LAUNCH_NS
 from pyprof.prof.limits.peaks_file import Peaks
+from pyprof.prof.replay.chains import chains
 from pyprof.prof.replay.recorded_run import GIVING, Recorded
 from pyprof.prof.replay.replayed_run import Replayed, replay
 from pyprof.prof.replay.tasks import CALL, DEPENDS, GAP, HOST, LAUNCH, QUEUE, SYNC, WORK, Tasks
@@ -49,6 +50,7 @@ class BaseRun:
         self.replayed: Replayed = replay(table, host, name, meetings)
         self.recorded: Recorded = self.replayed.run
         self.tasks: Tasks = self.replayed.tasks
+        self.chains = chains(self.tasks)
         self.run = Run(table, annotation, peaks)
         self.place = np.full(len(table), -1, np.int64)  # of each row of the table among the replay's operations
         self.place[self.recorded.work.row] = np.arange(len(self.recorded.work))

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from pyprof.prof.advice import Run
+from pyprof.prof.advice.advised import NOTHING_FOUND
 from pyprof.prof.advice.card import RULES, Finding
 from pyprof.prof.advice.fusion import CALLS
 from pyprof.prof.advice.gradients import DENSE, SPARSE_ADAM, SPARSE_SGD
@@ -34,7 +35,6 @@ DEVIATIONS = {
     "dropout_in_eval": 0.1,
     "small_grid": 0.2,
 }
-NOTHING_FOUND = "nothing in the run is what it looks for, or what it needs is not known (docs/explanation/advice.md)"
 
 
 def edit_of(rule: str, finding: Finding, deviation: float) -> Edit:

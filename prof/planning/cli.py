@@ -70,9 +70,9 @@ def _run(args: argparse.Namespace) -> Done:
     from pyprof.files import open_output
     from pyprof.prof.edits.forecast import Forecaster
     from pyprof.prof.planning.check import check
-    from pyprof.prof.planning.json_document import plan_document
-    from pyprof.prof.planning.plan_device import check_device_options, on_other_gpu
-    from pyprof.prof.planning.plan_timings import open_source
+    from pyprof.prof.planning.json_document import add_code, captured_at, plan_document
+    from pyprof.prof.planning.plan_device import check_device_options, on_other_gpu, plan_device
+    from pyprof.prof.planning.plan_timings import open_source, plan_timings
     from pyprof.prof.planning.print_plan import WIDTH, plan_lines
     from pyprof.prof.planning.search import make_plan
 
@@ -90,7 +90,10 @@ def _run(args: argparse.Namespace) -> Done:
         wrote = source.write() if source is not None else None
         second = Forecaster(load_base(args.check, args.peaks, say)[1]) if args.check else None
     checked = check(plan, forecaster, second) if second is not None else None
-    document = plan_document(forecaster, plan, checked, source, other)
+    document = plan_document(base.run, plan, forecaster.measured, checked)
+    document.timings = None if source is None else plan_timings(source)
+    document.device = None if other is None else plan_device(other, forecaster)
+    add_code(document, captured_at(args.file))
     if args.json:
         write_answer("plan", document, input=[loaded.input], warnings=loaded.warnings)
     else:
@@ -100,19 +103,27 @@ def _run(args: argparse.Namespace) -> Done:
 
 
 def load_base(file: str, peaks: str | None, say: Say) -> tuple[LoadedFile, BaseRun]:
-    """The file and its run. Raises InputError for a file without the host's calls."""
+    """The file and its run. Raises InputError for a file without the host's calls, or one that has lost records."""
     from pyprof.errors import InputError
-    from pyprof.prof.edits.base_run import BaseRun
+    from pyprof.prof.edits.cards import base_of, doubt
+    from pyprof.prof.edits.replayed_steps import step_window
     from pyprof.prof.limits.peaks_file import load_peaks
     from pyprof.prof.load import load_table
-    from pyprof.prof.simulation.cli import meetings
     from pyprof.prof.work.annotate import annotate
+    from pyprof.table.losses import losses
 
     given = load_peaks(peaks) if peaks else None
     loaded = load_table(file, say, host=True)
     if loaded.host is None:
         advice = "give the profiler's file, or what parse.py -o net.pyprof makes of it"
         raise InputError(loaded.name, f"expected the host's calls, found a kernel table, which has none; {advice}")
+    if lost := losses(loaded.table):
+        why = "; ".join(dict.fromkeys(loss.why for loss in lost))
+        remedy = "; ".join(dict.fromkeys(loss.remedy for loss in lost))
+        raise InputError(loaded.name, f"expected a complete capture, found that {why}: a plan would be false; {remedy}")
     say("replaying")
-    table = loaded.table
-    return loaded, BaseRun(table, annotate(table), loaded.host, loaded.name, meetings(table), given)
+    window = step_window(loaded.table, annotate(loaded.table), loaded.host)
+    base = base_of(window, loaded.name, given)
+    if why := doubt(base):
+        loaded = loaded._replace(warnings=(*loaded.warnings, f"{loaded.name}: {why}, so the plan may be false"))
+    return loaded, base

@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
+from pyprof.command.json_schema import Record, doc
 from pyprof.errors import InputError, PyprofError, require
 from pyprof.prof.edits.base_run import BaseRun
 from pyprof.prof.timings.retimer import Retimer, with_measured
@@ -18,6 +19,19 @@ if TYPE_CHECKING:
     from pyprof.command.progress import Say
 
 Found = TypeVar("Found")
+
+
+class PlanTimings(Record):
+    """The measured durations that the plan used."""
+
+    device: Annotated[str, doc("the GPU that they were measured on")]
+    torch: Annotated[str, doc("its PyTorch's version")]
+    calls: Annotated[int, doc("how many were known")]
+    measured: Annotated[int, doc("how many of them were timed now (--measure)")]
+    missing: Annotated[int, doc("how many more the plan's changes ask for")]
+    failed: Annotated[list[str], doc("calls that could not be timed, with the reason")]
+
+
 SECONDS = 120.0  # of measuring, where the user does not say
 
 
@@ -68,6 +82,13 @@ class Source:
         from pyprof.benchmark.device_facts import facts
 
         return timings_of(facts(self.device), list(self.times.values()))
+
+
+def plan_timings(source: Source) -> PlanTimings:
+    """What the plan's document says of its timings."""
+    content = source.content()
+    failed = [f"{each.call}: {each.why}" for each in content.calls if each.seconds is None]
+    return PlanTimings(content.device, content.torch, len(content.calls), source.measured, source.missing, failed)
 
 
 def open_source(file: str | None, measure: bool, seconds: float, base: BaseRun, any_gpu: bool) -> Source | None:

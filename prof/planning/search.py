@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyprof.errors import UsageError
+from pyprof.prof.edits.cards import EDIT_NAMES
 from pyprof.prof.edits.edit import Abstained, Edit
 from pyprof.prof.edits.forecast import Forecast, Forecaster
 from pyprof.prof.edits.rules import EDIT_RULES
@@ -40,10 +41,10 @@ def make_plan(
 ) -> Plan:
     """The plan of a run. ``first``: rules whose changes begin the plan, in this order; ``without``: rules left out.
 
-    ``start``: the run to begin with, where it is not the captured one, such as that on another GPU.
-
-    Raises UsageError for a rule that does not exist.
+    ``start``: the run to begin with, where it is not the captured one, such as that on another GPU. Rules may also be
+    given by their names in --advise. Raises UsageError for a rule that does not exist.
     """
+    first, without = ([EDIT_NAMES.get(name, name) for name in names] for names in (first, without))
     for name in (*first, *without):
         if name not in EDIT_RULES:
             raise UsageError(f"expected rules among {', '.join(sorted(EDIT_RULES))}, found {name!r}")

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from pyprof.prof.load import LoadedFile
     from pyprof.prof.replay.critical_path import CriticalPath
     from pyprof.prof.replay.replayed_run import Replayed
-    from pyprof.table.columns import Ints, Table
 
 FORMS = (".perfetto-trace", ".pftrace", ".json", ".json.gz")
 TOP = 15
@@ -89,6 +88,7 @@ def _replayed(file: str, say: Say) -> tuple[LoadedFile, Replayed]:
     from pyprof.errors import InputError
     from pyprof.prof.load import load_table
     from pyprof.prof.replay.replayed_run import replay
+    from pyprof.prof.timing.stragglers import meetings
 
     loaded = load_table(file, say, host=True)
     if loaded.host is None:
@@ -96,18 +96,6 @@ def _replayed(file: str, say: Say) -> tuple[LoadedFile, Replayed]:
         raise InputError(loaded.name, f"expected the host's calls, found a kernel table, which has none; {advice}")
     say("replaying")
     return loaded, replay(loaded.table, loaded.host, loaded.name, meetings(loaded.table))
-
-
-def meetings(table: Table) -> list[Ints]:
-    """The rows of each collective of which the table has the kernels of all ranks."""
-    import numpy as np
-
-    from pyprof.prof.timing.stragglers import matched_collectives
-    from pyprof.prof.work.annotate import annotate
-
-    if len(np.unique(table.ints("pid"))) < 2:
-        return []
-    return [rows for _, matched in matched_collectives(table, annotate(table)) for rows in matched]
 
 
 def _write(replayed: Replayed, path: CriticalPath, output: str, force: bool) -> None:

@@ -73,9 +73,10 @@ def _without_profiler(removed: ProfilerRemoved) -> list[str]:
         f"the profiler costs the host {removed.per_range_ns / 1e3:.2g} µs a range and "
         f"{removed.per_call_ns / 1e3:.2g} µs a call"
     )
-    interval = f"{ms(removed.low_ns)} to {ms(removed.high_ns)}"
+    low, high = ms(removed.low_ns), ms(removed.high_ns)
+    interval = f" ({low} to {high})" if low != high else ""
     if removed.measured_ns is None:
-        step = f"{ms(removed.step_ns)} per step ({interval}), {ms(removed.profiled_ns)} with it"
+        step = f"{ms(removed.step_ns)} per step{interval}, {ms(removed.profiled_ns)} with it"
         return [f"Without the profiler, estimated: {step}; pyprof run --warmup 4 measures it"]
     share = cost if removed.host_share_measured else "the host does not limit it"
     return [
