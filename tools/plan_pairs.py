@@ -1,24 +1,18 @@
-"""Predictions of edits beside what the changes brought.
-
-    python tools/plan_pairs.py [FOLDER] [--measured] [--timings FILE [--measure]]
+"""Predictions of edits beside what the changes brought: python tools/plan_pairs.py [FOLDER [--measured]]
 
 Without FOLDER, the programs of tests/golden/advice, each with one change. FOLDER has measured.json and captures/ of
 programs with several (tests/device/plan_programs): each change alone, then after those before it, where all these have
-rules. With --measured, the step's time without the profiler is given, as by pyprof plan --step-ms. With --timings, new
-durations come from FILE; with --measure, too, calls that it lacks are timed on this machine's GPU and added to it.
-Measured times are steps in a row without a profiler on an H200.
+rules. With --measured, the step's time without the profiler is given, as by pyprof plan --step-ms. Measured times are
+steps in a row without a profiler on an H200.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from pyprof.prof.edits.base_run import BaseRun
 from pyprof.prof.edits.edit import Edit
@@ -26,9 +20,6 @@ from pyprof.prof.edits.forecast import Forecaster
 from pyprof.prof.edits.rules import EDIT_RULES
 from pyprof.prof.edits.scenario import Scenario, apply, captured
 from pyprof.prof.planning.cli import load_base
-from pyprof.prof.timings.retimer import Retimer, with_measured
-from pyprof.prof.timings.timed_call import TimedCall
-from pyprof.prof.timings.timings_file import CallTime, load_timings, timings_of, timings_text
 
 GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "golden" / "advice"
 RENAMED = {"unfused_attention": "attention", "launch_bound": "cuda_graph", "sync_in_step": "item"}
@@ -55,8 +46,6 @@ RULES = {
     "vocabulary": "alignment",
 }
 
-Found = TypeVar("Found")
-
 
 class Pair(NamedTuple):
     program: str
@@ -64,7 +53,6 @@ class Pair(NamedTuple):
     step_ms: float  # measured before
     predicted: tuple[float, float, float]  # saving and its interval, ms
     measured: tuple[float, float, float]
-    timed: float = 0.0  # the share of the new durations that was measured alone
 
     @property
     def ratio(self) -> float:
@@ -97,53 +85,17 @@ def saving(forecaster: Forecaster, before: Scenario, changed: Scenario) -> tuple
     return found.ns / 1e6, found.low / 1e6, found.high / 1e6
 
 
-class Timed:
-    """Measured durations for the edits: those of a file, and with ``measure`` those that it lacks, which are added."""
-
-    def __init__(self, file: str, measure: bool) -> None:
-        self.file, self.measure = Path(file), measure
-        self.known = load_timings(file) if self.file.exists() else None
-        self.times = self.known.by_call if self.known else {}
-
-    def of(self, base: BaseRun, find: Callable[[], Found]) -> Found:
-        retimer = Retimer(self.times)
-        base.retime = retimer
-        return with_measured(retimer, find, self._missing if self.measure else lambda _: [])
-
-    def _missing(self, calls: list[TimedCall]) -> list[CallTime]:
-        import torch
-
-        from pyprof.benchmark.device_facts import facts
-        from pyprof.benchmark.time_edits import time_edits
-
-        device = torch.device("cuda")
-        found = time_edits(calls, device, time.monotonic() + 60, lambda _: None)
-        content = timings_of(facts(device), [*self.times.values(), *found])
-        self.file.write_bytes(timings_text(content))
-        return found
-
-
-def _as_it_is(base: BaseRun, find: Callable[[], Found]) -> Found:
-    return find()
-
-
-def golden(timed: Timed | None = None, given: bool = False) -> Iterator[Pair]:
+def golden() -> Iterator[Pair]:
     for row in json.loads((GOLDEN / "measured.json").read_text(encoding="utf-8")):
         rule = RENAMED.get(row["rule"], row["rule"])
         if rule not in EDIT_RULES:
             continue
         before = base_of(GOLDEN / f"{row['case']}.before.json.gz")
-        find = partial(_alone, before, rule, row["before_ms"] * 1e6 if given else None)
-        found, share = (timed.of if timed else _as_it_is)(before, find)
+        start = captured(before)
+        forecaster = Forecaster(before)
+        found = saving(forecaster, start, after(start, rule))
         brought = row["before_ms"] - row["after_ms"]
-        yield Pair(row["case"], rule, row["before_ms"], found, (brought, brought, brought), share)
-
-
-def _alone(before: BaseRun, rule: str, step_ns: float | None) -> tuple[tuple[float, float, float], float]:
-    start = captured(before)
-    changed = after(start, rule)
-    timed = max((edit.timed for edit in changed.edits), default=0.0)
-    return saving(Forecaster(before, step_ns), start, changed), timed
+        yield Pair(row["case"], rule, row["before_ms"], found, (brought, brought, brought))
 
 
 def several(folder: Path, given: bool = False) -> Iterator[Pair]:
@@ -176,32 +128,20 @@ def _change(program: str, change: dict[str, Any], step_ms: float, forecaster: Fo
 
 
 def main(words: Sequence[str]) -> None:
-    print("| program | changes, the last one's saving | step, ms | predicted, ms | measured, ms | ratio | timed |")
-    print("|---|---|---|---|---|---|---|")
+    print("| program | changes, the last one's saving | step, ms | predicted, ms | measured, ms | ratio |")
+    print("|---|---|---|---|---|---|")
     pairs = []
-    options = argparse.ArgumentParser(description=(__doc__ or "").partition(":")[0])
-    options.add_argument("folder", nargs="?", type=Path)
-    options.add_argument("--measured", action="store_true")
-    options.add_argument("--timings")
-    options.add_argument("--measure", action="store_true")
-    args = options.parse_args(words)
-    timed = Timed(args.timings, args.measure) if args.timings else None
-    for pair in several(args.folder, args.measured) if args.folder else golden(timed, args.measured):
+    for pair in several(Path(words[0]), "--measured" in words) if words else golden():
         pairs.append(pair)
         amounts = [f"{a:.3g} ({b:.3g} to {c:.3g})" for a, b, c in (pair.predicted, pair.measured)]
-        cells = (pair.program, pair.changes, f"{pair.step_ms:.3g}", *amounts, f"{pair.ratio:.2f}", f"{pair.timed:.0%}")
+        cells = (pair.program, pair.changes, f"{pair.step_ms:.3g}", *amounts, f"{pair.ratio:.2f}")
         print(f"| {' | '.join(cells)} |")
     sure = [pair for pair in pairs if pair.measured[1] > 0 and pair.measured[0] >= 0.03 * pair.step_ms]
-    near, tenth = (sum(abs(pair.ratio - 1) <= bound for pair in sure) for bound in (0.25, 0.1))
+    near = sum(abs(pair.ratio - 1) <= 0.25 for pair in sure)
     meet = sum(pair.predicted[1] <= pair.measured[2] and pair.measured[1] <= pair.predicted[2] for pair in pairs)
-    timed_alone = [pair for pair in sure if pair.timed > 0.5]
-    if timed_alone:
-        close = sum(abs(pair.ratio - 1) <= 0.1 for pair in timed_alone)
-        print(f"\n{close} of {len(timed_alone)} whose new durations were measured are within 10%")
-    inside = sum(pair.inside for pair in pairs)
     print(
-        f"\n{near} of {len(sure)} that are sure and worth 3% are within 25%, {tenth} within 10%. Of all "
-        f"{len(pairs)}, {meet} predicted intervals meet the measured one, and {inside} hold its middle"
+        f"\n{near} of {len(sure)} that are sure and worth 3% are within 25%. Of all {len(pairs)}, {meet} predicted "
+        f"intervals meet the measured one, and {sum(pair.inside for pair in pairs)} hold its middle"
     )
 
 
