@@ -15,7 +15,7 @@ from pyprof.prof.edits.edit import Edit
 from pyprof.prof.edits.scenario import Scenario
 from pyprof.prof.timings.swaps import SWAPS, RunCalls, Swap
 from pyprof.prof.timings.timed_call import TimedCall
-from pyprof.prof.timings.timings_file import CallTime
+from pyprof.prof.timings.timings_file import LOST, CallTime
 
 # A measured duration, in logarithms: a call alone and in its program differ by what is in the cache, and by clocks.
 DEVIATION = 0.06
@@ -103,6 +103,12 @@ def with_measured(retimer: Retimer, find: Callable[[], Found], measure: Measure)
         if not new:
             return found
         retimer.times.update({time.call: time for time in new})
+        if any(time.why.startswith(LOST) for time in new):  # the GPU runs nothing more in this process
+            measure = _nothing
+
+
+def _nothing(_: list[TimedCall]) -> list[CallTime]:
+    return []
 
 
 class _Kept:

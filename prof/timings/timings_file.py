@@ -22,6 +22,7 @@ FORMAT: Literal["pyprof timings"] = "pyprof timings"
 MOST_BYTES = 64 << 20
 MOST_CALLS = 100_000
 LONGEST_TEXT = 600
+LOST = "CUDA error"  # begins the reason of a call after which the process can use the GPU no more
 Seconds = Annotated[float, Meta(gt=0, lt=1e4)]
 
 

@@ -15,12 +15,11 @@ from pyprof.benchmark.rotation import copies_needed
 from pyprof.benchmark.timed_functions import Timeable, timeable
 from pyprof.benchmark.timer import Effort
 from pyprof.prof.timings.timed_call import COMPILED, TimedCall
-from pyprof.prof.timings.timings_file import CallTime
+from pyprof.prof.timings.timings_file import LOST, CallTime
 from pyprof.replay.new_inputs import NotRecreated
 from pyprof.replay.recreate import refusals, tensors_in
 
 EFFORT = Effort(trial_s=0.01, trials=3, burst_s=0.003, pause_s=0.01, bursts=5)
-NO_TIME = "the time for measuring was over before its turn (--measure-seconds gives more)"
 Say = Callable[[str], None]
 
 
@@ -36,7 +35,7 @@ def time_edits(calls: Iterable[TimedCall], device: torch.device, until: float, s
         say(call.text[:60])
         time_of_call = _timed(call, device)
         found.append(time_of_call)
-        if time_of_call.why.startswith("CUDA error"):  # nothing can run in this process any more
+        if time_of_call.why.startswith(LOST):
             break
     return found
 

@@ -99,6 +99,18 @@ def test_measuring_ends_when_no_further_call_is_timed():
     assert found is edit and len(retimer.missing) == 6
 
 
+def test_measuring_ends_with_a_call_after_which_the_gpu_is_lost():
+    base, retimer, rounds = base_of("lm_head"), Retimer({}), []
+    (edit,) = edits(base, "alignment")
+
+    def measure(calls):
+        rounds.append(len(calls))
+        return [CallTime(calls[0].text, None, why="CUDA error: an illegal memory access was encountered")]
+
+    with_measured(retimer, lambda: retimer(edit, captured(base)), measure)
+    assert rounds == [6] and len(retimer.missing) == 5
+
+
 def gpu_ms(run):
     return float(run.dur.sum()) / run.steps / 1e6
 
