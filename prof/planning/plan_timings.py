@@ -102,8 +102,8 @@ def open_source(file: str | None, measure: bool, seconds: float, base: BaseRun, 
     gpus = [name for name in base.table.coded("gpu").values if name]
     exists = file is not None and Path(file).exists()
     known = load_timings(file) if file and (exists or not measure) else None
-    if known is not None and file:
-        check_device(known, file, gpus, any_gpu)
+    if known is not None and file and not any_gpu:
+        check_device(known, file, gpus, "measure on that GPU, or add --any-gpu to use them all the same")
     found = Source(file, known=known, times=known.by_call if known else {}, seconds=seconds)
     if measure:
         found.device = _device(gpus, any_gpu)

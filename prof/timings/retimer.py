@@ -15,7 +15,8 @@ from pyprof.prof.edits.edit import Edit
 from pyprof.prof.edits.scenario import Scenario
 from pyprof.prof.timings.swaps import SWAPS, RunCalls, Swap
 from pyprof.prof.timings.timed_call import TimedCall
-from pyprof.prof.timings.timings_file import LOST, CallTime
+from pyprof.prof.timings.timings_file import LOST, CallTime, check_device, load_timings
+from pyprof.table.columns import Table
 
 # A measured duration, in logarithms: a call alone and in its program differ by what is in the cache, and by clocks.
 DEVIATION = 0.06
@@ -86,6 +87,13 @@ def _casts(edit: Edit, run: Run) -> dict[int, float]:
     chosen &= np.isin(run.family, PRODUCTS)
     flow = Flow(run, chosen)
     return {row: float(flow.cast_ns[row]) for row in np.flatnonzero(flow.casts).tolist()}
+
+
+def retimer_of(file: str, table: Table) -> Retimer:
+    """The durations of a timings file, for a capture of the same GPU. Raises InputError for another file."""
+    timings = load_timings(file)
+    check_device(timings, file, table.coded("gpu").values, "take a file of that GPU")
+    return Retimer(timings.by_call)
 
 
 Found = TypeVar("Found")

@@ -90,12 +90,9 @@ def timings_text(timings: Timings) -> bytes:
     return f'{head},\n "calls": [\n{lines}\n ]\n}}\n'.encode()
 
 
-def check_device(timings: Timings, file: str, gpus: Sequence[str], asked: bool) -> None:
-    """Raise InputError if the timings are of another device than the capture. ``asked``: the user wants it so."""
+def check_device(timings: Timings, file: str, gpus: Sequence[str], remedy: str) -> None:
+    """Raise InputError, which ends with ``remedy``, if the timings are of another device than the capture."""
     others = [name for name in gpus if name and name != timings.device]
-    if others and not asked:
-        raise InputError(
-            file,
-            f"expected timings of the capture's {others[0][:80]}, found those of {timings.device[:80]}; measure on "
-            "that GPU, or add --any-gpu to use them all the same",
-        )
+    if others:
+        found = f"found those of {timings.device[:80]}; {remedy}"
+        raise InputError(file, f"expected timings of the capture's {others[0][:80]}, {found}")

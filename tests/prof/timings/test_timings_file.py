@@ -60,13 +60,12 @@ def test_a_wrong_file_is_refused_in_one_line(tmp_path, text):
     assert str(file) in str(error.value) and "expected" in str(error.value) and "\n" not in str(error.value)
 
 
-def test_a_file_of_another_gpu_is_refused_unless_asked_for():
+def test_a_file_of_another_gpu_is_refused():
     timings = timings_of(HERE, [MM])
-    check_device(timings, "t.json", ["NVIDIA H200", ""], False)
-    check_device(timings, "t.json", [], False)
-    check_device(timings, "t.json", ["NVIDIA A100-SXM4-80GB"], True)
+    check_device(timings, "t.json", ["NVIDIA H200", ""], "go there")
+    check_device(timings, "t.json", [], "go there")
     with pytest.raises(InputError, match="expected timings of the capture's NVIDIA A100-SXM4-80GB, found those of"):
-        check_device(timings, "t.json", ["NVIDIA A100-SXM4-80GB"], False)
+        check_device(timings, "t.json", ["NVIDIA A100-SXM4-80GB"], "go there")
 
 
 def test_the_committed_file_is_one():
