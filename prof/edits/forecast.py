@@ -21,6 +21,8 @@ from pyprof.table.columns import Floats
 DRAWS = 11
 SURE = 0.1  # the share of cases beyond each end of an interval
 GPU_DEVIATION = 0.02  # of the GPU's time from run to run, by its clocks
+# Of the time of work that is done again: the measured times beside the predictions in docs/how-to/memory.md.
+REPEATED_DEVIATION = 0.08
 MEASURED = 0.06  # half of the pace's interval, in logarithms, where the step's own time says it
 
 
@@ -78,6 +80,16 @@ class Forecaster:
         """What edits save in each draw, in ns: as ``difference``, but without what clocks add by chance."""
         found: Floats = self._times(before) - self._times(after)
         return found
+
+    def added(self, after: Scenario) -> Forecast:
+        """What edits add to a step in a long run of steps (``Scenario.lasting_ns``)."""
+        before, none = captured(self.base), np.zeros(0)
+        pairs = zip(self.shares.tolist(), self._errors(after), strict=True)
+        later = np.array([after.lasting_ns(share, e) - before.lasting_ns(share, none) for share, e in pairs])
+        marked, index, _ = self.base.steps
+        times = later / (int(index.max()) + 1 if len(marked) else 1)
+        random = np.random.default_rng(len(after.edits))
+        return _summary(times, times * np.exp(REPEATED_DEVIATION * random.permutation(self._normal)))
 
     def _times(self, scenario: Scenario) -> Floats:
         """The step's time in each draw."""
