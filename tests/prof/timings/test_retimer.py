@@ -121,7 +121,7 @@ RULES = {"unfused_attention": "attention"}
 def test_measured_durations_are_those_of_the_changed_programs():
     """The GPU's time that changes save, against the captures of the changed programs: all within 6%.
 
-    The times were measured on another H200, a day later, from the captures before the change alone.
+    The times were measured on an H200 in another session, from the captures before the change alone.
     """
     times_of_h200 = load_timings(GOLDEN / "timings" / "h200_advice.json").by_call
     found = {}
