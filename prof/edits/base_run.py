@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,6 +20,10 @@ from pyprof.prof.replay.without_profiler import MOST_NS
 from pyprof.prof.timing.profiler_cost import OwnShare, estimated_share
 from pyprof.prof.work.annotate import Annotation
 from pyprof.table.columns import NULL, Bools, Floats, HostTable, Ints, Table
+
+if TYPE_CHECKING:
+    from pyprof.prof.edits.edit import Edit
+    from pyprof.prof.edits.scenario import Scenario
 
 SLOWED = ("launch", "set", "copy", "graph", "record", "wait")  # kinds of calls that a profiler makes slower
 FEW = 50  # launches per step, of which each may take long
@@ -49,6 +54,7 @@ class BaseRun:
         peaks: Peaks | None = None,
     ) -> None:
         self.table, self.annotation, self.host, self.peaks = table, annotation, host, peaks
+        self.retime: Callable[[Edit, Scenario], Edit] | None = None  # gives edits measured durations (prof/timings)
         self.replayed: Replayed = replay(table, host, name, meetings)
         self.recorded: Recorded = self.replayed.run
         self.tasks: Tasks = self.replayed.tasks
