@@ -30,8 +30,9 @@ ALLOWED = {
     "parse/nsys": "ground pyprof/table parse/attribute parse/tables parse/formats",
     "parse/kineto": "ground pyprof/table parse/attribute parse/formats",
     "parse/ncu": "ground",
+    "parse/inductor": "ground",
     "parse": "ground pyprof/command pyprof/table parse/attribute parse/graphs parse/tables parse/formats parse/nsys "
-    "parse/kineto",
+    "parse/kineto parse/inductor",
     "parse/stats": "ground pyprof/command pyprof/table parse parse/attribute parse/formats parse/nsys parse/kineto",
     # prof/: the algorithm's work, then the hardware, then the time, then what is said of them
     "prof/ops": "ground",

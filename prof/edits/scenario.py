@@ -16,9 +16,6 @@ from pyprof.prof.replay.tasks import WORK, Tasks
 from pyprof.prof.work.annotate import Annotation
 from pyprof.table.columns import Bools, Coded, Floats, Ints, Table
 
-# A small op that a change adds takes the host, without a profiler, 6 to 14 µs on an H200's; a cast with its dispatch by
-# autocast is at the upper end.
-ADDED_NS = 12_000.0
 READY_NS = 200_000.0  # the host takes a batch that is ready from a queue: 0.1 to 0.4 ms
 IN_GRAPH, GRAPH_GAP_NS = 1.1, 250  # kernels in CUDA graphs: prof/advice/launch.py
 NEVER = -(1 << 50)
@@ -107,7 +104,7 @@ class Scenario:
         left = self._left_of_calls
         segment = base.unprofiled(share) * np.where(base.pauses & ~self._within_graphs, 1.0, left)
         segment = np.where(self.prompt, np.minimum(segment, READY_NS), segment)
-        segment += self.added * ADDED_NS * share / base.own_share
+        segment += self.added * base.added_ns(share)
         own = np.where(base.slowed, base.own * share * left, base.own)
         own[self.released & ~base.slowed] = 0.0
         ns = self.ns * np.append(errors, 1.0)[self.owner]

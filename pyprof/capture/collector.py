@@ -210,7 +210,9 @@ class TraceFile(Collector):
     """The embedded collector: runs PyTorch's profiler, and writes one range to one file.
 
     If the program uses PyTorch's profiler itself, there are several ranges, and the largest one is written. With a
-    warmup, what runs before the end of the first iteration is collected too, and written if the warmup is not reached.
+    warmup of one iteration, it is collected too, and written if the warmup is not reached. With a longer one, steps
+    are timed, and nothing may be collected before them: once Kineto has run, CUPTI stays in the process, and launches
+    take the host longer (up to twice as long on an H200).
     """
 
     def __init__(
@@ -254,7 +256,7 @@ class TraceFile(Collector):
             active.graphs.close()
         self._graphs.open()
         super().open()
-        if self._window.warmup and not self._window.wait:
+        if self._window.warmup == 1 and not self._window.wait:
             self.begin()
 
     def close(self) -> None:
@@ -429,7 +431,8 @@ class TraceFile(Collector):
         self.close()
         if self._best is None:
             cause = "the program never called start()" if self._window.wait else "the program's own profiler was on"
-            raise PyprofError(f"{self.file}: not written, for {cause}")
+            early = [] if self._window.wait else super().warnings()
+            raise PyprofError(f"{self.file}: not written, for {early[0] if early else cause}")
         try:
             write_trace(self._best.profiler, self._sink.texts, self._path, self._force, self._own(self._best))
         finally:
@@ -463,7 +466,9 @@ class TraceFile(Collector):
         return told
 
     def _holds(self) -> str:
-        before = self._best is not None and not self._best.in_window
+        if self._best is None:
+            return "a lower --warmup reaches the iterations, and without --warmup all of the run is collected"
+        before = not self._best.in_window
         return f"{self.file} holds {'what ran before the end of the first one' if before else 'what ran'}"
 
 

@@ -11,7 +11,10 @@ import pytest
 from pyprof import __version__, cli, demo
 from pyprof.errors import PyprofError
 
-NAMES = "run, ncu, parse, prof, memory, ranks, stats, report, perfetto, plot, replay, plan, diff, trend, peaks, bench, schema, demo"
+NAMES = (
+    "run, ncu, parse, prof, memory, ranks, stats, report, perfetto, plot, replay, plan, diff, trend, peaks, bench, "
+    "schema, demo"
+)
 
 
 def test_version(capsys):
