@@ -36,8 +36,8 @@ DEVIATIONS = {
     "dropout_in_eval": 0.1,
     "small_grid": 0.2,
 }
-COMPILED = ("fusion", "group_norm")  # changes that compile a part of the model, and so are parts of compiling it whole
 FILLS = frozenset(("fill_", "zero_"))
+COMPILED = ("fusion", "group_norm")  # changes that compile a part of the model, and so are parts of compiling it whole
 NOTHING_FOUND = "nothing in the run is what it looks for, or what it needs is not known (docs/explanation/advice.md)"
 
 
