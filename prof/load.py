@@ -45,7 +45,7 @@ class LoadedFile(NamedTuple):
 
 
 def load_table(name: Name, say: Say = lambda _: None, graphs: Sequence[str] = (), host: bool = False) -> LoadedFile:
-    """Read a kernel table, or a profiler's file as parse.py does. The content decides which it is, not the name.
+    """Read a kernel table, a job, or a profiler's file as parse.py does. The content decides, not the name.
 
     ``say`` reports progress (``pyprof.command.progress``). A pipe must carry a kernel table, because its head cannot be
     read twice. ``graphs``: traces of the capture of the CUDA graphs that a profiler's file replays.
@@ -53,6 +53,7 @@ def load_table(name: Name, say: Say = lambda _: None, graphs: Sequence[str] = ()
     Raises InputError for a file that is neither, is damaged, or holds neither a GPU operation nor a CPU op.
     """
     from pyprof.parse.detect import is_table  # imported here, not at the top: commands import this module for --help
+    from pyprof.prof.job import is_job
     from pyprof.prof.table.check_cells import check_cells
     from pyprof.prof.table.pyprof_links import link_backward_rows
     from pyprof.table.container import is_container, read_container
@@ -60,6 +61,13 @@ def load_table(name: Name, say: Say = lambda _: None, graphs: Sequence[str] = ()
     from pyprof.table.read_table import kernels_of, read_table
 
     file = Path(str(name))
+    if not is_standard(name) and is_job(file):
+        from pyprof.prof.job.whole_job import whole_job
+
+        job = whole_job(file, say, host)
+        table = link_backward_rows(job.table)
+        check_cells(table, str(name))
+        return LoadedFile(str(name), table, job.profiler, _with_losses(table, job.warnings), host=job.host)
     if not is_standard(name) and is_container(file):
         say(f"reading {file.name}")
         container = read_container(file)
@@ -102,6 +110,7 @@ class LoadedMemory(NamedTuple):
     kernels: Table | None
     profiler: str | None
     warnings: tuple[str, ...]
+    host: HostTable | None = None  # its calls of the GPU's API; None if it has none, or nobody asked for them
 
     @property
     def input(self) -> Input:
@@ -109,9 +118,10 @@ class LoadedMemory(NamedTuple):
         return Input(self.name, self.profiler)
 
 
-def load_memory(file: Path, say: Say = lambda _: None) -> LoadedMemory:
+def load_memory(file: Path, say: Say = lambda _: None, host: bool = False) -> LoadedMemory:
     """Read the allocations of a container, a profiler's file or a memory snapshot.
 
+    ``host``: make the table of host calls of a profiler's file, too.
     Raises InputError for a file without allocations, with what would record them.
     """
     from pyprof.parse.detect import is_table
@@ -120,21 +130,21 @@ def load_memory(file: Path, say: Say = lambda _: None) -> LoadedMemory:
     if is_container(file):
         say(f"reading {file.name}")
         container = read_container(file)
-        found = container.memory, container.kernels, container.profiler, container.warnings
+        found = container.memory, container.kernels, container.profiler, container.warnings, container.host
     elif is_table(file):
         message = f"expected allocations, found a kernel table, which has none; {RECORD_MEMORY['']}"
         raise InputError(file, message)
     else:
         from pyprof.parse.read import read_profile
 
-        parsed = read_profile(file, say)
-        notes = parsed.notes
-        found = parsed.memory, parsed.table if len(parsed.table) else None, notes.profiler, tuple(notes.warnings)
-    memory, kernels, profiler, warnings = found
+        parsed = read_profile(file, say, host=host)
+        notes, table = parsed.notes, parsed.table if len(parsed.table) else None
+        found = parsed.memory, table, notes.profiler, tuple(notes.warnings), parsed.host
+    memory, kernels, profiler, warnings, calls = found
     if memory is None or not len(memory):
         advice = RECORD_MEMORY.get((profiler or "").partition(" ")[0], RECORD_MEMORY[""])
         raise InputError(file, f"expected allocations, found none; {advice}")
-    return LoadedMemory(str(file), memory, kernels, profiler, warnings)
+    return LoadedMemory(str(file), memory, kernels, profiler, warnings, calls)
 
 
 # By profiler: how to record allocations.

@@ -23,6 +23,7 @@ COMMANDS = (
     Command(
         "memory", "pyprof.prof.print_memory", "memory: the peak, what is in use then, what checkpointing would change"
     ),
+    Command("ranks", "pyprof.prof.job.cli", "a job's captures: which rank the others wait for, and why"),
     Command("stats", "pyprof.parse.stats.cli", "the tables of nsys stats, of any profiler's file"),
     Command("report", "pyprof.prof.report.cli", "kernel table or profiler file to one web page"),
     Command("perfetto", "pyprof.prof.perfetto.cli", "kernel table or profiler file to a trace for ui.perfetto.dev"),
@@ -30,6 +31,7 @@ COMMANDS = (
     Command("replay", "pyprof.prof.simulation.cli", "simulate a run from its parts: idle time, the critical path"),
     Command("plan", "pyprof.prof.planning.cli", "which changes to make, and what the step takes after each"),
     Command("diff", "pyprof.prof.diff.cli", "two captures: what got faster or slower, and why; a gate for CI"),
+    Command("trend", "pyprof.prof.diff.trend_cli", "one program's step over many captures: which one changed it"),
     Command("peaks", "pyprof.benchmark.peaks", "measure what this machine's GPU (or CPU) really reaches"),
     Command("bench", "pyprof.benchmark.bench_command", "time one call, or the heaviest calls of a capture, alone"),
     Command("schema", "pyprof.command.schemas", "the JSON Schemas of what --json prints"),

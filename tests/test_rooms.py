@@ -13,7 +13,7 @@ MOST = 25  # modules per room; prof/ops has one file per family of ops and is ex
 # stand, and the commands and public names. Each room may import the rooms in its row, and itself, and nothing else.
 # Rooms come after all that they import, so that no import runs in a circle.
 GROUND = frozenset(
-    "_version clock_reader clock_sampler compiled_record cuda_graph_nodes dtypes errors files gc_pause graph_record "
+    "_version captured_record clock_reader clock_sampler compiled_record cuda_graph_nodes dtypes errors files gc_pause "
     "marker memory_record nvml quantities serving_range step_timer text".split()
 )
 ALLOWED = {
@@ -49,18 +49,19 @@ ALLOWED = {
     "prof/limits prof/timing prof/advice",
     "prof/table": "ground pyprof/command pyprof/table parse/formats prof/work prof/counters prof/limits prof/timing "
     "prof/advice",
+    "prof/job": "ground pyprof/command pyprof/table parse prof/work prof/timing",
     # the outputs, and the commands at the top of prof/
-    "prof": "ground pyprof/command pyprof/table parse prof/memory prof/ops prof/kernels prof/work/helpers prof/work "
-    "prof/counters "
-    "prof/limits prof/timing prof/advice prof/summary prof/table",
+    "prof": "ground pyprof/command pyprof/table parse prof/job prof/memory prof/ops prof/kernels prof/work/helpers "
+    "prof/work prof/counters "
+    "prof/limits prof/timing prof/advice prof/edits prof/summary prof/table",
     "prof/plot": "ground pyprof/command pyprof/table prof prof/kernels prof/work prof/limits prof/timing prof/table",
     "prof/perfetto": "ground pyprof/command pyprof/table parse/attribute parse/stats prof prof/memory prof/work "
     "prof/limits prof/timing prof/table",
     "prof/simulation": "ground pyprof/command pyprof/table prof prof/kernels prof/work prof/timing prof/perfetto "
     "prof/replay",
     "prof/planning": "ground pyprof/command prof prof/work prof/limits prof/advice prof/edits prof/simulation",
-    "prof/diff": "ground pyprof/command pyprof/table parse prof prof/work prof/limits prof/timing prof/summary "
-    "prof/table",
+    "prof/diff": "ground pyprof/command pyprof/table parse prof prof/job prof/work prof/limits prof/timing "
+    "prof/summary prof/table",
     "prof/report": "ground pyprof/command pyprof/table parse/attribute prof prof/memory prof/kernels prof/work "
     "prof/limits prof/timing prof/advice prof/summary prof/table",
     "prof/ncu": "ground pyprof/command pyprof/table parse/attribute parse/formats parse/ncu prof/ops prof/work "

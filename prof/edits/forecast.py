@@ -25,6 +25,8 @@ from pyprof.table.columns import Floats
 
 DRAWS = 11
 SURE = 0.1  # the share of cases beyond each end of an interval
+# Of the time of work that is done again: the measured times beside the predictions in docs/how-to/memory.md.
+REPEATED_DEVIATION = 0.08
 MEASURED = 0.06  # half of the pace's interval, in logarithms, where the step's own time says it
 
 
@@ -79,6 +81,15 @@ class Forecaster:
         ns, left = float(now.mean()), float(then.mean())
         more = after.edits[len(before.edits) :]
         return _summary(now - then, math.hypot(self._noise(before, ns), _left_out(more, ns, left)))
+
+    def added(self, after: Scenario) -> Forecast:
+        """What edits add to a step in a long run of steps (``Scenario.lasting_ns``)."""
+        before, none = captured(self.base), np.zeros(0)
+        pairs = zip(self.shares.tolist(), self._errors(after), strict=True)
+        later = np.array([after.lasting_ns(share, e) - before.lasting_ns(share, none) for share, e in pairs])
+        marked, index, _ = self.base.steps
+        times = later / (int(index.max()) + 1 if len(marked) else 1)
+        return _summary(times, REPEATED_DEVIATION * abs(float(times.mean())))
 
     def _times(self, scenario: Scenario) -> Floats:
         """The step's time in each draw."""

@@ -48,9 +48,6 @@ class Owner(Protocol):
 
     def is_on(self) -> bool: ...
 
-    def is_recording(self) -> bool:
-        """Whether a range would be seen."""
-
     def set(self, owner: Any, name: str, value: Any) -> None:
         """Replace an attribute until the session ends."""
 
@@ -165,7 +162,7 @@ class _Hooks:
         @functools.wraps(original)
         def __call__(compiled: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
             record = vars(compiled).get(_RECORD)
-            if not record or not self._owner.is_recording():
+            if not record or not self._owner.is_on():
                 return original(compiled, inputs, *args, **kwargs)
             opened: AbstractContextManager[None] = nullcontext()
             with self._careful():

@@ -55,7 +55,8 @@ def test_a_table_of_pyprofs_gets_whole_names(tmp_path: Path) -> None:
     assert load_table(tmp_path / "net.dict").table.coded("kShortName").texts() == [CUTLASS]
 
 
-def test_a_renamed_table_keeps_what_it_has_beside_its_columns() -> None:
+def test_a_wrapper_s_name_keeps_what_the_table_carries():
+    """The steps that were timed before the profiler started, and the GPU's clocks."""
+    step = MeasuredStep(number=1, host_ns=5, gpu_ns=7)
     columns = {"kShortName": Coded.of(["Kernel2"]), "kLongName": Coded.of([CUTLASS])}
-    steps = (MeasuredStep(1, 5, 6),)
-    assert name_wrappers(Table(1, columns, (), steps)).measured == steps
+    assert name_wrappers(Table(1, columns, measured=[step])).measured == (step,)
