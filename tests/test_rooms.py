@@ -68,6 +68,7 @@ ALLOWED = {
     "prof/notebook": "ground pyprof/command pyprof/table prof prof/work prof/limits prof/timing prof/advice "
     "prof/summary prof/table prof/plot prof/report",
     "pyprof/ncu": "ground pyprof/command pyprof/capture prof/ncu",
+    "pyprof/variants": "ground pyprof/command pyprof/capture prof/edits prof/planning",
     "pyprof/counting": "ground pyprof/capture prof/ops",
     "pyprof/replay": "ground pyprof/table prof/ops prof/work",
     "pyprof/benchmark": "ground pyprof/command pyprof/counting pyprof/replay prof prof/ops prof/kernels prof/limits "

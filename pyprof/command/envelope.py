@@ -59,6 +59,7 @@ ANSWERS = (
     Answer("diff", 1, "diff", "pyprof.prof.diff.json_document", "Difference"),
     Answer("simulation", 1, "replay", "pyprof.prof.simulation.json_document", "Simulation"),
     Answer("plan", 1, "plan", "pyprof.prof.planning.json_document", "PlanDocument"),
+    Answer("try", 1, "try", "pyprof.variants.json_document", "TryDocument"),
     Answer("schemas", 1, "schema", "pyprof.command.schemas", "Schemas"),
 )
 ANSWER = {answer.what: answer for answer in ANSWERS}
