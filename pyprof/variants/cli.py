@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyprof.command.argument_types import number, whole_number
-from pyprof.command.envelope import write_answer
+from pyprof.command.envelope import fail, write_answer
 from pyprof.command.frame import Done, run_command
 from pyprof.command.parser import Parser, add_common, add_json
 from pyprof.errors import PyprofError, UsageError, require
@@ -36,7 +36,7 @@ def build_parser() -> Parser:
     parser = Parser(
         prog="pyprof try",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        usage="pyprof try [options] [-m] SCRIPT [--with CHANGES] [--without CHANGES] [--capture FILE] [--plan] [args ...]",
+        usage="pyprof try [options] [-m] SCRIPT [--with CHANGES] [--capture FILE] [--plan] [args ...]",
         description="Run an unchanged script as it is and once per change that is applied to it from outside, each in\n"
         "a process of its own without a profiler, and print the step's time, peak memory and first losses\n"
         "side by side. The script's files stay as they are.",
@@ -211,23 +211,26 @@ class _Trial:
             base = load_base(self._args.capture, None, lambda _: None)[1]
         first = self._runner.run((), shown=True)
         code = first.code if first.code >= 0 else 128 - first.code
-        self._check(first, code)
+        try:
+            self._check(first)
+        except PyprofError as error:
+            if not code:
+                raise
+            fail("pyprof try", error, self._args.json)
+            return Done(code=code)  # the script's own
         self.original.add(first, first.code)
         predictor = None if base is None else Predictor(base, self.original.step_ns)
         if self._args.plan and predictor is not None:
             return self._answer(self._by_plan(predictor, first.code), code)
         return self._answer(self._each(predictor, first.code), code)
 
-    def _check(self, first: Ran, code: int) -> None:
+    def _check(self, first: Ran) -> None:
         """Raise PyprofError if the first run says nothing of a step."""
-        record = first.record
-        if record is None:
-            why = first.error or f"it ended with exit code {code} before a step was timed"
-            raise PyprofError(f"{self._args.script}: expected steps to time, found none: {why}")
-        if not record.step_ns:
+        if first.record is None or not first.record.step_ns:
+            end = f" before it ended with exit code {first.code}" if first.code else ""
             raise PyprofError(
-                f"{self._args.script}: expected steps to time, found {'one' if record.steps_by else 'none'}: a step ends "
-                "with an optimizer's step() or the call of an nn.Module; otherwise, call pyprof.step() at its end"
+                f"{self._args.script}: expected two steps or more, found fewer{end}: a step ends with the first "
+                "optimizer's step() or the first nn.Module's call; otherwise, call pyprof.step() at its end"
             )
 
     def _each(self, predictor: Predictor | None, code: int) -> list[TriedVariant]:

@@ -79,8 +79,8 @@ def change_optimizers(patches: Patches, settings: Settings, watch: StepWatch, fa
     base = torch.optim.Optimizer
     fused, none = "optimizer" in settings.changes, "zero_grad" in settings.changes
     for owner in {value for value in vars(torch.optim).values() if isinstance(value, type) and issubclass(value, base)}:
-        if "__init__" in vars(owner) and "fused" in inspect.signature(owner.__init__).parameters:
-            patches.set(owner, "__init__", _fusing(owner.__init__, fused, facts, done))
+        if "__init__" in vars(owner) and "fused" in inspect.signature(vars(owner)["__init__"]).parameters:
+            patches.set(owner, "__init__", _fusing(vars(owner)["__init__"], fused, facts, done))
     init = base.__init__
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:

@@ -6,9 +6,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import nullcontext
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -47,17 +46,21 @@ class Runner:
     def run(self, changes: Sequence[str], shown: bool = False) -> Ran:
         """Run the script with these changes. ``shown``: with its own input and output, and until its own end."""
         self._runs += 1
-        stem = self._folder / f"{self._runs:02}-{'+'.join(changes) or 'as-it-is'}"
-        settings, record, log = (stem.with_name(f"{stem.name}.{end}") for end in ("settings.json", "json", "log"))
+        stem = f"{self._runs:02}-{'+'.join(changes) or 'as-it-is'}"
+        settings, record, out, errors = (
+            self._folder / f"{stem}.{end}" for end in ("settings.json", "json", "out", "err")
+        )
         write(str(settings), self._settings(changes, record, shown))
         command = [sys.executable, "-m", CHILD, str(settings)]
-        with nullcontext() if shown else log.open("wb") as output:
-            own = {"stdin": None, "stdout": self._stdout, "stderr": None}
-            hidden = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": subprocess.STDOUT}
-            code, late = _wait(subprocess.Popen(command, **(own if shown else hidden)), self._limit(shown))
+        if shown:
+            code, late = _wait(subprocess.Popen(command, stdout=self._stdout), self._limit(shown))
+        else:
+            with out.open("wb") as stdout, errors.open("wb") as stderr:
+                process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr)
+                code, late = _wait(process, self._limit(shown))
         error = f"it was ended after {self._limit(shown):.0f} s (--limit)" if late else ""
         if code and not shown and not error:
-            error = last_line(log.read_bytes().decode("utf-8", "replace")) or ended_by(code)
+            error = last_line(errors.read_bytes().decode("utf-8", "replace")) or ended_by(code)
         try:
             return Ran(code, read_record(record), error)
         except msgspec.DecodeError:  # it was killed while it wrote
@@ -81,7 +84,7 @@ class Runner:
         )
 
 
-def _wait(process: subprocess.Popen[bytes], limit_s: float) -> tuple[int, bool]:
+def _wait(process: subprocess.Popen[Any], limit_s: float) -> tuple[int, bool]:
     """The exit code, and whether the process was killed at the limit. No process outlives this call."""
     try:
         return process.wait(limit_s), False
