@@ -51,24 +51,36 @@ def cards(run: Run, found: Sequence[Advice], width: int = WIDTH) -> Iterator[str
         return
     unit = "step" if run.marked else "capture (no steps marked)"
     took, busy = _digits(run.step_ns / 1e6, 4), _digits(run.busy_ns / 1e6, 4)
-    head = f"A {unit} takes {took} ms{_mean(run)} as captured; the GPU works {busy} ms of it."
+    works = "ops run" if run.on_cpu else "the GPU works"
+    head = f"A {unit} takes {took} ms{_mean(run)} as captured; {works} {busy} ms of it."
     if run.launches_timed:
         head += f" Without a profiler the host needs about {_digits(run.host_ns / 1e6, 2)} ms per {run.unit}."
     if not run.rows:
-        nothing = "Nothing ran on a GPU in this capture, and advice is only about GPU operations."
+        nothing = "Nothing ran in the marked steps of this capture."
         yield from textwrap.wrap(nothing, width)
         return
     if not found:
-        yield from textwrap.wrap(f"{head} There is no advice{BECAUSE[_limit(run)]}.", width)
+        because = "" if run.on_cpu else BECAUSE[_limit(run)]
+        yield from textwrap.wrap(f"{head} There is no advice{because}.{_unknown(run)}", width)
         return
     pieces = "1 piece" if len(found) == 1 else f"{len(found)} pieces"
     saves = "saves" if len(found) == 1 else "together save"
     head += f" {pieces} of advice {saves} at most {_digits(together_ms(run), 3)} ms."
     slower = " The host is the limit: faster kernels alone do not shorten the step."
-    yield from textwrap.wrap(head + (slower if _limit(run) == "host" else ""), width)
+    yield from textwrap.wrap(head + (slower if not run.on_cpu and _limit(run) == "host" else _unknown(run)), width)
     for number, advice in enumerate(found, 1):
         yield ""
-        yield from _card(number, advice, run.unit, width)
+        yield from _card(number, advice, run.unit, width, "ops" if run.on_cpu else "kernels")
+
+
+def _unknown(run: Run) -> str:
+    """What a capture of CPU ops does not say, and rules therefore cannot examine."""
+    if not run.on_cpu or run.table.cpu is not None:
+        return ""
+    return (
+        " The capture does not say what CPU it ran on, so nothing is said about threads, bf16 and data loading: "
+        "`pyprof run` records it."
+    )
 
 
 def _limit(run: Run) -> str:
@@ -86,18 +98,18 @@ def _limit(run: Run) -> str:
     return "GPU" if HOST_SURE * run.host_ns < run.queued_ns else "near"
 
 
-def _card(number: int, advice: Advice, unit: str, width: int) -> Iterator[str]:
+def _card(number: int, advice: Advice, unit: str, width: int, rows: str) -> Iterator[str]:
     heading = f"{number}. {title(advice, unit, _digits(advice.saved_ms, 3) + ' ms')}"
     yield from textwrap.wrap(safe(heading), width, subsequent_indent=INDENT, break_on_hyphens=False)
     where = [text for text in (advice.op, advice.layer, advice.trace) if text]
-    amount = f"{advice.kernels:.4g} kernels, {_digits(advice.time_ms, 3)} ms"
+    amount = f"{advice.kernels:.4g} {rows}, {_digits(advice.time_ms, 3)} ms"
     yield cut_to(f"{INDENT}{amount}{': ' if where else ''}{safe(' · '.join(where))}", width, "middle")
     yield f"{INDENT}Rule {advice.rule}, confidence {advice.confidence}."[:width]
     yield from _wrapped("Why: ", advice.why, width)
     if details := how(advice):
         yield from _wrapped("How: ", details, width)
     if advice.shares:
-        note = f"It concerns kernels of {', '.join(advice.shares)} above, so the savings do not add up"
+        note = f"It concerns {rows} of {', '.join(advice.shares)} above, so the savings do not add up"
         yield from _wrapped("Note:", note, width)
 
 
