@@ -31,6 +31,15 @@ def started(words, environment, folder, name):
         return subprocess.Popen(words, env={**os.environ, **environment}, stdout=out, stderr=err)
 
 
+def ended_by(process, late):
+    """Wait for a process until this time, then end it."""
+    try:
+        process.wait(max(late - time.monotonic(), 0.1))
+    except subprocess.TimeoutExpired:
+        process.terminate()
+        process.wait()
+
+
 def main(out):
     out.mkdir(exist_ok=True)
     work = Path(tempfile.mkdtemp())
@@ -46,11 +55,7 @@ def main(out):
             hand[key] = started([sys.executable, script], settings, work, key)
     late = time.monotonic() + LIMIT
     for process in (*hand.values(), *tried.values()):
-        try:
-            process.wait(max(late - time.monotonic(), 0.1))
-        except subprocess.TimeoutExpired:
-            process.terminate()
-            process.wait()
+        ended_by(process, late)
     clocks = {}
     for key, process in hand.items():
         clock = work / f"{key}.clock"

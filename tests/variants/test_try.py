@@ -70,8 +70,8 @@ def alone(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def tried(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
     folder = tmp_path_factory.mktemp("try")
-    changes = "amp,optimizer,zero_grad,channels_last,tf32"
-    return folder, pyprof_try(folder, TRAINING, "--warmup", "2", "--steps", "6", "SCRIPT", "--with", changes, "--lr", "7")
+    words = "--warmup 2 --steps 6 SCRIPT --with amp,optimizer,zero_grad,channels_last,tf32 --lr 7"
+    return folder, pyprof_try(folder, TRAINING, *words.split())
 
 
 def test_the_script_has_its_own_output_exit_code_and_arguments(
