@@ -37,6 +37,8 @@ class Outermost:
                 return call(self_, *args, **kwargs)
             self._inside = True
             try:
+                if id(self_) not in self._known:  # its weights are yet to be made
+                    return call(self_, *args, **kwargs)
                 return self._around(self_, call, args, kwargs)
             finally:
                 self._inside = False
@@ -44,12 +46,14 @@ class Outermost:
         return __call__
 
     def _has_weights(self, module: Any) -> bool:
+        """Whether a module has parameters. One with a LazyLinear is not yet known before its first call has ended."""
         known = self._known.get(id(module))
         if known is None or known[0]() is not module:
             from torch.nn.parameter import is_lazy
 
             weights = list(module.parameters())
-            if any(map(is_lazy, weights)):  # of a LazyLinear before its first call, which makes them
-                return False
+            if any(map(is_lazy, weights)):
+                self._known.pop(id(module), None)
+                return True
             known = self._known[id(module)] = weakref.ref(module), bool(weights)
         return known[1]

@@ -11,7 +11,7 @@ import pytest
 from pyprof import __version__, cli, demo
 from pyprof.errors import PyprofError
 
-NAMES = "run, ncu, parse, prof, memory, stats, report, perfetto, plot, replay, plan, diff, peaks, bench, schema, demo"
+NAMES = "run, ncu, parse, prof, memory, stats, report, perfetto, plot, replay, plan, try, diff, peaks, bench, schema, demo"
 
 
 def test_version(capsys):
@@ -35,6 +35,7 @@ def test_help_lists_every_command_on_standard_output(option, capsys):
         "plot",
         "replay",
         "plan",
+        "try",
         "diff",
         "peaks",
         "bench",
