@@ -30,7 +30,7 @@ BASE = [
 ]
 PLOT = ["matplotlib>=3.8", "adjustText>=1.3"]  # `pyprof plot`, `pyprof peaks --plot` and the figures of `pyprof.load`
 NCU = ["ncu-report>=2026.3"]  # NVIDIA's reader of .ncu-rep, under its own licence; `ncu --csv` is read without it
-CLUSTER = ["dask[distributed]>=2024.5"]
+CLUSTER = ["dask[distributed]>=2024.5", "fsspec>=2024.2"]  # `pyprof ranks`: many files side by side, by name or URL
 NVML = ["nvidia-ml-py>=12.535"]  # `pyprof run --nvml`: clocks, power and energy
 DEV = [
     "coverage[toml]>=7.5",
@@ -84,8 +84,8 @@ setup(
         "cluster": CLUSTER,
         "nvml": NVML,
         "ncu": NCU,
-        "dev": [*PLOT, *DEV],
-        "all": [*PLOT, *CLUSTER, *NVML, *DEV],
+        "dev": [*PLOT, *CLUSTER, *DEV],
+        "all": [*PLOT, *NVML, *DEV],
     },
     entry_points={
         "console_scripts": [

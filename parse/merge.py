@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 import numpy as np
 
 from pyprof.parse.attribute.contents import Contents, known_numbers
-from pyprof.parse.read import Parsed
 from pyprof.table.columns import NULL, HostTable, Ints, MemoryTable, Table
 
 APART = 1_000_000_000  # added to a process number that an earlier file has too; Linux numbers are below 2**22
@@ -41,7 +41,18 @@ def apart(tables: Sequence[Table]) -> list[Table]:
     return moved_apart
 
 
-def memory_apart(files: Sequence[Parsed]) -> MemoryTable | None:
+class Tables(Protocol):
+    """What has been read of a file: ``Parsed``, or a container."""
+
+    @property
+    def table(self) -> Table: ...
+    @property
+    def memory(self) -> MemoryTable | None: ...
+    @property
+    def host(self) -> HostTable | None: ...
+
+
+def memory_apart(files: Sequence[Tables]) -> MemoryTable | None:
     """The memory tables of all files as one, with process and rank numbers as ``apart`` gives them to the kernels.
 
     None if no file has memory events.
@@ -60,7 +71,7 @@ def memory_apart(files: Sequence[Parsed]) -> MemoryTable | None:
     return MemoryTable.concat(parts) if parts else None
 
 
-def host_apart(files: Sequence[Parsed]) -> HostTable | None:
+def host_apart(files: Sequence[Tables]) -> HostTable | None:
     """The host calls of all files as one table, numbered as ``memory_apart`` does it; None if no file has any."""
     parts: list[HostTable] = []
     for parsed, (pids, rank) in zip(files, _numbers_of([parsed.table for parsed in files]), strict=True):

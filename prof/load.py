@@ -45,7 +45,7 @@ class LoadedFile(NamedTuple):
 
 
 def load_table(name: Name, say: Say = lambda _: None, graphs: Sequence[str] = (), host: bool = False) -> LoadedFile:
-    """Read a kernel table, or a profiler's file as parse.py does. The content decides which it is, not the name.
+    """Read a kernel table, a job, or a profiler's file as parse.py does. The content decides, not the name.
 
     ``say`` reports progress (``pyprof.command.progress``). A pipe must carry a kernel table, because its head cannot be
     read twice. ``graphs``: traces of the capture of the CUDA graphs that a profiler's file replays.
@@ -53,6 +53,7 @@ def load_table(name: Name, say: Say = lambda _: None, graphs: Sequence[str] = ()
     Raises InputError for a file that is neither, is damaged, or holds neither a GPU operation nor a CPU op.
     """
     from pyprof.parse.detect import is_table  # imported here, not at the top: commands import this module for --help
+    from pyprof.prof.job import is_job
     from pyprof.prof.table.check_cells import check_cells
     from pyprof.prof.table.pyprof_links import link_backward_rows
     from pyprof.table.container import is_container, read_container
@@ -60,6 +61,13 @@ def load_table(name: Name, say: Say = lambda _: None, graphs: Sequence[str] = ()
     from pyprof.table.read_table import kernels_of, read_table
 
     file = Path(str(name))
+    if not is_standard(name) and is_job(file):
+        from pyprof.prof.job.whole_job import whole_job
+
+        job = whole_job(file, say, host)
+        table = link_backward_rows(job.table)
+        check_cells(table, str(name))
+        return LoadedFile(str(name), table, job.profiler, _with_losses(table, job.warnings), host=job.host)
     if not is_standard(name) and is_container(file):
         say(f"reading {file.name}")
         container = read_container(file)

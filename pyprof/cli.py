@@ -23,6 +23,9 @@ COMMANDS = (
     Command(
         "memory", "pyprof.prof.print_memory", "memory: the peak, what is in use then, what checkpointing would change"
     ),
+    Command(
+        "ranks", "pyprof.prof.job.cli", "the captures of all ranks of a job: which one the others wait for, and why"
+    ),
     Command("stats", "pyprof.parse.stats.cli", "the tables of nsys stats, of any profiler's file"),
     Command("report", "pyprof.prof.report.cli", "kernel table or profiler file to one web page"),
     Command("perfetto", "pyprof.prof.perfetto.cli", "kernel table or profiler file to a trace for ui.perfetto.dev"),
@@ -31,6 +34,7 @@ COMMANDS = (
     Command("plan", "pyprof.prof.planning.cli", "which changes to make, and what the step takes after each"),
     Command("try", "pyprof.variants.cli", "run a script once per change applied from outside, and time its steps"),
     Command("diff", "pyprof.prof.diff.cli", "two captures: what got faster or slower, and why; a gate for CI"),
+    Command("trend", "pyprof.prof.diff.trend_cli", "one program's step over many captures: which one changed it"),
     Command("peaks", "pyprof.benchmark.peaks", "measure what this machine's GPU (or CPU) really reaches"),
     Command("bench", "pyprof.benchmark.bench_command", "time one call, or the heaviest calls of a capture, alone"),
     Command("schema", "pyprof.command.schemas", "the JSON Schemas of what --json prints"),

@@ -73,7 +73,7 @@ def require(module: str, why: str) -> None:
 
 
 # package -> the extra in setup.py that installs it
-EXTRA = {"matplotlib": "plot", "adjustText": "plot", "dask": "cluster", "distributed": "cluster"}
+EXTRA = {"matplotlib": "plot", "adjustText": "plot", "dask": "cluster", "distributed": "cluster", "fsspec": "cluster"}
 
 
 @contextmanager

@@ -49,9 +49,10 @@ ALLOWED = {
     "prof/limits prof/timing prof/advice",
     "prof/table": "ground pyprof/command pyprof/table parse/formats prof/work prof/counters prof/limits prof/timing "
     "prof/advice",
+    "prof/job": "ground pyprof/command pyprof/table parse prof/work prof/timing",
     # the outputs, and the commands at the top of prof/
-    "prof": "ground pyprof/command pyprof/table parse prof/memory prof/ops prof/kernels prof/work/helpers prof/work "
-    "prof/counters "
+    "prof": "ground pyprof/command pyprof/table parse prof/job prof/memory prof/ops prof/kernels prof/work/helpers "
+    "prof/work prof/counters "
     "prof/limits prof/timing prof/advice prof/summary prof/table",
     "prof/plot": "ground pyprof/command pyprof/table prof prof/kernels prof/work prof/limits prof/timing prof/table",
     "prof/perfetto": "ground pyprof/command pyprof/table parse/attribute parse/stats prof prof/memory prof/work "
@@ -59,8 +60,8 @@ ALLOWED = {
     "prof/simulation": "ground pyprof/command pyprof/table prof prof/kernels prof/work prof/timing prof/perfetto "
     "prof/replay",
     "prof/planning": "ground pyprof/command prof prof/work prof/limits prof/advice prof/edits prof/simulation",
-    "prof/diff": "ground pyprof/command pyprof/table parse prof prof/work prof/limits prof/timing prof/summary "
-    "prof/table",
+    "prof/diff": "ground pyprof/command pyprof/table parse prof prof/job prof/work prof/limits prof/timing "
+    "prof/summary prof/table",
     "prof/report": "ground pyprof/command pyprof/table parse/attribute prof prof/memory prof/kernels prof/work "
     "prof/limits prof/timing prof/advice prof/summary prof/table",
     "prof/ncu": "ground pyprof/command pyprof/table parse/attribute parse/formats parse/ncu prof/ops prof/work "

@@ -159,12 +159,12 @@ def difference(found: Comparison, verdicts: Sequence[Verdict]) -> Difference:
     return Difference(
         headline=headline(found),
         sentences=[*filter(None, [clock_words(found)]), *sentences(found)],
-        a=_side(found.a),
-        b=_side(found.b),
+        a=side_of(found.a),
+        b=side_of(found.b),
         step=Times(**_row(total)),
-        gpu=Times(**_time(found.busy)),
-        idle=Times(**_time(found.idle)),
-        late=Times(**_time(found.late)),
+        gpu=times_of(found.busy),
+        idle=times_of(found.idle),
+        late=times_of(found.late),
         amounts=Amounts(*(Amount(**amount) for amount in amounts)),
         tc_lost=found.tc_lost,
         tc_gained=found.tc_gained,
@@ -178,7 +178,7 @@ def difference(found: Comparison, verdicts: Sequence[Verdict]) -> Difference:
     )
 
 
-def _side(side: Side) -> CaptureSide:
+def side_of(side: Side) -> CaptureSide:
     steps = side.steps
     return CaptureSide(
         name=side.name,
@@ -192,6 +192,10 @@ def _side(side: Side) -> CaptureSide:
         bytes_counted_percent=100 * side.bytes_counted,
         sm_mhz=side.sm_mhz,
     )
+
+
+def times_of(value: Delta) -> Times:
+    return Times(**_time(value))
 
 
 def _time(value: Delta) -> dict[str, Any]:

@@ -80,13 +80,14 @@ def matched_collectives(table: Table, annotation: Annotation) -> list[tuple[list
     Without records, kernels are matched by name if all processes run the same sequence of names.
     """
     process = table.ints("rank" if _has_ranks(table) else "pid")
-    rows = _collective_rows(table, annotation)
-    rows = rows[process[rows] != NULL]
-    processes = len(np.unique(process[rows]))
-    if processes < 2:
-        return []
+    calls = [call for call in symmetric_collectives(table, annotation) if process[call.row] != NULL]
+    sequences_of: dict[tuple[str, int], dict[int, list[tuple[str, int]]]] = {}
+    for call in calls:
+        by_rank = sequences_of.setdefault((call.group, call.ranks), {})
+        by_rank.setdefault(int(process[call.row]), []).append((call.op, call.row))
+    processes = len({int(process[call.row]) for call in calls})
     matched = []
-    for (_, ranks), by_rank in _sequences(table, rows, process).items():
+    for (_, ranks), by_rank in sequences_of.items():
         sequences = {tuple(op for op, _ in sequence) for sequence in by_rank.values()}
         complete = len(by_rank) > 1 and len(by_rank) == (ranks or processes)
         if complete and len(sequences) == 1:
@@ -95,24 +96,29 @@ def matched_collectives(table: Table, annotation: Annotation) -> list[tuple[list
     return matched
 
 
-def _collective_rows(table: Table, annotation: Annotation) -> Ints:
-    """Kernels of collectives, by their record or, without one, by their name."""
-    by_name = kinds(table, annotation).among(NCCL) & (table.coded("comm").codes < 0)
-    rows = np.union1d(working_rows(table, annotation), np.flatnonzero(by_name))
-    return rows[table.coded("kind").among("kernel")[rows]]
+class SymmetricCall(NamedTuple):
+    """A kernel of a collective from all ranks to all ranks."""
+
+    row: int
+    group: str  # the communicator; empty for kernels without a record
+    ranks: int  # how many it has; 0: unknown
+    op: str  # several that one kernel performs are joined by +; the kernel's name where there is no record
 
 
-def _sequences(table: Table, rows: Ints, process: Ints) -> dict[tuple[str, int], dict[int, list[tuple[str, int]]]]:
-    """(communicator, its number of ranks) -> rank -> its collectives in order of time, as (op, row)."""
+def symmetric_collectives(table: Table, annotation: Annotation) -> list[SymmetricCall]:
+    """The kernels of these collectives in order of start, by their record or, without one, by their name."""
     comm, names = table.coded("comm"), table.coded("kShortName")
+    by_name = kinds(table, annotation).among(NCCL) & (comm.codes < 0)
+    rows = np.union1d(working_rows(table, annotation), np.flatnonzero(by_name))
+    rows = rows[table.coded("kind").among("kernel")[rows]]
     recorded = [_key(messages(text)) for text in comm.values]
-    by_name = [("", 0, name) if _BY_NAME.search(name) else None for name in names.values]
-    sequences: dict[tuple[str, int], dict[int, list[tuple[str, int]]]] = {}
+    named = [("", 0, name) if _BY_NAME.search(name) else None for name in names.values]
+    calls = []
     for row in rows[np.argsort(table.ints("start")[rows], kind="stable")].tolist():
-        key = recorded[comm.codes[row]] if comm.codes[row] >= 0 else by_name[names.codes[row]]
+        key = recorded[comm.codes[row]] if comm.codes[row] >= 0 else named[names.codes[row]]
         if key is not None:
-            sequences.setdefault(key[:2], {}).setdefault(int(process[row]), []).append((key[2], row))
-    return sequences
+            calls.append(SymmetricCall(row, *key))
+    return calls
 
 
 def _has_ranks(table: Table) -> bool:

@@ -57,9 +57,11 @@ ANSWERS = (
     Answer("replay", 1, "bench", "pyprof.benchmark.bench_document", "Replays"),
     Answer("demo", 1, "demo", "pyprof.demo", "DemoFiles"),
     Answer("diff", 1, "diff", "pyprof.prof.diff.json_document", "Difference"),
+    Answer("trend", 1, "trend", "pyprof.prof.diff.trend", "Trend"),
     Answer("simulation", 1, "replay", "pyprof.prof.simulation.json_document", "Simulation"),
     Answer("plan", 1, "plan", "pyprof.prof.planning.json_document", "PlanDocument"),
     Answer("try", 1, "try", "pyprof.variants.json_document", "TryDocument"),
+    Answer("ranks", 1, "ranks", "pyprof.prof.job.json_document", "JobDocument"),
     Answer("schemas", 1, "schema", "pyprof.command.schemas", "Schemas"),
 )
 ANSWER = {answer.what: answer for answer in ANSWERS}

@@ -11,7 +11,10 @@ import pytest
 from pyprof import __version__, cli, demo
 from pyprof.errors import PyprofError
 
-NAMES = "run, ncu, parse, prof, memory, stats, report, perfetto, plot, replay, plan, try, diff, peaks, bench, schema, demo"
+NAMES = (
+    "run, ncu, parse, prof, memory, ranks, stats, report, perfetto, plot, replay, plan, try, diff, trend, peaks, "
+    "bench, schema, demo"
+)
 
 
 def test_version(capsys):
@@ -29,6 +32,7 @@ def test_help_lists_every_command_on_standard_output(option, capsys):
         "parse",
         "prof",
         "memory",
+        "ranks",
         "stats",
         "report",
         "perfetto",
@@ -37,6 +41,7 @@ def test_help_lists_every_command_on_standard_output(option, capsys):
         "plan",
         "try",
         "diff",
+        "trend",
         "peaks",
         "bench",
         "schema",

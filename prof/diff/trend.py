@@ -1,0 +1,129 @@
+"""One program's step over many captures, such as those of each night: which one changed it, and by what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+from pyprof.command.json_schema import Record, doc
+from pyprof.prof.diff.compare import Comparison, Entry
+from pyprof.prof.diff.json_document import CaptureSide, Times, times_of
+from pyprof.prof.diff.sentences import digits, percent, shown_ms, signed_ms
+from pyprof.text import printable
+
+if TYPE_CHECKING:
+    pass
+
+NAMED = 3  # parts of a step that a line names
+OF_CHANGE = 0.1  # of the step's change: parts that changed less are not reasons
+BAR = 20  # characters of the longest step's bar
+
+
+class PartOfChange(Record):
+    """A part of the step that changed beyond noise."""
+
+    name: Annotated[str, doc("layer and op, or kind of work")]
+    phase: Annotated[str, doc("forward, backward, ...; empty: unknown")]
+    change_ns: Annotated[int, doc("per step")]
+
+
+class Point(Record):
+    """A capture of the trend."""
+
+    capture: Annotated[CaptureSide, doc("its file and steps")]
+    step_ns: Annotated[int, doc("mean step")]
+    change: Annotated[Times | None, doc("the step against that of the capture before; null: it is the first")]
+    changed: Annotated[bool, doc("by the least share that was asked for or more, and beyond the noise of the steps")]
+    because: Annotated[
+        list[PartOfChange], doc("parts that changed the same way by a tenth of it or more, the greatest change first")
+    ]
+
+
+class Trend(Record):
+    """One program's step over several captures, in their order."""
+
+    least: Annotated[float, doc("a smaller change, as a share of the step, is not called one")]
+    points: Annotated[list[Point], doc("a capture each")]
+    best: Annotated[int, doc("place of the capture with the shortest step, from 0")]
+    since_best: Annotated[float, doc("how much longer the last capture's step is, as a share of the best one's")]
+
+
+class Compared(NamedTuple):
+    """A capture's numbers once its tables are gone."""
+
+    side: CaptureSide
+    step_ns: float
+    found: Comparison | None  # against the capture before
+
+
+def trend(captures: Sequence[Compared], least: float) -> Trend:
+    times = [capture.step_ns for capture in captures]
+    best = min(range(len(times)), key=times.__getitem__)
+    return Trend(
+        least=least,
+        points=[_point(capture, least) for capture in captures],
+        best=best,
+        since_best=times[-1] / times[best] - 1 if times[best] else 0.0,
+    )
+
+
+def _point(capture: Compared, least: float) -> Point:
+    found = capture.found
+    changed = found is not None and found.step.counts and abs(found.step.ratio) >= least
+    return Point(
+        capture=capture.side,
+        step_ns=round(capture.step_ns),
+        change=None if found is None else times_of(found.step),
+        changed=changed,
+        because=[_part(entry) for entry in _reasons(found)] if found is not None and changed else [],
+    )
+
+
+def _reasons(found: Comparison) -> Iterator[Entry]:
+    """The entries that changed the way the step did, by a tenth of its change or more."""
+    least = OF_CHANGE * found.step.change  # negative where the step got faster
+    return (entry for entry in found.entries if entry.ns.counts and entry.ns.change / least >= 1)
+
+
+def _part(entry: Entry) -> PartOfChange:
+    return PartOfChange(name=entry.name, phase=entry.phase, change_ns=round(entry.ns.change))
+
+
+def trend_lines(captures: Sequence[Compared], document: Trend) -> Iterator[str]:
+    """The trend as text: a line per capture."""
+    longest = max((point.step_ns for point in document.points), default=0)
+    places = max((digits(capture.found) for capture in captures if capture.found is not None), default=2)
+    names = [_short(point.capture.name, document) for point in document.points]
+    width = max(map(len, names))
+    yield f"{'capture':{width}}  {'step, ms':>10}  {'change':>8}"
+    for name, point, capture in zip(names, document.points, captures, strict=True):
+        bar = "█" * max(round(BAR * point.step_ns / longest), 1) if longest else ""
+        moved = percent(capture.found.step.ratio) if capture.found is not None and point.changed else ""
+        line = f"{name:{width}}  {shown_ms(point.step_ns, places):>10}  {moved:>8}  {bar:{BAR}}"
+        yield f"{line}  {_words(point, capture, places)}".rstrip()
+    yield ""
+    yield from _conclusion(document, names, places)
+
+
+def _words(point: Point, capture: Compared, places: int) -> str:
+    """What changed the step, as much as a line takes."""
+    if capture.found is None or not point.changed:
+        return ""
+    parts = list(_reasons(capture.found))
+    named = [" ".join(filter(None, (e.name, e.phase, signed_ms(e.ns, places)))) for e in parts[:NAMED]]
+    more = f" and {len(parts) - NAMED} more" if len(parts) > NAMED else ""
+    return printable("; ".join(named) + more) if parts else "idle time" if capture.found.idle.counts else ""
+
+
+def _conclusion(document: Trend, names: Sequence[str], places: int) -> Iterator[str]:
+    best, last = document.points[document.best], document.points[-1]
+    yield f"The shortest step is that of {names[document.best]}: {shown_ms(best.step_ns, places)} ms."
+    if document.since_best > document.least:
+        worse = f"{shown_ms(last.step_ns, places)} ms, {document.since_best:.1%} longer"
+        yield f"The last capture's step takes {worse}."
+
+
+def _short(name: str, document: Trend) -> str:
+    """A file's name without the folder that all share."""
+    folders = {point.capture.name.rpartition("/")[0] for point in document.points}
+    return printable(name.rpartition("/")[2] if len(folders) == 1 else name)

@@ -1,0 +1,235 @@
+"""What one rank says of itself, in tables that merge: its steps, its collectives, its work and its idle time.
+
+Each table is small beside the rank's kernels and has the rank in its first column, so that the tables of many ranks are
+put together by appending. ``merged_ranks`` reduces the collectives further.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from hashlib import blake2b
+
+import numpy as np
+import pyarrow as pa
+
+from pyprof.prof.timing.blocking_copies import call_places
+from pyprof.prof.timing.gpus import devices_of_rows, ends
+from pyprof.prof.timing.steps import steps
+from pyprof.prof.timing.stragglers import SymmetricCall, symmetric_collectives
+from pyprof.prof.timing.timeline import exposed_rows
+from pyprof.prof.timing.waiting import CAUSES, waiting
+from pyprof.prof.work.annotate import Annotation
+from pyprof.prof.work.collective_records import messages, size_of, wire_of
+from pyprof.prof.work.kinds import NCCL, kinds
+from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct
+from pyprof.table.schema import first_text
+
+IDLE = tuple(f"idle_{cause}_ns" for cause in CAUSES)  # idle time by cause, as prof/timing/waiting.py names it
+COLLECTIVE = ("group", "ranks", "step", "sequence", "place", "op")  # the key of one collective of a job
+MOST_PLACES = 100  # of a rank's idle time by place, the longest
+
+_INT, _TEXT, _FLOAT = pa.int64(), pa.string(), pa.float64()
+_KEY = [
+    ("group", _TEXT),  # the communicator's name; empty where collectives are not recorded
+    ("ranks", _INT),  # how many it has; 0: unknown
+    ("step", _INT),  # null where no steps are marked
+    ("sequence", _TEXT),  # a digest of the ops that the rank calls in this group and step, in order
+    ("place", _INT),  # in that sequence, from 0
+    ("op", _TEXT),
+]
+STEPS = pa.schema(
+    [
+        ("rank", _INT),
+        ("step", _INT),  # null: the capture marks none
+        ("span_ns", _INT),
+        ("work_ns", _INT),  # in which something besides collectives ran, each instant once
+        ("kernels", _INT),  # besides those of collectives
+        *((name, _INT) for name in IDLE),
+    ]
+)
+COLLECTIVES = pa.schema(
+    [
+        ("rank", _INT),
+        *_KEY,
+        ("ns", _INT),  # the kernel's duration
+        ("alone_ns", _INT),  # of that, the time in which nothing but collectives ran on this GPU
+        ("size", _FLOAT),  # bytes of the whole message; NaN: not recorded
+        ("wire", _FLOAT),  # bytes that the rank must send
+    ]
+)
+_WORK = [("op", _TEXT), ("layer", _TEXT), ("phase", _TEXT), ("kind", _TEXT)]  # kind of work: prof/work/kinds.py
+WORK = pa.schema([("rank", _INT), *_WORK, ("kernels", _INT), ("ns", _INT), ("flops", _INT), ("bytes", _INT)])
+_PLACE = [("cause", _TEXT), ("op", _TEXT), ("trace", _TEXT)]
+# of all steps but the first, as in ``prof/job/slow_ranks.py``
+IDLE_PLACES = pa.schema([("rank", _INT), *_PLACE, ("gaps", _INT), ("ns", _INT)])
+SCHEMAS = {"steps": STEPS, "collectives": COLLECTIVES, "work": WORK, "idle": IDLE_PLACES}
+WORK_KEY, PLACE_KEY = tuple(name for name, _ in _WORK), tuple(name for name, _ in _PLACE)
+
+
+@dataclass(frozen=True)
+class RankTables:
+    """The tables of one rank, or of several."""
+
+    steps: pa.Table
+    collectives: pa.Table
+    work: pa.Table
+    idle: pa.Table
+
+    @classmethod
+    def concat(cls, parts: list[RankTables]) -> RankTables:
+        return cls(
+            **{each.name: pa.concat_tables([getattr(part, each.name) for part in parts]) for each in fields(cls)}
+        )
+
+
+def rank_tables(table: Table, annotation: Annotation) -> RankTables:
+    """The tables of the ranks in a kernel table; rows whose rank is unknown are left out."""
+    of_rows = waiting(table)
+    parts = [
+        _of_device(table.take(rows), annotation.take(rows), of_rows.idle_ns[rows], of_rows.cause.take(rows), key[0])
+        for key, rows in _devices(table)
+    ]
+    return RankTables.concat(parts) if parts else RankTables(*(schema.empty_table() for schema in SCHEMAS.values()))
+
+
+def _devices(table: Table) -> list[tuple[tuple[int, ...], Ints]]:
+    """Each GPU of a known rank and its rows in order of start."""
+    keys, device = devices_of_rows(table)
+    start = table.ints("start")
+    on_gpu = ~table.coded("kind").among("cpu") & (start != NULL)
+    chosen = [(key, np.flatnonzero(on_gpu & (device == number))) for number, key in enumerate(keys) if key[0] != NULL]
+    return [(key, rows[np.argsort(start[rows], kind="stable")]) for key, rows in chosen if len(rows)]
+
+
+def _of_device(table: Table, annotation: Annotation, idle: Ints, cause: Coded, rank: int) -> RankTables:
+    return RankTables(
+        steps=_steps(table, annotation, idle, cause, rank),
+        collectives=_collectives(table, annotation, symmetric_collectives(table, annotation), rank),
+        work=_work(table, annotation, rank),
+        idle=_idle(table, idle, cause, rank),
+    )
+
+
+def _filled(schema: pa.Schema, rank: int, rows: int, columns: dict[str, object]) -> pa.Table:
+    return pa.table({"rank": np.full(rows, rank, np.int64), **columns}, schema=schema)
+
+
+def _steps(table: Table, annotation: Annotation, idle: Ints, cause: Coded, rank: int) -> pa.Table:
+    found = steps(table, np.zeros(len(table), np.int64))
+    numbers = np.array([NULL if step.number is None else step.number for step in found], np.int64)
+    order = np.argsort(numbers, kind="stable")
+    number = table.ints("step")
+    place = np.minimum(np.searchsorted(numbers, number, sorter=order), len(numbers) - 1)
+    inside = numbers[order[place]] == number  # rows outside of all steps belong to none
+    into = order[place]
+
+    def summed(values: Ints, rows: Bools) -> Ints:
+        totals = np.zeros(len(numbers), np.int64)
+        np.add.at(totals, into[rows & inside], values[rows & inside])
+        return totals
+
+    work = ~kinds(table, annotation).among(NCCL)
+    known = np.where(idle == NULL, 0, idle)
+    columns = {
+        "step": pa.array(numbers, mask=numbers == NULL),
+        "span_ns": [step.span_ns for step in found],
+        "work_ns": summed(_covered(table, work), work),
+        "kernels": summed(np.ones(len(table), np.int64), work),
+        **{name: summed(known, cause.codes == code) for code, name in enumerate(IDLE)},
+    }
+    return _filled(STEPS, rank, len(found), columns)
+
+
+def _after_first_step(table: Table) -> Bools:
+    """The rows of all steps but the first, of which a capture may miss the beginning; all rows if there is one step."""
+    step = table.ints("step")
+    first, last = step[step != NULL].min(initial=np.iinfo(np.int64).max), step.max(initial=NULL)
+    return np.ones(len(table), bool) if last <= first else step > first
+
+
+def _covered(table: Table, work: Bools) -> Ints:
+    """The time that each of these rows adds to what the ones before it cover: together, each instant counts once."""
+    start, end = table.ints("start"), ends(table)
+    low = np.iinfo(np.int64).min
+    reach = np.maximum.accumulate(np.where(work, end, low))
+    earlier = np.concatenate([[low], reach[:-1]])
+    return np.where(work, np.maximum(end - np.maximum(start, earlier), 0), 0)
+
+
+def _collectives(table: Table, annotation: Annotation, calls: list[SymmetricCall], rank: int) -> pa.Table:
+    rows = np.array([call.row for call in calls], np.int64)
+    step = table.ints("step")[rows]
+    sequence, place = _positions(calls, step.tolist())
+    comm = table.coded("comm")
+    records = [messages(text) for text in comm.values]
+    sizes, wires = ([*map(measure, records), np.nan] for measure in (size_of, wire_of))
+    columns = {
+        "group": [call.group for call in calls],
+        "ranks": [call.ranks for call in calls],
+        "step": pa.array(step, mask=step == NULL),
+        "sequence": sequence,
+        "place": place,
+        "op": [call.op for call in calls],
+        "ns": np.maximum(table.ints("kDuration")[rows], 0),
+        "alone_ns": exposed_rows(table, annotation)[rows],
+        "size": np.array(sizes)[comm.codes[rows]],  # code -1: the last value
+        "wire": np.array(wires)[comm.codes[rows]],
+    }
+    return _filled(COLLECTIVES, rank, len(rows), columns)
+
+
+def _positions(calls: list[SymmetricCall], step: list[int]) -> tuple[list[str], list[int]]:
+    """For each call, the digest of its group's ops within its step, and its place among them."""
+    ops: dict[tuple[str, int, int], list[str]] = {}
+    keys, place = [], []
+    for call, number in zip(calls, step, strict=True):
+        key = (call.group, call.ranks, number)
+        keys.append(key)
+        place.append(len(ops.setdefault(key, [])))
+        ops[key].append(call.op)
+    digest = {key: blake2b("\n".join(names).encode(), digest_size=8).hexdigest() for key, names in ops.items()}
+    return [digest[key] for key in keys], place
+
+
+def _work(table: Table, annotation: Annotation, rank: int) -> pa.Table:
+    op, layer, phase = (table.coded(key) for key in ("op", "layer", "phase"))
+    kind = kinds(table, annotation)
+    keys, group = distinct(*(each.codes.astype(np.int64) for each in (op, layer, phase, kind)))
+
+    def texts(coded: Coded, at: int, read: bool = False) -> list[str]:
+        values = [coded.values[key[at]] if key[at] >= 0 else "" for key in keys]
+        return [first_text(value) if read and value else value for value in values]
+
+    def summed(values: Ints) -> Ints:
+        total = np.zeros(len(keys), np.int64)
+        np.add.at(total, group, np.where(values == NULL, 0, values))
+        return total
+
+    columns = {
+        "op": texts(op, 0, read=True),
+        "layer": texts(layer, 1),
+        "phase": texts(phase, 2),
+        "kind": texts(kind, 3),
+        "kernels": np.bincount(group, minlength=len(keys)),
+        "ns": summed(table.ints("kDuration")),
+        "flops": summed(annotation.flops),
+        "bytes": summed(annotation.bytes),
+    }
+    return _filled(WORK, rank, len(keys), columns)
+
+
+def _idle(table: Table, idle: Ints, cause: Coded, rank: int) -> pa.Table:
+    rows = np.flatnonzero((idle != NULL) & (idle > 0) & (cause.codes >= 0) & _after_first_step(table))
+    called, number = call_places(table, rows)  # a place: what the user called, and the innermost line
+    keys, group = distinct(number, cause.codes[rows])
+    ns = np.bincount(group, weights=idle[rows], minlength=len(keys)).astype(np.int64)
+    gaps = np.bincount(group, minlength=len(keys))
+    longest = np.argsort(-ns, kind="stable")[:MOST_PLACES].tolist()
+    columns = {
+        "cause": [cause.values[keys[i][1]] for i in longest],
+        "op": [called[keys[i][0]][0] for i in longest],
+        "trace": [called[keys[i][0]][1] for i in longest],
+        "gaps": gaps[longest],
+        "ns": ns[longest],
+    }
+    return _filled(IDLE_PLACES, rank, len(longest), columns)

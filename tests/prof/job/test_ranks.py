@@ -1,0 +1,341 @@
+"""pyprof ranks: a job of which each rank's delays are known."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from pyprof.errors import InputError
+from pyprof.prof.cli import main as prof
+from pyprof.prof.job import whole_job as whole
+from pyprof.prof.job.cli import main
+from pyprof.prof.job.job_folder import Job, read_job
+from pyprof.prof.job.merged_ranks import job_tables, merged
+from pyprof.prof.job.partition import read_tables
+from pyprof.prof.job.slow_ranks import slow_ranks, waits
+from pyprof.prof.job.sources import rank_in_name, sources
+from pyprof.prof.load import load_table
+from tests.answered import answer
+from tests.paths import ROOT
+from tests.prof.job.rank_files import BYTES, MOVING_US, Rank, write_job
+
+
+def made(folder: Path, *files: object, options: tuple[str, ...] = ("--workers", "1")) -> Job:
+    assert main(["-q", *map(str, files), "-o", str(folder / "job"), *options]) == 0
+    return read_job(folder / "job")
+
+
+@pytest.mark.parametrize(
+    ("odd", "cause", "kernels"),
+    [
+        (Rank(pause=6000), "host", 0),
+        (Rank(longer=750), "work", 0),
+        (Rank(layers=7), "kernels", 6),
+    ],
+)
+def test_the_rank_that_others_wait_for_is_named_with_the_cause(
+    tmp_path: Path, odd: Rank, cause: str, kernels: int
+) -> None:
+    """Six of eight kernels of 1 ms more, 0.75 ms more in each of eight, or a pause: 6 ms per step in each case."""
+    slow = slow_ranks(made(tmp_path, *write_job(tmp_path, [Rank(), Rank(), odd, Rank()])))
+    assert [(each.rank, each.peers, each.times) for each in slow] == [(2, 3, 3)]
+    assert slow[0].held_ns == pytest.approx(6e6, rel=0.03)  # 20 µs for the launch of each further kernel
+    found = slow[0].causes
+    assert [(each.cause, each.kernels) for each in found] == [(cause, kernels)]
+    assert found[0].ns == pytest.approx(6e6, rel=0.01)
+    assert found[0].places[0].op == "mm0"
+
+
+def test_a_job_in_step_holds_nobody_up(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    job = made(tmp_path, *write_job(tmp_path, [Rank(), Rank(pause=100), Rank()]))  # 0.1 ms of 10 is below 2%
+    assert slow_ranks(job) == []
+    assert "No rank holds the others up for 2% of a step or longer." in capfd.readouterr().out
+
+
+def test_two_slow_ranks_are_both_named(tmp_path: Path) -> None:
+    """Rank 3 comes last by 1 ms. Rank 1 is late by 5 ms, too, but nobody waits for it."""
+    job = made(tmp_path, *write_job(tmp_path, [Rank(), Rank(pause=5000), Rank(), Rank(pause=6000)]))
+    assert [(each.rank, each.held_ns) for each in slow_ranks(job)] == [(3, (6e6 + 1e6 + 6e6) / 3)]
+    table = waits(job)
+    assert (table.ranks, table.steps) == ([0, 1, 2, 3], [0, 1, 2])
+    assert table.held_ns == [[6_000_000] * 3, [1_000_000] * 3, [6_000_000] * 3, [0] * 3]
+
+
+def test_without_a_rank_of_the_group_nothing_is_said_of_waiting(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    files = write_job(tmp_path, [Rank(), Rank(pause=6000), Rank()])
+    job = made(tmp_path, *files[:2])
+    assert slow_ranks(job) == []
+    out = capfd.readouterr().out
+    assert "Which rank is waited for is unknown" in out
+    assert main([str(tmp_path / "job"), "--json"]) == 0
+    document = answer(capfd.readouterr().out.encode(), "ranks")
+    assert [(kind["complete"], kind["wait_ns"], kind["bus_gbps"]) for kind in document["collectives"]] == [
+        (False, None, None)
+    ]
+
+
+def test_the_document_of_a_job(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """An all-reduce of n ranks sends 2 (n - 1) / n of the buffer: of 4 ranks 1.5 MiB in 0.5 ms are 3.1457 GB/s."""
+    made(tmp_path, *write_job(tmp_path, [Rank(), Rank(), Rank(pause=6000), Rank()]))
+    capfd.readouterr()
+    assert main([str(tmp_path / "job"), "--json"]) == 0
+    document = answer(capfd.readouterr().out.encode(), "ranks")
+    assert (document["ranks"], document["missing"], document["steps"]) == ([0, 1, 2, 3], [], 3)
+    assert document["kernels"] == 4 * 3 * 10
+    [kind] = document["collectives"]
+    assert (kind["op"], kind["ranks"], kind["calls"], kind["complete"]) == ("all_reduce", 4, 1, True)
+    assert kind["bus_gbps"] == pytest.approx(1.5 * BYTES / (MOVING_US * 1000))
+    assert kind["wait_ns"] == pytest.approx(3 * 6e6 / 4)
+
+
+# Where the rank's number comes from
+
+
+@pytest.mark.parametrize(
+    ("name", "rank"),
+    [
+        ("rank12.json", 12),
+        ("s3://bucket/run/rank-3.Jul_15.pt.trace.json.gz", 3),
+        ("job/rank_7/trace.json", 7),
+        ("job/RANK5_of_8.json", 5),
+        ("crank7.json", None),
+        ("frank.json", None),
+        ("h200x2_gpt2_ddp_rank1.json.gz", 1),
+        ("trace_4a9c9ae.json", None),
+    ],
+)
+def test_the_rank_in_a_name(name: str, rank: int | None) -> None:
+    assert rank_in_name(name) == rank
+
+
+@pytest.mark.parametrize(
+    ("names", "recorded", "ranks", "source"),
+    [
+        ("rank{}.json", True, [0, 1], "the file's name"),
+        ("trace{}.json", True, [0, 1], "the capture"),
+        ("trace{}.json", False, [0, 1], "the order of the files"),
+    ],
+)
+def test_the_source_of_the_rank_is_said(
+    tmp_path: Path, names: str, recorded: bool, ranks: list[int], source: str
+) -> None:
+    job = made(tmp_path, *write_job(tmp_path, [Rank(), Rank(pause=6000)], names, recorded))
+    assert [(each.ranks, each.rank_from) for each in job.files] == [([rank], source) for rank in ranks]
+    assert slow_ranks(job)[0].rank == 1
+
+
+def test_a_rank_that_stands_twice_is_read_once(tmp_path: Path) -> None:
+    files = write_job(tmp_path, [Rank(), Rank()])
+    copy = shutil.copy(files[0], tmp_path / "copy_of_rank0.json")
+    job = made(tmp_path, *files, copy)
+    assert [bool(each.error) for each in job.files] == [False, False, True]
+    assert "expected another rank" in job.files[2].error
+
+
+def test_patterns_and_folders_are_found_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    files = write_job(tmp_path, [Rank()] * 11)
+    (tmp_path / "notes.txt").write_text("no capture")
+    assert sources([str(tmp_path)]) == sources([str(tmp_path / "*.json")]) == [str(file) for file in files]
+    assert sources([f"file://{tmp_path}/rank1*.json"]) == [f"file://{files[1]}", f"file://{files[10]}"]
+
+
+def test_urls_are_read(tmp_path: Path) -> None:
+    write_job(tmp_path, [Rank(), Rank(pause=6000)])
+    assert [each.rank for each in slow_ranks(made(tmp_path, f"file://{tmp_path}/rank*.json"))] == [1]
+
+
+# Runs that end early, files that are damaged
+
+
+def test_a_second_run_reads_only_what_has_changed(tmp_path: Path) -> None:
+    files = write_job(tmp_path, [Rank(), Rank(pause=6000)])
+    made(tmp_path, *files)
+    (tmp_path / "job" / "job.json").unlink()  # as if it had been interrupted
+    assert [each.reused for each in made(tmp_path, *files).files] == [True, True]
+    write_job(tmp_path, [Rank(), Rank(pause=3000)])
+    job = made(tmp_path, *files)
+    assert not job.files[1].reused
+    assert slow_ranks(job)[0].held_ns == 3e6
+
+
+def test_a_damaged_file_is_reported_and_the_others_are_read(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    files = write_job(tmp_path, [Rank(), Rank(pause=6000)])
+    bad = tmp_path / "rank2.json"
+    bad.write_text('{"traceEvents": 7}')
+    job = made(tmp_path, *files, bad)
+    assert [each.rank for each in slow_ranks(job)] == [1]
+    out = capfd.readouterr().out
+    assert "1 of 3 files could not be read, and are left out:" in out
+    assert str(bad) in out
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("{", "expected a job's job.json"),
+        ('{"format": "pyprof/job", "version": 2}', "of version 2"),
+        ('{"format": "pyprof/job", "version": 1, "merged": "../x"}', "found a path"),
+        ('{"format": "pyprof/job", "version": 1, "merged": "none"}', "make the job anew"),
+    ],
+)
+def test_a_damaged_job_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str], content: str, words: str) -> None:
+    (tmp_path / "job.json").write_text(content)
+    assert main([str(tmp_path)]) == 1
+    err = capfd.readouterr().err
+    assert words in err
+    assert err.count("\n") == 1
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    files = write_job(tmp_path, [Rank(), Rank()])
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "thesis.txt").write_text("words")
+    assert main([*map(str, files), "-o", str(other)]) == 1
+    assert "expected a new folder or a job's, found thesis.txt" in capfd.readouterr().err
+    assert [entry.name for entry in other.iterdir()] == ["thesis.txt"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["none.json", "-o", "job"], 1, "expected a capture, or a pattern or folder of captures"),
+        (["rank0.json"], 2, "give the job's folder with -o"),
+        (["rank0.json", "-o", "job", "--scheduler", "tcp://x:1", "--workers", "2"], 2, "leave them out"),
+        (["rank0.json", "-o", "job", "--memory", "much"], 2, "expected a size such as 4GiB"),
+        (["rank0.json", "-o", "none/job"], 1, "there is no folder"),
+    ],
+)
+def test_wrong_words(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    words: list[str],
+    code: int,
+    message: str,
+) -> None:
+    write_job(tmp_path, [Rank()])
+    monkeypatch.chdir(tmp_path)
+    if code == 2:
+        with pytest.raises(SystemExit, match="2"):
+            main(words)
+    else:
+        assert main(words) == code
+    assert message in capfd.readouterr().err
+
+
+# Merging, and workers in other processes
+
+
+def test_ranks_merge_in_any_order_and_in_a_tree(tmp_path: Path) -> None:
+    job = made(tmp_path, *write_job(tmp_path, [Rank(), Rank(pause=900), Rank(layers=5), Rank()]))
+    a, b, c, d = (job_tables(read_tables(job.folder, each)) for each in job.files)
+    at_once, in_a_tree = merged([a, b, c, d]), merged([merged([d, b]), merged([c]), a])
+    for name in ("collectives", "work", "idle"):
+        first, second = (getattr(each, name).to_pylist() for each in (at_once, in_a_tree))
+        assert sorted(first, key=str) == sorted(second, key=str)
+    assert at_once.collectives["arrived"].to_pylist() == [4, 4, 4]
+
+
+def tables_of(job: Path) -> dict[str, list[dict[str, object]]]:
+    """The rows of all tables of a job by their file's name."""
+    found = {}
+    for file in sorted(job.rglob("*.parquet")):
+        rows = pq.read_table(file).to_pylist()
+        found[str(file.relative_to(job))] = sorted(rows, key=str) if "merged" in file.parent.name else rows
+    return found
+
+
+def test_a_cluster_of_a_scheduler_and_two_workers_makes_the_same_job_though_one_worker_dies(tmp_path: Path) -> None:
+    files = write_job(tmp_path, [Rank(), Rank(pause=6000), *[Rank()] * 10])
+    made(tmp_path, *files)
+    here = tables_of(tmp_path / "job")
+    shutil.rmtree(tmp_path / "job")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    address = tmp_path / "scheduler.json"
+    scheduler = [
+        sys.executable,
+        "-m",
+        "distributed.cli.dask_scheduler",
+        "--port",
+        "0",
+        "--no-dashboard",
+        "--scheduler-file",
+    ]
+    worker = [
+        sys.executable,
+        "-m",
+        "distributed.cli.dask_worker",
+        "--nthreads",
+        "1",
+        "--no-dashboard",
+        "--scheduler-file",
+    ]
+    started = [
+        subprocess.Popen(
+            [*command, str(address)], env=environment, cwd=tmp_path, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        for command in (scheduler, worker, worker)
+    ]
+    try:
+        deadline = time.monotonic() + 60
+        while not address.exists() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        at = json.loads(address.read_text())["address"]
+        words = ["ranks", "-q", *map(str, files), "-o", str(tmp_path / "job"), "--scheduler", at]
+        run = subprocess.Popen([sys.executable, "-m", "pyprof", *words], env=environment, stdout=subprocess.DEVNULL)
+        while not list(tmp_path.glob("job/*.ranks")) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        os.killpg(started[1].pid, signal.SIGKILL)  # the worker and its nanny
+        assert run.wait(120) == 0
+    finally:
+        for process in started:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    assert tables_of(tmp_path / "job") == here
+
+
+def test_the_workers_of_this_machine_make_the_same_job(tmp_path: Path) -> None:
+    files = write_job(tmp_path, [Rank(), Rank(pause=6000), Rank()])
+    made(tmp_path, *files)
+    here = tables_of(tmp_path / "job")
+    shutil.rmtree(tmp_path / "job")
+    made(tmp_path, *files, options=("--workers", "2", "--memory", "1GiB"))
+    assert tables_of(tmp_path / "job") == here
+
+
+# Other commands on a job
+
+
+def test_every_command_that_reads_a_table_reads_a_job(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    job = made(tmp_path, *write_job(tmp_path, [Rank(), Rank(pause=6000)]))
+    loaded = load_table(job.folder, host=True)
+    assert np.bincount(loaded.table.ints("rank")).tolist() == [30, 30]  # 3 steps of 10 kernels each
+    assert loaded.host is not None
+    assert np.bincount(loaded.host.ints("rank")).tolist() == [30, 30]
+    capfd.readouterr()
+    assert prof(["-q", "--group", "rank", "--csv", str(job.folder)]) == 0
+    assert [line.split(",")[:2] for line in capfd.readouterr().out.splitlines()] == [
+        ['"Rank"', '"Count"'],
+        ['"0"', '"30"'],
+        ['"1"', '"30"'],
+    ]
+
+
+def test_a_job_of_too_many_rows_names_what_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = made(tmp_path, *write_job(tmp_path, [Rank(), Rank()]))
+    monkeypatch.setattr(whole, "MOST_ROWS", 59)
+    with pytest.raises(InputError, match=r"at most 59 GPU operations, found 60: give one rank's folder.*pyprof ranks"):
+        load_table(job.folder)
