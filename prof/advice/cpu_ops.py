@@ -19,7 +19,7 @@ from pyprof.table.columns import Bools, Floats, Ints
 
 WIDE_NS = 100_000.0  # shorter ops do not repay waking further threads
 PARALLEL = ("gemm", "conv", "attention", "norm", "pointwise", "reduction", "softmax", "pooling", "embedding")
-SCALING = 0.85  # of the further threads: what products and element-wise ops reach
+SCALING = 0.85  # of the further threads; assumed, not measured
 PRODUCTS = ("gemm", "conv", "attention")
 NARROW = frozenset({"bfloat16", "float16"})
 # Products in bf16 are this many times as fast. AVX-512 has twice the multiply-adds per instruction: with the casts,
@@ -55,7 +55,7 @@ def cpu_threads(run: Run) -> Iterator[Finding]:
         f"Use all cores: torch.set_num_threads({facts.cores}), or OMP_NUM_THREADS={facts.cores}. Cores that are two "
         "threads of one core add less."
     )
-    yield Finding(rows, run.dur[rows] * (1 - 1 / faster), why, change, "medium")
+    yield Finding(rows, run.dur[rows] * (1 - 1 / faster), why, change, "low")
 
 
 def _threads(count: int) -> str:
