@@ -2,6 +2,8 @@
 
     python3 tests/device/try_by_hand.py OUT            on a machine with a GPU, torchvision and transformers
 
+It takes about five minutes on an H200: 43 runs of 7 s each.
+
 All runs wait for each other at the GPU (GPU_LOCK in try_programs/clock.py) and import side by side. Prints a line per
 variant, and writes OUT/NAME.json, what `pyprof try --json` says, and OUT/hand.json.
 """
@@ -22,7 +24,7 @@ PROGRAMS = {
     "vit": "amp,cuda_graph,compile",
 }
 HERE = Path(__file__).parent / "try_programs"
-LIMIT = 185  # seconds for all
+LIMIT = 420  # seconds for all
 
 
 def started(words, environment, folder, name):
