@@ -110,6 +110,7 @@ class LoadedMemory(NamedTuple):
     kernels: Table | None
     profiler: str | None
     warnings: tuple[str, ...]
+    host: HostTable | None = None  # its calls of the GPU's API; None if it has none, or nobody asked for them
 
     @property
     def input(self) -> Input:
@@ -117,9 +118,10 @@ class LoadedMemory(NamedTuple):
         return Input(self.name, self.profiler)
 
 
-def load_memory(file: Path, say: Say = lambda _: None) -> LoadedMemory:
+def load_memory(file: Path, say: Say = lambda _: None, host: bool = False) -> LoadedMemory:
     """Read the allocations of a container, a profiler's file or a memory snapshot.
 
+    ``host``: make the table of host calls of a profiler's file, too.
     Raises InputError for a file without allocations, with what would record them.
     """
     from pyprof.parse.detect import is_table
@@ -128,21 +130,21 @@ def load_memory(file: Path, say: Say = lambda _: None) -> LoadedMemory:
     if is_container(file):
         say(f"reading {file.name}")
         container = read_container(file)
-        found = container.memory, container.kernels, container.profiler, container.warnings
+        found = container.memory, container.kernels, container.profiler, container.warnings, container.host
     elif is_table(file):
         message = f"expected allocations, found a kernel table, which has none; {RECORD_MEMORY['']}"
         raise InputError(file, message)
     else:
         from pyprof.parse.read import read_profile
 
-        parsed = read_profile(file, say)
-        notes = parsed.notes
-        found = parsed.memory, parsed.table if len(parsed.table) else None, notes.profiler, tuple(notes.warnings)
-    memory, kernels, profiler, warnings = found
+        parsed = read_profile(file, say, host=host)
+        notes, table = parsed.notes, parsed.table if len(parsed.table) else None
+        found = parsed.memory, table, notes.profiler, tuple(notes.warnings), parsed.host
+    memory, kernels, profiler, warnings, calls = found
     if memory is None or not len(memory):
         advice = RECORD_MEMORY.get((profiler or "").partition(" ")[0], RECORD_MEMORY[""])
         raise InputError(file, f"expected allocations, found none; {advice}")
-    return LoadedMemory(str(file), memory, kernels, profiler, warnings)
+    return LoadedMemory(str(file), memory, kernels, profiler, warnings, calls)
 
 
 # By profiler: how to record allocations.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from pyprof.command.argument_types import whole_number
+from pyprof.command.argument_types import number, whole_number
 from pyprof.command.frame import Done, run_command, warned
 from pyprof.command.parser import Parser, add_common, add_json
 
@@ -33,6 +33,8 @@ def build_parser() -> Parser:
         metavar="LAYERS",
         help='predict only the checkpointing of these layers, as the table names them: "GPT:h.*"',
     )
+    step = "what a step takes without a profiler, where it was measured: it sets the host's pace"
+    parser.add_argument("--step-ms", metavar="MS", type=number(1e-3, 1e9, "a time in ms"), help=step)
     form = parser.add_argument_group("form").add_mutually_exclusive_group()
     form.add_argument("--csv", action="store_true", help="the events instead: one line per allocation or free")
     add_json(form)
@@ -56,7 +58,7 @@ def _run(args: argparse.Namespace) -> Done:
 
     check_output(args.output, args.force)
     with progress(2, not args.quiet) as say:
-        loaded = load_memory(Path(args.file), say)
+        loaded = load_memory(Path(args.file), say, host=not args.csv)
     if args.csv:
         from pyprof.prof.table.write_memory_csv import write_memory_csv
 
@@ -71,10 +73,12 @@ def _describe(args: argparse.Namespace, loaded: LoadedMemory) -> Done:
     from pyprof.command.terminal_text import output_width
     from pyprof.errors import PyprofError
     from pyprof.files import open_output
+    from pyprof.prof.checkpointing_times import with_added_times
     from pyprof.prof.memory.memory_numbers import memory_numbers
     from pyprof.prof.summary.memory_document import memory_document
 
     devices = memory_numbers(loaded.memory, loaded.kernels, args.checkpoint)
+    devices = with_added_times(devices, loaded, None if args.step_ms is None else args.step_ms * 1e6)
     if args.checkpoint and not any(device.checkpointing for device in devices):
         wanted = f"--checkpoint {args.checkpoint}: expected layers that run forward and backward in a step"
         raise PyprofError(f"{args.file}: {wanted}, found none of that name (pyprof memory lists them)")

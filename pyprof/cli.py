@@ -23,9 +23,7 @@ COMMANDS = (
     Command(
         "memory", "pyprof.prof.print_memory", "memory: the peak, what is in use then, what checkpointing would change"
     ),
-    Command(
-        "ranks", "pyprof.prof.job.cli", "the captures of all ranks of a job: which one the others wait for, and why"
-    ),
+    Command("ranks", "pyprof.prof.job.cli", "a job's captures: which rank the others wait for, and why"),
     Command("stats", "pyprof.parse.stats.cli", "the tables of nsys stats, of any profiler's file"),
     Command("report", "pyprof.prof.report.cli", "kernel table or profiler file to one web page"),
     Command("perfetto", "pyprof.prof.perfetto.cli", "kernel table or profiler file to a trace for ui.perfetto.dev"),

@@ -42,4 +42,4 @@ def test_each_change_was_measured_alone_and_in_order(losses):
         alone = [found["change"] for found in row["alone"]]
         assert set(alone) >= set(losses[row["program"]]) - {""}
         assert sorted(alone) == sorted(found["change"] for found in row["in_order"])
-        assert len(row["base"]) == 2
+        assert [each["when"] for each in row["base"]] == ["first", "before", "after"]

@@ -13,8 +13,8 @@ MOST = 25  # modules per room; prof/ops has one file per family of ops and is ex
 # stand, and the commands and public names. Each room may import the rooms in its row, and itself, and nothing else.
 # Rooms come after all that they import, so that no import runs in a circle.
 GROUND = frozenset(
-    "_version clock_reader clock_sampler compiled_record cpu_record cuda_graph_nodes dtypes errors files gc_pause "
-    "graph_record marker memory_record nvml quantities serving_range step_timer text".split()
+    "_version captured_record clock_reader clock_sampler compiled_record cpu_record cuda_graph_nodes dtypes errors "
+    "files gc_pause marker memory_record nvml quantities serving_range step_timer text".split()
 )
 ALLOWED = {
     "ground": "",
@@ -30,8 +30,9 @@ ALLOWED = {
     "parse/nsys": "ground pyprof/table parse/attribute parse/tables parse/formats",
     "parse/kineto": "ground pyprof/table parse/attribute parse/formats",
     "parse/ncu": "ground",
+    "parse/inductor": "ground",
     "parse": "ground pyprof/command pyprof/table parse/attribute parse/graphs parse/tables parse/formats parse/nsys "
-    "parse/kineto",
+    "parse/kineto parse/inductor",
     "parse/stats": "ground pyprof/command pyprof/table parse parse/attribute parse/formats parse/nsys parse/kineto",
     # prof/: the algorithm's work, then the hardware, then the time, then what is said of them
     "prof/ops": "ground",
@@ -53,7 +54,7 @@ ALLOWED = {
     # the outputs, and the commands at the top of prof/
     "prof": "ground pyprof/command pyprof/table parse prof/job prof/memory prof/ops prof/kernels prof/work/helpers "
     "prof/work prof/counters "
-    "prof/limits prof/timing prof/advice prof/summary prof/table",
+    "prof/limits prof/timing prof/advice prof/edits prof/summary prof/table",
     "prof/plot": "ground pyprof/command pyprof/table prof prof/kernels prof/work prof/limits prof/timing prof/table",
     "prof/perfetto": "ground pyprof/command pyprof/table parse/attribute parse/stats prof prof/memory prof/work "
     "prof/limits prof/timing prof/table",

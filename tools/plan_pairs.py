@@ -1,14 +1,20 @@
-"""Predictions of edits beside what the changes brought: python tools/plan_pairs.py [FOLDER [--measured]]
+"""Predictions of edits beside what the changes brought, and whether they are as good as they should be.
 
-Without FOLDER, the programs of tests/golden/advice, each with one change. FOLDER has measured.json and captures/ of
-programs with several (tests/device/plan_programs): each change alone, then after those before it, where all these have
-rules. With --measured, the step's time without the profiler is given, as by pyprof plan --step-ms. Measured times are
-steps in a row without a profiler on an H200.
+    PYTHONPATH=. python tools/plan_pairs.py [FOLDER] [--captured]
+
+Without FOLDER, the programs of tests/golden/advice, each with one change. FOLDER has measured.json, as
+tests/device/plan_truth.py writes it, and captures/ of programs with several (tests/device/plan_programs): each change
+alone, then after those before it. The time of the unchanged step is given, as by pyprof plan --step-ms; with
+--captured, the capture alone says it. Measured times are steps in a row without a profiler on an H200, whose host is
+faster at one time than at another, by half: so a saving is compared by its share of the step that it was measured
+against, in turns, and the last step is what these shares leave of the first. A change that no rule of RULES stands for
+is predicted to save nothing.
 """
 
 from __future__ import annotations
 
 import json
+import statistics
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,7 +22,7 @@ from typing import Any, NamedTuple
 
 from pyprof.prof.edits.base_run import BaseRun
 from pyprof.prof.edits.edit import Edit
-from pyprof.prof.edits.forecast import Forecaster
+from pyprof.prof.edits.forecast import Forecast, Forecaster
 from pyprof.prof.edits.rules import EDIT_RULES
 from pyprof.prof.edits.scenario import Scenario, apply, captured
 from pyprof.prof.planning.cli import load_base
@@ -29,7 +35,8 @@ RULES = {
     "amp": "amp",
     "sdpa": "attention",
     "fused": "optimizer",
-    "compile": "fusion",
+    "compile": "compile",
+    "rnn": "cell_loop",
     "empty_cache": "allocator",
     "sgd": "parameter_loop",
     "clip": "parameter_loop",
@@ -47,12 +54,19 @@ RULES = {
 }
 
 
+WORTH, NEAR, NEAR_END, NOTHING = 0.03, 0.25, 0.10, 0.01  # shares of a step, of a saving, of a final step, of a step
+
+
+NONE = (0.0, 0.0, 0.0)
+
+
 class Pair(NamedTuple):
     program: str
     changes: str
     step_ms: float  # measured before
     predicted: tuple[float, float, float]  # saving and its interval, ms
     measured: tuple[float, float, float]
+    ruled: bool = True  # whether a rule stands for it
 
     @property
     def ratio(self) -> float:
@@ -62,6 +76,24 @@ class Pair(NamedTuple):
     def inside(self) -> bool:
         """Whether the measured saving lies in the predicted interval."""
         return self.predicted[1] <= self.measured[0] <= self.predicted[2]
+
+    @property
+    def is_step(self) -> bool:
+        return self.changes.startswith("(")
+
+    @property
+    def matters(self) -> bool:
+        """Whether a saving is beyond the noise and worth the share of a step that counts."""
+        return not self.is_step and self.measured[1] > 0 and self.measured[0] >= WORTH * self.step_ms
+
+    @property
+    def is_near(self) -> bool:
+        return abs(self.ratio - 1) <= NEAR
+
+    @property
+    def saves_nothing(self) -> bool:
+        """Whether no measurement shows a saving worth naming."""
+        return not self.is_step and self.measured[2] < NOTHING * self.step_ms
 
 
 def base_of(path: Path) -> BaseRun:
@@ -98,51 +130,108 @@ def golden() -> Iterator[Pair]:
         yield Pair(row["case"], rule, row["before_ms"], found, (brought, brought, brought))
 
 
-def several(folder: Path, given: bool = False) -> Iterator[Pair]:
-    """Each change alone, then after those before it, where all have rules. ``given``: the step's time as measured."""
+def several(folder: Path, given: bool = True) -> Iterator[Pair]:
+    """Each change alone, then after those before it. ``given``: the step's time as measured."""
     for row in json.loads((folder / "measured.json").read_text(encoding="utf-8")):
-        base = base_of(folder / "captures" / f"{row['program']}.base.json.gz")
-        walls = [each["wall"] for each in row["base"]]
-        middle = sum(walls) / len(walls)
-        forecaster = Forecaster(base, middle * 1e6 if given else None)
-        now = forecaster.forecast(captured(base))
-        spread = min(each["low"] for each in row["base"]), max(each["high"] for each in row["base"])
-        predicted = now.ns / 1e6, now.low / 1e6, now.high / 1e6
-        yield Pair(row["program"], "(the step)", middle, predicted, (middle, *spread))
-        for change in (*row["alone"], *row["in_order"][1:]):
-            if set(change["on"]) <= RULES.keys():
-                yield _change(row["program"], change, middle, forecaster)
+        capture = folder / "captures" / f"{row['program']}.base.json.gz"
+        if capture.exists():
+            yield from _of_program(row, base_of(capture), given)
+
+
+def _of_program(row: dict[str, Any], base: BaseRun, given: bool) -> Iterator[Pair]:
+    program = row["program"]
+    known = [each for each in row["base"] if each.get("when") != "after"]
+    step_ms = statistics.median(each["wall"] for each in known)
+    forecaster = Forecaster(base, step_ms * 1e6 if given else None)
+    now = forecaster.forecast(captured(base))
+    spread = min(each["low"] for each in known), max(each["high"] for each in known)
+    yield Pair(program, "(the step)", step_ms, _ms(now), (step_ms, *spread))
+    for change in row["alone"]:
+        yield _change(program, change, step_ms, forecaster)
+    kept: list[dict[str, Any]] = []
+    for change in row["in_order"]:
+        pair = _change(program, change, step_ms, forecaster)
+        yield pair
+        if pair.ruled and change["kept"]:
+            kept.append(change)
+    if kept:
+        yield _end(program, kept, step_ms, forecaster)
+
+
+def _end(program: str, kept: Sequence[dict[str, Any]], step_ms: float, forecaster: Forecaster) -> Pair:
+    """The step after all changes that were kept and that rules stand for."""
+    end, left = captured(forecaster.base), step_ms
+    for name in kept[-1]["on"]:
+        end = after(end, RULES[name])
+    for change in kept:
+        left *= (
+            1 - change["gain"] / change["without"]
+            if "without" in change
+            else change["wall"] / (change["wall"] + change["gain"])
+        )
+    measured = left, min(left, kept[-1]["wall"]), max(left, kept[-1]["wall"])
+    return Pair(program, "(the last step)", step_ms, _ms(forecaster.forecast(end)), measured)
+
+
+def _ms(found: Forecast) -> tuple[float, float, float]:
+    return found.ns / 1e6, found.low / 1e6, found.high / 1e6
 
 
 def _change(program: str, change: dict[str, Any], step_ms: float, forecaster: Forecaster) -> Pair:
     alone = "kept" not in change
+    names = " ".join(change["on"]) if not alone or len(change["on"]) > 1 else change["change"]
+    measured = (change["gain"], change["gain_low"], change["gain_high"])
+    if not set(change["on"]) <= RULES.keys():
+        return Pair(program, names, step_ms, NONE, measured, ruled=False)
     before = captured(forecaster.base)
     for name in () if alone else [each for each in change["on"] if each != change["change"]]:
         before = after(before, RULES[name])
     changed = before
     for name in change["on"] if alone else [change["change"]]:
         changed = after(changed, RULES[name])
-    names = " ".join(change["on"]) if not alone or len(change["on"]) > 1 else change["change"]
-    measured = (change["gain"], change["gain_low"], change["gain_high"])
-    return Pair(program, names, step_ms, saving(forecaster, before, changed), measured)
+    found = saving(forecaster, before, changed) if changed is not before else NONE
+    now = forecaster.forecast(before).ns / 1e6
+    without = change.get("without", now)
+    middle, low, high = (amount * without / now for amount in found)
+    return Pair(program, names, without, (middle, low, high), measured)
+
+
+def judged(pairs: Sequence[Pair]) -> Iterator[str]:
+    """A line for each of the statements that a plan is held to."""
+    matter = [pair for pair in pairs if pair.matters]
+    for kind, some in (("all", matter), ("those with a rule", [pair for pair in matter if pair.ruled])):
+        near = sum(pair.is_near for pair in some)
+        yield f"Savings beyond noise, worth {WORTH:.0%} of a step, {kind}: {near} of {len(some)} within {NEAR:.0%}"
+    ends = [pair for pair in pairs if pair.changes == "(the last step)"]
+    near = sum((1 - NEAR_END) * p.measured[1] <= p.predicted[0] <= (1 + NEAR_END) * p.measured[2] for p in ends)
+    yield f"The step after all kept changes that rules stand for: {near} of {len(ends)} within {NEAR_END:.0%}"
+    ruled = [pair for pair in pairs if pair.ruled and pair.predicted != NONE]
+    inside = sum(pair.inside for pair in ruled)
+    meet = sum(pair.predicted[1] <= pair.measured[2] and pair.measured[1] <= pair.predicted[2] for pair in ruled)
+    silent = sum(pair.predicted == NONE for pair in pairs)
+    yield f"No rule, or nothing that a rule proposes: {silent} of {len(pairs)}"
+    yield f"80% intervals: {inside} of {len(ruled)} hold the measured value; {meet} meet the measured interval"
+    none = [pair for pair in pairs if pair.saves_nothing]
+    false = [f"{p.program} {p.changes}" for p in none if p.predicted[0] >= NOTHING * p.step_ms]
+    told = f": {', '.join(false)}" if false else ""
+    yield f"Of {len(none)} changes that measurably save less than {NOTHING:.0%}, {len(false)} are predicted more{told}"
+    flat = sum(pair.predicted[1] == pair.predicted[2] != 0 for pair in ruled)
+    yield f"{flat} intervals have no width"
 
 
 def main(words: Sequence[str]) -> None:
     print("| program | changes, the last one's saving | step, ms | predicted, ms | measured, ms | ratio |")
     print("|---|---|---|---|---|---|")
     pairs = []
-    for pair in several(Path(words[0]), "--measured" in words) if words else golden():
+    folders = [word for word in words if not word.startswith("--")]
+    for pair in several(Path(folders[0]), "--captured" not in words) if folders else golden():
         pairs.append(pair)
         amounts = [f"{a:.3g} ({b:.3g} to {c:.3g})" for a, b, c in (pair.predicted, pair.measured)]
-        cells = (pair.program, pair.changes, f"{pair.step_ms:.3g}", *amounts, f"{pair.ratio:.2f}")
-        print(f"| {' | '.join(cells)} |")
-    sure = [pair for pair in pairs if pair.measured[1] > 0 and pair.measured[0] >= 0.03 * pair.step_ms]
-    near = sum(abs(pair.ratio - 1) <= 0.25 for pair in sure)
-    meet = sum(pair.predicted[1] <= pair.measured[2] and pair.measured[1] <= pair.predicted[2] for pair in pairs)
-    print(
-        f"\n{near} of {len(sure)} that are sure and worth 3% are within 25%. Of all {len(pairs)}, {meet} predicted "
-        f"intervals meet the measured one, and {sum(pair.inside for pair in pairs)} hold its middle"
-    )
+        cells = [pair.program, pair.changes, f"{pair.step_ms:.3g}", *amounts, f"{pair.ratio:.2f}"]
+        print(f"| {' | '.join(cells)} |" if pair.ruled else f"| {' | '.join([*cells[:3], 'no rule', cells[4], ''])} |")
+    print()
+    for line in judged(pairs):
+        print(line)
 
 
 if __name__ == "__main__":

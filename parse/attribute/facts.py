@@ -6,7 +6,7 @@ line and op from the ranges around the node's forward op, and the operands from 
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from pyprof.marker import Marker
@@ -65,12 +65,21 @@ class Facts:
     reason: str
 
 
-def facts(path: Path, forward: Path, recomputed: bool, transfer: str, updating: bool, replayed: bool) -> Facts:
+def facts(
+    path: Path,
+    forward: Path,
+    recomputed: bool,
+    transfer: str,
+    updating: bool,
+    replayed: bool,
+    around: Sequence[str] = (),
+) -> Facts:
     """The facts of a launch.
 
     ``path``: the ranges around it. ``forward``: the ranges around the forward op of the node that it is in; empty if
     none is known. ``recomputed``: whether it re-runs a forward op inside a backward node. ``transfer`` and
-    ``updating``: see ``phase_of``. ``replayed``: whether a CUDA graph launched it.
+    ``updating``: see ``phase_of``. ``replayed``: whether a CUDA graph launched it. ``around``: the layers of a launch
+    whose ranges name none.
     """
     inside = inside_node(path)
     backward = len(inside) < len(path) and not recomputed
@@ -81,7 +90,7 @@ def facts(path: Path, forward: Path, recomputed: bool, transfer: str, updating: 
     phase = phase_of(path, [] if communication else ops, transfer, updating)
     collective = _collective(inside)
     lines, functions = _trace(source)
-    layers = _names(source, Kind.LAYER) or _names(source, Kind.MODULE)
+    layers = _names(source, Kind.LAYER) or _names(source, Kind.MODULE) or list(around)
     origin = next((s.origin for s in reversed(inside) if s.origin is not None), None)
     if origin is not None:
         layers = within_compiled(layers, origin)
@@ -111,19 +120,17 @@ def facts(path: Path, forward: Path, recomputed: bool, transfer: str, updating: 
     )
 
 
-def within_replay(captured: Facts, path: Path, launch: Path, launch_forward: Path, recomputed: bool) -> Facts:
+def within_replay(captured: Callable[[Sequence[str]], Facts], path: Path, launch: Facts) -> Facts:
     """The facts of a kernel that a CUDA graph replays: those of its capture, inside those of the graph's launch.
 
-    ``path``: the ranges around its capture. ``launch``, ``launch_forward`` and ``recomputed``: as ``path``, ``forward``
-    and ``recomputed`` of ``facts``, for the launch of the graph. torch.compile captures inside a model and inside a
-    backward node that have begun before the capture; the replay is inside them, too.
+    ``captured``: its facts, given the layers around the capture. ``path``: the ranges around it. torch.compile captures
+    inside a model and inside a backward node that have begun before the capture; the replay is inside them, too.
     """
-    around = facts(launch, launch_forward, recomputed, "", False, True)
-    found = captured
-    if not found.layer:
-        found = replace(found, layer=around.layer, trace=found.trace or around.trace)
-    if around.dir == "bprop" and found.dir == "fprop" and len(inside_node(path)) == len(path):
-        found = replace(found, dir=around.dir, phase=around.phase)
+    found = captured(json.loads(launch.layer) if launch.layer else ())
+    if found.layer == launch.layer:
+        found = replace(found, trace=found.trace or launch.trace)
+    if launch.dir == "bprop" and found.dir == "fprop" and len(inside_node(path)) == len(path):
+        found = replace(found, dir=launch.dir, phase=launch.phase)
     return found
 
 

@@ -32,9 +32,9 @@ _REMEDIES = {
     NO_CALLS: "capture the API's calls, too: torch.profiler with ProfilerActivity.CPU; of CUDA, nsys with -t cuda,nvtx",
     NO_RANGE: "nothing of PyTorch's is around the launch: capture with pyprof.init(), pyprof run or torch.profiler, "
     "if it is no other library's",
-    GRAPH_REPLAY: "the ops ran when the graph was captured: let the capture contain that, too (pyprof run "
-    "--graph-captures; nsys with --cuda-graph-trace=node), or give the trace or the nsys report of it: parse.py FILE "
-    "--graphs TRACE (docs/how-to/graphs.md)",
+    GRAPH_REPLAY: "the ops ran when the graph was captured: let the capture contain that, too (pyprof run from the "
+    "program's first line on; nsys with --cuda-graph-trace=node), or give the trace or the nsys report of it: parse.py "
+    "FILE --graphs TRACE (docs/how-to/graphs.md)",
     GRAPH_UNKNOWN: "where several graphs fit, parse.py FILE --graphs TRACE with the trace of this graph's capture "
     "alone decides; nsys with --cuda-graph-trace=node numbers the nodes, if it runs from before the capture",
     ONLY_PYTHON: "Python launched these itself (Triton, CuPy, an extension): register the launching function as an op "

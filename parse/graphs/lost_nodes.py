@@ -1,8 +1,9 @@
 """Replays of CUDA graphs that have fewer kernels than the graph, where the profiler does not number its nodes.
 
 Where it numbers them (CUPTI), the readers compare the launches by these numbers (``parse/formats/lost_records.py``).
-Elsewhere two replays are of one graph only if pyprof marked them with the graph's number, or if the files have the
-capture of a single graph. The names of kernels alone prove nothing: a server cuts its model into graphs, and the
+Elsewhere a graph that pyprof marked with a number has as many kernels as its capture, if that is on record, or as the
+replay of that number that has most. Without numbers, two replays are of one graph only if the files have the capture of
+a single graph. The names of kernels alone prove nothing: a server cuts its model into graphs, and the
 kernels of the last piece are among those of every other.
 """
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from pyprof.parse.attribute.capture import GRAPH_KINDS, Capture
 from pyprof.parse.attribute.range_tree import RangeTree
-from pyprof.parse.graphs.graph_replays import Replay, replays
+from pyprof.parse.graphs.graph_replays import Replay, marked_graphs, replays
 from pyprof.table.columns import NULL, Bools, Coded, Ints
 from pyprof.table.losses import Loss
 
@@ -32,13 +33,14 @@ def lost_nodes(capture: Capture, tree: RangeTree, replayed: Bools) -> list[Loss]
     kernel = kinds.among("kernel")
     found = [replay for replay in replays(capture, tree, replayed) if replay.launched]
     kernels = [_counted(names.take(replay.rows[kernel[replay.rows]])) for replay in found]
-    whole = _whole_graphs(capture, found, kernels)
-    lacking = {
-        number: (whole[replay.graph] - own).total()
-        for number, (replay, own) in enumerate(zip(found, kernels, strict=True))
-        if replay.graph in whole and own < whole[replay.graph]
-    }
-    lacking = {number: count for number, count in lacking.items() if _finished(capture, found[number])}
+    whole, captured = _whole_graphs(capture, found, kernels), _captured_kernels(capture, tree)
+    lacking = {}
+    for number, (replay, own) in enumerate(zip(found, kernels, strict=True)):
+        lacks = captured.get(replay.graph, 0) - own.total()
+        if lacks <= 0 and own < whole.get(replay.graph, own):
+            lacks = (whole[replay.graph] - own).total()
+        if lacks > 0 and _finished(capture, replay):
+            lacking[number] = lacks
     if not lacking:
         return []
     lack, count = "lacks" if len(lacking) == 1 else "lack", sum(lacking.values())
@@ -68,6 +70,25 @@ def _whole_graphs(capture: Capture, found: Iterable[Replay], kernels: Iterable[N
         return {_SINGLE: captured}
     same = (own for _, own in pairs if own.total() == captured.total())
     return {_SINGLE: next(same, Counter[str]())}
+
+
+def _captured_kernels(capture: Capture, tree: RangeTree) -> dict[int, int]:
+    """How many kernels the capture of each graph launched, by pyprof's number of the graph.
+
+    Not of a number that captures of several processes have.
+    """
+    launches = capture.graph_launches
+    if launches is None:
+        return {}
+    marked = marked_graphs(tree, launches.began_thread, launches.began, np.arange(len(launches.began)))
+    kernel = launches.kind == GRAPH_KINDS.index("kernel")
+    counts = np.bincount(launches.graph[kernel], minlength=len(marked))
+    several = Counter(marked.tolist())
+    return {
+        number: count
+        for number, count in zip(marked.tolist(), counts.tolist(), strict=True)
+        if number >= 0 and several[number] == 1
+    }
 
 
 def _finished(capture: Capture, replay: Replay) -> bool:

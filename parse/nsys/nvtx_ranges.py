@@ -170,6 +170,12 @@ def _with_tensors(parts: Parts, is_push_pop: NDArray[np.bool_], buffer: Buffer) 
     return parts._replace(op_id=op_id, links=links)
 
 
+def scope_of_text(text: str) -> tuple[Scope, int]:
+    """The scope and the sequence number (NULL: none) of a range's whole text."""
+    head, seq, _ = split_one(text.encode("utf-8", "replace").partition(LINKS)[0])
+    return _scope(head.decode(), ""), seq
+
+
 def _scope(head: str, domain: str) -> Scope:
     """The scope of a head; ``domain`` is the name of its NVTX domain."""
     recorded = _MARK in head and not head.startswith("{")

@@ -30,6 +30,7 @@ from pyprof.parse.nsys.api_launches import (
     read_calls,
     with_graph_numbers,
 )
+from pyprof.parse.nsys.captured_ranges import with_captured_ranges
 from pyprof.parse.nsys.memory import memory_events
 from pyprof.parse.nsys.nccl_payloads import Payload, memberships, missing_sizes, payloads, with_messages
 from pyprof.parse.nsys.nvtx_ranges import Nvtx, read_ranges
@@ -83,6 +84,7 @@ def _capture(db: Database, lean: bool) -> Capture:
     nvtx = read_ranges(db, launching=launching_threads(db) if lean else None)
     if lean and not any(scope.kind in NAMING for scope in nvtx.scopes):
         nvtx = read_ranges(db)  # needed for the warning that says whether the capture has ops at all
+    nvtx, warned = with_captured_ranges(db, nvtx)
     messages = payloads(db)
     nvtx = nvtx._replace(ranges=with_messages(messages, nvtx.ranges, nvtx.scopes, nvtx.tids))
     calls, named_calls = read_calls(db)
@@ -91,7 +93,7 @@ def _capture(db: Database, lean: bool) -> Capture:
     capture = assemble(db, operations, nvtx, launched, messages)
     capture.memory = memory
     capture.measured, warnings = _measured(nvtx, calls)
-    capture.warnings += warnings
+    capture.warnings += [*warnings, *warned]
     if not lean:
         capture.calls = host_calls(db, calls, named_calls, nvtx.tids)
     capture.columns.update(launch_columns(call, named_calls))

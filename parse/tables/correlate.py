@@ -7,6 +7,7 @@ found by its sequence number (``forward_ops``); texts are made once per distinct
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 
 import numpy as np
 
@@ -174,10 +175,13 @@ def _facts_of(capture: Capture, contexts: Contexts, reasons: Sequence[str], key:
     """The facts of the launches with a key of ``attribute``."""
     context, forward_context, recomputed, reason, transfer, updating, replayed, *launch = key
     path, forward = contexts.path(context), contexts.path(forward_context)
-    found = facts(path, forward, bool(recomputed), TRANSFERS[transfer], bool(updating), bool(replayed))
+    captured = partial(facts, path, forward, bool(recomputed), TRANSFERS[transfer], bool(updating), bool(replayed))
     if launch and launch[0] >= 0:
         around, around_forward, again = launch
-        found = within_replay(found, path, contexts.path(around), contexts.path(around_forward), bool(again))
+        graph = facts(contexts.path(around), contexts.path(around_forward), bool(again), "", False, True)
+        found = within_replay(captured, path, graph)
+    else:
+        found = captured()
     if reason >= 0 and reasons[reason] == GRAPH_SHAPES:
         return replace(found, **dict.fromkeys(SHAPED, ""), reason=GRAPH_SHAPES) if found.op else found
     if reason >= 0 and (capture.is_host or not found.op):  # a row without an op keeps its reader's reason

@@ -23,9 +23,10 @@ HEAD = 256  # the largest head dimension of FlashAttention 2
 # Fused attention's rate at its best, of the dense peak, by the head's width: cuDNN's on an H200 in bf16 (8 × 16 heads,
 # 512 to 4096 tokens, forward and backward, the product that the backward does again counted) reaches 0.48 at 64, 0.62
 # to 0.70 at 128; FlashAttention 2 on an A100 about the same of its peak (Dao 2023, figures 4 to 6). A causal mask costs
-# the blocks that it cuts: 1.1. fp32 has the memory-efficient kernel only.
+# the blocks that it cuts: 1.1. fp32 has the memory-efficient kernel only (a vision transformer's, heads of 64 with
+# dropout, docs/explanation/advice.md: 0.95 ms forward and backward where 1.23 were products and softmax).
 WIDTHS, SHARES = (64, 128), (0.48, 0.65)
-CAUSAL, FP32 = 1.1, 0.05
+CAUSAL, FP32 = 1.1, 0.065
 # Of that, with an added mask, and with dropout, forward and backward (cuDNN on the same GPU)
 MASKED, DROPPED = 0.57, (0.5, 0.7)
 # A mask with a gradient leaves the memory-efficient kernel, which cuDNN's is 3.5 times as fast as
@@ -51,8 +52,9 @@ class Pattern:
     backward: bool
 
 
-def patterns(run: Run) -> Iterator[Pattern]:
-    """Find each softmax between batched products over the same scores, by order and shapes.
+def patterns(run: Run, least: int = LEAST) -> Iterator[Pattern]:
+    """Find each softmax between batched products over the same scores, of which there are ``least`` or more, by order
+    and shapes.
 
     The batched products' result (or first operand) and the softmax have the same number of elements and the same last
     dimension. The element-wise kernels between them have the same number of elements. Without shapes, none are found.
@@ -60,7 +62,7 @@ def patterns(run: Run) -> Iterator[Pattern]:
     for row in np.flatnonzero(np.isin(run.aten, ("_softmax", "_softmax_backward_data"))).tolist():
         sizes = run.shapes(row)
         scores = numel(sizes[0]) if sizes else 0
-        if scores >= LEAST:
+        if scores >= least:
             found = _pattern(run, row, scores, sizes[0][-1])
             if found is not None:
                 yield found

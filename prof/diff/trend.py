@@ -52,6 +52,7 @@ class Compared(NamedTuple):
     """A capture's numbers once its tables are gone."""
 
     side: CaptureSide
+    profiler: str | None
     step_ns: float
     found: Comparison | None  # against the capture before
 

@@ -64,7 +64,7 @@ def _run(args: argparse.Namespace) -> Done:
     last = captures[-1].found
     verdicts = [check(gate, last) for gate in args.fail_if if last is not None]
     if args.json:
-        inputs = [Input(file) for file in files]
+        inputs = [Input(capture.side.name, capture.profiler) for capture in captures]
         write_answer("trend", document, input=inputs, warnings=warnings)
     else:
         with open_output(None) as out:
@@ -90,6 +90,6 @@ def _compared(files: list[str], say: Say) -> tuple[list[Compared], list[str]]:
         warnings += [f"{file}: {text}" for text in loaded.warnings]
         side = make_side(loaded)
         difference = None if before is None else compare(before, side)
-        found.append(Compared(side_of(side), float(side.steps.span_ns.mean()), difference))
+        found.append(Compared(side_of(side), loaded.profiler, float(side.steps.span_ns.mean()), difference))
         before = side
     return found, warnings

@@ -15,6 +15,9 @@ from pyprof.prof.edits.scenario import Scenario
 # Above this head size, the memory-efficient kernel, the only one for float32, is slower than products and softmax on
 # an H200: a diffusion transformer with heads of 72 took 167 ms in place of 124.
 FP32_HEAD = 64
+LEAST = 256  # scores; below LEAST of the card's, launches are what the fused kernel saves
+MASK_CALLS = 3  # a mask of truth values becomes a bias of the scores' type, filled, masked and padded
+NEGATED = ("bitwise_not", "logical_not")
 BESIDE = 3  # copies before and after a pattern that make its operands contiguous
 
 
@@ -23,7 +26,7 @@ def attention(scenario: Scenario) -> Iterator[Proposal]:
     """A softmax between batched products, forward and backward, as scaled_dot_product_attention."""
     run = scenario.run
     theirs = run.mentions("nodes", MATH, SAFE)
-    found = [pattern for pattern in patterns(run) if not theirs[pattern.softmax]]
+    found = [pattern for pattern in patterns(run, LEAST) if not theirs[pattern.softmax]]
     if not found:
         yield Abstained("attention", "no softmax between batched products over the same scores, by recorded shapes")
         return
@@ -40,10 +43,12 @@ def attention(scenario: Scenario) -> Iterator[Proposal]:
     chosen = np.array(rows)
     # One kernel per pattern remains: the softmax stands for it.
     ns, left = np.zeros(len(rows)), np.zeros(len(rows))
+    added = np.zeros(len(rows))
+    masked = {p.softmax for p in found if not p.backward and _is_masked(run, p)}
     kept = {p.softmax: expected for p, (_, expected) in zip(found, groups, strict=True)}
     for place, row in enumerate(rows):
         if row in kept:
-            ns[place], left[place] = kept[row], 1.0
+            ns[place], left[place], added[place] = kept[row], 1.0, MASK_CALLS if row in masked else 0
     why = (
         f"Products and a softmax write and read the scores {run.shapes(found[0].softmax)[0]}, "
         f"{run.number(calls, 'time', 'times')} per {run.unit}, {run.ms_of(rows):.4g} ms with the copies around them"
@@ -56,8 +61,13 @@ def attention(scenario: Scenario) -> Iterator[Proposal]:
         rows=chosen,
         ns=ns,
         left=left,
+        added=added,
         deviation=0.35,
     )
+
+
+def _is_masked(run: Run, pattern: Pattern) -> bool:
+    return any(run.aten[row].startswith("masked_fill") for row in pattern.rows)
 
 
 def _head(run: Run, pattern: Pattern) -> int:
@@ -79,9 +89,11 @@ def _narrow(run: Run, pattern: Pattern) -> bool:
 
 
 def _with_copies(run: Run, pattern: Pattern) -> list[int]:
-    """The pattern's rows, and the copies within and beside it that bring its operands into the products' layout."""
+    """The pattern's rows, the copies within and beside it that bring its operands into the products' layout, and what
+    turns a mask round between the products."""
     rows, lane = set(pattern.rows), run.lane[pattern.softmax]
     first, last = min(rows), max(rows)
+    rows |= {i for i in range(first, last) if run.aten[i] in NEGATED and run.lane[i] == lane}
     operand = pattern.product.batch * _head(run, pattern)
     for row in range(max(first - BESIDE, 0), min(last + BESIDE + 1, run.rows)):
         moves = run.family[row] == "copy" and run.elements[row] and run.elements[row] % operand == 0

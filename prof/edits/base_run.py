@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -24,6 +24,14 @@ FEW = 50  # launches per step, of which each may take long
 # Of the estimated share, four of five steps of so few launches, of eleven in which the host is the limit, need this
 # (tests/golden/advice: 0.36 to 0.70 where 0.5 is estimated).
 OF_FEW = (0.72, 1.4)
+# An op that a change adds, such as a cast with its dispatch by autocast, takes the host this much longer than the mean
+# launch: 2,260 casts of decoding took 20 µs each where the mean was 22 (docs/explanation/advice.md), and casts of a
+# residual network 20 where it was 16.
+ADDED, ADDED_NS = 1.2, (6_000.0, 25_000.0)
+# Before a launch of loops over single tensors that torch.optim or zero_grad runs. Without a profiler, such a loop takes
+# 5 to 9 µs for one on an H200's host, its launch included (AdamW and SGD over 200 tensors, AdamW in two programs); the
+# profiler makes it 40 to 60.
+STEPPING_NS = 8_000
 LONGEST_CALL_NS = 20_000.0  # a launch that takes longer does something else as well, such as loading a kernel
 
 
@@ -84,14 +92,22 @@ class BaseRun:
 
     @cached_property
     def segment(self) -> Floats:
-        """Per call: the host's work before it, as captured, ns; before an op on lists, at most what that takes."""
+        """Per call: the host's work before it, as captured, ns; before an op on lists, or in a loop over parameters of
+        PyTorch's own, at most what that takes."""
         found = self.tasks.duration[self.host_task].astype(np.float64)
+        share = estimated_share(self.table).share
+        lists = self._calls_of("aten", lambda op: "_foreach_" in op or "_fused_" in op)
+        stepping = self._calls_of("op", lambda op: '.step"' in op or op.endswith('"zero_"]')) & ~lists
+        found[lists] = np.minimum(found[lists], LIST_NS / share)
+        found[stepping] = np.minimum(found[stepping], STEPPING_NS / share)
+        return found
+
+    def _calls_of(self, key: str, chosen: Callable[[str], bool]) -> Bools:
+        """Per call: whether it launches an operation whose value in a column is chosen."""
         work = self.recorded.work
-        lists = self.table.coded("aten").where(lambda op: "_foreach_" in op or "_fused_" in op)[work.row]
-        of_lists = np.zeros(len(found), bool)
-        of_lists[work.call[lists & (work.call >= 0)]] = True
-        most = LIST_NS / estimated_share(self.table).share
-        found[of_lists] = np.minimum(found[of_lists], most)
+        rows = self.table.coded(key).where(chosen)[work.row]
+        found = np.zeros(len(self.recorded.calls), bool)
+        found[work.call[rows & (work.call >= 0)]] = True
         return found
 
     @cached_property
@@ -110,6 +126,13 @@ class BaseRun:
         """Per call: the host's work before it without the profiler, if this share of what it slows is the program's."""
         found: Floats = self.segment - np.minimum((1 - share) * self.segment, self.most_of_profiler)
         return found
+
+    def added_ns(self, share: float) -> float:
+        """What a small op that a change adds takes the host, without the profiler: a little more than launches do."""
+        giving = self.recorded.calls.among(*GIVING)
+        own = np.where(self.slowed, self.own * share, 0.0) + np.where(self.pauses, 0.0, self.unprofiled(share))
+        low, high = ADDED_NS
+        return float(np.clip(ADDED * own.sum() / max(int(giving.sum()), 1), low, high))
 
     @cached_property
     def own(self) -> Floats:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from pyprof.errors import ModelError
+from pyprof.prof.replay.repeated_tasks import Repeat
 from pyprof.table.columns import Floats, Ints
 
 if TYPE_CHECKING:
@@ -17,6 +18,14 @@ if TYPE_CHECKING:
 
 def _none() -> Ints:
     return np.zeros(0, np.int64)
+
+
+class RepeatedCalls(NamedTuple):
+    """Calls that are made again, and what the host needs for that besides, ns without a profiler."""
+
+    repeat: Repeat
+    enter_ns: float  # before the calls where they are made first
+    again_ns: float  # before they are made again
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,6 +52,7 @@ class Edit:
     prompt: Ints = field(default_factory=_none)  # calls before which the host no longer pauses
     line: str = ""  # of the source, where no row says it
     graph: bool = False  # the rows are launched together by a CUDA graph
+    repeats: tuple[RepeatedCalls, ...] = ()
 
     def __post_init__(self) -> None:
         if not len(self.ns) == len(self.left) == len(self.rows) or len(self.added) not in (0, len(self.rows)):

@@ -1,26 +1,32 @@
 """The step's time after edits, with the interval that contains it in four cases of five.
 
-What is not known is the host's pace without the profiler, unless the step was measured without it, and the durations
-that edits say. Both are drawn together: the pace at equal shares of its distribution, the edits' errors in an order of
-their own, so that few replays are enough and the result is the same each time.
+What is not known is the host's pace without the profiler, unless the step was measured without it; the durations that
+edits say; what a rule leaves out; and how steps differ from run to run, by clocks and more so by the host. The first
+two are drawn together: the pace at equal shares of its distribution, the edits' errors in an order of their own, so
+that few replays are enough and the result is the same each time. The others widen the interval that results.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
 
 from pyprof.prof.edits.base_run import BaseRun
+from pyprof.prof.edits.edit import Edit
+from pyprof.prof.edits.errors_of_rules import ERROR, ERRORS
 from pyprof.prof.edits.scenario import Scenario, captured
+from pyprof.prof.replay.without_profiler import LEAST_SHARE, run_to_run_ns
 from pyprof.prof.timing.profiler_cost import unprofiled
 from pyprof.table.columns import Floats
 
 DRAWS = 11
 SURE = 0.1  # the share of cases beyond each end of an interval
-GPU_DEVIATION = 0.02  # of the GPU's time from run to run, by its clocks
+# Of the time of work that is done again: the measured times beside the predictions in docs/how-to/memory.md.
+REPEATED_DEVIATION = 0.08
 MEASURED = 0.06  # half of the pace's interval, in logarithms, where the step's own time says it
 
 
@@ -62,27 +68,39 @@ class Forecaster:
     def forecast(self, scenario: Scenario) -> Forecast:
         """The step's time, its mean and interval over all draws."""
         times = self._times(scenario)
-        return _summary(times, times * self._clocks(scenario))
+        after = float(times.mean())
+        before = after if not scenario.edits else float(self._times(captured(self.base)).mean())
+        return _summary(times, math.hypot(self._noise(scenario, after), _left_out(scenario.edits, before, after)))
 
     def difference(self, before: Scenario, after: Scenario) -> Forecast:
-        """What edits save: the same pace and errors before and after them, but clocks of their own.
+        """What edits save, with the same pace and errors before and after them.
 
         ``after`` has the edits of ``before`` and more.
         """
-        times = self._times(before), self._times(after)
-        noisy = times[0] * self._clocks(before) - times[1] * self._clocks(after)
-        return _summary(times[0] - times[1], noisy)
+        now, then = self._times(before), self._times(after)
+        ns, left = float(now.mean()), float(then.mean())
+        more = after.edits[len(before.edits) :]
+        return _summary(now - then, math.hypot(self._noise(before, ns), _left_out(more, ns, left)))
+
+    def added(self, after: Scenario) -> Forecast:
+        """What edits add to a step in a long run of steps (``Scenario.lasting_ns``)."""
+        before, none = captured(self.base), np.zeros(0)
+        pairs = zip(self.shares.tolist(), self._errors(after), strict=True)
+        later = np.array([after.lasting_ns(share, e) - before.lasting_ns(share, none) for share, e in pairs])
+        marked, index, _ = self.base.steps
+        times = later / (int(index.max()) + 1 if len(marked) else 1)
+        return _summary(times, REPEATED_DEVIATION * abs(float(times.mean())))
 
     def _times(self, scenario: Scenario) -> Floats:
         """The step's time in each draw."""
         pairs = zip(self.shares.tolist(), self._errors(scenario), strict=True)
         return self.scale * np.array([scenario.step_ns(share, error) for share, error in pairs])
 
-    def _clocks(self, scenario: Scenario) -> Floats:
-        """Per draw, a factor of chance on the step's time. Two runs of as many edits have the same."""
-        random = np.random.default_rng(len(scenario.edits))
-        found: Floats = np.exp(GPU_DEVIATION * random.permutation(self._normal))
-        return found
+    def _noise(self, scenario: Scenario, step_ns: float) -> float:
+        """The standard deviation of a difference between this step and another in ns, by what limits it."""
+        middle, one = float(self.shares[DRAWS // 2]), np.ones(len(scenario.edits))
+        hostless = scenario.step_ns(LEAST_SHARE, one) / max(scenario.step_ns(middle, one), 1.0)
+        return run_to_run_ns(step_ns, hostless * step_ns)
 
     def roughly(self, scenario: Scenario) -> float:
         """The step's time in ns by three draws of the host's pace alone, to compare edits by."""
@@ -97,11 +115,22 @@ class Forecaster:
         return np.exp(np.array(normal, np.float64).reshape(len(scenario.edits), DRAWS).T)
 
 
-def _summary(times: Floats, noisy: Floats) -> Forecast:
-    """The mean of the times, and the interval of those with what chance adds."""
-    low, high = np.quantile(noisy, (SURE, 1 - SURE)).tolist()
-    mean = float(times.mean())
-    return Forecast(mean, min(low, mean), max(high, mean))
+def _left_out(edits: Sequence[Edit], before_ns: float, after_ns: float) -> float:
+    """The standard deviation of what rules leave out of the step after their edits, ns.
+
+    It is a share of what they save, or of what remains where that is less.
+    """
+    if not edits or before_ns <= 0:
+        return 0.0
+    share = math.sqrt(sum(ERRORS.get(edit.rule, ERROR) ** 2 for edit in edits)) / len(edits)
+    return share * abs(before_ns - after_ns) * min(after_ns / before_ns, 1.0)
+
+
+def _summary(times: Floats, deviation: float) -> Forecast:
+    """The mean of the times, and the interval of their own and of what this standard deviation adds to it."""
+    low, high = np.quantile(times, (SURE, 1 - SURE)).tolist()
+    mean, more = float(times.mean()), NormalDist().inv_cdf(1 - SURE) * deviation
+    return Forecast(mean, mean - math.hypot(max(mean - low, 0), more), mean + math.hypot(max(high - mean, 0), more))
 
 
 def _pace(base: BaseRun, step_ns: float) -> tuple[float, bool]:

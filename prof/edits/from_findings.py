@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ from pyprof.prof.advice.fusion import CALLS
 from pyprof.prof.advice.gradients import DENSE, SPARSE_ADAM, SPARSE_SGD
 from pyprof.prof.edits.costs import COSTS, OF_CALLS
 from pyprof.prof.edits.edit import EDIT_RULES, Abstained, Edit, EditRule, Proposal
+from pyprof.prof.edits.loops import LISTS
 from pyprof.prof.edits.scenario import Scenario
 
 # Rule -> standard deviation of the logarithm of the durations that it expects. Of the pairs of programs in
@@ -34,6 +36,8 @@ DEVIATIONS = {
     "dropout_in_eval": 0.1,
     "small_grid": 0.2,
 }
+FILLS = frozenset(("fill_", "zero_"))
+COMPILED = ("fusion", "group_norm")  # changes that compile a part of the model, and so are parts of compiling it whole
 NOTHING_FOUND = "nothing in the run is what it looks for, or what it needs is not known (docs/explanation/advice.md)"
 
 
@@ -71,13 +75,46 @@ def _with_helpers(run: Run, finding: Finding) -> Finding:
     return replace(finding, rows=rows, saved_ns=saved, launches=len(rows) - remain, calls=None)
 
 
+def _with_parameters(run: Run, finding: Finding) -> Finding:
+    """A finding on biases with what else each bias is the cause of, tensor by tensor: its zeroing, the sum of its
+    gradients, and its part of an optimizer's loop. Of tensors of one length, as many go from each line as there are
+    biases of that length.
+    """
+    outside = np.isin(run.phase, ("optimizer", "other", "", "forward", "data"))
+    single = (outside & np.isin(run.aten, tuple(LISTS | FILLS))) | ((run.phase == "backward") & (run.aten == "add_"))
+    steps = run.table.ints("step")
+    biases = Counter((int(steps[row]), run.shapes(row)[0][1]) for row in finding.rows.tolist() if _adds_bias(run, row))
+    places: dict[tuple[int, int, str, str], list[int]] = {}
+    for row in np.flatnonzero(single).tolist():
+        shape = run.first_shape(row)
+        if len(shape) == 1 and (int(steps[row]), shape[0]) in biases:
+            places.setdefault((int(steps[row]), shape[0], str(run.aten[row]), run.trace(row)), []).append(row)
+    more = [row for key, rows in places.items() if len(rows) >= biases[key[:2]] for row in rows[: biases[key[:2]]]]
+    others = np.setdiff1d(np.array(more, np.int64), finding.rows)
+    rows = np.concatenate([finding.rows, others])
+    saved = np.concatenate([finding.saved_ns, run.dur[others]])
+    return replace(finding, rows=rows, saved_ns=saved, launches=finding.launches + len(others), calls=None)
+
+
+def _adds_bias(run: Run, row: int) -> bool:
+    shapes = run.shapes(row)
+    return run.aten[row] in ("add", "add_") and len(shapes) > 1 and len(shapes[0]) >= 4
+
+
+COMPLETED = {"sparse_grad": _with_helpers, "conv_bias": _with_parameters}
+
+
 def _adapted(name: str, deviation: float) -> EditRule:
     def proposals(scenario: Scenario) -> Iterator[Proposal]:
         run, found = scenario.run, False
+        if name in COMPILED and any(edit.rule == "compile" for edit in scenario.edits):
+            yield Abstained(name, "the plan compiles the whole model")
+            return
         for finding in RULES[name](run) if run.rows else ():
             if not len(finding.rows) or not bool((finding.saved_ns > 0).any()):
                 continue
-            edit = edit_of(name, _with_helpers(run, finding) if name == "sparse_grad" else finding, deviation)
+            whole = COMPLETED[name](run, finding) if name in COMPLETED else finding
+            edit = edit_of(name, whole, deviation)
             remaining = np.maximum(run.dur[edit.rows] + edit.ns, 0.0)
             # A kernel of which a hundredth remains is gone; its launch goes with it where the rule counts launches.
             remaining[remaining < 0.01 * run.dur[edit.rows]] = 0.0

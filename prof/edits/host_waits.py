@@ -46,7 +46,7 @@ def item(scenario: Scenario) -> Iterator[Proposal]:
         rows=rows,
         ns=np.zeros(len(rows)),
         left=np.zeros(len(rows)),
-        released=np.concatenate([calls, _waits_after(scenario, calls)]),
+        released=np.concatenate([calls, waits_after(scenario, calls)]),
     )
 
 
@@ -94,11 +94,11 @@ def size_sync(scenario: Scenario) -> Iterator[Proposal]:
         rows=rows,
         ns=np.zeros(len(rows)),
         left=np.zeros(len(rows)),
-        released=np.concatenate([calls, _waits_after(scenario, calls)]),
+        released=np.concatenate([calls, waits_after(scenario, calls)]),
     )
 
 
-def _waits_after(scenario: Scenario, calls: Ints) -> Ints:
+def waits_after(scenario: Scenario, calls: Ints) -> Ints:
     """The synchronisations that directly follow these calls on their threads, as those of copies to pageable memory."""
     every = scenario.base.recorded.calls
     return np.flatnonzero(np.isin(every.before, calls) & every.among(*WAITS))
@@ -134,7 +134,7 @@ def pageable_copy(scenario: Scenario) -> Iterator[Proposal]:
         ns=np.minimum(run.dur[rows], COPY_NS * share + 1e9 * size[rows] / rate),
         left=share,
         deviation=0.2,
-        released=np.concatenate([calls, _waits_after(scenario, calls)]),
+        released=np.concatenate([calls, waits_after(scenario, calls)]),
     )
 
 

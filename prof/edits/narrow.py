@@ -135,8 +135,17 @@ class Flow:
                     self._weights.add(key)
                     yield numel(shape)
                     yield from (numel(bias) for bias in shapes if len(bias) == 1)
+                    yield from self._bias_after(row)
             elif self._width(numel(shape)) == 4:
                 yield numel(shape)
+
+    def _bias_after(self, row: int) -> Iterator[int]:
+        """The elements of a convolution's bias, which PyTorch adds by a kernel of its own."""
+        run, following = self.run, row + 1
+        if run.family[row] == "conv" and following < run.rows and run.aten[following] == "add_":
+            shapes = run.shapes(following)
+            if run.op(following) == run.op(row) and len(shapes) > 1 and max(shapes[1], default=0) == numel(shapes[1]):
+                yield numel(shapes[1])
 
     def _width(self, size: int) -> int:
         """The bytes per element of the tensor of this size that was made last, or of a larger one that it is a part of.

@@ -10,14 +10,12 @@ import numpy as np
 from pyprof.prof.advice import Run
 from pyprof.prof.edits.base_run import BaseRun
 from pyprof.prof.edits.edit import Edit
+from pyprof.prof.replay.repeated_tasks import RepeatedTasks, repeated_tasks
 from pyprof.prof.replay.simulate import simulate
-from pyprof.prof.replay.tasks import Tasks
+from pyprof.prof.replay.tasks import WORK, Tasks
 from pyprof.prof.work.annotate import Annotation
 from pyprof.table.columns import Bools, Coded, Floats, Ints, Table
 
-# A small op that a change adds takes the host, without a profiler, 6 to 14 µs on an H200's; a cast with its dispatch by
-# autocast is at the upper end.
-ADDED_NS = 12_000.0
 READY_NS = 200_000.0  # the host takes a batch that is ready from a queue: 0.1 to 0.4 ms
 IN_GRAPH, GRAPH_GAP_NS = 1.1, 250  # kernels in CUDA graphs: prof/advice/launch.py
 NEVER = -(1 << 50)
@@ -59,15 +57,54 @@ class Scenario:
         ``share``: of the host's captured time that counts. ``errors``: per edit, the factor on the durations that it
         says.
         """
-        tasks = self._tasks(share, errors)
-        return _step_ns(self.base, simulate(tasks), tasks.duration)
+        return _step_ns(self.base, *self._simulated(share, errors))
+
+    def lasting_ns(self, share: float, errors: Floats) -> float:
+        """How long the captured work would take among many more of the same; arguments as of ``step_ns``.
+
+        That is the host's time until its last launch, or the GPU's where everything was launched long before: whichever
+        is longer sets the pace. Neither depends on how far the host was ahead when the capture began.
+        """
+        base, begin = self.base, float(self.base.tasks.release.min())
+        launched = base.call_task[base.recorded.work.call[base.recorded.work.call >= 0]]
+        ends, _ = self._simulated(share, errors)
+        on_host = float(ends[launched].max()) if len(launched) else begin
+        ends, _ = self._simulated(share, errors, idle_until=round(on_host))
+        return max(on_host - begin, float(ends[base.work_task].max()) - on_host)
+
+    def _simulated(self, share: float, errors: Floats, idle_until: int = NEVER) -> tuple[Ints, Ints]:
+        """The end of each task of the base, and its duration. ``idle_until``: when the GPU begins, ns."""
+        tasks, place = self._tasks(share, errors), np.arange(len(self.base.tasks))
+        if self._repeats is not None:
+            tasks, place = self._repeats.tasks(tasks), self._repeats.place
+            self._add_repeating(tasks.duration, errors)
+        if idle_until != NEVER:
+            first = np.maximum(tasks.release, idle_until)
+            tasks = replace(tasks, release=np.where(tasks.kind == WORK, first, tasks.release))
+        return simulate(tasks)[place], tasks.duration[place]
+
+    @cached_property
+    def _repeats(self) -> RepeatedTasks | None:
+        """The tasks with the calls that edits repeat; None if there are none."""
+        repeats = [each.repeat for edit in self.edits for each in edit.repeats]
+        return repeated_tasks(self.base.tasks, self.base.recorded.work, repeats) if repeats else None
+
+    def _add_repeating(self, duration: Ints, errors: Floats) -> None:
+        """Add what the host needs to repeat calls."""
+        assert self._repeats is not None
+        every = [(each, error) for edit, error in zip(self.edits, errors, strict=True) for each in edit.repeats]
+        every.sort(key=lambda pair: int(self.base.host_task[pair[0].repeat.before]))
+        for (each, error), begin in zip(every, self._repeats.begins.tolist(), strict=True):
+            entered = self._repeats.place[self.base.host_task[each.repeat.calls[0]]]
+            duration[entered] += round(each.enter_ns * error)
+            duration[begin] += round(each.again_ns * error)
 
     def _tasks(self, share: float, errors: Floats) -> Tasks:
         base, tasks = self.base, self.base.tasks
         left = self._left_of_calls
         segment = base.unprofiled(share) * np.where(base.pauses & ~self._within_graphs, 1.0, left)
         segment = np.where(self.prompt, np.minimum(segment, READY_NS), segment)
-        segment += self.added * ADDED_NS * share / base.own_share
+        segment += self.added * base.added_ns(share)
         own = np.where(base.slowed, base.own * share * left, base.own)
         own[self.released & ~base.slowed] = 0.0
         ns = self.ns * np.append(errors, 1.0)[self.owner]

@@ -12,7 +12,7 @@ begin. The new peak is the greatest total that is left at any time of the step.
 Time: the kernels that the forward pass launches run once more. PyTorch stops as soon as all that the backward pass
 needs is there again, so what the layer launches after its last saved activation does not count. Which kernels these are
 was compared with checkpointed runs on a CPU: the same 48 and 92 (GPT-2 in float32 and bfloat16), and 39 of 39 (three
-residual blocks).
+residual blocks). What a step gets longer by launching them again is found by a replay (prof/edits/recomputation.py).
 """
 
 from __future__ import annotations
@@ -50,6 +50,15 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True)
+class AddedTime:
+    """What checkpointing adds to a step without a profiler, by a replay with repeated calls, and an 80% interval."""
+
+    ns: Annotated[float, doc("mean over what is not known: the host's pace, and what checkpointing costs it", "ns")]
+    low_ns: Annotated[float, doc("one case in ten is below", "ns")]
+    high_ns: Annotated[float, doc("one case in ten is above", "ns")]
+
+
+@dataclass(frozen=True, slots=True)
 class Checkpointing:
     """What checkpointing some layers, each on its own, would change in a step."""
 
@@ -65,8 +74,13 @@ class Checkpointing:
     ]
     cost_span_ns: Annotated[
         int | None,
-        doc("the same with the idle time between them, per layer: the cost where the CPU limits the speed", "ns"),
+        doc("the same with the idle time between them, per layer, under the profiler", "ns"),
     ]
+    again_shares: Annotated[list[float], doc("of each layer's forward kernels, the share that runs again")]
+    added: Annotated[
+        AddedTime | None,
+        doc("what a step gets longer; null: not replayed, as the capture has no launches or others free more"),
+    ] = None
 
 
 def candidates(window: Window, least: int = 1) -> list[Checkpointing]:
@@ -101,8 +115,9 @@ def predict(window: Window, pattern: str, names: Sequence[str]) -> Checkpointing
         peak_bytes=peak,
         new_peak_bytes=new_peak,
         freed_bytes=peak - new_peak,
-        cost_ns=None if kernels is None else sum(ns for ns, _ in again),
-        cost_span_ns=None if kernels is None else sum(span for _, span in again),
+        cost_ns=None if kernels is None else sum(ns for ns, *_ in again),
+        cost_span_ns=None if kernels is None else sum(span for _, span, _ in again),
+        again_shares=[round(share, 6) for *_, share in again],
     )
 
 
@@ -199,11 +214,12 @@ def _new_peak(window: Window, layers: Sequence[Layer]) -> int:
     return max(window.before, int(left.max()), *again)
 
 
-def _cost(kernels: Kernels, layer: Layer) -> tuple[int, int]:
-    """The GPU time of the kernels that run again, and the time from the first one's start to the last one's end."""
-    rows = kernels.places.within(layer.name)
-    rows = rows[kernels.is_forward[rows] & (kernels.launched[rows] < layer.last_saved_ns)]
+def _cost(kernels: Kernels, layer: Layer) -> tuple[int, int, float]:
+    """Of the kernels that run again: GPU time, time from first start to last end, and share of the forward pass's."""
+    forward = kernels.places.within(layer.name)
+    forward = forward[kernels.is_forward[forward]]
+    rows = forward[kernels.launched[forward] < layer.last_saved_ns]
     start, duration = (kernels.table.ints(key)[rows] for key in ("start", "kDuration"))
     if not len(rows):
-        return 0, 0
-    return int(duration.sum()), int((start + duration).max() - start.min())
+        return 0, 0, 0.0
+    return int(duration.sum()), int((start + duration).max() - start.min()), len(rows) / len(forward)

@@ -1,9 +1,12 @@
-"""The figure `phases`: one bar per step, its time stacked by phase; idle time has the background's colour."""
+"""The figure `phases`: one bar per step, its time stacked by phase; idle time has the background's colour.
+
+In an incomplete capture, the time in which nothing is on record is no idle time: it is left blank, with a sentence.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated
 
 from pyprof.command.json_schema import doc
@@ -11,6 +14,7 @@ from pyprof.errors import PyprofError
 from pyprof.prof.colours import ink_on
 from pyprof.prof.timing.steps import PHASES, Step, owners, steps
 from pyprof.table.columns import Table
+from pyprof.table.losses import INCOMPLETE, losses
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,12 +27,27 @@ PARTS = (*PHASES, "idle")
 
 
 @dataclass(frozen=True, slots=True)
+class StepBar:
+    """A step as it is drawn."""
+
+    owner: Annotated[int, doc("number of the device")]
+    number: Annotated[int | None, doc("number of the step; null for a capture without steps, which counts as one")]
+    start_ns: Annotated[int, doc("when it begins")]
+    span_ns: Annotated[int, doc("from there to where the next step begins")]
+    phase_ns: Annotated[dict[str, int], doc("time by phase, each instant counted once")]
+    idle_ns: Annotated[int | None, doc("time in which no operation ran; null in an incomplete capture")]
+    mark_ns: Annotated[int | None, doc("on the host's clock, from its mark to the next; null where no mark says")]
+    extent_ns: Annotated[int, doc("GPU extent: from the start of its first operation to the end of its last one")]
+
+
+@dataclass(frozen=True, slots=True)
 class Phases:
     """The steps of each device in their order. ``left_out`` is the number of devices that are not drawn."""
 
     devices: Annotated[tuple[str, ...], doc("their names")]
-    steps: Annotated[tuple[tuple[Step, ...], ...], doc("the steps of each device")]
+    steps: Annotated[tuple[tuple[StepBar, ...], ...], doc("the steps of each device")]
     left_out: Annotated[int, doc("number of devices that are not drawn")]
+    incomplete: Annotated[bool, doc("whether records are missing, so that idle time is unknown")] = False
 
     @property
     def marked(self) -> bool:
@@ -44,13 +63,22 @@ def numbers(table: Table) -> Phases:
         raise PyprofError("there are no steps: the table has no start times (PyProf's own net.dict)")
     there = sorted({step.owner for step in found})
     drawn = there[:DEVICES]
-    steps_of_devices = tuple(tuple(step for step in found if step.owner == number) for number in drawn)
-    return Phases(tuple(names[number] for number in drawn), steps_of_devices, left_out=len(there) - len(drawn))
+    incomplete = bool(losses(table))
+    steps_of_devices = tuple(
+        tuple(_bar(step, incomplete) for step in found if step.owner == number) for number in drawn
+    )
+    left_out = len(there) - len(drawn)
+    return Phases(tuple(names[number] for number in drawn), steps_of_devices, left_out, incomplete)
 
 
-def part(step: Step, name: str) -> int:
-    """The time in a step, in ns, of a phase or of idle time."""
-    return step.idle_ns if name == "idle" else step.phase_ns.get(name, 0)
+def _bar(step: Step, incomplete: bool) -> StepBar:
+    known = {field.name: getattr(step, field.name) for field in fields(Step)}
+    return StepBar(**{**known, "idle_ns": None if incomplete else step.idle_ns})
+
+
+def part(step: StepBar, name: str) -> int:
+    """The time in a step, in ns, of a phase or of idle time; 0 for idle time that is unknown."""
+    return step.idle_ns or 0 if name == "idle" else step.phase_ns.get(name, 0)
 
 
 def draw(shown: Phases, look: Look) -> Picture:
@@ -85,7 +113,8 @@ def draw(shown: Phases, look: Look) -> Picture:
 def caption(shown: Phases) -> str:
     more = f" {shown.left_out} more devices are not shown." if shown.left_out else ""
     overlap = "Time in which several phases ran counts for the first of the list."
-    return f"{overlap} Idle: no operation ran. {_lasts(shown)}{more}"
+    idle = f"{INCOMPLETE}: idle time is not drawn." if shown.incomplete else "Idle: no operation ran."
+    return f"{overlap} {idle} {_lasts(shown)}{more}"
 
 
 def _lasts(shown: Phases) -> str:
@@ -100,7 +129,7 @@ def _colour(name: str, look: Look) -> str:
     return look.theme.idle if name == "idle" else look.theme.of_phase(name)
 
 
-def _bars(axes: Axes, mine: Sequence[Step], names: Sequence[str], look: Look, longest: int) -> None:
+def _bars(axes: Axes, mine: Sequence[StepBar], names: Sequence[str], look: Look, longest: int) -> None:
     """One bar per step, the first on top. Shares are written where there is room."""
     from pyprof.prof.plot.style import FONT, bare, stacked, time_unit
 
@@ -123,7 +152,7 @@ def _bars(axes: Axes, mine: Sequence[Step], names: Sequence[str], look: Look, lo
     axes.set(ylim=(len(mine) - 0.45, -0.55), xlim=(0, longest / scale), xlabel=unit)
 
 
-def _columns(axes: Axes, mine: Sequence[Step], names: Sequence[str], look: Look) -> None:
+def _columns(axes: Axes, mine: Sequence[StepBar], names: Sequence[str], look: Look) -> None:
     """One column per step, side by side."""
     from matplotlib.ticker import MaxNLocator
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cached_property
 
 import numpy as np
 
+from pyprof.errors import InputError
 from pyprof.prof.replay.aligned_clocks import aligned
 from pyprof.prof.replay.critical_path import CriticalPath, critical_path
 from pyprof.prof.replay.recorded_run import Recorded, recorded
@@ -15,6 +16,7 @@ from pyprof.prof.replay.simulate import simulate
 from pyprof.prof.replay.tasks import ARRIVAL, CALL, HOST, WORK, Tasks, tasks_of
 from pyprof.table.columns import NULL, Bools, HostTable, Ints, Table, greatest
 from pyprof.table.intervals import covered
+from pyprof.table.losses import losses
 
 COMPLETE = 0.99  # the least share of the GPU's time that must have a launch in the capture
 
@@ -124,12 +126,24 @@ class Replayed:
         return critical_path(self.run, self.tasks, self.ends, communicates)
 
 
+def refuse_incomplete(table: Table, name: str) -> None:
+    """Raise InputError if the capture has lost records; the error says which, and how to record it anew."""
+    lost = losses(table)
+    if lost:
+        why, remedy = ("; ".join(dict.fromkeys(texts)) for texts in zip(*map(astuple, lost), strict=True))
+        raise InputError(
+            name, f"expected a complete capture, found an incomplete capture: {why}; to record it anew: {remedy}"
+        )
+
+
 def replay(table: Table, host: HostTable, name: str, meetings: Sequence[Ints] = ()) -> Replayed:
     """Replay a kernel table and its host calls. ``name``: of the file.
 
     ``meetings``: the rows of each collective of which the table has all ranks. Without them, a collective takes as long
-    as in the capture, with its wait for the other ranks. Raises InputError if there is nothing to replay.
+    as in the capture, with its wait for the other ranks. Raises InputError if there is nothing to replay, or if the
+    capture is incomplete: then what runs after what is not on record.
     """
+    refuse_incomplete(table, name)
     table, host = aligned(table, host, meetings)
     run = recorded(table, host, name)
     place = np.full(len(table) + 1, -1, np.int64)

@@ -8,6 +8,7 @@ steps take as long as these; otherwise, and where the host does not limit the st
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,6 +21,12 @@ from pyprof.table.columns import Ints
 
 MOST_NS = 25_000  # a range or call does not cost a profiler more
 LEAST_SHARE, ROUNDS, NEAR = 0.02, 8, 0.003
+# Standard deviations of a step from run to run, by the step: where the GPU is the limit, and where the host has to do
+# with it, which on a machine that others use, too, is half as fast for seconds (74 differences of steps of six programs
+# on an H200, measured in turns: docs/explanation/advice.md).
+GPU_DEVIATION, HOST_DEVIATION = 0.01, 0.04
+HOST_MATTERS = 0.15  # of the step's time, the part that goes with the host's work, from which on it does so fully
+TENTH = 1.2816  # a normal distribution has a tenth beyond this many standard deviations
 GPU_LIMITS = 0.9  # if nearly no host time makes a step at most this much shorter, the GPU limits it
 
 
@@ -30,7 +37,7 @@ class WithoutProfiler:
     replayed: Replayed
     share: OwnShare  # of the host's recorded time
     step_ns: float  # the mean step of the replay; of the whole run where no steps are marked
-    low_ns: float  # the same with the low end of the share's interval
+    low_ns: float  # the ends of its 80% interval: those of the share, and how steps differ from run to run
     high_ns: float
     profiled_ns: float  # the step of the replay with that cost
     per_range_ns: float  # what the profiler costs by this share, on average
@@ -43,12 +50,20 @@ def without_profiler(replayed: Replayed) -> WithoutProfiler:
     runs = [_scaled(replayed, value) for value in (share.share, share.low, share.high)]
     found, *ends = runs
     step, low, high = (mean_step_ns(run) for run in (found, *ends))
+    more = TENTH * run_to_run_ns(step, mean_step_ns(_scaled(replayed, LEAST_SHARE)))
+    low, high = step - math.hypot(max(step - low, 0), more), step + math.hypot(max(high - step, 0), more)
     saved = replayed.tasks.duration - found.tasks.duration
     of_ranges, of_calls = (int(saved[replayed.tasks.kind == kind].sum()) for kind in (HOST, CALL))
     ranges = int(_ranges(replayed).sum())
     per_range, per_call = of_ranges / max(ranges, 1), of_calls / max(len(replayed.run.calls), 1)
     profiled = mean_step_ns(replayed)
-    return WithoutProfiler(found, share, step, min(low, step), max(high, step), profiled, per_range, per_call)
+    return WithoutProfiler(found, share, step, low, high, profiled, per_range, per_call)
+
+
+def run_to_run_ns(step_ns: float, hostless_ns: float) -> float:
+    """The standard deviation of a step from run to run in ns. ``hostless_ns``: the step with hardly any host time."""
+    by_host = min(max(1 - hostless_ns / max(step_ns, 1.0), 0.0) / HOST_MATTERS, 1.0)
+    return step_ns * math.hypot(GPU_DEVIATION, HOST_DEVIATION * by_host)
 
 
 def mean_step_ns(replayed: Replayed) -> float:

@@ -102,7 +102,10 @@ def _checkpointing(device: DeviceMemory) -> Iterator[str]:
     which = f"each of the {count} layers {layer_name(best.layers)}" if count > 1 else layer_name(best.layers)
     text = f"Checkpointing {which} would lower the peak from {amount(best.peak_bytes, 'B')} to "
     text += amount(best.new_peak_bytes, "B")
-    if best.cost_ns is not None and best.cost_span_ns is not None:
+    if best.added is not None and best.cost_ns is not None:
+        text += f" and make a step {ms(best.added.ns)} longer ({ms(best.added.low_ns)} to {ms(best.added.high_ns)}); "
+        text += f"the kernels that run again take {ms(best.cost_ns)}"
+    elif best.cost_ns is not None and best.cost_span_ns is not None:
         text += f" and repeat kernels of {ms(best.cost_ns)} in each step"
         if best.cost_span_ns > BOUND * best.cost_ns:
             text += f" ({ms(best.cost_span_ns)} with the idle time between them, where the CPU is the limit)"

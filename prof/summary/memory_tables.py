@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from pyprof.prof.memory.checkpointing import AddedTime
 from pyprof.prof.memory.memory_numbers import DeviceMemory
 from pyprof.prof.memory.peak_content import LayerShare, Share
 from pyprof.prof.summary.tables import SummaryTable
@@ -100,16 +101,24 @@ def _saved(device: DeviceMemory, top: int) -> Iterator[SummaryTable]:
 def _checkpointing(device: DeviceMemory, top: int) -> Iterator[SummaryTable]:
     if not device.checkpointing:
         return
-    rows = tuple(
+    head: tuple[str, ...] = ("", "layers", "frees", "peak", "repeats")
+    rows: tuple[tuple[str, ...], ...] = tuple(
         (each.layers, str(len(each.names)), size(each.freed_bytes), size(each.new_peak_bytes), _cost(each.cost_ns))
         for each in device.checkpointing[:top]
     )
+    if any(each.added is not None for each in device.checkpointing):
+        head = (*head, "step longer by")
+        rows = tuple((*row, _added(each.added)) for row, each in zip(rows, device.checkpointing, strict=False))
     title = "With activation checkpointing of these layers" + _of(top, len(device.checkpointing), "most effective")
-    yield SummaryTable("memory-checkpointing", title, ("", "layers", "frees", "peak", "repeats"), rows)
+    yield SummaryTable("memory-checkpointing", title, head, rows)
 
 
 def _cost(ns: int | None) -> str:
     return "unknown" if ns is None else ms(ns)
+
+
+def _added(time: AddedTime | None) -> str:
+    return "unknown" if time is None else f"{ms(time.ns)} ({time.low_ns / 1e6:.3g} – {time.high_ns / 1e6:.3g})"
 
 
 def size(nbytes: int) -> str:

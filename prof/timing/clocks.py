@@ -72,7 +72,7 @@ class Clocks:
     energy_ns: Annotated[int, doc("the time that the energies are of: that of the steps, or else of all operations")]
     energy_j: Annotated[float, nan_doc("by NVML's energy counter", "J")]
     integrated_j: Annotated[float, nan_doc("by integrated power", "J")]
-    updates: Annotated[int, doc("how often NVML's counter, or else its power reading, changed in that time")]
+    updates: Annotated[int, doc("how often NVML's power reading, or else its counter, changed in that time")]
     steps: Annotated[int, doc("steps in that time; 0 where the capture marks none")]
 
     @property
@@ -245,8 +245,11 @@ def integrated_joule(gpu: GpuSamples, window: Spans) -> float:
 
 
 def _updates(gpu: GpuSamples, window: Spans) -> int:
-    """How often the counter changed, or power where there is no counter: the energies are as fine as that."""
-    values = gpu.energy_mj if bool((gpu.energy_mj != NULL).any()) else gpu.power_mw
+    """How often power changed, or the counter where power is unknown: the energies are as fine as that.
+
+    Both change at the same times, and power is read more often.
+    """
+    values = gpu.power_mw if bool((gpu.power_mw != NULL).any()) else gpu.energy_mj
     has_value = values != NULL
     inside = _covered(window, gpu.time_ns[has_value][:-1], gpu.time_ns[has_value][1:]) > 0 if len(window[0]) else False
     return int(((np.diff(values[has_value]) != 0) & inside).sum())

@@ -24,7 +24,7 @@ from pyprof.table.measured_steps import MeasuredStep
 # (docs/explanation/marking.md): 10.2 ms, under nsys with PyTorch's ranges 28.8, with init() too 32; under nsys alone
 # 14.3. The other profilers' intervals are as wide as that of torch.profiler, in proportion.
 _SPREAD = 0.35 / 0.53, 0.66 / 0.53
-KINETO, RANGES, MARKED, PLAIN = 0.5, 0.35, 0.32, 0.7
+KINETO, RANGES, MARKED, PLAIN = 0.53, 0.35, 0.32, 0.7
 HOST_LIMITS = 0.85  # below this share of the step, the GPU's work does not limit it
 
 

@@ -99,7 +99,10 @@ def measure(
     copies = copies_needed(nbytes, cache, free_bytes(device), kept) if storage_bytes(subject.inputs) else 1
     found: dict[str, Measured] = {}
     for direction in (FORWARD, *([BACKWARD] if backward else [])):
-        timed = {n: _timed(subject, direction, n, device, effort) for n in {copies, 1 if warm else copies}}
+        timed = {
+            n: _timed(subject, direction, n, device, effort, is_cold(n, nbytes, cache))
+            for n in {copies, 1 if warm else copies}
+        }
         work = work_of(counts, direction)
         limit_s, bound = (None, "") if counts.uncounted else limit(work, known, precision)
         flop = None if counts.uncounted else work.products + work.others
@@ -125,17 +128,18 @@ def measured_times(
     ``nbytes``: of its inputs and results.
     """
     direction = BACKWARD if backward else FORWARD
-    copies = copies_needed(nbytes, cache_bytes(device), free_bytes(device))
-    cold = _timed(subject, direction, copies, device, effort)
-    return cold, cold if copies == 1 else _timed(subject, direction, 1, device, effort)
+    cache = cache_bytes(device)
+    copies = copies_needed(nbytes, cache, free_bytes(device))
+    turning = _timed(subject, direction, copies, device, effort, is_cold(copies, nbytes, cache))
+    return turning, turning if copies == 1 else _timed(subject, direction, 1, device, effort, cold=False)
 
 
-def _timed(subject: Subject, direction: str, copies: int, device: torch.device, effort: Effort) -> Timing:
+def _timed(subject: Subject, direction: str, copies: int, device: torch.device, effort: Effort, cold: bool) -> Timing:
     def prepare() -> list[Call]:
         subjects = [subject.copy() for _ in range(copies)]
         return list(subjects) if direction == FORWARD else [backward_of(each) for each in subjects]
 
-    return time_calls(prepare, device, effort)
+    return time_calls(prepare, device, effort, cold)
 
 
 def backward_of(subject: Subject) -> Call:

@@ -34,7 +34,7 @@ class Measurement(Record):
     why: Annotated[str, doc("why there is no CUDA graph; empty on a CPU")]
     trials: Annotated[int, doc("of which this is the median")]
     calls: Annotated[int, doc("per graph, or per trial without a graph")]
-    empty_node_s: Annotated[float | None, doc("subtracted: of an empty kernel in a graph; null without a graph", "s")]
+    empty_node_s: Annotated[float | None, doc("subtracted: a graph's node beside its kernel; null: no graph", "s")]
     host_s: Annotated[float | None, doc("of the host, to launch one call; null with a graph", "s")]
     clock_mhz: Annotated[int | None, doc("of the multiprocessors during the calls", "MHz")]
     copies: Annotated[int, doc("of the inputs, which take turns")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pyprof.benchmark.call_timer import CPU, EVENTS, GRAPH, Timing
+from pyprof.benchmark.other_programs import caution
 from pyprof.quantities import amount, binary_bytes
 
 SMALL = 10  # calls that take longer than so many empty nodes are shown without the node's time
@@ -109,7 +110,8 @@ class Bench:
         if timing.host_s is not None:
             said.append(f"A launch takes the host {time_text(timing.host_s)}.")
         if timing.empty_node_s is not None and timing.seconds < SMALL * timing.empty_node_s:
-            said.append(f"{time_text(timing.empty_node_s)} were subtracted: what a graph takes for an empty kernel.")
+            text = time_text(timing.empty_node_s)
+            said.append(f"{text} were subtracted: what a node of a graph takes beside its kernel's duration.")
         if timing.clock_mhz is not None:
             said.append(f"The multiprocessors ran at {timing.clock_mhz:,} MHz.")
         return [*said, *self.cautions()]
@@ -119,6 +121,8 @@ class Bench:
         said = [
             f"No CUDA graph: {measured.timing.why}." for measured in self.directions().values() if measured.timing.why
         ]
+        cores = [measured.timing.other_cores or 0.0 for measured in self.directions().values()]
+        said += [text for text in [caution(max(cores))] if text]
         if any(measured.timing.launches for measured in self.directions().values()):
             said.append("The host's launches limit the time; the GPU may be faster.")
         if self.uncounted:

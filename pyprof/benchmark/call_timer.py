@@ -5,8 +5,8 @@ The calls of a list take turns; each works on inputs of its own (``rotation``).
 * On a GPU, many calls are recorded into one CUDA graph, so that the host's launches do not limit small kernels. Some
   calls cannot be recorded because they wait for the GPU or do work that depends on values there. These run one after
   the other between two events, and the time of a launch is part of their time.
-* From the time of a call in a graph, the time of a node whose kernel does nothing is subtracted once
-  (``empty_node_s``; 0.52 µs on an H200). docs/explanation/performance.md compares the rest with nsys.
+* A node of a graph takes longer than a profiler shows of its kernel, so the difference is subtracted once
+  (``empty_node_s``; 0.02 to 0.20 µs on an H200). docs/explanation/performance.md derives it and compares with nsys.
 * torch.profiler should not have run before in the process: CUPTI then stays attached, and an empty node takes 0.28 µs
   more. So what needs it (``kernels_of``) comes after all measurements.
 * On a CPU, torch.utils.benchmark.Timer measures.
@@ -19,19 +19,27 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
 
-from pyprof.benchmark.device_facts import clock_mhz
-from pyprof.benchmark.timer import CPU_TRIAL_S, SHORTEST_CALL_S, Effort
+from pyprof.benchmark.device_facts import cache_bytes, clock_mhz, free_bytes
+from pyprof.benchmark.other_programs import OtherPrograms
+from pyprof.benchmark.rotation import copies_needed
+from pyprof.benchmark.timer import CPU_TRIAL_S, PATIENCE, SHORTEST_CALL_S, Effort
 
 Call = Callable[[], object]
 GRAPH, EVENTS, CPU = "cuda graph", "cuda events", "cpu timer"
 GRAPH_S = 1e-3  # a graph lasts about this long, so that the start of a replay does not count
 MOST_CALLS = 4096  # in a graph
-EMPTY_NODES = 1000  # of the graph that measures the floor
+# What a profiler shows for a kernel that does nothing, on an H200: the median of 70 of torch.cuda._sleep(1) under
+# torch.profiler (tests/golden/h200_backward_outputs.json.gz). In graphs, kernels that wait for 500 to 5,000 cycles take
+# 0.66 to 0.68 µs longer than these cycles.
+EMPTY_KERNEL_S = 0.672e-6
+EMPTY_NODES = 4  # after each call, in the graph that shows what they take
+SPACED_CALLS = 640  # at least so many in that graph
+SPACED_ELEMENTS = 1 << 16  # of each input and each result of these calls, in half precision
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +53,11 @@ class Timing:
     trials: int
     method: str  # GRAPH, EVENTS or CPU
     calls: int  # in a trial
-    empty_node_s: float | None = None  # of a graph's node whose kernel does nothing; has been subtracted
+    empty_node_s: float | None = None  # of a graph's node, beside its kernel's duration; has been subtracted
     host_s: float | None = None  # of the host, to launch one call; only measured without a graph
     why: str = ""  # why there is no graph
     clock_mhz: int | None = None  # of the multiprocessors, while they worked
+    other_cores: float | None = None  # that other programs used meanwhile; only on a CPU, where the system tells
 
     @property
     def launches(self) -> bool:
@@ -56,10 +65,13 @@ class Timing:
         return self.host_s is not None and self.host_s > 0.9 * self.seconds
 
 
-def time_calls(prepare: Callable[[], Sequence[Call]], device: torch.device, effort: Effort) -> Timing:
+def time_calls(
+    prepare: Callable[[], Sequence[Call]], device: torch.device, effort: Effort, cold: bool = False
+) -> Timing:
     """Time calls of the same work, which take turns. An exception of a call passes through.
 
     ``prepare`` makes the calls. On a GPU it runs on the stream that they will run on, as autograd requires.
+    ``cold``: whether the memory of all calls together exceeds the last cache.
     """
     if device.type != "cuda":
         return _on_cpu(prepare(), effort)
@@ -74,7 +86,7 @@ def time_calls(prepare: Callable[[], Sequence[Call]], device: torch.device, effo
             why = _why_no_graph(calls[0])
             if not why:
                 try:
-                    return _by_graph(calls, stream, effort)
+                    return _by_graph(calls, stream, effort, cold)
                 except RuntimeError as error:
                     torch.cuda.synchronize()
                     why = _first_line(error)
@@ -108,10 +120,13 @@ def _on_cpu(calls: Sequence[Call], effort: Effort) -> Timing:
     while once * number < CPU_TRIAL_S:
         number *= 2
         once = run.timeit(number).median
-    trials: list[float] = []
-    while sum(trials) * number < effort.trials * effort.trial_s or len(trials) < effort.trials:
-        trials.append(run.timeit(number).median)
-    return Timing(*_spread(trials), len(trials), CPU, number)
+    for _ in range(PATIENCE):
+        others, trials = OtherPrograms(), list[float]()
+        while sum(trials) * number < effort.trials * effort.trial_s or len(trials) < effort.trials:
+            trials.append(run.timeit(number).median)
+        if not others.disturb:
+            break
+    return Timing(*_spread(trials), len(trials), CPU, number, other_cores=others.cores())
 
 
 # On a GPU
@@ -134,13 +149,13 @@ def _why_no_graph(call: Call) -> str:
     return ""
 
 
-def _by_graph(calls: Sequence[Call], stream: torch.cuda.Stream, effort: Effort) -> Timing:
+def _by_graph(calls: Sequence[Call], stream: torch.cuda.Stream, effort: Effort, cold: bool) -> Timing:
     once = min(_between_events(calls[0], 1) for _ in range(3))
     rounds = max(1, int(min(GRAPH_S / max(once, SHORTEST_CALL_S), MOST_CALLS) / len(calls)))
     graph = recorded(calls, rounds, stream)
     number = rounds * len(calls)
     trials, clock = _bursts(graph.replay, effort)
-    empty = empty_node_s(torch.cuda.current_device())
+    empty = empty_node_s(torch.cuda.current_device(), cold)
     middle, low, high, best = (max(seconds / number - empty, 0.0) for seconds in _spread(trials))
     return Timing(middle, low, high, best, len(trials), GRAPH, number, empty, clock_mhz=clock)
 
@@ -204,14 +219,43 @@ def _between_events(run: Call, times: int, hosts: list[float] | None = None) -> 
 
 
 @cache
-def empty_node_s(device: int) -> float:
-    """The seconds of a node of a graph whose kernels do nothing."""
+def empty_node_s(device: int, cold: bool) -> float:
+    """The seconds by which a node of a graph takes longer than a profiler shows of its kernel.
+
+    Each further node whose kernel does nothing takes as long as it is shown to take, and this difference. In a graph
+    whose calls move more memory than the cache holds (``cold``), the descriptions of the nodes have to be read from
+    memory again, too.
+    """
     stream = torch.cuda.Stream(device)
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
-        empty = recorded([lambda: torch.cuda._sleep(0)], EMPTY_NODES, stream)
-        empty.replay()
-        return min(_between_events(empty.replay, 3) / 3 for _ in range(7)) / EMPTY_NODES
+        calls = _small_calls(torch.device("cuda", device), cold)
+        rounds = -(-SPACED_CALLS // len(calls))
+        plain, spaced = (_least(recorded(each, rounds, stream)) for each in (calls, [_spaced(call) for call in calls]))
+    return max((spaced - plain) / (rounds * len(calls) * EMPTY_NODES) - EMPTY_KERNEL_S, 0.0)
+
+
+def _small_calls(device: torch.device, cold: bool) -> list[Call]:
+    """Calls of a small kernel on the same memory; ``cold``: on memory that exceeds the cache together."""
+    nbytes = 2 * SPACED_ELEMENTS * torch.bfloat16.itemsize
+    count = copies_needed(nbytes, cache_bytes(device), free_bytes(device)) if cold else 1
+    memory = torch.zeros(count, 2, SPACED_ELEMENTS, dtype=torch.bfloat16, device=device)
+    return [partial(torch.clamp_min, source, 0, out=result) for source, result in memory.unbind()]
+
+
+def _spaced(call: Call) -> Call:
+    def run() -> None:
+        call()
+        for _ in range(EMPTY_NODES):
+            torch.cuda._sleep(0)
+
+    return run
+
+
+def _least(graph: torch.cuda.CUDAGraph) -> float:
+    """The least seconds of a replay."""
+    graph.replay()
+    return min(_between_events(graph.replay, 3) / 3 for _ in range(7))
 
 
 def kernels_of(run: Call) -> tuple[str, ...]:

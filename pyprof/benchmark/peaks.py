@@ -10,11 +10,12 @@ from typing import Any
 
 from pyprof.benchmark.device_facts import facts
 from pyprof.benchmark.device_names import measured_device
+from pyprof.benchmark.other_programs import OtherPrograms, caution
 from pyprof.benchmark.print_peaks import print_peaks
 from pyprof.benchmark.sweeps import Sweeps
 from pyprof.benchmark.timer import FULL, QUICK
 from pyprof.command.envelope import write_answer
-from pyprof.command.frame import Done, check_standard_output, run_command
+from pyprof.command.frame import Done, check_standard_output, run_command, warned
 from pyprof.command.parser import Parser, add_common, add_json
 from pyprof.command.progress import progress
 from pyprof.errors import require
@@ -52,7 +53,9 @@ def _run(args: argparse.Namespace) -> Done:
     require("torch", "measuring needs it: install PyTorch for this machine")
     if args.plot:
         require("matplotlib", "--plot needs it: pip install matplotlib")
-    peaks = measure(measured_device(args.device), quick=args.quick, shown=not args.quiet)
+    device, others = measured_device(args.device), OtherPrograms()
+    peaks = measure(device, quick=args.quick, shown=not args.quiet)
+    said = [text for text in [caution(others.cores()) if device == "cpu" else ""] if text]
     if args.output != "-" and not args.json:
         print_peaks(peaks)
     if args.output:
@@ -61,8 +64,8 @@ def _run(args: argparse.Namespace) -> Done:
     if args.plot:
         plot(peaks, args.plot, args.force)
     if args.json:
-        write_answer("peaks", peaks)
-    return Done()
+        write_answer("peaks", peaks, warnings=said)
+    return Done(warned(said))
 
 
 def measure(device: str, *, quick: bool = False, shown: bool = False) -> dict[str, Any]:

@@ -31,6 +31,11 @@ class AutogradRanges:
         self._thread = _ThreadState()
         self._closed = False
 
+    @property
+    def on_this_thread(self) -> bool:
+        """Whether the ranges are pushed now."""
+        return self._thread.on
+
     @staticmethod
     def of_nvtx() -> AutogradRanges | None:
         """The ranges in NVTX; None if this PyTorch was built without GPU support, and so without NVTX."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pyprof.capture import session
-from pyprof.capture.graph_captures import GraphCaptures, plain_profiler
+from pyprof.capture.graph_captures import GraphCaptures
 from pyprof.capture.kineto_turns import Turns, torch_profiler_is_on
 from pyprof.capture.sinks import Entry, Profiler, pop, push
 from pyprof.capture.step_finder import StepFinder
@@ -173,6 +173,7 @@ class Attached(Collector):
         self._running = True
         cuda_profiler("start")
         push_steps(self._timer)
+        push_graphs()
 
     def end(self) -> None:
         if self._running:
@@ -210,7 +211,9 @@ class TraceFile(Collector):
     """The embedded collector: runs PyTorch's profiler, and writes one range to one file.
 
     If the program uses PyTorch's profiler itself, there are several ranges, and the largest one is written. With a
-    warmup, what runs before the end of the first iteration is collected too, and written if the warmup is not reached.
+    warmup of one iteration, it is collected too, and written if the warmup is not reached. With a longer one, steps
+    are timed, and nothing may be collected before them: once Kineto has run, CUPTI stays in the process, and launches
+    take the host longer (up to twice as long on an H200).
     """
 
     def __init__(
@@ -221,7 +224,7 @@ class TraceFile(Collector):
         sampler: ClockSampler | None = None,
         note: str = "",
         memory: bool = False,
-        graphs: bool = False,
+        graphs: bool = True,
     ) -> None:
         super().__init__(window)
         self.name = str(file)
@@ -235,7 +238,7 @@ class TraceFile(Collector):
         self._sink = Profiler()
         self._profiler: Any = None
         self._all_graphs = graphs  # whether to record captures of CUDA graphs outside of the window, too
-        self._graphs = GraphCaptures(self._begin_graph, self._end_profiler)
+        self._graphs = GraphCaptures(self._begin_graph, self._end_graph)
         self._wanted = False  # whether to collect whenever the program's own profiler is off
         self._made_way = False
         self._theirs = False
@@ -249,9 +252,12 @@ class TraceFile(Collector):
 
     def open(self) -> None:
         self._turns = Turns(self)
+        active = session.current()
+        if active is not None and active.graphs is not None:
+            active.graphs.close()
         self._graphs.open()
         super().open()
-        if self._window.warmup and not self._window.wait:
+        if self._window.warmup == 1 and not self._window.wait:
             self.begin()
 
     def close(self) -> None:
@@ -292,8 +298,8 @@ class TraceFile(Collector):
                 if self._until is not None:
                     self._until = self._iterations + (self._window.steps or 0)
 
-    def _begin_profiler(self) -> Any:
-        """Start PyTorch's profiler, with our markers in it, and with allocations if they are wanted."""
+    def _begin_profiler(self, memory: bool) -> Any:
+        """Start PyTorch's profiler, with our markers in it. ``memory``: whether it records allocations."""
         import torch
         from torch.profiler import ProfilerActivity, profile
 
@@ -302,7 +308,7 @@ class TraceFile(Collector):
             activities.append(ProfilerActivity.CUDA)
         since_2_5 = {"acc_events": False} if "acc_events" in inspect.signature(profile).parameters else {}
         with self._switch():
-            profiler = profile(activities=activities, record_shapes=True, profile_memory=self._memory, **since_2_5)
+            profiler = profile(activities=activities, record_shapes=True, profile_memory=memory, **since_2_5)
             profiler.__enter__()
         self._send_markers(self._sink)
         return profiler
@@ -329,11 +335,12 @@ class TraceFile(Collector):
             return None
         if torch_profiler_is_on() or os.getpid() != self._pid:
             return None
-        with self._switch():
-            profiler = plain_profiler()
-            profiler.__enter__()
-        self._send_markers(self._sink)
-        return profiler
+        self._timer.drop()
+        return self._begin_profiler(memory=False)
+
+    def _end_graph(self, profiler: Any) -> Recording:
+        self._end_profiler(profiler)
+        return self._recording(profiler)
 
     def _recording(self, profiler: Any) -> Recording:
         import torch
@@ -348,11 +355,11 @@ class TraceFile(Collector):
 
     def _recordings(self) -> list[Recording]:
         best = [] if self._best is None else [self._best.profiler]
-        return [*best, *self._with_graphs]
+        return [*best, *self._with_graphs, *self._graphs.records]
 
     def _open_range(self) -> None:
         self._graphs.finish()
-        self._profiler = self._begin_profiler()
+        self._profiler = self._begin_profiler(self._memory)
         if self._sampler is not None:
             self._sampler.begin()
         self._running = True
@@ -425,7 +432,8 @@ class TraceFile(Collector):
         self.close()
         if self._best is None:
             cause = "the program never called start()" if self._window.wait else "the program's own profiler was on"
-            raise PyprofError(f"{self.file}: not written, for {cause}")
+            early = [] if self._window.wait else super().warnings()
+            raise PyprofError(f"{self.file}: not written, for {early[0] if early else cause}")
         try:
             write_trace(self._best.profiler, self._sink.texts, self._path, self._force, self._own(self._best))
         finally:
@@ -436,8 +444,7 @@ class TraceFile(Collector):
         """What pyprof itself recorded, for the trace's key "pyprof"; of captures of graphs, those the trace lacks."""
         others = [recording for recording in self._with_graphs if recording is not best.profiler]
         texts, ordered = self._sink.texts, self._graphs.ordered
-        found = [record.events(events_of(record.profiler, texts)) for record in self._graphs.records]
-        found += [events_of(recording, texts) for recording in others]
+        found = [events_of(recording, texts) for recording in (*self._graphs.records, *others)]
         traces = [event_text(found)] if found else []
         graphs = {"version": GRAPHS_VERSION, "traces": traces, "ordered": ordered} if found or ordered else None
         records = {"version": COMPILED_VERSION, "graphs": self._compiled} if self._compiled else None
@@ -460,7 +467,9 @@ class TraceFile(Collector):
         return told
 
     def _holds(self) -> str:
-        before = self._best is not None and not self._best.in_window
+        if self._best is None:
+            return "a lower --warmup reaches the iterations, and without --warmup all of the run is collected"
+        before = not self._best.in_window
         return f"{self.file} holds {'what ran before the end of the first one' if before else 'what ran'}"
 
 
@@ -469,6 +478,13 @@ def push_steps(timer: StepTimer) -> None:
     active, text = session.current(), timer.text()
     if active is not None and active.sink is not None and text is not None:
         pop(push(active.sink, Entry(text)))
+
+
+def push_graphs() -> None:
+    """Tell the attached tool which captures of CUDA graphs were recorded before its range."""
+    active = session.current()
+    if active is not None and active.graphs is not None:
+        active.graphs.tell()
 
 
 def cuda_profiler(action: str) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pyprof.capture import session
-from pyprof.capture.collector import Attached, Collector, TraceFile, Window, cuda_profiler, push_steps
+from pyprof.capture.collector import Attached, Collector, TraceFile, Window, cuda_profiler, push_graphs, push_steps
 from pyprof.capture.sinks import Entry, Nvtx, pop, push
 from pyprof.capture.trace_file import check_output
 from pyprof.clock_sampler import ClockSampler
@@ -39,7 +39,7 @@ def profile(
     wait: bool = False,
     nvml: bool = False,
     memory: bool = False,
-    graphs: bool = False,
+    graphs: bool = True,
 ) -> Iterator[None]:
     """Collect what runs in this block into `file`, a Chrome trace (gzipped if the name ends in .gz).
 
@@ -55,8 +55,7 @@ def profile(
     memory: record every allocation and free, too, and at the end which tensors are parameters, buffers, gradients and
         optimizer state; `pyprof memory` reads them. Each event takes about 0.2 us.
     graphs: record captures of CUDA graphs that lie before the collected iterations, too, so that the kernels of their
-        replays have ops. It takes time while a graph is captured, none while it is replayed. An option, because it has
-        been tried in parts on a GPU, but not yet as a whole: docs/how-to/graphs.md.
+        replays have ops. A capture takes longer then, a replay does not: docs/how-to/graphs.md has the costs.
     force: overwrite an existing file.
 
     The file is written at the end of the block, also if the block raises, and appears only when it is complete.
@@ -81,7 +80,7 @@ def collect(
     dispatch: bool = False,
     nvml: bool = False,
     memory: bool = False,
-    graphs: bool = False,
+    graphs: bool = True,
 ) -> Iterator[Collector]:
     """The same as `profile`, but with the window as one argument, and without printing the collector's warnings."""
     check_output(file, force)
@@ -113,21 +112,23 @@ def _clock_sampler(wanted: bool) -> Iterator[tuple[ClockSampler | None, str]]:
 
 
 @contextmanager
-def attach(window: Window, *, trace: bool | str = False, dispatch: bool = False) -> Iterator[Collector]:
+def attach(
+    window: Window, *, trace: bool | str = False, dispatch: bool = False, graphs: bool = True
+) -> Iterator[Collector]:
     """Mark what runs in this block for the attached tool, and call cudaProfilerStart and Stop around `window`."""
     collector = Attached(window)
-    with _collecting(collector, trace, dispatch) as done:
+    with _collecting(collector, trace, dispatch, graphs) as done:
         done.callback(collector.close)
         yield collector
 
 
 @contextmanager
-def _collecting(collector: Collector, trace: bool | str, dispatch: bool) -> Iterator[ExitStack]:
+def _collecting(collector: Collector, trace: bool | str, dispatch: bool, graphs: bool = False) -> Iterator[ExitStack]:
     """Call init() for the block if the program has not. The stack's callbacks run at the end, before deinit()."""
     global _collector
     with ExitStack() as done:
         if session.current() is None:
-            session.init(trace=trace, dispatch=dispatch)
+            session.init(trace=trace, dispatch=dispatch, graphs=graphs)
             done.callback(session.deinit)
         with _lock:
             if _collector is not None:
@@ -217,6 +218,7 @@ def _mark_range(action: str) -> None:
         if action == "start":
             _step.told = True
             push_steps(_step.timer)
+            push_graphs()
         if action == "stop" and not Nvtx.listening():
             _say_that_nothing_listened()
 

@@ -3,14 +3,12 @@
 A graph's kernels run no op when the graph is replayed: the ops ran when it was captured. So while the embedded
 collector is open, each capture of a graph that it would otherwise miss is recorded, from `CUDAGraph.capture_begin` to
 `capture_end`. All of PyTorch's ways to make a graph go through these two: `torch.cuda.graph`, `make_graphed_callables`,
-and the trees of graphs of `torch.compile(mode="reduce-overhead")`. The record has two parts:
+and the trees of graphs of `torch.compile(mode="reduce-overhead")`.
 
-- PyTorch's profiler records the ops, with shapes and our markers. It records nothing of CUDA: with CUPTI, a capture of
-  4 ms took 32, and from then on each replay took 515 us instead of 279 (2.11, a graph of 187 kernels on an H200).
-- A dispatch mode asks the driver before and after each op which nodes the graph has, so it is known which op added
-  which nodes. Nodes that were added by none have the names of their kernels: Triton's are ranges of these names, too.
-
-pyprof/graph_record.py puts both into the trace, as PyTorch's profiler would have recorded them.
+PyTorch's profiler records a capture as it records everything else: the ops with shapes, our markers, and CUDA's calls,
+each of which adds a node to the graph. It begins before the capture and ends after it, because to begin and to end it
+waits for the GPU, which is not allowed meanwhile. docs/how-to/graphs.md has what this costs, and what was tried
+instead.
 
 Captures and replays of a graph are marked by ranges of one name, `CUDAGraph#3`, so that it is known which graph a
 launch replays. Outside of what is recorded, a replay takes a fraction of a microsecond longer on the CPU.
@@ -21,17 +19,20 @@ from __future__ import annotations
 import inspect
 import itertools
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from pyprof.capture import session
+from pyprof.capture.kineto_turns import torch_profiler_is_on, without_usdt_lines
 from pyprof.capture.patch import Patches
-from pyprof.capture.sinks import Entry, pop, push
+from pyprof.capture.sinks import Entry, Profiler, pop, push
+from pyprof.capture.trace_file import recorded_ranges
+from pyprof.captured_record import CLOCK_RANGE, CLOCKS, Piece, parts, record_of
 from pyprof.cuda_graph_nodes import CapturedGraph
 from pyprof.files import tell
-from pyprof.graph_record import NODES_RANGE, GraphRecord, NodeCounter
 from pyprof.marker import GRAPH_RANGE
 
 _NUMBERS = itertools.count(1)  # one sequence per process: a trace may hold graphs of several collectors' time
@@ -40,12 +41,12 @@ _NUMBERS = itertools.count(1)  # one sequence per process: a trace may hold grap
 class GraphCaptures:
     """Replaces methods of CUDAGraph from open() to close().
 
-    ``start()`` starts PyTorch's profiler and returns it, or None if it is recording already; ``stop(profiler)`` stops
-    it again.
+    ``start()`` starts PyTorch's profiler and returns it, or None if the capture is not to be recorded by itself;
+    ``stop(profiler)`` stops it again, and returns what it recorded.
     """
 
-    def __init__(self, start: Callable[[], Any], stop: Callable[[Any], None]) -> None:
-        self.records: list[GraphRecord] = []  # one per capture that was recorded by itself
+    def __init__(self, start: Callable[[], Any], stop: Callable[[Any], Any]) -> None:
+        self.records: list[Any] = []  # what stop() returned for each capture that was recorded by itself
         self.ordered: list[int] = []  # the numbers of graphs whose nodes can run in one order only
         self.begun = 0  # the captures that have begun since open()
         self._start_profiler, self._stop_profiler = start, stop
@@ -53,9 +54,8 @@ class GraphCaptures:
         self._numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._entries: weakref.WeakKeyDictionary[Any, Entry] = weakref.WeakKeyDictionary()  # the range of each graph
         self._profiler: Any = None  # the profiler that records the capture in progress
+        self._around: list[Any] = []  # the ranges of compiled graphs that were opened again around it
         self._thread = 0  # the thread on which it was started
-        self._mode: Any = None  # the dispatch mode that counts the nodes of that capture
-        self._counters: list[NodeCounter] = []
         self._capturing = 0  # captures in progress
 
     def open(self) -> None:
@@ -72,22 +72,19 @@ class GraphCaptures:
     def finish(self) -> None:
         """Stop recording the capture that is in progress, if any: another profiler is about to begin."""
         profiler, self._profiler = self._profiler, None
-        counters, self._counters = self._counters, []
+        around, self._around = self._around, []
         if profiler is None:
             return
-        for counter in counters:
-            counter.on = False
         if self._thread != threading.get_ident():
-            session.ABANDONED.append(profiler)
+            session.ABANDONED.append((profiler, around))
             _say(RuntimeError("another thread's profiler began"))
             return
-        self._leave_mode()
+        for token in reversed(around):
+            pop(token)
         try:
-            self._stop_profiler(profiler)
-        except RuntimeError as error:
+            self.records.append(self._stop_profiler(profiler))
+        except (RuntimeError, OSError) as error:
             _say(error)
-        else:
-            self.records.append(GraphRecord(profiler, counters))
 
     def _begin(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def capture_begin(graph: Any, *args: Any, **kwargs: Any) -> Any:
@@ -97,20 +94,16 @@ class GraphCaptures:
             self._start()
             try:
                 with self._range(graph):
-                    result = original(graph, *args, **kwargs)
+                    return original(graph, *args, **kwargs)
             except BaseException:
                 self._stop()
                 raise
-            self._count_nodes(number)
-            return result
 
         return capture_begin
 
     def _end(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def capture_end(graph: Any, *args: Any, **kwargs: Any) -> Any:
-            self._note_nodes(self._numbers.get(graph))
-            if not self._counters:
-                self._leave_mode()  # finish() could not, on another thread
+            self._note_order(self._numbers.get(graph))
             try:
                 return original(graph, *args, **kwargs)
             finally:
@@ -118,36 +111,16 @@ class GraphCaptures:
 
         return capture_end
 
-    def _count_nodes(self, number: int) -> None:
-        """Count the nodes that each op adds, if this capture is recorded, and is the only one in progress."""
-        if self._profiler is None or self._counters or self._thread != threading.get_ident():
-            return
-        counter = NodeCounter(number)
-        self._counters.append(counter)
-        self._mode = _mode_of(counter)
-        self._mode.__enter__()
-
-    def _note_nodes(self, number: int | None) -> None:
-        """Before a capture ends: ask for its nodes, and whether they have one order."""
+    def _note_order(self, number: int | None) -> None:
+        """Before a capture ends: ask whether the nodes of the graph have one order, if the capture is recorded."""
         import torch
 
-        for counter in self._counters:
-            if counter.number == number:
-                self._leave_mode()
-                counter.finish()
         active = session.current()
-        recorded = self._profiler is not None or (active is not None and active.sink is not None)
+        recorded = active is not None and active.sink is not None
         if recorded and number is not None and torch.cuda.is_initialized():
             graph = CapturedGraph.of_stream(torch.cuda.current_stream().cuda_stream)
-            nodes = [] if graph is None else graph.nodes()
-            if graph is not None and nodes and graph.has_one_order(nodes):
+            if graph is not None and graph.has_one_order():
                 self.ordered.append(number)
-
-    def _leave_mode(self) -> None:
-        mode = self._mode
-        if mode is not None and self._thread == threading.get_ident():
-            self._mode = None
-            mode.leave()
 
     def _replay(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def replay(graph: Any, *args: Any, **kwargs: Any) -> Any:
@@ -178,9 +151,12 @@ class GraphCaptures:
             return
         try:
             self._profiler = self._start_profiler()
-        except RuntimeError as error:
+        except (RuntimeError, OSError) as error:  # OSError: records of an earlier capture cannot be kept
             _say(error)
         self._thread = threading.get_ident()
+        active = session.current()
+        if self._profiler is not None and active is not None:
+            self._around = active.compiled.again()
 
     def _stop(self) -> None:
         self._capturing -= 1
@@ -188,26 +164,67 @@ class GraphCaptures:
             self.finish()
 
 
-def plain_profiler() -> Any:
-    """PyTorch's profiler of ops with shapes, not started yet.
+class NvtxGraphs:
+    """Records captures of CUDA graphs before the range that nsys collects, and tells nsys of them at its begin.
 
-    Without torch.profiler, which imports PyTorch's compiler first: 3.6 s on the host of an H200.
+    nsys records when and on which thread each node of a graph is made, also before its range, but no NVTX range of that
+    time. So PyTorch's profiler records the ops and markers, without CUDA, whose events are nsys's; when the range
+    begins, they become texts of NVTX ranges (pyprof/captured_record.py).
     """
-    from torch.autograd.profiler import profile
 
-    since_2_5 = {"acc_events": False} if "acc_events" in inspect.signature(profile).parameters else {}
-    return profile(record_shapes=True, use_kineto=True, **since_2_5)
+    def __init__(self, owner: session.Session) -> None:
+        self._session = owner
+        self._sink: Profiler | None = None
+        self._captures = GraphCaptures(self._start, self._stop)
+        self._over = False  # whether nsys collects, or has collected
+        self._parts: list[str] = []  # of the record
+
+    def open(self) -> None:
+        self._captures.open()
+
+    def close(self) -> None:
+        self._captures.close()
+
+    def tell(self) -> None:
+        """A range of nsys has begun: push what was recorded. No capture is recorded from then on."""
+        self._captures.finish()
+        self._over = True
+        profilers, self._captures.records = self._captures.records, []
+        nvtx = self._session.sinks[0]
+        try:
+            if profilers and self._sink is not None:
+                self._parts = parts(record_of([recorded_ranges(profiler, self._sink.texts) for profiler in profilers]))
+        except (RuntimeError, OSError, ValueError) as error:  # its trace cannot be written, or is no JSON
+            _say(error)
+        if nvtx is None or not self._parts:
+            return
+        for number, part in enumerate(self._parts):
+            pop(push(nvtx, Entry(Piece(number, len(self._parts), part).text())))
+        for _ in range(CLOCKS):
+            pop(push(nvtx, Entry(f"{CLOCK_RANGE}{time.time_ns()}")))
+
+    def _start(self) -> Any:
+        """Start PyTorch's profiler; None where it is not wanted, or where the program's own is on."""
+        own = self._session.autograd
+        if self._over or (torch_profiler_is_on() and not (own is not None and own.on_this_thread)):
+            return None
+        from torch.autograd.profiler import profile
+
+        since_2_5 = {"acc_events": False} if "acc_events" in inspect.signature(profile).parameters else {}
+        profiler = profile(record_shapes=True, use_kineto=True, **since_2_5)
+        with without_usdt_lines():
+            profiler.__enter__()
+        self._sink = self._sink or Profiler()
+        self._session.set_profiler(self._sink)
+        return profiler
+
+    def _stop(self, profiler: Any) -> Any:
+        self._session.set_profiler(None)
+        with without_usdt_lines():
+            profiler.__exit__(None, None, None)
+        return profiler
 
 
-def _mode_of(counter: NodeCounter) -> Any:
-    """A dispatch mode with a range around each op, before and after which the counter looks at the graph."""
-    from torch._C._profiler import _RecordFunctionFast
-
-    from pyprof.capture.mode import NodeMode
-
-    return NodeMode(counter, lambda: _RecordFunctionFast(NODES_RANGE))
-
-
-def _say(error: RuntimeError) -> None:
+def _say(error: Exception) -> None:
     """PyTorch's profiler refused: the program goes on as it would without pyprof."""
     tell(f"pyprof: the capture of a CUDA graph is not recorded, and its kernels will have no op: {error}")

@@ -242,55 +242,7 @@ def quiet(
     return wrapper
 
 
-class _Leavable(TorchDispatchMode):
-    """A dispatch mode that can be removed at any depth of the stack."""
-
-    def leave(self) -> None:
-        """Remove this mode from this thread's stack of dispatch modes, if it is there, at whatever depth it is."""
-        above = []
-        while (innermost := _get_current_dispatch_mode()) not in (None, self):
-            _pop_dispatch_mode()
-            above.append(innermost)
-        if innermost is self:
-            self.__exit__(None, None, None)
-        for mode in reversed(above):
-            _push_dispatch_mode(mode)
-
-
-class NodeMode(_Leavable):
-    """Opens a range around each op, and lets ``counter`` look at the captured graph before and after it.
-
-    Code under torch.compile stays compiled: dynamo need not know of a mode that changes nothing.
-    """
-
-    def __init__(self, counter: Any, range_: Callable[[], Any]) -> None:
-        super().__init__()
-        self._counter, self._range = counter, range_
-
-    @classmethod
-    def ignore_compile_internals(cls) -> bool:
-        return True
-
-    @classmethod
-    def is_infra_mode(cls) -> bool:
-        return True
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        if not self._counter.on:
-            return func(*args, **kwargs or {})
-        op = self._counter.enter()
-        opened = self._range()
-        opened.__enter__()
-        try:
-            return func(*args, **kwargs or {})
-        finally:
-            opened.__exit__(None, None, None)
-            self._counter.leave(op)
-
-
-class DispatchMode(_Leavable):
+class DispatchMode(TorchDispatchMode):
     """The exact mode, init(dispatch=True): `torch.ops.aten` markers inside those of the marker mode, backward too.
 
     Each aten op that PyTorch dispatches is marked, with the arguments that its kernels get: after autocast, inside C++
@@ -302,6 +254,17 @@ class DispatchMode(_Leavable):
         super().__init__()
         self._markers = markers
         self._targets: dict[Any, Target] = {}
+
+    def leave(self) -> None:
+        """Remove this mode from this thread's stack of dispatch modes, if it is there, at whatever depth it is."""
+        above = []
+        while (innermost := _get_current_dispatch_mode()) not in (None, self):
+            _pop_dispatch_mode()
+            above.append(innermost)
+        if innermost is self:
+            self.__exit__(None, None, None)
+        for mode in reversed(above):
+            _push_dispatch_mode(mode)
 
     def run_untraced(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a call; under torch.jit.trace, with this mode off, if it is this thread's innermost dispatch mode.

@@ -94,7 +94,7 @@ def run(
     dispatch: bool = False,
     nvml: bool = False,
     memory: bool = False,
-    graphs: bool = False,
+    graphs: bool = True,
 ) -> Ran:
     """Run the script and collect it into `file`. The result has the exit code that the script would have had.
 
@@ -108,7 +108,7 @@ def run(
     from pyprof.capture.control import attach, collect
 
     if file is None:
-        collecting = attach(window, trace=trace, dispatch=dispatch)
+        collecting = attach(window, trace=trace, dispatch=dispatch, graphs=graphs)
     else:
         more = {"dispatch": dispatch, "nvml": nvml, "memory": memory, "graphs": graphs}
         collecting = collect(file, window, force=force, trace=trace, **more)

@@ -27,9 +27,11 @@ from pyprof.capture.sinks import Both, Entry, Nvtx, Sink, pop, push
 from pyprof.compiled_record import COMPILED_RANGE, range_texts
 from pyprof.marker import TRITON
 from pyprof.provenance import inductor_hooks
+from pyprof.provenance.dynamo_modes import unseen
 from pyprof.provenance.triton_launches import TritonLaunches
 
 if TYPE_CHECKING:
+    from pyprof.capture.graph_captures import NvtxGraphs
     from pyprof.capture.mode import DispatchMode
     from pyprof.capture.targets import Target
 
@@ -45,6 +47,14 @@ class Options:
     function_stack: bool
     sink: str
     autograd: bool
+    graphs: bool
+
+
+class _Running(threading.local):
+    """The compiled graphs whose code runs on this thread, outermost first: the number and the record of each."""
+
+    def __init__(self) -> None:
+        self.graphs: list[tuple[str, str]] = []
 
 
 class CompiledGraphs:
@@ -59,14 +69,18 @@ class CompiledGraphs:
         self._session = session
         self._entries: dict[str, tuple[list[Entry], Entry]] = {}  # a graph's ranges under NVTX, and in the profiler
         self._kernels: dict[str, Target] = {}  # the program's own Triton kernels, by name
+        self._running = _Running()
         self._launches = TritonLaunches(self)
+        self._dynamo = unseen(self.set, lambda mode: mode is session.mode)
 
     def open(self) -> None:
         inductor_hooks.install(self)
         self._launches.open()
+        self._dynamo.open()
 
     def close(self) -> None:
         self._launches.close()
+        self._dynamo.close()
 
     def is_on(self) -> bool:
         return current() is self._session
@@ -81,20 +95,37 @@ class CompiledGraphs:
 
     @contextmanager
     def range(self, number: str, record: str) -> Iterator[None]:
-        """The graph's range. NVTX has no other place for the record, so its ranges' texts have it, in pieces."""
+        """The graph's range, where something records. It is noted in any case, for ``again``."""
+        running = self._running.graphs
+        running.append((number, record))
         nvtx, profiler = self._session.sinks
-        if profiler is not None:
-            self.records[number] = record
-        if number not in self._entries:
-            self._entries[number] = [*map(Entry, range_texts(number, record))], Entry(COMPILED_RANGE + number)
-        pieces, short = self._entries[number]
-        tokens = [push(nvtx, piece) for piece in pieces] if nvtx is not None else []
-        tokens += [push(profiler, short)] if profiler is not None else []
+        tokens = [] if nvtx is None else [push(nvtx, piece) for piece in self._entries_of(number, record)[0]]
+        tokens += [] if profiler is None else [self._push_short(profiler, number, record)]
         try:
             yield
         finally:
+            running.pop()
             for token in reversed(tokens):
                 pop(token)
+
+    def again(self) -> list[Any]:
+        """Open the ranges of the graphs that run on this thread in the collector, which has begun while they run.
+
+        Returns the tokens for ``pop``, in the order of opening.
+        """
+        profiler = self._session.profiler
+        running = () if profiler is None else self._running.graphs
+        return [self._push_short(profiler, number, record) for number, record in running]
+
+    def _push_short(self, profiler: Any, number: str, record: str) -> Any:
+        self.records[number] = record
+        return push(profiler, self._entries_of(number, record)[1])
+
+    def _entries_of(self, number: str, record: str) -> tuple[list[Entry], Entry]:
+        """A graph's ranges: NVTX has no other place for the record, so the texts of its ranges have it, in pieces."""
+        if number not in self._entries:
+            self._entries[number] = [*map(Entry, range_texts(number, record))], Entry(COMPILED_RANGE + number)
+        return self._entries[number]
 
     @contextmanager
     def launch(self, name: str, arguments: dict[str, Any]) -> Iterator[None]:
@@ -124,6 +155,7 @@ class Session:
         self.patches = Patches()
         self._nvtx: Nvtx | None = None
         self.autograd: AutogradRanges | None = None
+        self.graphs: NvtxGraphs | None = None
         self._dispatch_mode: DispatchMode | None = None
         if options.sink == "nvtx" or (options.sink == "auto" and Nvtx.listening()):
             self._nvtx = Nvtx()
@@ -147,6 +179,11 @@ class Session:
             self.mode.divert = self._dispatch_mode.run_untraced
         if self.autograd is not None:
             self.autograd.begin()
+        if self._nvtx is not None and options.graphs:
+            from pyprof.capture.graph_captures import NvtxGraphs
+
+            self.graphs = NvtxGraphs(self)
+            self.graphs.open()
 
     def set_profiler(self, profiler: Sink | None) -> None:
         """Send ranges to the embedded collector as well, or with None stop doing so."""
@@ -161,6 +198,8 @@ class Session:
         return self._nvtx, self.profiler
 
     def close(self) -> None:
+        if self.graphs is not None:
+            self.graphs.close()
         if self.autograd is not None:
             self.autograd.close()
         self.compiled.close()
@@ -203,6 +242,7 @@ def init(
     enable_function_stack: bool = False,
     sink: str = "auto",
     autograd: bool = True,
+    graphs: bool = True,
 ) -> None:
     """Mark every PyTorch call of this process from now on.
 
@@ -218,6 +258,8 @@ def init(
         `pyprof.profile` collects in any case.
     autograd: when NVTX ranges are pushed, also push PyTorch's own, with sequence numbers and sizes. They link a
         backward kernel to its forward op. The program may still use emit_nvtx or torch.profiler itself.
+    graphs: when NVTX ranges are pushed, also record captures of CUDA graphs that lie before the first start(), so that
+        the kernels of their replays have ops under nsys. A capture takes longer then: docs/how-to/graphs.md.
 
     A second call with the same options changes nothing; with other options, the new ones apply from then on. Threads
     that were started before are not marked; a forked child starts without pyprof.
@@ -228,7 +270,7 @@ def init(
         raise ValueError(f"pyprof.init: sink={sink!r} is not one of 'auto', 'nvtx', 'none'")
     if trace not in (True, False, "all"):
         raise ValueError(f"pyprof.init: trace={trace!r} is not one of True, False, 'all'")
-    options = Options(trace, layers, dispatch, enable_function_stack, sink, autograd)
+    options = Options(trace, layers, dispatch, enable_function_stack, sink, autograd, graphs)
     with _lock:
         if _session is not None and _session.options == options:
             return

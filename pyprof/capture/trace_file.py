@@ -56,7 +56,8 @@ def write_trace(
 
 
 # The categories that say how a graph was captured. A launch without a GPU operation was captured.
-KEPT = frozenset("cpu_op user_annotation cuda_runtime cuda_driver kernel gpu_memcpy gpu_memset".split())
+RANGES = frozenset(("cpu_op", "user_annotation"))
+KEPT = RANGES | frozenset("cuda_runtime cuda_driver kernel gpu_memcpy gpu_memset".split())
 
 
 def event_text(recorded: Iterable[list[dict[str, Any]]]) -> str:
@@ -76,11 +77,28 @@ def event_text(recorded: Iterable[list[dict[str, Any]]]) -> str:
 
 def events_of(profiler: Any, texts: dict[str, str]) -> list[dict[str, Any]]:
     """The events of the profiler's trace, with the markers' texts in place of their tokens (token -> text)."""
+    return list(_trace_of(profiler, texts)["traceEvents"])
+
+
+def _trace_of(profiler: Any, texts: dict[str, str]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="pyprof-") as scratch:
         raw = Path(scratch, "raw.json")
         profiler.export_chrome_trace(str(raw))
         with open(raw, encoding="utf-8", errors="replace") as lines:
-            return list(json.loads("".join(repaired(lines, texts)))["traceEvents"])
+            return dict(json.loads("".join(repaired(lines, texts))))
+
+
+def recorded_ranges(profiler: Any, texts: dict[str, str]) -> list[dict[str, Any]]:
+    """The ops and ranges that a profiler recorded, with ``start_ns`` of the clock CLOCK_REALTIME and ``duration_ns``.
+
+    Since PyTorch 2.4 the times of a trace are those since its key ``baseTimeNanoseconds``.
+    """
+    trace = _trace_of(profiler, texts)
+    base = int(trace.get("baseTimeNanoseconds", 0))
+    found = [event for event in trace["traceEvents"] if event.get("cat") in RANGES and "dur" in event]
+    for event in found:
+        event["start_ns"], event["duration_ns"] = base + round(1e3 * event["ts"]), round(1e3 * event["dur"])
+    return found
 
 
 class Recording:

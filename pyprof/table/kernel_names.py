@@ -46,4 +46,4 @@ def name_wrappers(table: Table) -> Table:
         return table
     pairs, codes = distinct_texts(short, table.coded("kLongName"))
     names = Coded.of(shown_name(*pair) for pair in pairs).take(codes)
-    return type(table)(len(table), {**table.columns, "kShortName": names})
+    return table.with_column("kShortName", names)

@@ -29,7 +29,8 @@ class Predictor:
         for name in changes:
             before = len(scenario.edits)
             for rule in CHANGES[name].rules:
-                scenario = _with_all(rule, scenario)
+                if len(scenario.edits) == before:  # the rules of a change are alternatives
+                    scenario = _with_all(rule, scenario)
             if len(scenario.edits) == before:
                 return None
         return self._forecaster.forecast(scenario)

@@ -161,7 +161,7 @@ def test_the_text_of_a_result():
         "           2 µs (1.98 µs to 2.04 µs) if the inputs stay in the cache",
         "  Median of 15 trials by replays of a CUDA graph, with quartiles. Calls took turns with copies of the inputs: "
         "90 × 2.00 MiB, at least three times the size of the last cache.",
-        "  520 ns were subtracted: what a graph takes for an empty kernel.",
+        "  520 ns were subtracted: what a node of a graph takes beside its kernel's duration.",
         "  The multiprocessors ran at 1,980 MHz.",
     ]
 

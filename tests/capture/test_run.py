@@ -202,7 +202,7 @@ def test_options_are_these() -> None:
     assert options == {"-h", "--help", "-o", "--output", "--force", "--trace", "--warmup", "--steps"} | {
         "--capture-range",
         "--dispatch",
-        "--graph-captures",
+        "--no-graph-captures",
         "--memory",
         "--nvml",
         "--json",

@@ -86,7 +86,6 @@ def test_the_last_iteration_has_its_optimizer_s_range(tmp_path: Path) -> None:
 
 NOT_REACHED = [  # the script, its options, what the file has, what is said
     (PLAIN, ["--steps", "9"], [1, 2, 3, 4, 5], "--steps 9 was not reached: the program ended after 5 iterations"),
-    (PLAIN, ["--warmup", "9"], [1], "holds what ran before the end of the first one"),
     ("import torch\ntorch.nn.Linear(2, 1)(torch.ones(3, 2))", ["--warmup", "1"], [3], "neither optimizer.step() nor"),
 ]
 
@@ -99,6 +98,17 @@ def test_what_there_is_is_written_if_the_limit_is_not_reached(
     assert main(["-o", str(tmp_path / "net.json.gz"), *options, str(tmp_path / "script.py")]) == 0
     assert linears(tmp_path / "net.json.gz") == kept
     assert warning in capsys.readouterr().err
+
+
+def test_nothing_is_written_where_timed_iterations_did_not_reach_the_window(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Iterations of a warmup of two or more are timed, and so nothing is profiled before the window."""
+    (tmp_path / "script.py").write_text(PLAIN, encoding="utf-8")
+    assert main(["-o", str(tmp_path / "net.json.gz"), "--warmup", "9", str(tmp_path / "script.py")]) == 1
+    assert not (tmp_path / "net.json.gz").exists()
+    told = capsys.readouterr().err
+    assert "--warmup 9 was not reached: the program ended after 5 iterations; a lower --warmup" in told
 
 
 class TestFrameworks:

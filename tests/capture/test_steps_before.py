@@ -35,13 +35,27 @@ def fixture_trace(tmp_path_factory):
 
 
 def test_the_trace_has_the_steps_between_the_first_and_the_window(trace):
-    """Of the four iterations before the window, the first is profiled in case there are no more."""
+    """Of the four iterations before the window, the first has no beginning."""
     record = json.loads(trace.read_text())["pyprof"]["steps"]
     assert [step["number"] for step in record["steps"]] == [1, 2, 3]
     assert all(5_000_000 <= step["host_ns"] < 2_000_000_000 for step in record["steps"])
     assert not record["marked"]
     found = read_profile(trace).table.measured
     assert [step.number for step in found] == [1, 2, 3] and [step.gpu_ns for step in found] == [None] * 3
+
+
+def test_no_profiler_runs_before_the_window(tmp_path, monkeypatch):
+    """After Kineto has run once in a process, launches take the host longer: CUPTI stays."""
+    begun = []
+    original = torch.profiler.profile.__enter__
+    monkeypatch.setattr(torch.profiler.profile, "__enter__", lambda self: begun.append(len(ended)) or original(self))
+    ended = []
+    with pyprof.profile(tmp_path / "net.json", warmup=3, steps=1):
+        for number in range(4):
+            train(1, 0)
+            ended.append(number)
+            pyprof.step()
+    assert begun == [3]
 
 
 def test_they_stay_in_parquet_and_in_the_container(trace, tmp_path):

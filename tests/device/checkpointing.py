@@ -1,11 +1,13 @@
-"""Activation checkpointing, predicted and measured: peak memory and step time of four programs with and without it.
+"""Activation checkpointing measured: peak memory and step time of programs with and without it.
 
-    python tests/device/checkpointing.py OUT
+    python tests/device/checkpointing.py OUT [PROGRAM ...]
 
-Writes for each program OUT/NAME.json.gz, a step without checkpointing as ``pyprof.profile(memory=True)`` collects it,
-and OUT/measured.json: torch.cuda.max_memory_allocated() and the time of a step, unprofiled, without and with
-torch.utils.checkpoint (use_reentrant=False) of the layers that it names, and what recording memory costs.
-tests/prof/memory/test_measured.py compares.
+Writes for each program OUT/NAME.json.gz, two steps without checkpointing as ``pyprof.profile(memory=True, warmup=)``
+collects them, so that the time of steps without the profiler is in the file, too; OUT/NAME_done.json.gz, a step with
+torch.utils.checkpoint (use_reentrant=False) of the layers that it names; and OUT/measured.json: for both, unprofiled,
+torch.cuda.max_memory_allocated() and the time of steps in a row. Both take turns, because the machine's host is not
+steady. It also has what a checkpointed call of few small ops costs the host. tests/prof/memory/test_measured.py
+compares.
 """
 
 from __future__ import annotations
@@ -27,15 +29,19 @@ from torch.utils.checkpoint import checkpoint
 import pyprof
 
 sys.path.insert(0, str(Path(__file__).parent))
-STEPS = 10  # timed, after as many others
+BLOCK_S, PAIRS, WARM_UP = 0.2, 8, 6
 Step = Callable[[], Any]
+ON = [False]  # whether modules are checkpointed
 
 
 def checkpointed(modules: list[nn.Module]) -> None:
-    """Let the modules run under torch.utils.checkpoint."""
+    """Let the modules run under torch.utils.checkpoint while ON."""
     for module in modules:
-        forward = module.forward
-        module.forward = lambda *args, f=forward, **kw: checkpoint(f, *args, use_reentrant=False, **kw)  # type: ignore
+
+        def forward(*args: Any, f: Any = module.forward, **kw: Any) -> Any:
+            return checkpoint(f, *args, use_reentrant=False, **kw) if ON[0] else f(*args, **kw)
+
+        module.forward = forward  # type: ignore[method-assign]
 
 
 def trained(model: nn.Module, optimizer: Any, loss_of: Step) -> Step:
@@ -129,61 +135,121 @@ PROGRAMS = {
 }  # fmt: skip
 
 
-def measure(step: Step) -> dict[str, float]:
-    """Peak and median time of a step, unprofiled."""
-    for _ in range(STEPS):
+def block(step: Step, steps: int) -> float:
+    """The time of a step, ms, of several in a row between two synchronisations."""
+    torch.cuda.synchronize()
+    begin = time.perf_counter()
+    for _ in range(steps):
         step()
     torch.cuda.synchronize()
-    torch.cuda.reset_peak_memory_stats()
-    times = []
-    for _ in range(STEPS):
-        begin = time.perf_counter()
-        step()
-        torch.cuda.synchronize()
-        times.append(1e3 * (time.perf_counter() - begin))
-    return {"peak_bytes": torch.cuda.max_memory_allocated(), "step_ms": statistics.median(times)}
+    return 1e3 * (time.perf_counter() - begin) / steps
 
 
-def collect(step: Step, file: Path, memory: bool, steps: int = 1) -> dict[str, float]:
-    """The peak while a step is collected, and its time."""
+def peak(step: Step) -> int:
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
-    with pyprof.profile(file, force=True, trace=True, memory=memory):
-        begin = time.perf_counter()
-        for _ in range(steps):
+    block(step, 2)
+    return torch.cuda.max_memory_allocated()
+
+
+def measure(step: Step) -> dict[str, Any]:
+    """Peaks, and times of blocks of steps, of both variants in turn."""
+    found: dict[str, Any] = {"plain": {"steps_ms": []}, "checkpointed": {"steps_ms": []}}
+    variants = (("plain", False), ("checkpointed", True))
+    steps = 1
+    for name, on in variants:
+        ON[0] = on
+        block(step, WARM_UP)
+        found[name]["peak_bytes"] = peak(step)
+        steps = max(steps, round(1e3 * BLOCK_S / block(step, 4)))
+    for turn in range(PAIRS):
+        for name, on in variants if turn % 2 else variants[::-1]:
+            ON[0] = on
+            step()
+            found[name]["steps_ms"].append(block(step, steps))
+    pairs = zip(found["checkpointed"]["steps_ms"], found["plain"]["steps_ms"], strict=True)
+    costs = [after - before for after, before in pairs]
+    quartiles = statistics.quantiles(costs, n=4)
+    return {**found, "steps": steps, "cost_ms": statistics.median(costs), "quartiles_ms": quartiles[::2]}
+
+
+def collect(step: Step, file: Path, memory: bool, steps: int) -> None:
+    with pyprof.profile(file, force=True, trace=True, memory=memory, warmup=WARM_UP, steps=steps):
+        for _ in range(WARM_UP + steps):
             step()
         torch.cuda.synchronize()
-        took = 1e3 * (time.perf_counter() - begin) / steps
-    return {"peak_bytes": torch.cuda.max_memory_allocated(), "step_ms": took}
 
 
-def program(name: str, make: Any, out: Path) -> dict[str, Any]:
-    torch.manual_seed(0)
+def measured(make: Any, _file: Path) -> dict[str, Any]:
     step, modules, layers = make()
-    found: dict[str, Any] = {"layers": layers, "plain": measure(step)}
-    found["collected"] = collect(step, out / f"{name}.json.gz", True)
-    scratch = Path("/tmp") / f"{name}.json"
-    found["collected_without_memory"] = collect(step, scratch, False, steps=3)
-    found["collected_with_memory"] = collect(step, scratch, True, steps=3)
     checkpointed(modules)
-    found["checkpointed"] = measure(step)
+    return {"layers": layers, **measure(step)}
+
+
+def collected(make: Any, file: Path) -> dict[str, Any]:
+    step, modules, _ = make()
+    checkpointed(modules)
+    for on, name in ((False, f"{file}.json.gz"), (True, f"{file}_done.json.gz")):
+        ON[0] = on
+        block(step, 2)
+        collect(step, Path(name), memory=not on, steps=2)
+    return {"collected": True}
+
+
+def on_host(function: Step, x: torch.Tensor, on: bool, autocast: bool) -> tuple[float, float]:
+    """The seconds that forward and backward pass of a function take the host."""
+    begin = time.perf_counter()
+    with torch.autocast("cuda", torch.bfloat16, enabled=autocast):
+        y = checkpoint(function, x, use_reentrant=False) if on else function(x)
+    middle = time.perf_counter()
+    y.sum().backward()
+    return middle - begin, time.perf_counter() - middle
+
+
+def host_cost() -> list[dict[str, float]]:
+    """µs on the host, forward and backward, of a function of few ops on a small tensor, plain and checkpointed."""
+    x = torch.randn(8, 8, device="cuda", requires_grad=True)
+    found = []
+    for autocast in (False, True):
+        for ops in (1, 4, 16, 64):
+
+            def function(y: torch.Tensor, ops: int = ops) -> torch.Tensor:
+                for _ in range(ops):
+                    y = y.sin()  # saves its input
+                return y
+
+            times: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
+            for _ in range(120):
+                for on in (False, True):
+                    torch.cuda.synchronize()
+                    times[on].append(on_host(function, x, on, autocast))
+            row: dict[str, float] = {"ops": ops, "autocast": autocast}
+            for on, name in ((False, "plain"), (True, "checkpointed")):
+                for place, part in enumerate(("forward", "backward")):
+                    row[f"{name} {part}"] = 1e6 * statistics.median(time[place] for time in times[on][20:])
+            found.append(row)
     return found
 
 
-def main(out: Path) -> None:
-    found = {}
-    for name, make in PROGRAMS.items():
-        try:
-            found[name] = program(name, make, out)
-        except Exception as error:  # noqa: BLE001  (the other programs are measured all the same)
-            found[name] = {"error": repr(error)}
-        sys.stdout.write(f"{name} {json.dumps(found[name])}\n")
-        sys.stdout.flush()
-        text = json.dumps({"torch": torch.__version__, "programs": found}, indent=1)
-        (out / "measured.json").write_text(text + "\n")
-        gc.collect()
-        torch.cuda.empty_cache()
+def main(out: Path, names: list[str]) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    found: dict[str, Any] = {}
+    host = host_cost()
+    for part in (measured, collected):  # a profiler that has run slows down what follows
+        for name in names or PROGRAMS:
+            torch.manual_seed(0)
+            ON[0] = False
+            try:
+                found.setdefault(name, {}).update(part(PROGRAMS[name], out / name))
+            except Exception as error:  # noqa: BLE001  (the other programs are measured all the same)
+                found[name]["error"] = repr(error)
+            sys.stdout.write(f"{part.__name__} {name} {json.dumps(found[name])}\n")
+            sys.stdout.flush()
+            text = json.dumps({"torch": torch.__version__, "host_us": host, "programs": found}, indent=1)
+            (out / "measured.json").write_text(text + "\n")
+            gc.collect()
+            torch.cuda.empty_cache()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2:])

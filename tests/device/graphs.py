@@ -5,8 +5,8 @@
     python tests/device/graphs.py check FOLDER                                                # anywhere
 
 ``run`` without --file marks for nsys and calls pyprof.start() and stop(). ``check`` reads
-PROGRAM-VARIANT-kineto.json.gz and, of nsys, -nsys (without graphs), -nsys_inside, -nsys_apart and
--nsys_apart-capture (.sqlite.gz).
+PROGRAM-VARIANT-kineto.json.gz and -kineto_inside, and, of nsys, -nsys (without graphs), -nsys_inside, -nsys_before,
+-nsys_apart and -nsys_apart-capture (.sqlite.gz).
 """
 
 from __future__ import annotations
@@ -32,6 +32,16 @@ class Program(NamedTuple):
 
     step: Callable[[], Any]
     capture: Callable[[], Any]
+
+
+def _duration(call: Callable[[], Any]) -> str:
+    import torch
+
+    begin = time.perf_counter()
+    call()
+    if DEVICE == "cuda":
+        torch.cuda.synchronize()
+    return f"{1e3 * (time.perf_counter() - begin):.1f}"
 
 
 def decode(variant: str) -> Program:
@@ -138,7 +148,7 @@ PROGRAMS = {program.__name__: program for program in (decode, generate, reduce_o
 VARIANTS = {"generate": ("compiled", "graphed"), "reduce_overhead": ("compiled", "graphed")}
 
 
-def run(name: str, variant: str, file: Path | None, capture: str) -> None:
+def run(name: str, variant: str, file: Path | None, capture: str, graphs: bool) -> None:
     """Warm up, capture, and profile STEPS steps, each ended by pyprof.step().
 
     ``capture``: "before" the profiled range, "inside" of it, or in a range of its own ("apart").
@@ -151,16 +161,15 @@ def run(name: str, variant: str, file: Path | None, capture: str) -> None:
 
     torch._inductor.config.shape_padding = False  # decided by timing, in each process anew
     torch.manual_seed(0)
-    recording = pyprof.profile(file, wait=True, force=True, graphs=True) if file else contextlib.nullcontext()
+    recording = pyprof.profile(file, wait=True, force=True, graphs=graphs) if file else contextlib.nullcontext()
     if file is None:
         pyprof.init()
     with recording:
         program = PROGRAMS[name](variant)
         if capture != "before":
             pyprof.start()
-        program.capture()
-        for _ in range(WARM):
-            program.step()
+        calls = [program.capture, *[program.step] * WARM]
+        _say(f"{name} {variant}: calls before the profiled ones, ms: {' '.join(map(_duration, calls))}")
         if capture == "apart":
             pyprof.stop()
         if capture != "inside":
@@ -174,54 +183,95 @@ def run(name: str, variant: str, file: Path | None, capture: str) -> None:
         pyprof.stop()
 
 
-def cost(times: int = 8) -> None:
-    """The time of a capture of 12 blocks' decoding, and of a replay: without pyprof, while it waits, and recorded."""
-    import tempfile
-
+def decoding() -> Callable[[], Any]:
+    """A decode step of 12 blocks."""
     import torch
     from decode_model import Decoder
 
-    import pyprof
-
     model = Decoder(layers=12).to(DEVICE, torch.bfloat16).eval()
     ids, place = (torch.zeros(*shape, dtype=torch.long, device=DEVICE) for shape in ((8, 1), (1,)))
-    with torch.no_grad():
+
+    def step() -> None:
+        with torch.no_grad():
+            model(ids, place)
+
+    return step
+
+
+def training() -> Callable[[], Any]:
+    """A training step of GPT-2 small on short sequences: forward, backward and SGD."""
+    import gpt2
+    import torch
+    import torch.nn.functional as F
+
+    config = gpt2.Config(context=64, vocabulary=512)
+    model = gpt2.Gpt2(config).to(DEVICE)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, foreach=True)
+    text = torch.randint(config.vocabulary, (2, config.context), device=DEVICE)
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=False)
+        with torch.autocast(DEVICE, torch.bfloat16, cache_enabled=False):
+            loss = F.cross_entropy(model(text).flatten(0, 1).float(), text.flatten())
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
+def cost(times: int = 8) -> None:
+    """The time of a graph's capture and of its replay: without pyprof, while it waits, and recorded."""
+    import tempfile
+
+    import pyprof
+
+    for make in (decoding, training):
+        step = make()
         for _ in range(3):
-            model(ids, place)
-    kept = []
+            step()
+        _say(f"{make.__name__}:")
+        _captures_and_replays("without pyprof", step, times)
+        with tempfile.TemporaryDirectory() as folder:
+            for what, graphs in (("pyprof waits, graphs=False", False), ("recorded", True)):
+                with pyprof.profile(Path(folder, "net.json"), wait=True, force=True, graphs=graphs):
+                    _captures_and_replays(what, step, times)
+                    _timed("start()", pyprof.start)
+                    step()
+                    _timed("stop()", pyprof.stop)
+                    begin = time.perf_counter()
+                _say(f"  writing took {1e3 * (time.perf_counter() - begin):.0f} ms")
+        _captures_and_replays("without pyprof, after it", step, times)
 
-    def capture() -> float:
+
+def _timed(what: str, call: Callable[[], Any]) -> None:
+    begin = time.perf_counter()
+    call()
+    _say(f"  {what} took {1e3 * (time.perf_counter() - begin):.0f} ms")
+
+
+def _captures_and_replays(what: str, step: Callable[[], Any], times: int, replays: int = 500) -> None:
+    import torch
+
+    found = []
+    for _ in range(times):
         graph, begin = torch.cuda.CUDAGraph(), time.perf_counter()
-        with torch.no_grad(), torch.cuda.graph(graph):
-            model(ids, place)
+        with torch.cuda.graph(graph):
+            step()
         torch.cuda.synchronize()
-        kept.append(graph)
-        return 1e3 * (time.perf_counter() - begin)
-
-    def replay(count: int = 2000) -> float:
+        found.append(1e3 * (time.perf_counter() - begin))
+    launched, lasted = [], []
+    for _ in range(5):
         begin = time.perf_counter()
-        for _ in range(count):
-            kept[0].replay()
-        launched = time.perf_counter() - begin
+        graph.replay()
+        launched.append(1e6 * (time.perf_counter() - begin))
         torch.cuda.synchronize()
-        return 1e6 * launched / count
-
-    def show(what: str) -> None:
-        captures = " ".join(f"{capture():.2f}" for _ in range(times))
-        _say(f"{what}: captures of {captures} ms; replays of {min(replay() for _ in range(3)):.2f} us")
-
-    show("without pyprof")
-    with tempfile.TemporaryDirectory() as folder:
-        for what, graphs in (("pyprof waits, graphs=False", False), ("recorded", True)):
-            with pyprof.profile(Path(folder, "net.json"), wait=True, force=True, graphs=graphs):
-                show(what)
-                begin = time.perf_counter()
-                pyprof.start()
-                _say(f"  start() took {1e3 * (time.perf_counter() - begin):.0f} ms")
-                pyprof.stop()
-                begin = time.perf_counter()
-            _say(f"  writing took {1e3 * (time.perf_counter() - begin):.0f} ms")
-    show("without pyprof, after it")
+        begin = time.perf_counter()
+        for _ in range(replays):
+            graph.replay()
+        torch.cuda.synchronize()
+        lasted.append(1e6 * (time.perf_counter() - begin) / replays)
+    captures = " ".join(f"{one:.1f}" for one in found)
+    _say(f"  {what}: captures {captures} ms; replays {min(lasted):.1f} us, a launch {min(launched):.1f} us")
 
 
 COPIES = ("aten::copy_", "aten::_foreach_copy_")  # of inputs into a graph's own tensors; no part of the model's work
@@ -273,7 +323,8 @@ def check(folder: Path) -> int:
     failed = 0
     for name in PROGRAMS:
         plain = VARIANTS.get(name, ("eager", ""))[0]
-        for how, kind in (("kineto", ".json.gz"), ("nsys_inside", ".sqlite.gz"), ("nsys_apart", ".sqlite.gz")):
+        kinds = (("kineto", ".json.gz"), ("kineto_inside", ".json.gz"))
+        for how, kind in (*kinds, *((f"nsys_{where}", ".sqlite.gz") for where in ("inside", "apart", "before"))):
             graphed, other = (
                 folder / f"{name}-graphed-{how}{kind}",
                 folder / f"{name}-{plain}-{how.split('_')[0]}{kind}",
@@ -296,6 +347,7 @@ def main() -> int:
     running.add_argument("program", choices=PROGRAMS)
     running.add_argument("variant", choices=("eager", "compiled", "graphed"))
     running.add_argument("--file", type=Path)
+    running.add_argument("--no-graphs", action="store_true", help="do not record captures before the profiled range")
     running.add_argument("--capture", choices=("before", "inside", "apart"), default="before")
     actions.add_parser("cost")
     actions.add_parser("check").add_argument("folder", type=Path)
@@ -305,7 +357,7 @@ def main() -> int:
     if options.action == "cost":
         cost()
     else:
-        run(options.program, options.variant, options.file, options.capture)
+        run(options.program, options.variant, options.file, options.capture, not options.no_graphs)
     return 0
 
 

@@ -1,15 +1,18 @@
 """What each change brings to programs with several faults, on a GPU, without a profiler.
 
-    python tests/device/plan_measured.py OUT [--programs a,b] [--budget-s 60] [--folder FOLDER] [--alone] [--tiny]
+    python tests/device/plan_measured.py OUT [--programs a,b] [--budget-s 60] [--folder FOLDER] [--alone] [--first a,b]
 
 Each program of FOLDER (tests/device/plan_programs) runs in a process of its own: as it is, with each change alone, then
-with one change after the other, the one that gained most alone first. A change that makes the step slower where it
-stands in that order is taken back. The host of a machine that others use, too, may be slower by a third for a second:
+with one change after the other, the one that gained most alone first; with --first, those named there come before all
+others, so that a plan of these alone has a measured end. A change that makes the step slower where it stands in that
+order is taken back. The host of a machine that others use, too, may be slower by a third for a second:
 so the program without the change takes turns with the program that has it, and the gain is the median difference of
-neighbours. At the end comes a capture of the unchanged program with `pyprof.profile`, with its times just before and
-after; with --last-capture also one of the program with all that was kept.
+neighbours. At the end comes a capture of the unchanged program with `pyprof.profile`, which times the steps before it
+without the profiler, with its times just before and after; with --last-capture also one of the program with all that
+was kept.
 
-OUT gets NAME.json, written after each measurement: an interrupted run goes on where it ended. All times are in ms:
+OUT gets NAME.json, written after each measurement: an interrupted run goes on where it ended,
+and does not try again what failed. All times are in ms:
 
 * wall: steps in a row between two synchronisations, divided by their number; the median of the blocks, and each block;
 * gain: how much longer the wall of the program without the change is, and each pair of neighbours' difference;
@@ -33,8 +36,9 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-BLOCKS, BLOCK_S, MOST_STEPS, FEWEST_STEPS, ALONE = 5, 0.15, 40, 3, 4
+BLOCKS, BLOCK_S, MOST_STEPS, FEWEST_STEPS, ALONE = 5, 0.12, 40, 2, 3
 WARM_UP, WARM_UP_S = 3, 0.15
+TIMED, CAPTURED = 6, 3  # steps of a capture: before the profiler starts, and with it
 CAPTURE_S = 10.0  # kept of the budget for the captures
 WORSE = 0.01  # a change that lengthens the step by more than this share is taken back
 Row = dict[str, Any]
@@ -48,6 +52,7 @@ def main() -> None:
     parser.add_argument("--budget-s", type=float, default=60.0, help="of one program")
     parser.add_argument("--total-s", type=float, default=1e9, help="of all programs")
     parser.add_argument("--alone", action="store_true", help="each change alone, and none after another")
+    parser.add_argument("--first", default="", help="changes that come first in the order, separated by commas")
     parser.add_argument("--no-capture", action="store_true")
     parser.add_argument("--last-capture", action="store_true")
     parser.add_argument("--losses", action="store_true", help="no times: the first two losses with each change")
@@ -212,11 +217,13 @@ class Measured:
         return (*self.program.needs.get(change, ()), change)
 
     def in_order(self) -> list[str]:
-        """By what they gained alone; those that need others, and the last ones, at the end."""
+        """By what they gained alone; those that need others, and the last ones, at the end; those of --first first."""
+        first = set(self.options.first.split(","))
         gains = {row["change"]: row["gain"] for row in self.found["measured"] if row["as"] == "alone" and "gain" in row}
         free = [c for c in self.program.changes if c in gains and c not in self.program.needs]
         late = [c for c in (*self.program.changes, *self.program.last) if c in gains and c not in free]
-        return sorted(free, key=lambda change: -gains[change]) + late
+        order = sorted(free, key=lambda change: -gains[change]) + late
+        return sorted(order, key=lambda change: not first.issuperset(self.with_needs(change)))
 
     def one_after_the_other(self) -> tuple[str, ...]:
         """The changes that were kept."""
@@ -236,17 +243,19 @@ class Measured:
         """What ``more`` changes bring after those ``before``, or None where there was no time or it failed."""
         on = [*before, *more]
         for row in self.found["measured"]:
-            if sorted(row["on"]) == sorted(on) and (row["as"], row["change"]) == (role, change) and "error" not in row:
-                return row
+            if sorted(row["on"]) == sorted(on) and (row["as"], row["change"]) == (role, change):
+                return row if "wall" in row else None
         if time.monotonic() > self.options.until - (0 if self.options.no_capture else CAPTURE_S):
             return None
-        begun, row = time.monotonic(), {"as": role, "change": change, "on": on}
+        begun, row = time.monotonic(), {"as": role, "change": change, "on": on, "error": "the process ended"}
+        self.found["measured"].append(row)
+        self.write()
         try:
             row |= self.compared(before, more)
+            del row["error"]
         except (RuntimeError, ImportError, TypeError, ValueError, AttributeError) as error:
             row["error"] = f"{type(error).__name__}: {error}"[:400]
         row["took_s"] = round(time.monotonic() - begun, 1)
-        self.found["measured"].append(row)
         self.write()
         told = f"{row['wall']:9.3f} ms  gain {row.get('gain', 0):8.3f}" if "wall" in row else row["error"][:120]
         print(f"{self.program.name:10} {role:10} {change:14} {told}  {row['took_s']} s", flush=True)
@@ -284,7 +293,7 @@ class Measured:
         freed()
 
     def capture(self, changes: tuple[str, ...], what: str) -> None:
-        """Three steps after two, and the program's times without a profiler just before and after."""
+        """Some steps timed, then some captured; and the program's times without pyprof just before and after."""
         from step_clock import wait
 
         import pyprof
@@ -294,14 +303,14 @@ class Measured:
             return
         variant = Variant(self.program, changes)
         walls = [[variant.block() for _ in range(3)]]
-        with pyprof.profile(file, force=True, trace=True, warmup=2, steps=3):
-            for _ in range(5):
+        with pyprof.profile(file, force=True, trace=True, warmup=TIMED, steps=CAPTURED):
+            for _ in range(TIMED + CAPTURED):
                 variant.step()
                 pyprof.step()
             wait()
         walls.append([variant.block() for _ in range(3)])
         around = [[round(wall, 4) for wall in some] for some in walls]
-        told = {"file": file.name, "on": list(changes), "steps": 3, "wall_before": around[0], "wall_after": around[1]}
+        told = {"file": file.name, "on": list(changes), "wall_before": around[0], "wall_after": around[1]}
         self.found.setdefault("captures", {})[what] = told
         self.write()
         del variant

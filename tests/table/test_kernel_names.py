@@ -9,6 +9,7 @@ from pyprof.parse.stats.from_capture import gpu_rows
 from pyprof.prof.load import load_table
 from pyprof.table.columns import Coded, Table
 from pyprof.table.kernel_names import WRAPPER, name_wrappers, shown_name
+from pyprof.table.measured_steps import MeasuredStep
 from tests.paths import GOLDEN
 
 CUTLASS = "void cutlass::Kernel2<cutlass_80_tensorop_s16816gemm_f16_128x64_64x6_nn_align8>(T1::Params)"
@@ -52,3 +53,10 @@ def test_a_wrapper_has_the_name_that_stats_shows(file: str) -> None:
 def test_a_table_of_pyprofs_gets_whole_names(tmp_path: Path) -> None:
     (tmp_path / "net.dict").write_text(repr({"kShortName": "Kernel2", "kLongName": CUTLASS, "kDuration": 5}) + "\n")
     assert load_table(tmp_path / "net.dict").table.coded("kShortName").texts() == [CUTLASS]
+
+
+def test_a_wrapper_s_name_keeps_what_the_table_carries():
+    """The steps that were timed before the profiler started, and the GPU's clocks."""
+    step = MeasuredStep(number=1, host_ns=5, gpu_ns=7)
+    columns = {"kShortName": Coded.of(["Kernel2"]), "kLongName": Coded.of([CUTLASS])}
+    assert name_wrappers(Table(1, columns, measured=[step])).measured == (step,)

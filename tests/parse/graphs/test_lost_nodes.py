@@ -33,6 +33,18 @@ def test_a_replay_lacks_kernels_that_another_of_the_same_number_has(tmp_path):
     assert why(tmp_path, whole, whole, other, LATER) == []
 
 
+def test_the_only_replay_of_a_graph_lacks_kernels_that_its_capture_launched(tmp_path):
+    """CUDA does not name the kernels of captured launches; their number is known."""
+    graph = marked(3, 1000, *captured(1000, 10, *NET))
+    text = ["1 of 1 launches of CUDA graphs lacks 2 kernels of their graphs"]
+    assert why(tmp_path, graph, marked(3, 3000, *replay(3000, 200, RELU)), LATER) == text
+    assert why(tmp_path, marked(3, 3000, *replay(3000, 200, RELU)), LATER, graph=graph) == text
+    assert why(tmp_path, graph, marked(3, 3000, *replay(3000, 200, *KERNELS)), LATER) == []
+    assert why(tmp_path, graph, marked(4, 3000, *replay(3000, 200, RELU)), LATER) == []  # captured before pyprof began
+    other = marked(4, 5000, *({**event, "ts": event["ts"] + 4000} for event in captured(1000, 400, *NET[:2])))
+    assert why(tmp_path, graph, other, marked(4, 7000, *replay(7000, 200, GEMM)), LATER) == []
+
+
 def test_the_last_replay_may_not_be_done(tmp_path):
     whole, part = marked(3, 3000, *replay(3000, 200, *KERNELS)), marked(3, 4000, *replay(4000, 201, GEMM, RELU))
     assert why(tmp_path, whole, part) == []

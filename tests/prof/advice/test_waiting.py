@@ -41,9 +41,9 @@ def timed(count, every, ns=2_000, **more):
 
 
 def test_half_of_the_hosts_time_under_torch_profiler_is_its_own():
-    # 99 gaps of 26 µs and 100 calls of 4: 2.974 ms, of which half
+    # 99 gaps of 26 µs and 100 calls of 4: 2.974 ms, of which 0.53, the median of 45 programs
     made = run(*timed(100, 30_000))
-    assert made.launching_ns == pytest.approx(1_487_000) and made.host_ns == made.launching_ns
+    assert made.launching_ns == pytest.approx(1_576_220) and made.host_ns == made.launching_ns
 
 
 def test_pauses_of_the_host_are_its_own_and_are_no_launches():
@@ -52,7 +52,7 @@ def test_pauses_of_the_host_are_its_own_and_are_no_launches():
         row["start"] += 5_000_000
         row["apiStart"] += 5_000_000
     made = run(*rows)  # 8 gaps of 26 µs and 10 calls; the GPU was idle from 2 µs after the launch before it on
-    assert made.launching_ns == pytest.approx((8 * 26_000 + 40_000) / 2)
+    assert made.launching_ns == pytest.approx((8 * 26_000 + 40_000) * 0.53)
     assert made.host_ns - made.launching_ns == pytest.approx(5_022_000, abs=10_000)
 
 

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from pyprof.prof.edits.base_run import BaseRun
-from pyprof.prof.edits.edit import Edit
+from pyprof.prof.edits.edit import Edit, RepeatedCalls
 from pyprof.prof.edits.forecast import Forecaster
 from pyprof.prof.edits.scenario import apply, captured
 from pyprof.prof.load import load_table
+from pyprof.prof.replay.repeated_tasks import Repeat
 from pyprof.prof.work.annotate import annotate
 from pyprof.table.measured_steps import MeasuredStep
 from tests.parse.kineto.kineto_file import begin, call, kernel, op, write, x
@@ -39,6 +40,39 @@ def host_bound(tmp_path):
 
 def test_without_edits_and_with_all_of_the_hosts_time_it_is_the_capture(host_bound):
     assert captured(host_bound).step_ns(1.0, NONE) == 120_000
+
+
+def repeated(calls, before, enter_us=0, again_us=0):
+    again = RepeatedCalls(Repeat(np.array(calls), before), 1e3 * enter_us, 1e3 * again_us)
+    return Edit("test", "Make them again.", "", "", repeats=(again,))
+
+
+def test_a_call_is_made_again(host_bound):
+    """The first call, of 5 µs without work before it, once more at 55: the third one and its kernel are 5 later.
+
+    The repeated kernel is there at 65, and runs from 80, when the second one has ended, to 100.
+    """
+    run = captured(host_bound)
+    assert apply(repeated([0], 2), run).step_ns(1.0, np.ones(1)) == 125_000
+    with_cost = apply(repeated([0], 2, enter_us=10, again_us=20), run)
+    assert with_cost.step_ns(1.0, np.ones(1)) == 145_000  # 20 of 30: the first 10 come before the first kernel
+    assert with_cost.step_ns(1.0, np.full(1, 2.0)) == 165_000  # a factor on both
+
+
+def test_a_repeated_kernel_stands_in_its_stream_s_queue(tmp_path):
+    """Kernels of 60 µs at 10, 71 and 132: the repeated one takes the stream 60 µs between the second and the third."""
+    launches = [call(50 * n, n + 1) for n in range(3)]
+    run = captured(base(tmp_path, *launches, *(kernel(10 + 61 * n, 60, n + 1) for n in range(3))))
+    assert run.step_ns(1.0, NONE) == 182_000
+    assert apply(repeated([0], 2), run).step_ns(1.0, np.ones(1)) == 242_000
+
+
+def test_the_pace_of_a_long_run(host_bound, tmp_path):
+    """The host needs 105 µs until its last launch has returned; kernels of 60 in a row the GPU 182."""
+    assert captured(host_bound).lasting_ns(1.0, NONE) == 105_000
+    launches = [call(50 * n, n + 1) for n in range(3)]
+    run = captured(base(tmp_path, *launches, *(kernel(10 + 61 * n, 60, n + 1) for n in range(3))))
+    assert run.lasting_ns(1.0, NONE) == 182_000
 
 
 def test_half_of_the_hosts_time(host_bound):
@@ -79,10 +113,11 @@ def test_an_error_of_durations_scales_what_the_edit_said_alone(host_bound):
 
 
 def test_launches_that_are_added_take_the_host(host_bound):
-    """Two launches of 12 µs, of which at the capture's own share all counts."""
+    """Two launches, each of which takes 1.2 times the mean of the 3 that there are: their calls take 0.35 of 15 µs, and
+    of the two pieces of work of 45 µs before them 20 remain, since the profiler costs at most 25."""
     after = apply(edit([1], [20_000], [1], added=np.array([2.0])), captured(host_bound))
     assert after.step_ns(host_bound.own_share, np.ones(1)) == pytest.approx(
-        captured(host_bound).step_ns(host_bound.own_share, NONE) + 24_000, abs=2
+        captured(host_bound).step_ns(host_bound.own_share, NONE) + 2 * 1.2 * (40_000 + 0.35 * 15_000) / 3, abs=2
     )
 
 

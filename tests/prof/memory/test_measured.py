@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pyprof.prof.checkpointing_times import with_added_times
 from pyprof.prof.load import load_memory
 from pyprof.prof.memory.memory_numbers import memory_numbers
 from tests.paths import GOLDEN, ROOT
@@ -79,17 +80,22 @@ MEASURED = json.loads((GOLDEN / "memory" / "h200_checkpointing.json").read_text(
 
 @pytest.mark.parametrize("case", MEASURED, ids=lambda case: f"{case['file'].split('_')[-1]} {case['layers']}")
 def test_what_checkpointing_frees_and_costs_on_an_h200(case):
-    """The bytes within 1%. The ms within 6% where the GPU sets the pace; else between GPU time and time with gaps."""
-    memory = load_memory(GOLDEN / "memory" / case["file"])
-    (found,) = (each for each in memory_numbers(memory.memory, memory.kernels, case["layers"]) if each.exact)
+    """The bytes within 1%, the ms within 15% of each measurement; of a tiny model, limited by the host, 2% and 25%."""
+    memory = load_memory(GOLDEN / "memory" / case["file"], host=True)
+    numbers = memory_numbers(memory.memory, memory.kernels, case["layers"])
+    (found,) = (each for each in with_added_times(numbers, memory, 1e6 * case["step_ms"]) if each.exact)
     (predicted,) = found.checkpointing
-    assert found.peak_bytes == case["peak_bytes"]
-    assert predicted.freed_bytes == pytest.approx(case["peak_bytes"] - case["checkpointed_peak_bytes"], rel=0.01)
-    measured_ns = 1e6 * (case["checkpointed_step_ms"] - case["step_ms"])
-    if "gpt2" in case["file"]:  # the CPU of the machine needed longer than the GPU to launch a block twice
-        assert predicted.cost_ns < measured_ns < predicted.cost_span_ns
+    freed = case["peak_bytes"] - case["checkpointed_peak_bytes"]
+    tiny = "tiny" in case["file"]
+    assert tiny or found.peak_bytes == case["peak_bytes"]
+    assert predicted.freed_bytes == pytest.approx(freed, rel=0.02 if tiny else 0.01)
+    for cost_ms in case["cost_ms"]:
+        assert predicted.added.ns == pytest.approx(1e6 * cost_ms, rel=0.25 if tiny else 0.15)
+    assert predicted.added.low_ns < predicted.added.ns < predicted.added.high_ns
+    if not tiny:  # the GPU sets the pace: the kernels that run again and the gaps between them
+        assert predicted.cost_ns < predicted.added.ns < 1.1 * predicted.cost_ns
     else:
-        assert predicted.cost_ns == pytest.approx(measured_ns, rel=0.06)
+        assert predicted.added.ns > 40 * predicted.cost_ns
 
 
 def run(checkpointed, make, file):

@@ -56,8 +56,8 @@ def run(capfdbinary, *argv):
 def test_the_options_are_frozen():
     names = {name for action in build_parser()._actions for name in action.option_strings}
     assert names == {
-        "-h", "--help", "--top", "--checkpoint", "--csv", "--json", "-w", "-o", "--output", "--force", "-q", "--quiet",
-        "--version",
+        "-h", "--help", "--top", "--checkpoint", "--step-ms", "--csv", "--json", "-w", "-o", "--output", "--force",
+        "-q", "--quiet", "--version",
     }  # fmt: skip
 
 

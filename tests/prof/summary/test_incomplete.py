@@ -156,3 +156,34 @@ def test_other_outputs_have_no_idle_time(file, tmp_path, capsys):
     told = capsys.readouterr()
     assert "the captures do not show idle time" in " ".join(told.out.split())
     assert f"net.json: This is an incomplete capture: {WHY}." in told.err
+
+
+def test_replay_and_plan_refuse_an_incomplete_capture(file, capsys):
+    """Both rest on what ran after what, which is not on record."""
+    from pyprof.prof.planning import cli as plan
+    from pyprof.prof.simulation import cli as replay
+
+    for command in (replay.main, plan.main):
+        assert command([str(file), "-q"]) == 1
+        told = capsys.readouterr()
+        assert told.out == "" and told.err.count("\n") == 1
+        assert (
+            f"{file}: expected a complete capture, found an incomplete capture: {WHY}; to record it anew: " in told.err
+        )
+
+
+def test_the_figure_of_phases_has_no_idle_time(file):
+    from pyprof.prof.load import load_table
+    from pyprof.prof.plot import phases
+    from pyprof.prof.plot.style import Look
+
+    table = load_table(str(file)).table
+    found = phases.numbers(table)
+    assert found.incomplete and [step.idle_ns for mine in found.steps for step in mine] == [None]
+    figure = phases.draw(found, Look())
+    (axes,) = figure.axes
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["forward"]
+    assert "This is an incomplete capture: idle time is not drawn." in phases.caption(found)
+    whole = write(file.with_name("whole.json"), begin(900), *events(None))
+    found = phases.numbers(load_table(str(whole)).table)
+    assert not found.incomplete and [step.idle_ns for mine in found.steps for step in mine] == [3_000_000]

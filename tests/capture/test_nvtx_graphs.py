@@ -1,0 +1,142 @@
+"""Captures of CUDA graphs under nsys before its range: what is pushed when the range begins."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import pyprof  # noqa: E402
+from pyprof.capture import session  # noqa: E402
+from pyprof.captured_record import CAPTURED_RANGE, CLOCK_RANGE, CapturedRecord, clock_ns, joined, piece  # noqa: E402
+from tests.capture.conftest import Domain  # noqa: E402
+from tests.capture.test_graph_captures import Graph, capture  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def graph_class(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Graph]]:
+    before = dict(vars(Graph))
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
+    yield Graph
+    pyprof.deinit()
+    assert dict(vars(Graph)) == before  # everything was put back
+
+
+def told(domain: Domain) -> CapturedRecord | None:
+    pieces = [piece(text) for _, text in domain.seen if text.startswith(CAPTURED_RANGE)]
+    return joined([one for one in pieces if one is not None])
+
+
+def test_a_capture_before_the_range_is_told_when_the_range_begins(domain: Domain) -> None:
+    pyprof.init(sink="nvtx")
+    graph = Graph()
+    torch.ones(7).sin()
+    capture(graph)
+    torch.ones(7).cos()
+    assert told(domain) is None
+    pyprof.start()
+    record = told(domain)
+    assert record is not None
+    (ranges,) = record.captures
+    texts = [record.texts[each[3]] for each in ranges]
+    assert any(re.fullmatch(r"aten::gelu(, seq = \d+)?, op_id = 0, sizes = \[\[3, 4\], \[\]\]", text) for text in texts)
+    assert "layer:Net" in texts and any(text.startswith('{"v":') for text in texts)
+    assert not any("aten::sin" in text or "aten::cos" in text for text in texts)  # outside of the capture
+    clocks = [clock for _, text in domain.seen if (clock := clock_ns(text)) is not None]
+    last = max(start + duration for _, start, duration, _ in ranges)
+    assert len(clocks) == 5 and 0 < clocks[0] - last < 60e9  # one clock: told after it ended, within a minute
+    pyprof.stop()
+
+
+def test_each_range_of_the_tool_is_told(domain: Domain) -> None:
+    """With --capture-range-end=repeat, nsys writes a report of each."""
+    pyprof.init(sink="nvtx")
+    capture(Graph())
+    pyprof.start()
+    pyprof.stop()
+    first = len(domain.seen)
+    capture(Graph())  # nsys has collected already, as for a report of the capture of its own
+    pyprof.start()
+    begin = domain.seen[first:]
+    domain.seen[:] = begin
+    record = told(domain)
+    assert record is not None and len(record.captures) == 1
+    pyprof.stop()
+
+
+def test_nothing_is_told_if_that_is_not_wanted_or_nothing_was_captured(domain: Domain) -> None:
+    for options, captures in (({"graphs": False}, 1), ({}, 0)):
+        pyprof.init(sink="nvtx", **options)
+        for _ in range(captures):
+            capture(Graph())
+        pyprof.start()
+        pyprof.stop()
+        pyprof.deinit()
+    assert not any(text.startswith(CAPTURED_RANGE) for _, text in domain.seen)
+
+
+def test_the_programs_own_profiler_goes_first(domain: Domain) -> None:
+    pyprof.init(sink="nvtx")
+    with torch.profiler.profile() as theirs:
+        capture(Graph())
+    assert "aten::gelu" in {event.key for event in theirs.key_averages()}
+    pyprof.start()
+    assert told(domain) is None
+    pyprof.stop()
+
+
+def test_the_embedded_collector_records_by_itself(domain: Domain, tmp_path: Any) -> None:
+    pyprof.init(sink="nvtx")
+    with pyprof.profile(tmp_path / "net.json", wait=True):
+        capture(Graph())
+        pyprof.start()
+        pyprof.stop()
+    assert told(domain) is None
+    active = session.current()
+    assert active is not None and active.profiler is None
+
+
+def test_a_record_that_cannot_be_made_leaves_the_program_alone(
+    domain: Domain, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_args: Any) -> Any:
+        raise OSError(28, "No space left on device")
+
+    pyprof.init(sink="nvtx")
+    capture(Graph())
+    monkeypatch.setattr(torch.autograd.profiler.profile, "export_chrome_trace", full)
+    pyprof.start()
+    pyprof.stop()
+    assert told(domain) is None
+    assert (
+        "is not recorded, and its kernels will have no op: [Errno 28] No space left on device\n"
+        in capfd.readouterr().err
+    )
+
+
+def test_lists_of_tensors_are_flat_as_in_nvtx(domain: Domain) -> None:
+    pyprof.init(sink="nvtx")
+    graph, x = Graph(), torch.ones(3, 4, requires_grad=True)
+    graph.capture_begin()
+    torch.cat([x, x])
+    graph.capture_end()
+    pyprof.start()
+    record = told(domain)
+    assert record is not None
+    (text,) = (text for text in record.texts if text.startswith("aten::cat,"))
+    name, _, rest = text.partition(", seq = ")
+    number, _, rest = rest.partition(",")
+    assert (name, number.isdecimal(), rest) == ("aten::cat", True, " op_id = 0, sizes = [[3, 4], [3, 4], []]")
+    pyprof.stop()
+
+
+def test_texts_of_other_programs_are_no_pieces() -> None:
+    for text in ("pyprof.captured:", "pyprof.captured:1/x:abc", "pyprof.captured", "captured:0/1:abc", CLOCK_RANGE):
+        assert piece(text) is None and clock_ns(text) is None
+    found = [piece(f"{CAPTURED_RANGE}{number}/{of}:{part}") for number, of, part in ((0, 1, "no base64!"), (0, 2, ""))]
+    assert [joined([one]) for one in found if one is not None] == [None, None]
+    assert joined([]) is None
