@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from pyprof.prof.advice import Run
+from pyprof.prof.advice.advised import NOTHING_FOUND
 from pyprof.prof.advice.card import RULES, Finding
 from pyprof.prof.advice.fusion import CALLS
 from pyprof.prof.advice.gradients import DENSE, SPARSE_ADAM, SPARSE_SGD
@@ -38,7 +39,6 @@ DEVIATIONS = {
 }
 FILLS = frozenset(("fill_", "zero_"))
 COMPILED = ("fusion", "group_norm")  # changes that compile a part of the model, and so are parts of compiling it whole
-NOTHING_FOUND = "nothing in the run is what it looks for, or what it needs is not known (docs/explanation/advice.md)"
 
 
 def edit_of(rule: str, finding: Finding, deviation: float) -> Edit:
