@@ -249,7 +249,8 @@ class _Trial:
                     self._measure(variant, code)
         if self._args.repeat == 1 and any(variant.runs for variant in variants):
             self._measure(self.original, code)  # the noise from run to run cannot be seen in one run
-        return [tried(v, self.original, predictor and predictor.step(v.changes)) for v in variants]
+        forecasts = [None if predictor is None else predictor.step(variant.changes) for variant in variants]
+        return [tried(*pair) for pair in zip(variants, [self.original] * len(variants), forecasts, strict=True)]
 
     def _wanted(self) -> list[tuple[str, ...]]:
         """The variants to try: those asked for, or each change that concerns the script."""
