@@ -47,7 +47,7 @@ def test_a_change_that_the_plan_does_without_is_named(capsysbinary):
 
 
 def test_the_step_after_what_was_made_is_predicted(capsysbinary):
-    """A transformer layer in fp32, of whose plan mixed precision was made, and the CUDA graph and compilation were not."""
+    """A transformer layer in fp32, of whose plan mixed precision was made, and neither CUDA graph nor compilation."""
     found = checked(capsysbinary, "mixed")
     assert [change["made"] for change in found["changes"]] == [True, False, False]
     assert found["predicted"]["ms"] == found["changes"][0]["predicted"]["ms"]
