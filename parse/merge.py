@@ -37,7 +37,7 @@ def apart(tables: Sequence[Table]) -> list[Table]:
             replace(gpu, pid=pids.get(gpu.pid, gpu.pid), rank=gpu.rank if rank is None else rank)
             for gpu in table.samples
         ]
-        moved_apart.append(Table(len(table), columns, samples, table.measured))
+        moved_apart.append(Table(len(table), columns, samples, table.measured, table.cpu))
     return moved_apart
 
 

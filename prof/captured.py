@@ -172,7 +172,7 @@ class CapturedRows:
         taken = self._capture.table.take(self._rows)
         columns = {key: data.used() if isinstance(data, Coded) else data for key, data in taken.columns.items()}
         # without texts of other rows, which a report would show
-        return Table(len(taken), columns, taken.samples, taken.measured)
+        return Table(len(taken), columns, taken.samples, taken.measured, taken.cpu)
 
     @cached_property
     def annotation(self) -> Annotation:

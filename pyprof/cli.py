@@ -30,6 +30,7 @@ COMMANDS = (
     Command("plot", "pyprof.prof.plot.cli", "a figure of a capture as PNG, SVG or PDF: roofline, layers, timeline"),
     Command("replay", "pyprof.prof.simulation.cli", "simulate a run from its parts: idle time, the critical path"),
     Command("plan", "pyprof.prof.planning.cli", "which changes to make, and what the step takes after each"),
+    Command("try", "pyprof.variants.cli", "run a script once per change applied from outside, and time its steps"),
     Command("diff", "pyprof.prof.diff.cli", "two captures: what got faster or slower, and why; a gate for CI"),
     Command("trend", "pyprof.prof.diff.trend_cli", "one program's step over many captures: which one changed it"),
     Command("peaks", "pyprof.benchmark.peaks", "measure what this machine's GPU (or CPU) really reaches"),

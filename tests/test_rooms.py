@@ -13,8 +13,8 @@ MOST = 25  # modules per room; prof/ops has one file per family of ops and is ex
 # stand, and the commands and public names. Each room may import the rooms in its row, and itself, and nothing else.
 # Rooms come after all that they import, so that no import runs in a circle.
 GROUND = frozenset(
-    "_version captured_record clock_reader clock_sampler compiled_record cuda_graph_nodes dtypes errors files gc_pause "
-    "marker memory_record nvml quantities serving_range step_timer text".split()
+    "_version captured_record clock_reader clock_sampler compiled_record cpu_record cuda_graph_nodes dtypes errors "
+    "files gc_pause marker memory_record nvml quantities serving_range step_timer text".split()
 )
 ALLOWED = {
     "ground": "",
@@ -72,6 +72,7 @@ ALLOWED = {
     "prof/notebook": "ground pyprof/command pyprof/table prof prof/work prof/limits prof/timing prof/advice prof/edits "
     "prof/planning prof/summary prof/table prof/plot prof/report",
     "pyprof/ncu": "ground pyprof/command pyprof/capture prof/ncu",
+    "pyprof/variants": "ground pyprof/command pyprof/capture prof/edits prof/planning",
     "pyprof/counting": "ground pyprof/capture prof/ops",
     "pyprof/benchmark": "ground pyprof/command pyprof/counting pyprof/replay prof prof/ops prof/kernels prof/limits "
     "prof/timings prof/plot prof/table",

@@ -9,6 +9,7 @@ import numpy as np
 from pyprof.compiled_record import CompiledRecord
 from pyprof.parse.attribute.scope import Scope
 from pyprof.table.columns import NULL, Bools, Coded, Data, Ints
+from pyprof.table.cpu_facts import CpuFacts
 from pyprof.table.gpu_samples import GpuSamples
 from pyprof.table.losses import Loss
 from pyprof.table.measured_steps import MeasuredStep
@@ -151,6 +152,7 @@ class Capture:
     memory: MemoryEvents | None = None
     storages: list[RecordedStorage] = field(default_factory=list)
     measured: tuple[MeasuredStep, ...] = ()  # steps that were timed before the profiler started
+    cpu: CpuFacts | None = None  # what pyprof recorded of it
     samples: list[GpuSamples] = field(default_factory=list)  # clocks and power of the GPUs, where they were read
     is_host: bool = False  # whether the rows are CPU ops; launch_range is then each op's own range
 

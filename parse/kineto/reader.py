@@ -11,6 +11,7 @@ import numpy as np
 from pyprof.errors import InputError
 from pyprof.gc_pause import uncollected
 from pyprof.parse.attribute.capture import Capture
+from pyprof.parse.formats import recorded_cpu
 from pyprof.parse.formats.lost_records import reported_losses, untimed
 from pyprof.parse.formats.measured_steps import of_trace
 from pyprof.parse.formats.possible_times import times_warning
@@ -55,6 +56,7 @@ def _capture(file: Path, trace: Trace, events: Events) -> Capture:
     storages, storage_warnings = recorded_storages(trace.pyprof)
     measured, measured_warnings = of_trace(trace.pyprof)
     compiled, compiled_warnings = compiled_records(trace.pyprof)
+    cpu, cpu_warnings = recorded_cpu.of_trace(trace.pyprof)
     samples, sample_warnings = gpu_samples(trace, clock, _rank(trace))
     capture = Capture(
         file=str(file),
@@ -65,9 +67,10 @@ def _capture(file: Path, trace: Trace, events: Events) -> Capture:
         reason=REASONS,
         warnings=[
             *(*trace.warnings, *sample_warnings, *memory_warnings, *storage_warnings, *measured_warnings),
-            *compiled_warnings,
+            *(*compiled_warnings, *cpu_warnings),
         ],
         measured=measured,
+        cpu=cpu,
         compiled=compiled,
         samples=samples,
         memory=memory,

@@ -65,7 +65,7 @@ def correlate(capture: Capture, brief: bool = False, tree: RangeTree | None = No
     columns["step"], columns["markStart"], columns["markEnd"], columns["emptySteps"] = steps(capture, tree, serving)
     columns["stepStart"], columns["stepEnd"] = step_times(columns)
     if brief:
-        return name_wrappers(Table(capture.rows, columns, capture.samples, capture.measured))
+        return name_wrappers(Table(capture.rows, columns, capture.samples, capture.measured, capture.cpu))
     call, op = rows.contexts.enclosing("call", rows.inner), rows.contexts.enclosing("op", rows.inner)
     columns["opId"] = _from_zero(value_at(tree.source, call, -1))
     outs = outputs(capture, tree, op, rows.node, rows.forward)
@@ -74,7 +74,7 @@ def correlate(capture: Capture, brief: bool = False, tree: RangeTree | None = No
     columns["graphOps"] = graph_contents(capture, lambda launches: correlate(launches, tree=tree))
     columns["views"] = viewed_tensors(tree, op)
     columns.update(sequence(tree, rows.inner, rows.node, rows.recomputed, columns))
-    return name_wrappers(Table(capture.rows, columns, capture.samples, capture.measured))
+    return name_wrappers(Table(capture.rows, columns, capture.samples, capture.measured, capture.cpu))
 
 
 def _from_zero(given: Ints) -> Ints:

@@ -9,6 +9,8 @@ from pyprof.prof.advice import (  # noqa: F401 (each registers its rules)
     attention,
     communication,
     copies,
+    cpu_data,
+    cpu_ops,
     fusion,
     gradients,
     grid,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from pyprof.command.json_schema import Record, doc
-from pyprof.prof.advice.card import RULES, Advice
+from pyprof.prof.advice.card import CPU_RULES, RULES, Advice
 from pyprof.prof.advice.rank import LEAST_SHARE, advise, findings, together_ms
 
 if TYPE_CHECKING:
@@ -56,5 +56,6 @@ def advised_by_sums(run: Run, why: str) -> Advised:
     found = findings(run)
     rows = [run.origin[finding.rows] for _, finding in found]
     reason = INCOMPLETE if run.incomplete else NOTHING_FOUND
-    silent = [AbstainedRule(name, reason) for name in RULES if name not in {rule for rule, _ in found}]
+    rules = CPU_RULES if run.on_cpu else RULES
+    silent = [AbstainedRule(name, reason) for name in rules if name not in {rule for rule, _ in found}]
     return Advised(run, advise(run), rows, together_ms(run), silent, not_replayed=why)

@@ -64,17 +64,26 @@ class Finding:
 
 
 Rule = Callable[["Run"], Iterable[Finding]]
-RULES: dict[str, Rule] = {}  # name -> function
+RULES: dict[str, Rule] = {}  # name -> function; of runs on GPUs
+CPU_RULES: dict[str, Rule] = {}  # of runs on CPUs alone
 F = TypeVar("F", bound=Rule)
 
 
 def rule(name: str) -> Callable[[F], F]:
     """Register a rule under its public name. If the name is taken, raises ModelError, which names both functions."""
+    return _registering(RULES, name)
 
+
+def cpu_rule(name: str) -> Callable[[F], F]:
+    """``rule`` for captures of programs that ran on the CPU alone."""
+    return _registering(CPU_RULES, name)
+
+
+def _registering(rules: dict[str, Rule], name: str) -> Callable[[F], F]:
     def register(function: F) -> F:
-        if name in RULES:
-            raise ModelError(f"{name} has two rules: {RULES[name].__qualname__} and {function.__qualname__}")
-        RULES[name] = function
+        if name in rules:
+            raise ModelError(f"{name} has two rules: {rules[name].__qualname__} and {function.__qualname__}")
+        rules[name] = function
         return function
 
     return register

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pyprof.prof.advice.card import RULES, Advice, Finding
+from pyprof.prof.advice.card import CPU_RULES, RULES, Advice, Finding
 from pyprof.prof.advice.run import HOST_SURE, Run
 
 # A card that saves less than either limit is not shown, since launches and clocks alone vary by that much.
@@ -16,7 +16,8 @@ def findings(run: Run) -> list[tuple[str, Finding]]:
     if run.incomplete:
         return []
     least = max(LEAST_SHARE * run.step_ns, LEAST_NS) * run.steps * run.lanes
-    found = [(name, finding) for name, rule in RULES.items() for finding in rule(run)] if run.rows else []
+    rules = CPU_RULES if run.on_cpu else RULES
+    found = [(name, finding) for name, rule in rules.items() for finding in rule(run)] if run.rows else []
     kept = [(name, finding) for name, finding in found if total_ns(run, finding) >= least]
     return sorted(kept, key=lambda pair: -total_ns(run, pair[1]))
 

@@ -49,31 +49,43 @@ def cards(advised: Advised, width: int = WIDTH) -> Iterator[str]:
         yield from textwrap.wrap(safe(incomplete_line(run.incomplete, withheld=True)), width)
         return
     if not run.rows:
-        nothing = "Nothing ran on a GPU in this capture, and advice is only about GPU operations."
+        nothing = "Nothing ran in the marked steps of this capture."
         yield from textwrap.wrap(nothing, width)
         return
     yield from textwrap.wrap(_head(advised), width)
     for number, advice in enumerate(found, 1):
         yield ""
-        yield from _card(number, advice, run.unit, width)
+        yield from _card(number, advice, run.unit, width, "ops" if run.on_cpu else "kernels")
+
+
+def _unknown(run: Run) -> str:
+    """What a capture of CPU ops does not say, and rules therefore cannot examine."""
+    if not run.on_cpu or run.table.cpu is not None:
+        return ""
+    return (
+        " The capture does not say what CPU it ran on, so nothing is said about threads, bf16 and data loading: "
+        "`pyprof run` records it."
+    )
 
 
 def _head(advised: Advised) -> str:
     run, found = advised.run, advised.cards
     unit = "step" if run.marked else "capture (no steps marked)"
     took, busy = _digits(run.step_ns / 1e6, 4), _digits(run.busy_ns / 1e6, 4)
-    head = f"A {unit} takes {took} ms{_mean(run)} as captured; the GPU works {busy} ms of it."
+    works = "ops run" if run.on_cpu else "the GPU works"
+    head = f"A {unit} takes {took} ms{_mean(run)} as captured; {works} {busy} ms of it."
     if advised.now is not None:
         head += f" {step_text(advised.now, advised.measured)}."
     if run.launches_timed:
         head += f" Without a profiler the host needs about {_digits(run.host_ns / 1e6, 2)} ms per {run.unit}."
+    limit = "GPU" if run.on_cpu else _limit(run)  # nothing waits for another
     if not found:
-        return f"{head} There is no advice{BECAUSE[_limit(run)]}."
-    slower = " The host is the limit: faster kernels alone do not shorten the step." if _limit(run) == "host" else ""
+        return f"{head} There is no advice{BECAUSE[limit]}.{_unknown(run)}"
+    slower = " The host is the limit: faster kernels alone do not shorten the step." if limit == "host" else ""
     pieces = "1 piece" if len(found) == 1 else f"{len(found)} pieces"
     saves = "saves" if len(found) == 1 else "together save"
     most = "" if advised.now is not None else "at most "
-    return f"{head} {pieces} of advice {saves} {most}{_digits(advised.together_ms, 3)} ms.{slower}"
+    return f"{head} {pieces} of advice {saves} {most}{_digits(advised.together_ms, 3)} ms.{slower}{_unknown(run)}"
 
 
 def step_text(now: StepTime, measured: bool) -> str:
@@ -100,18 +112,18 @@ def _limit(run: Run) -> str:
     return "GPU" if HOST_SURE * run.host_ns < run.queued_ns else "near"
 
 
-def _card(number: int, advice: Advice, unit: str, width: int) -> Iterator[str]:
+def _card(number: int, advice: Advice, unit: str, width: int, rows: str) -> Iterator[str]:
     heading = f"{number}. {title(advice, unit, _digits(advice.saved_ms, 3) + ' ms')}"
     yield from textwrap.wrap(safe(heading), width, subsequent_indent=INDENT, break_on_hyphens=False)
     where = [text for text in (advice.op, advice.layer, advice.trace) if text]
-    amount = f"{advice.kernels:.4g} kernels, {_digits(advice.time_ms, 3)} ms"
+    amount = f"{advice.kernels:.4g} {rows}, {_digits(advice.time_ms, 3)} ms"
     yield cut_to(f"{INDENT}{amount}{': ' if where else ''}{safe(' · '.join(where))}", width, "middle")
     yield from textwrap.wrap(sure(advice), width, initial_indent=INDENT, subsequent_indent=INDENT)
     yield from _wrapped("Why: ", advice.why, width)
     if details := how(advice):
         yield from _wrapped("How: ", details, width)
     if advice.shares:
-        note = f"It concerns kernels of {', '.join(advice.shares)} above, so the savings do not add up"
+        note = f"It concerns {rows} of {', '.join(advice.shares)} above, so the savings do not add up"
         yield from _wrapped("Note:", note, width)
 
 

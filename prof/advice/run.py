@@ -18,6 +18,7 @@ from pyprof.prof.timing.timeline import alone
 from pyprof.prof.timing.waiting import CAUSES, waiting
 from pyprof.prof.timing.warmup import warm_up
 from pyprof.prof.work.annotate import Annotation
+from pyprof.table.attribution import runs_on_cpu
 from pyprof.table.columns import NULL, Bools, Floats, Ints, Table, distinct
 from pyprof.table.graph_replays import launched_by_graphs
 from pyprof.table.intervals import covered
@@ -57,6 +58,7 @@ class Run(Rows):
     """
 
     def __init__(self, table: Table, annotation: Annotation, peaks: Peaks | None = None) -> None:
+        self.on_cpu = runs_on_cpu(table.coded("kind"))  # the rows are CPU ops, which run where the program does
         self.incomplete = losses(table)  # then there is no advice, because it would be false
         self.origin = _in_order(table, annotation)  # the row of the given table that each row comes from
         super().__init__(table.take(self.origin), annotation.take(self.origin))
@@ -177,12 +179,14 @@ class Run(Rows):
         return np.array(found, np.float64)
 
     def shorter_ns(self, gpu_ns: float, launches: float, calls: float) -> float:
-        """The ns by which all steps together get shorter.
+        """The ns by which all steps together get shorter. On a CPU alone, the ops' own time counts in full.
 
         The GPU's work decreases by ``gpu_ns`` with ``launches`` fewer kernels, and the host makes ``calls`` fewer
         calls. Host and GPU work in parallel, and the slower one determines the step's time. The result is the mean over
         the distribution of the host estimate's error.
         """
+        if self.on_cpu:
+            return gpu_ns
         per = self.steps * self.lanes
         each = self.launching_ns / max(self.count(int((~self.in_graph).sum())), 1e-9)
         fewer = min(each, CALL_NS) * calls / per
@@ -320,10 +324,10 @@ def _times(table: Table, rows: Ints) -> list[Step]:
 
 
 def _in_order(table: Table, annotation: Annotation) -> Ints:
-    """GPU operations in order: of the marked steps without warm-up, or without marks all after the model's loading."""
+    """GPU operations, or CPU ops, in order: of the marked steps without warm-up, or all after the model's loading."""
     kind, start, step = table.coded("kind"), table.ints("start"), table.ints("step")
-    on_gpu = np.array([*(value != "cpu" for value in kind.values), True])[kind.codes]
-    marked = bool((step[on_gpu] != NULL).any())
-    inside = on_gpu & (step != NULL) & ~warm_up(table)[1] if marked else on_gpu & ~loading(table, annotation)
+    works = np.array([*(value != "cpu" for value in kind.values), True])[kind.codes] | runs_on_cpu(kind)
+    marked = bool((step[works] != NULL).any())
+    inside = works & (step != NULL) & ~warm_up(table)[1] if marked else works & ~loading(table, annotation)
     rows = np.flatnonzero(inside)
     return rows[np.lexsort((start[rows], devices_of_rows(table)[1][rows]))]

@@ -25,6 +25,7 @@ from pyprof.capture.step_finder import StepFinder
 from pyprof.capture.trace_file import Recording, event_text, events_of, write_trace
 from pyprof.clock_sampler import ClockSampler
 from pyprof.compiled_record import VERSION as COMPILED_VERSION
+from pyprof.cpu_record import cpu_record
 from pyprof.errors import PyprofError
 from pyprof.memory_record import memory_record
 from pyprof.step_timer import StepTimer
@@ -448,7 +449,7 @@ class TraceFile(Collector):
         graphs = {"version": GRAPHS_VERSION, "traces": traces, "ordered": ordered} if found or ordered else None
         records = {"version": COMPILED_VERSION, "graphs": self._compiled} if self._compiled else None
         parts = {"nvml": best.clocks, "memory": best.tensors, "graphs": graphs, "compiled": records}
-        parts["steps"] = self._timer.record()
+        parts["steps"], parts["cpu"] = self._timer.record(), cpu_record()
         return {name: part for name, part in parts.items() if part is not None}
 
     def warnings(self) -> list[str]:

@@ -8,7 +8,7 @@ import functools
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from pyprof.files import tell
 from pyprof.step_timer import StepTimer
 
 _collector: Collector | None = None
+_heeds_steps: Callable[[], None] | None = None  # is called by step(), for `pyprof try`
 _lock = threading.Lock()
 
 
@@ -254,6 +255,8 @@ def step() -> None:
     """
     _close_step()
     _step.number += 1
+    if _heeds_steps is not None:
+        _heeds_steps()
     if _collector is not None:
         _collector.step()
     elif Nvtx.listening() and not _step.told:
@@ -263,6 +266,12 @@ def step() -> None:
     sink = None if active is None else active.sink
     if sink is not None:
         _step.range = (push(sink, Entry(f"ProfilerStep#{_step.number}")),)
+
+
+def heed_steps(ended: Callable[[], None] | None) -> None:
+    """From now on step() calls ``ended``; None: nothing."""
+    global _heeds_steps
+    _heeds_steps = ended
 
 
 def _close_step() -> None:

@@ -27,7 +27,11 @@ if TYPE_CHECKING:
     from pyprof.capture.collector import Window
 
 DEFAULT_OUTPUT = "net.json.gz"
-_OURS = os.path.dirname(__file__) + os.sep
+_ROOM = os.path.dirname(__file__)
+_OURS = (
+    _ROOM + os.sep,
+    os.path.join(os.path.dirname(_ROOM), "variants") + os.sep,
+)  # the rooms whose code a script runs
 
 
 class Script(NamedTuple):
@@ -99,7 +103,7 @@ def run(
     Raises PyprofError before anything runs if there is no such script or the file cannot be written, and afterwards if
     nothing was collected, unless the script itself failed.
     """
-    _check_script(script)
+    check_script(script)
     require("torch", "the collector is PyTorch's own: install it for this Python")
     from pyprof.capture.control import attach, collect
 
@@ -123,7 +127,20 @@ def run(
     return Ran(code, True, tuple(collector.warnings()), os.getpid() != pid, interrupted)
 
 
-def _check_script(script: Script) -> None:
+def run_alone(script: Script) -> tuple[int, bool]:
+    """Run the script without collecting anything; return its exit code, and whether ^C ended it."""
+    threads, before = threading.enumerate(), ProcessState.now()
+    try:
+        code, interrupted = _exit_code(script)
+        _wait_for_threads(threads)
+    finally:
+        atexit.register(ProcessState.now().restore)
+        before.restore()
+    return code, interrupted
+
+
+def check_script(script: Script) -> None:
+    """Raise PyprofError if there is no such script."""
     path = Path(script.name)
     if not script.module and (not path.exists() or (path.is_dir() and not (path / "__main__.py").exists())):
         raise PyprofError(f"{script.name}: no such file (a script to run was expected)")

@@ -60,6 +60,7 @@ ANSWERS = (
     Answer("trend", 1, "trend", "pyprof.prof.diff.trend", "Trend"),
     Answer("simulation", 1, "replay", "pyprof.prof.simulation.json_document", "Simulation"),
     Answer("plan", 1, "plan", "pyprof.prof.planning.json_document", "PlanDocument"),
+    Answer("try", 1, "try", "pyprof.variants.json_document", "TryDocument"),
     Answer("ranks", 1, "ranks", "pyprof.prof.job.json_document", "JobDocument"),
     Answer("schemas", 1, "schema", "pyprof.command.schemas", "Schemas"),
 )

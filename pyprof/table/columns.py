@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from pyprof.table.schema import HOST_CALLS, KERNELS, MEMORY, Column, Kind
 
 if TYPE_CHECKING:
+    from pyprof.table.cpu_facts import CpuFacts
     from pyprof.table.gpu_samples import GpuSamples
     from pyprof.table.measured_steps import MeasuredStep
 
@@ -243,7 +244,7 @@ class Table:
     """The kernel table. It has every column of ``schema``; columns that a reader did not provide are blank.
 
     ``samples``: the clocks and power of its GPUs over time, where the capture has them. ``measured``: the steps that
-    were timed before the profiler started.
+    were timed before the profiler started. ``cpu``: the CPU, where the capture says it.
     """
 
     schema: ClassVar[tuple[Column, ...]] = KERNELS
@@ -254,6 +255,7 @@ class Table:
         columns: Mapping[str, Data],
         samples: Sequence[GpuSamples] = (),
         measured: Sequence[MeasuredStep] = (),
+        cpu: CpuFacts | None = None,
     ) -> None:
         unknown = columns.keys() - {column.key for column in self.schema}
         wrong = {key: len(data) for key, data in columns.items() if len(data) != rows}
@@ -261,6 +263,7 @@ class Table:
         self.rows = rows
         self.samples = tuple(samples)
         self.measured = tuple(measured)
+        self.cpu = cpu
         self.columns = {c.key: columns[c.key] if c.key in columns else blank(c.kind, rows) for c in self.schema}
 
     def __len__(self) -> int:
@@ -283,12 +286,12 @@ class Table:
 
     def with_column(self: Columns, key: str, data: Data) -> Columns:
         """The same table with another column."""
-        return type(self)(self.rows, {**self.columns, key: data}, self.samples, self.measured)
+        return type(self)(self.rows, {**self.columns, key: data}, self.samples, self.measured, self.cpu)
 
     def take(self: Columns, rows: Any) -> Columns:
         """The rows that an index array, a mask or a slice selects, in its order."""
         columns = {key: c[rows] if isinstance(c, np.ndarray) else c.take(rows) for key, c in self.columns.items()}
-        return type(self)(len(np.arange(self.rows)[rows]), columns, self.samples, self.measured)
+        return type(self)(len(np.arange(self.rows)[rows]), columns, self.samples, self.measured, self.cpu)
 
     @classmethod
     def concat(cls: type[Columns], tables: Sequence[Columns]) -> Columns:
@@ -303,7 +306,9 @@ class Table:
                 columns[column.key] = Coded.concat([table.coded(column.key) for table in tables])
         samples = [gpu for table in tables for gpu in table.samples]
         measured = [step for table in tables for step in table.measured]
-        return cls(sum(len(table) for table in tables), columns, samples, measured)
+        kinds = {table.cpu for table in tables}
+        cpu = kinds.pop() if len(kinds) == 1 else None
+        return cls(sum(len(table) for table in tables), columns, samples, measured, cpu)
 
 
 class MemoryTable(Table):

@@ -14,7 +14,7 @@ import numpy as np
 from pyprof._version import __version__
 from pyprof.errors import InputError, SchemaError
 from pyprof.files import FREE, MOST_TIMES, Name, is_standard, open_output
-from pyprof.table import arrow, measured_steps
+from pyprof.table import arrow, cpu_facts, measured_steps
 from pyprof.table.columns import NULL, Coded, Columns, Data, Ragged, Table
 from pyprof.table.gather import gatherer, literal
 from pyprof.table.gpu_samples import GpuSamples, from_json, to_json
@@ -26,6 +26,7 @@ SCHEMA_VERSION = 1  # raised when a column changes its meaning, not when a colum
 VERSION_KEY = b"pyprof.schema_version"
 SAMPLES_KEY = b"pyprof.gpu_samples"
 MEASURED_KEY = b"pyprof.measured_steps"
+CPU_KEY = b"pyprof.cpu"
 ROW_GROUP = 1 << 17
 DICTIONARY_PAGE = 16 << 20  # bytes; a row group with more distinct texts repeats them in every row
 # A capture of 121,400 rows has 2 values for each byte of its file.
@@ -53,6 +54,8 @@ def write_parquet(table: Table, output: Name, force: bool = False) -> None:
         facts[SAMPLES_KEY] = to_json(table.samples)
     if table.measured:
         facts[MEASURED_KEY] = measured_steps.to_json(table.measured)
+    if table.cpu is not None:
+        facts[CPU_KEY] = cpu_facts.to_json(table.cpu)
     schema = pa.schema(fields, facts)
     texts = {c.key: arrow.texts(table.coded(c.key).values) for c in table.schema if _is_text(c)}
     form: dict[str, Any] = {"compression": "zstd", "dictionary_pagesize_limit": DICTIONARY_PAGE, "version": "2.6"}
@@ -86,7 +89,7 @@ def read_columns(path: Path, kind: type[Columns]) -> Columns:
     names = arrow_table.column_names
     columns = {name: _column(pa, path, known[name], arrow_table.column(name)) for name in names}
     facts = arrow_table.schema.metadata
-    return kind(arrow_table.num_rows, columns, _samples(facts, path), _measured(facts, path))
+    return kind(arrow_table.num_rows, columns, _samples(facts, path), _measured(facts, path), _cpu(facts, path))
 
 
 def _samples(metadata: Any, path: Path) -> tuple[GpuSamples, ...]:
@@ -106,6 +109,16 @@ def _measured(metadata: Any, path: Path) -> tuple[MeasuredStep, ...]:
         return () if text is None else measured_steps.from_json(text)
     except (ValueError, RecursionError) as error:
         wanted = f"metadata {MEASURED_KEY.decode()}: expected the times of steps"
+        raise SchemaError(path, f"{wanted}, found another text ({error}); {ADVICE}") from None
+
+
+def _cpu(metadata: Any, path: Path) -> cpu_facts.CpuFacts | None:
+    """What was recorded of the CPU, from a file's metadata."""
+    text = (metadata or {}).get(CPU_KEY)
+    try:
+        return None if text is None else cpu_facts.from_json(text)
+    except (ValueError, RecursionError) as error:
+        wanted = f"metadata {CPU_KEY.decode()}: expected cores and threads"
         raise SchemaError(path, f"{wanted}, found another text ({error}); {ADVICE}") from None
 
 

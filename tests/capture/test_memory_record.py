@@ -97,7 +97,9 @@ def test_without_the_option_there_is_none(tmp_path):
         torch.ones(4).add(1)
     with gzip.open(tmp_path / "net.json.gz") as file:
         trace = json.load(file)
-    assert "pyprof" not in trace and not any(event.get("name") == "[memory]" for event in trace["traceEvents"])
+    assert "memory" not in trace["pyprof"] and not any(
+        event.get("name") == "[memory]" for event in trace["traceEvents"]
+    )
 
 
 def test_the_command_records_it(tmp_path, monkeypatch, capfd):

@@ -1,0 +1,27 @@
+"""torchvision's ResNet-50, trained in plain fp32."""
+
+import contextlib
+
+import torch
+import torchvision
+from clock import HAND, STEPS, WARM, Clock, begin
+
+begin()
+model = torchvision.models.resnet50().cuda()
+images, labels = torch.randn(64, 3, 224, 224).cuda(), torch.randint(0, 1000, (64,)).cuda()
+if "channels_last" in HAND:
+    model = model.to(memory_format=torch.channels_last)
+    images = images.contiguous(memory_format=torch.channels_last)
+if "cudnn_benchmark" in HAND:
+    torch.backends.cudnn.benchmark = True
+criterion = torch.nn.CrossEntropyLoss()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+clock = Clock()
+for _ in range(WARM + STEPS + 2):
+    optimizer.zero_grad()
+    with torch.autocast("cuda", dtype=torch.bfloat16) if "amp" in HAND else contextlib.nullcontext():
+        loss = criterion(model(images), labels)
+    loss.backward()
+    optimizer.step()
+    clock.step(loss)
+clock.end()
