@@ -9,10 +9,11 @@ Every command that annotates a table (prof.py, pyprof report, ...) begins with::
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyprof.command.envelope import Input
 from pyprof.errors import InputError
@@ -165,6 +166,24 @@ def add_input(parser: argparse.ArgumentParser, nargs: str | None = None) -> None
     add_graphs(parser)
     add_peaks(parser)
     add_models(parser)
+
+
+class _NamedDevice(argparse.Action):
+    """``--device NAME``; with ``list``, the names are printed and the program ends."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        if values == "list":
+            from pyprof.prof.limits.other_device import device_names
+
+            sys.stdout.write("".join(f"{name}\n" for name in device_names()))
+            parser.exit()
+        setattr(namespace, self.dest, values)
+
+
+def add_device(parser: argparse.ArgumentParser, does: str) -> None:
+    """Add --device, the name of a GPU in data/devices.csv."""
+    text = f"{does}, such as A100-80GB-SXM4, by the limits of both GPUs; list prints the known ones"
+    parser.add_argument("--device", metavar="NAME", action=_NamedDevice, help=text)
 
 
 def add_peaks(parser: argparse.ArgumentParser) -> None:

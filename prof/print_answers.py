@@ -39,9 +39,11 @@ def print_summary(args: argparse.Namespace) -> Done:
 def print_advice(args: argparse.Namespace) -> Done:
     from pyprof.prof.advice.report import write_advice
     from pyprof.prof.edits.cards import advise_capture
+    from pyprof.prof.timings.retimer import retimer_of
 
     loaded, annotation, peaks = load_annotated(args, host=True)
-    advised = advise_capture(loaded.table, annotation, loaded.host, peaks, loaded.name)[0]
+    retime = retimer_of(args.timings, loaded.table) if args.timings else None
+    advised = advise_capture(loaded.table, annotation, loaded.host, peaks, loaded.name, retime)[0]
     if as_json(args):
         from pyprof.prof.advice.json_document import advice_document
 

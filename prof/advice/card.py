@@ -42,6 +42,7 @@ class Advice:
     ] = "sum"
     low_ms: Annotated[float, nan_doc("in one case of ten, the change saves less; null for a sum", "ms")] = math.nan
     high_ms: Annotated[float, nan_doc("in one case of ten, it saves more; null for a sum", "ms")] = math.nan
+    timed: Annotated[float, nan_doc("the share of its kernels' new durations that was measured (--timings)", "1")] = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

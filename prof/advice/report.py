@@ -118,6 +118,8 @@ def _card(number: int, advice: Advice, unit: str, width: int) -> Iterator[str]:
 def sure(advice: Advice) -> str:
     """The rule's name, and how sure the saving is: its 80% interval, or that it is a sum."""
     said = f"Rule {advice.rule}, confidence {advice.confidence}"
+    if advice.timed:
+        said += f", {advice.timed:.0%} of its new durations measured"
     if advice.source == "sum":
         return f"{said}; a sum, not replayed."
     return f"{said}; in four of five cases {_digits(advice.low_ms, 3)} to {_digits(advice.high_ms, 3)} ms."

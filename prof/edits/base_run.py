@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,6 +21,10 @@ from pyprof.prof.timing.profiler_cost import OwnShare, estimated_share
 from pyprof.prof.work.annotate import Annotation
 from pyprof.table.columns import NULL, Bools, Floats, HostTable, Ints, Table
 
+if TYPE_CHECKING:
+    from pyprof.prof.edits.edit import Edit
+    from pyprof.prof.edits.scenario import Scenario
+
 SLOWED = ("launch", "set", "copy", "graph", "record", "wait")  # kinds of calls that a profiler makes slower
 FEW = 50  # launches per step, of which each may take long
 # Of the estimated share, four of five steps of so few launches, of eleven in which the host is the limit, need this
@@ -29,8 +34,8 @@ OF_FEW = (0.72, 1.4)
 # launch: 2,260 casts of decoding took 20 µs each where the mean was 22 (docs/explanation/advice.md), and casts of a
 # residual network 20 where it was 16.
 ADDED, ADDED_NS = 1.2, (6_000.0, 25_000.0)
-# Before a launch of loops over single tensors that torch.optim or zero_grad runs. Without a profiler, such a loop takes 5
-# to 9 µs for one on an H200's host, its launch included (AdamW and SGD over 200 tensors, AdamW in two programs); the
+# Before a launch of loops over single tensors that torch.optim or zero_grad runs. Without a profiler, such a loop takes
+# 5 to 9 µs for one on an H200's host, its launch included (AdamW and SGD over 200 tensors, AdamW in two programs); the
 # profiler makes it 40 to 60.
 STEPPING_NS = 8_000
 LONGEST_CALL_NS = 20_000.0  # a launch that takes longer does something else as well, such as loading a kernel
@@ -49,6 +54,7 @@ class BaseRun:
         peaks: Peaks | None = None,
     ) -> None:
         self.table, self.annotation, self.host, self.peaks = table, annotation, host, peaks
+        self.retime: Callable[[Edit, Scenario], Edit] | None = None  # gives edits measured durations (prof/timings)
         self.replayed: Replayed = replay(table, host, name, meetings)
         self.recorded: Recorded = self.replayed.run
         self.tasks: Tasks = self.replayed.tasks

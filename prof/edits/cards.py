@@ -5,7 +5,7 @@ Rules without an edit (communication, small_collectives, tail_wave) keep the sum
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -56,11 +56,16 @@ class Found(NamedTuple):
 
 
 def advise_capture(
-    table: Table, annotation: Annotation, host: HostTable | None, peaks: Peaks | None = None, name: str = ""
+    table: Table,
+    annotation: Annotation,
+    host: HostTable | None,
+    peaks: Peaks | None = None,
+    name: str = "",
+    retime: Callable[[Edit, Scenario], Edit] | None = None,
 ) -> tuple[Advised, Forecaster | None]:
     """The advice for a capture, and the forecaster of its edits; None where the capture cannot be replayed.
 
-    ``host``: the host's calls, if there are any. ``name``: of the file.
+    ``host``: the host's calls, if there are any. ``name``: of the file. ``retime``: gives edits measured durations.
     """
     if host is None or losses(table):
         why = NO_HOST if host is None else INCOMPLETE
@@ -71,6 +76,7 @@ def advise_capture(
     except InputError as error:
         why = str(error).removeprefix(f"{error.file}: ")
         return advised_by_sums(Run(table, annotation, peaks), f"the capture cannot be replayed: {why}"), None
+    base.retime = retime
     whole = len(window.rows) == len(table)
     run = base.run if whole else Run(table, annotation, peaks)
     if why := doubt(base) if run.rows else "no operation of the GPU counts":
@@ -169,7 +175,8 @@ def _found(forecaster: Forecaster, start: Scenario, edit: Edit, now: Forecast) -
     if gains.mean() < least or np.quantile(gains, 0.1) <= 0:
         return None
     saved = forecaster.difference(start, after)
-    return Found(_card(start.run, edit, saved, now, forecaster.measured), edit.rows, edit)
+    applied = after.edits[-1]  # with measured durations, where there are
+    return Found(_card(start.run, applied, saved, now, forecaster.measured), applied.rows, applied)
 
 
 def _card(run: Run, edit: Edit, saved: Forecast, now: Forecast, measured: bool) -> Advice:
@@ -192,6 +199,7 @@ def _card(run: Run, edit: Edit, saved: Forecast, now: Forecast, measured: bool) 
         source="replay",
         low_ms=round(saved.low / 1e6, 6),
         high_ms=round(saved.high / 1e6, 6),
+        timed=round(edit.timed, 4),
     )
 
 

@@ -38,6 +38,7 @@ DEVIATIONS = {
     "small_grid": 0.2,
 }
 FILLS = frozenset(("fill_", "zero_"))
+COMPILED = ("fusion", "group_norm")  # changes that compile a part of the model, and so are parts of compiling it whole
 
 
 def edit_of(rule: str, finding: Finding, deviation: float) -> Edit:
@@ -106,6 +107,9 @@ COMPLETED = {"sparse_grad": _with_helpers, "conv_bias": _with_parameters}
 def _adapted(name: str, deviation: float) -> EditRule:
     def proposals(scenario: Scenario) -> Iterator[Proposal]:
         run, found = scenario.run, False
+        if name in COMPILED and any(edit.rule == "compile" for edit in scenario.edits):
+            yield Abstained(name, "the plan compiles the whole model")
+            return
         for finding in RULES[name](run) if run.rows else ():
             if not len(finding.rows) or not bool((finding.saved_ns > 0).any()):
                 continue

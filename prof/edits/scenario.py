@@ -10,6 +10,7 @@ import numpy as np
 from pyprof.prof.advice import Run
 from pyprof.prof.edits.base_run import BaseRun
 from pyprof.prof.edits.edit import Edit
+from pyprof.prof.limits.other_device import moved_table
 from pyprof.prof.replay.chains import Chains
 from pyprof.prof.replay.repeated_tasks import RepeatedTasks, repeated_tasks
 from pyprof.prof.replay.simulate import simulate
@@ -188,7 +189,8 @@ def captured(base: BaseRun) -> Scenario:
 
 
 def apply(edit: Edit, scenario: Scenario) -> Scenario:
-    """The run after one more edit, which a rule proposed for this scenario."""
+    """The run after one more edit, which a rule proposed for this scenario; with measured durations where there are."""
+    edit = scenario.base.retime(edit, scenario) if scenario.base.retime else edit
     at = scenario.places(edit.rows)
     rows = scenario.run.origin[edit.rows]
     ns, owner, left = scenario.ns.copy(), scenario.owner.copy(), scenario.left.copy()
@@ -208,6 +210,7 @@ def apply(edit: Edit, scenario: Scenario) -> Scenario:
     kept[rows[(edit.ns <= 0) & (edit.left <= 0)]] = False
     table, annotation = _retyped(edit, scenario)
     table = table.with_column("kDuration", took)
+    table = moved_table(table, edit.device) if edit.device else table
     return Scenario(
         base=scenario.base,
         edits=(*scenario.edits, edit),

@@ -14,6 +14,8 @@ from pyprof.prof.edits.cards import best_row, step_time
 from pyprof.prof.edits.forecast import Forecast, Forecaster
 from pyprof.prof.planning.check import Checked, CheckedEdit
 from pyprof.prof.planning.code_change import CodeChange, code_change
+from pyprof.prof.planning.plan_device import PlanDevice
+from pyprof.prof.planning.plan_timings import PlanTimings
 from pyprof.prof.planning.search import Change, Plan, make_plan
 
 
@@ -31,6 +33,7 @@ class PlannedChange(Record):
     kernels: Annotated[float, doc("number of kernels and copies per step that it concerns")]
     saved_ms: Annotated[float, doc("what the step gets shorter by it, after the changes before", "ms")]
     step: Annotated[StepTime, doc("the step after it")]
+    timed: Annotated[float, doc("the share of its kernels' new durations that was measured, by time", "1")]
     source: Annotated[str, doc("the program's statement there; empty: the file is not here, or has changed")] = ""
     code: Annotated[CodeChange | None, doc("the change in code; null: in words alone")] = None
 
@@ -89,6 +92,8 @@ class PlanDocument(Record):
     not_chosen: Annotated[list[NotChosen], doc("the greatest saving first")]
     abstained: Annotated[list[AbstainedRule], doc("rules that propose nothing, and why")]
     checked: Annotated[PlanChecked | None, doc("the plan beside a second capture, with --check")] = None
+    timings: Annotated[PlanTimings | None, doc("measured durations, with --measure or --timings")] = None
+    device: Annotated[PlanDevice | None, doc("the GPU of now and all that follows, with --device")] = None
 
 
 def plan_document(run: Run, plan: Plan, measured: bool, checked: Checked | None = None) -> PlanDocument:
@@ -167,4 +172,5 @@ def _change(change: Change, before: Forecast) -> PlannedChange:
         kernels=round(run.count(len(edit.rows)), 3),
         saved_ms=round((before.ns - change.forecast.ns) / 1e6, 6),
         step=step_time(change.forecast),
+        timed=round(edit.timed, 4),
     )

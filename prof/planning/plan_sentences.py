@@ -29,14 +29,49 @@ def interval(time: StepTime) -> str:
 
 
 def head(document: PlanDocument) -> str:
-    """What a step takes, with the profiler and without."""
-    now, start = f"{ms(document.now.ms)} ms", f"A {unit(document)} takes {ms(document.captured_ms)} ms as captured."
+    """What a step takes, with the profiler and without; on another GPU; and what was measured."""
+    return " ".join(filter(None, (_step(document), _device(document), _timings(document))))
+
+
+def _step(document: PlanDocument) -> str:
+    time = document.now if document.device is None else document.device.captured
+    now, start = f"{ms(time.ms)} ms", f"A {unit(document)} takes {ms(document.captured_ms)} ms as captured."
     if document.measured:
         return f"{start} Measured without the profiler, it takes {now}."
     return (
         f"{start} Without the profiler, it takes about {now}: an estimate. Where you know the time of a "
         f"{unit(document)} without the profiler, give it with --step-ms; pyprof run --warmup 4 measures it."
     )
+
+
+def _device(document: PlanDocument) -> str:
+    device = document.device
+    if device is None:
+        return ""
+    said = (
+        f"On {device.name} in place of {device.captured_on}: {ms(document.now.ms)} ms, in four of five cases "
+        f"{interval(document.now)}. Each kernel keeps the share of its GPU's limit that it reached; the host is taken "
+        "to be the same."
+    )
+    if device.replaced:
+        said += f" {device.replaced:g} products per step need tensor cores that it lacks, and are taken to run without."
+    if device.unknown:
+        said += f" {device.unknown:g} kernels per step cannot run there as they are; they are scaled by the bandwidth."
+    return said
+
+
+def _timings(document: PlanDocument) -> str:
+    timings = document.timings
+    if timings is None:
+        return ""
+    now = f", {timings.measured} of them now" if timings.measured else ""
+    more = f"; {timings.missing} more were asked for and are estimated" if timings.missing else ""
+    return f"Durations of {timings.calls} calls were measured on {timings.device}{now}{more}."
+
+
+def place(document: PlanDocument) -> str:
+    """Where the step is as it is: nothing, or on which other GPU."""
+    return f", on {document.device.name}" if document.device is not None else ""
 
 
 def titles(document: PlanDocument) -> Iterator[tuple[PlannedChange, str]]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pyprof.command.terminal_text import cut_to, safe
 from pyprof.prof.advice.advised import StepTime
 from pyprof.prof.planning.json_document import CheckedChange, PlanChecked, PlanDocument, PlannedChange
-from pyprof.prof.planning.plan_sentences import head, interval, ms, others, result, titles, unit
+from pyprof.prof.planning.plan_sentences import head, interval, ms, others, place, result, titles, unit
 
 WIDTH = 100
 LEAST_WIDTH = 60
@@ -21,11 +21,11 @@ MEASURED = (
 def plan_lines(document: PlanDocument, width: int = WIDTH) -> Iterator[str]:
     """The step as it is, a line per change with its place, code and cost, and what is left."""
     width = max(width, LEAST_WIDTH)
-    yield from textwrap.wrap(head(document), width)
+    yield from textwrap.wrap(safe(head(document)), width)
     yield ""
     if document.changes:
         yield f"{'ms':>9}  {'80% interval':^17}  change"
-        yield f"{ms(document.now.ms):>9}  {interval(document.now):^17}  as it is"
+        yield f"{ms(document.now.ms):>9}  {interval(document.now):^17}  as it is{safe(place(document))}"
         for change, title in titles(document):
             yield from _change_lines(change, title, width)
         yield ""
@@ -42,6 +42,9 @@ def _change_lines(change: PlannedChange, title: str, width: int) -> Iterator[str
     yield from textwrap.wrap(text, width, initial_indent=first, subsequent_indent=hang, break_on_hyphens=False)
     if change.trace:
         yield cut_to(f"{hang}{safe(change.trace)}{safe(f' · {change.op}' if change.op else '')}", width)
+    if change.timed:
+        share = "all" if change.timed > 0.995 else f"{change.timed:.0%}"
+        yield cut_to(f"{hang}{share} of its new durations measured", width)
     yield from _code_lines(change, hang, width)
     yield from (
         textwrap.wrap(safe(change.cost), width, initial_indent=f"{hang}costs ", subsequent_indent=f"{hang}      ")
