@@ -75,7 +75,7 @@ def _with_helpers(run: Run, finding: Finding) -> Finding:
     return replace(finding, rows=rows, saved_ns=saved, launches=len(rows) - remain, calls=None)
 
 
-def _with_parameters(run: Run, finding: Finding) -> Finding:
+def with_parameters(run: Run, finding: Finding) -> Finding:
     """A finding on biases with what else each bias is the cause of, tensor by tensor: its zeroing, the sum of its
     gradients, and its part of an optimizer's loop. Of tensors of one length, as many go from each line as there are
     biases of that length.
@@ -101,7 +101,7 @@ def _adds_bias(run: Run, row: int) -> bool:
     return run.aten[row] in ("add", "add_") and len(shapes) > 1 and len(shapes[0]) >= 4
 
 
-COMPLETED = {"sparse_grad": _with_helpers, "conv_bias": _with_parameters}
+COMPLETED = {"sparse_grad": _with_helpers, "conv_bias": with_parameters}
 
 
 def _adapted(name: str, deviation: float) -> EditRule:

@@ -182,6 +182,39 @@ GENERAL: dict[str, tuple[tuple[str, str, str], ...]] = {
             "torch._foreach_add_(params, [p.grad for p in params], alpha=-lr)",
         ),
     ),
+    "compile": (("", "out = model(x)", "model = torch.compile(model)  # once\nout = model(x)"),),
+    "mask_loop": (
+        (
+            "",
+            "for e in range(experts):\n    rows = (chosen == e).nonzero().squeeze(1)  # the host waits\n"
+            "    out[rows] = expert[e](x[rows])",
+            "order = chosen.argsort()  # the rows of one expert side by side\n"
+            "ends = torch.bincount(chosen, minlength=experts).cumsum(0).int()\n"
+            "out[order] = F.grouped_mm(x[order], weights, offs=ends)  # weights of all experts in one tensor",
+        ),
+    ),
+    "cell_loop": (
+        (
+            "",
+            "for t in range(steps):\n    h, c = cell(x[t], (h, c))  # nn.LSTMCell\n    outs.append(h)",
+            "outs, (h, c) = layer(x, (h[None], c[None]))  # nn.LSTM, with the cell's weights",
+        ),
+    ),
+    "static_cache": (
+        (
+            "",
+            "keys = torch.cat((keys, k), dim=2)",
+            "keys = k.new_zeros(batch, heads, longest, size)  # once\nkeys[:, :, position] = k.squeeze(2)",
+        ),
+    ),
+    "fp8": (
+        (
+            "",
+            "out = model(x)",
+            "torchao.float8.convert_to_float8_training(model)  # once; for inference quantize_\n"
+            "model = torch.compile(model)  # once\nout = model(x)",
+        ),
+    ),
     "cuda_graph": (
         (
             "",

@@ -6,15 +6,18 @@ import argparse
 from dataclasses import dataclass
 from typing import Annotated
 
+import numpy as np
+
 from pyprof.command.json_schema import Record, doc
 from pyprof.errors import UsageError
 from pyprof.prof.advice.advised import StepTime
 from pyprof.prof.edits.base_run import BaseRun
 from pyprof.prof.edits.cards import step_time
-from pyprof.prof.edits.device import device_edit
+from pyprof.prof.edits.edit import Edit
 from pyprof.prof.edits.forecast import Forecaster
 from pyprof.prof.edits.scenario import Scenario, apply, captured
-from pyprof.prof.limits.other_device import KINDS, Moved, named_device
+from pyprof.prof.limits.devices import Device
+from pyprof.prof.limits.other_device import KINDS, Moved, named_device, on_device
 
 
 class MovedKind(Record):
@@ -60,6 +63,27 @@ def on_other_gpu(name: str, base: BaseRun) -> OtherGpu:
     edit, moved = device_edit(start, named_device(name))
     here = next((device.name for device in start.run.limits.devices if device.known), "")
     return OtherGpu(apply(edit, start), moved, here)
+
+
+def device_edit(scenario: Scenario, target: Device) -> tuple[Edit, Moved]:
+    """The run on another GPU as an edit, and what it rests on; the host stays as it is.
+
+    Raises UsageError if the capture's GPU is not known.
+    """
+    run = scenario.run
+    moved = on_device(run.table, run.annotation, target)
+    edit = Edit(
+        rule="device",
+        change=f"Run the program on {target.part}.",
+        why="each kernel keeps the share of its GPU's limit that it reached",
+        cost="",
+        rows=np.arange(run.rows),
+        ns=moved.ns,
+        left=np.ones(run.rows),
+        deviation=moved.deviation,
+        device=target.part,
+    )
+    return edit, moved
 
 
 def plan_device(other: OtherGpu, forecaster: Forecaster) -> PlanDevice:

@@ -144,7 +144,7 @@ def test_a_folder_without_graphs_is_an_error(tmp_path: Path, capfd: pytest.Captu
 def h200(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two programs of `tests/device/compiled_layers.py --plain`, on an H200 with PyTorch 2.11."""
     path = tmp_path_factory.mktemp("inductor")
-    with tarfile.open(GOLDEN / "compiled" / "inductor_folder.tar.gz") as archive:
+    with tarfile.open(GOLDEN / "compiled" / "inductor_folder.tgz") as archive:
         archive.extractall(path, filter="data")
     return path
 

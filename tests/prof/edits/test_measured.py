@@ -9,11 +9,11 @@ import pytest
 
 from pyprof.prof.edits.forecast import Forecaster
 from pyprof.prof.edits.scenario import captured
-from tools.plan_pairs import GOLDEN, RENAMED, after, base_of, golden
+from tools.plan_pairs import GOLDEN, RENAMED, Pair, after, base_of, golden, judged
 
 MEASURED = json.loads((GOLDEN / "measured.json").read_text(encoding="utf-8"))
 # docs/explanation/advice.md says why.
-MISSES = {"checked", "held_embedding", "recurrent", "fixed_positions"}
+MISSES = {"checked", "held_embedding", "fixed_positions"}
 
 
 @pytest.fixture(scope="module")
@@ -23,8 +23,25 @@ def pairs():
 
 def test_nine_of_ten_savings_are_within_25_percent(pairs):
     near = [name for name, pair in pairs.items() if abs(pair.ratio - 1) <= 0.25]
-    assert len(near) >= 0.88 * len(pairs)
+    assert len(near) >= 0.9 * len(pairs)
     assert set(pairs) - set(near) <= MISSES
+
+
+def test_four_of_five_savings_lie_inside_their_intervals_and_none_is_without_width(pairs):
+    assert sum(pair.inside for pair in pairs.values()) >= 0.8 * len(pairs)
+    assert all(pair.predicted[1] < pair.predicted[0] < pair.predicted[2] for pair in pairs.values())
+
+
+def test_the_statements_that_a_plan_is_held_to():
+    """A saving of 10 predicted as 12, one of 10 as 13, one of 0.1 as 1, and a last step of 50 predicted as 54."""
+    made = [("a", (12, 9, 15), (10, 9, 11)), ("b", (13, 12, 14), (10, 9, 11)), ("c", (1, 0.5, 1.5), (0.1, -0.3, 0.4))]
+    some = [Pair("p", changes, 80, predicted, measured) for changes, predicted, measured in made]
+    last = Pair("p", "(the last step)", 80, (54, 45, 60), (50, 50, 50))
+    told = list(judged([*some, last, Pair("p", "d", 80, (0, 0, 0), (20, 19, 21), ruled=False)]))
+    assert told[0].endswith("all: 1 of 3 within 25%") and told[1].endswith("those with a rule: 1 of 2 within 25%")
+    assert told[2].endswith("1 of 1 within 10%")
+    assert told[4].startswith("80% intervals: 2 of 4 hold the measured value")
+    assert told[5].endswith("1 changes that measurably save less than 1%, 1 are predicted more: p c")
 
 
 def test_every_rule_of_the_pairs_proposes_an_edit(pairs):

@@ -3,10 +3,14 @@
 import numpy as np
 import pytest
 
+from pyprof.prof.advice.card import RULES
 from pyprof.prof.edits.edit import Abstained, Edit
+from pyprof.prof.edits.from_findings import with_parameters
+from pyprof.prof.edits.narrow import Flow
 from pyprof.prof.edits.rules import EDIT_RULES
 from pyprof.prof.edits.scenario import apply, captured
 from tests.parse.kineto.kineto_file import MAIN, call, kernel, op, x
+from tests.prof.advice import advice_rows, test_layout
 from tests.prof.edits.test_scenario import base
 from tools.plan_pairs import GOLDEN, base_of
 
@@ -116,3 +120,58 @@ def test_pytorchs_own_function_in_place_of_its_formula_compiles_nothing():
         each.title.startswith("Call F.gelu"): "compiled" in each.cost for each in found if isinstance(each, Edit)
     }
     assert compiled == {True: False, False: True}
+
+
+def test_a_decoder_s_masked_attention_is_one_launch_and_what_the_mask_costs(tmp_path):
+    """128 queries of one place over 136: too few scores for a card, but eight launches."""
+    q, k, s, mask = [128, 1, 64], [128, 64, 136], [8, 16, 1, 136], [1, 136]
+    calls = [
+        ("bmm", [q, k]), ("div", [s, []]), ("bitwise_not", [mask]), ("masked_fill_", [s, mask, []]), ("add", [s, s]),
+        ("_softmax", [s, [], []]), ("bmm", [[128, 1, 136], [128, 136, 64]]),
+    ]  # fmt: skip
+    events = []
+    for number, (name, dims) in enumerate(calls):
+        types = ["float" if d else "" for d in dims]
+        at = 100 * (number + 1)
+        kind = {"bmm": "void sgemm", "_softmax": "void softmax_warp_forward"}.get(name, "void elementwise_kernel")
+        events.append(op(f"aten::{name}", at, 20, Input_Dims=dims, Input_type=types, Sequence_number=number))
+        events += [call(at + 5, number + 1), kernel(at + 12, 30, number + 1, name=kind, device=0)]
+    gpu = {"id": 0, "name": advice_rows.H200, "computeMajor": 9, "computeMinor": 0}
+    (only,) = proposals("attention", captured(base(tmp_path, *events, deviceProperties=[gpu])))
+    assert isinstance(only, Edit)
+    assert len(only.rows) == 7 and only.left.sum() == 1 and only.added.sum() == 3
+
+
+def test_a_removed_bias_takes_its_part_of_loops_over_parameters_along():
+    """Three tensors of 64: a bias, and a norm's weight and bias. Of each line's three ops, one goes."""
+    loop = [
+        {"aten": f"aten::{name}", "sizes": [[64], []], "dtypes": ["float32", ""], "ns": 2_000, "phase": phase,
+         "kShortName": "elementwise_kernel", "trace": [f"train.py:{line}"], "step": 1}
+        for name, phase, line in (("zero_", "forward", 5), ("add_", "backward", 0), ("mul_", "optimizer", 9))
+        for _ in range(3)
+    ]  # fmt: skip
+    rows = [{**row, "step": 1} for row in (test_layout.conv(), test_layout.bias(), test_layout.NORM, test_layout.SUM)]
+    run = advice_rows.run(*rows, *loop)
+    (finding,) = RULES["conv_bias"](run)
+    whole = with_parameters(run, finding)
+    assert len(finding.rows) == 2 and len(whole.rows) == 2 + 3
+    assert sorted(str(run.aten[row]) for row in whole.rows[2:]) == ["add_", "mul_", "zero_"]
+    assert whole.saved_ns[2:].tolist() == [2_000] * 3 and whole.launches == 5
+
+
+def test_a_convolution_s_bias_is_cast_as_its_weight_is():
+    conv = {
+        "aten": "aten::cudnn_convolution",
+        "op": ["conv2d"],
+        "ns": 100_000,
+        "phase": "forward",
+        "sizes": [[32, 64, 56, 56], [64, 64, 3, 3]],
+        "dtypes": ["float32"] * 2,
+        "kShortName": "implicit_sgemm",
+    }
+    bias = {"aten": "aten::add_", "op": ["conv2d"], "ns": 20_000, "phase": "forward", "dtypes": ["float32"] * 2,
+            "sizes": [[32, 64, 56, 56], [1, 64, 1, 1]], "kShortName": "elementwise_kernel"}  # fmt: skip
+    run = advice_rows.run(conv, bias)
+    narrowed = np.array([True, False])
+    assert Flow(run, narrowed).casts[0] == 3  # the input, the weight, the bias
+    assert Flow(advice_rows.run(conv, {**bias, "op": ["add_"]}), narrowed).casts[0] == 2

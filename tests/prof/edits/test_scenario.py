@@ -19,8 +19,8 @@ from tests.parse.kineto.kineto_file import begin, call, kernel, op, write, x
 NONE = np.zeros(0)
 
 
-def base(folder, *events):
-    file = write(folder / "net.json", begin(0), op("aten::mm", 0, 6), *events)
+def base(folder, *events, **header):
+    file = write(folder / "net.json", begin(0), op("aten::mm", 0, 6), *events, **header)
     loaded = load_table(file, host=True)
     return BaseRun(loaded.table, annotate(loaded.table), loaded.host, loaded.name)
 
