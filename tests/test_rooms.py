@@ -61,7 +61,7 @@ ALLOWED = {
     "prof/limits prof/timing prof/table",
     "prof/simulation": "ground pyprof/command pyprof/table prof prof/kernels prof/work prof/limits prof/timing "
     "prof/perfetto prof/replay",
-    "prof/planning": "ground pyprof/command pyprof/table prof prof/work prof/limits prof/advice prof/edits "
+    "prof/planning": "ground pyprof/command pyprof/table prof prof/work prof/limits prof/advice prof/replay prof/edits "
     "prof/timings",
     "prof/diff": "ground pyprof/command pyprof/table parse prof prof/job prof/work prof/limits prof/timing "
     "prof/summary prof/table",

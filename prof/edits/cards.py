@@ -27,10 +27,10 @@ from pyprof.prof.advice.rank import LEAST_NS, LEAST_SHARE, advise, findings, lim
 from pyprof.prof.edits.base_run import BaseRun
 from pyprof.prof.edits.edit import Abstained, Edit
 from pyprof.prof.edits.forecast import Forecast, Forecaster
-from pyprof.prof.edits.replayed_steps import Window, rows_alike, step_window
 from pyprof.prof.edits.rules import EDIT_RULES
 from pyprof.prof.edits.scenario import Scenario, apply, captured
 from pyprof.prof.limits.peaks_file import Peaks
+from pyprof.prof.replay.replayed_steps import Window, rows_alike, step_window
 from pyprof.prof.timing.stragglers import meetings
 from pyprof.prof.work.annotate import Annotation
 from pyprof.table.columns import HostTable, Ints, Table

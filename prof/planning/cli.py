@@ -106,9 +106,9 @@ def load_base(file: str, peaks: str | None, say: Say) -> tuple[LoadedFile, BaseR
     """The file and its run. Raises InputError for a file without the host's calls, or one that has lost records."""
     from pyprof.errors import InputError
     from pyprof.prof.edits.cards import base_of, doubt
-    from pyprof.prof.edits.replayed_steps import step_window
     from pyprof.prof.limits.peaks_file import load_peaks
     from pyprof.prof.load import load_table
+    from pyprof.prof.replay.replayed_steps import step_window
     from pyprof.prof.work.annotate import annotate
     from pyprof.table.losses import losses
 

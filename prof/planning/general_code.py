@@ -189,4 +189,52 @@ GENERAL: dict[str, tuple[tuple[str, str, str], ...]] = {
             'model = torch.compile(model, mode="reduce-overhead")  # once\nout = model(x)',
         ),
     ),
+    "alignment": (
+        (
+            "Pad the vocabulary",
+            "embedding = nn.Embedding(vocabulary, size)\nhead = nn.Linear(size, vocabulary)",
+            "rows = vocabulary + -vocabulary % 64  # a multiple of 64; no target names the added ones\n"
+            "embedding = nn.Embedding(rows, size)\nhead = nn.Linear(size, rows)",
+        ),
+    ),
+    "compile": (("", "out = model(x)", "model = torch.compile(model)  # once, before the loop\nout = model(x)"),),
+    "fp8": (
+        (
+            "Run large linear layers in FP8",
+            "out = model(x)",
+            "from torchao.float8 import convert_to_float8_training\n\n"
+            "convert_to_float8_training(model)  # once\nmodel = torch.compile(model)\nout = model(x)",
+        ),
+    ),
+    "cell_loop": (
+        (
+            "Replace the loop over time by one call of nn.LSTM",
+            "for part in x:  # of one time\n    h, c = cell(part, (h, c))\n    outs.append(h)",
+            "lstm = nn.LSTM(cell.input_size, cell.hidden_size)  # once, with the cell's weights\n"
+            "outs, (h, c) = lstm(x, (h[None], c[None]))",
+        ),
+        (
+            "Replace the loop over time by one call of nn.GRU",
+            "for part in x:  # of one time\n    h = cell(part, h)\n    outs.append(h)",
+            "gru = nn.GRU(cell.input_size, cell.hidden_size)  # once, with the cell's weights\n"
+            "outs, h = gru(x, h[None])",
+        ),
+    ),
+    "mask_loop": (
+        (
+            "",
+            "for number, weight in enumerate(weights):\n    chosen = (label == number).nonzero().squeeze(1)\n"
+            "    out[chosen] += x[chosen] @ weight",
+            "order = label.argsort()\nnumbers = torch.arange(len(weights), device=label.device)\n"
+            "ends = torch.searchsorted(label[order], numbers, right=True).to(torch.int32)\n"
+            "out.index_add_(0, order, F.grouped_mm(x[order], torch.stack(weights), offs=ends))",
+        ),
+    ),
+    "static_cache": (
+        (
+            "Allocate the cache once",
+            "cache = torch.cat([cache, new], dim=1)",
+            "cache = new.new_zeros(new.size(0), longest, *new.shape[2:])  # once\ncache.index_copy_(1, position, new)",
+        ),
+    ),
 }

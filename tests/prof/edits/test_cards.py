@@ -5,10 +5,10 @@ import pytest
 
 from pyprof.prof.advice import RULES
 from pyprof.prof.edits.cards import CARD_NAMES, advise_capture, name_of
-from pyprof.prof.edits.replayed_steps import MOST_ROWS, step_window
 from pyprof.prof.edits.rules import EDIT_RULES
 from pyprof.prof.load import load_table
 from pyprof.prof.planning.search import make_plan
+from pyprof.prof.replay.replayed_steps import MOST_ROWS, step_window
 from pyprof.prof.work.annotate import annotate
 from pyprof.table.columns import NULL, HostTable, Table
 from tests.paths import GOLDEN

@@ -71,7 +71,8 @@ def test_the_page_says_every_sentence_that_the_terminal_says(name, root, tmp_pat
     said = " ".join(capfdbinary.readouterr().out.decode().partition("\n\n")[0].split()).split(" • ")[1:]
     assert cli.main([file, "-q", "-o", str(tmp_path / "page.html")]) == 0
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    part = page[page.index('class="sentences"') : page.index('<section id="advice"')]
+    begin = page.index('class="sentences"')
+    part = page[begin : page.index("</section>", begin)]
     shown = [html.unescape(re.sub(r"<[^>]*>", "", item)) for item in re.findall(r"<li>(.*?)</li>", part)]
     assert shown == said
     words = "Idle time by the cause of each gap" if name == "h200_gpt2_init" else "Communication takes"

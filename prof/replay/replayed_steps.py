@@ -6,14 +6,16 @@ steps would take minutes, to say of each step the same.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from pyprof.prof.timing.steps import slowest_steps
 from pyprof.prof.timing.warmup import warm_up
-from pyprof.prof.work.annotate import Annotation
 from pyprof.table.columns import NULL, HostTable, Ints, Table
+
+if TYPE_CHECKING:
+    from pyprof.prof.work.annotate import Annotation
 
 MOST_ROWS = 6000  # of a window, where it has more than the least steps
 LEAST_STEPS = 4  # the first of them fills the GPU's queue
