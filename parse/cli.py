@@ -46,6 +46,14 @@ def build_parser() -> Parser:
     _add_selection(parser)
     add_graphs(parser)
     parser.add_argument(
+        "--inductor",
+        metavar="FOLDER",
+        action="append",
+        default=[],
+        help="inductor's debug folder (torch_compile_debug, written under TORCH_COMPILE_DEBUG=1): compiled kernels "
+        "of a capture that was recorded without pyprof get ops and lines from it; may be repeated",
+    )
+    parser.add_argument(
         "--summary",
         action="store_true",
         help="print a summary of the files and make no table; for a long nsys export the attributed share of the time "
@@ -102,21 +110,21 @@ def _check_options(args: argparse.Namespace) -> None:
 def _run(args: argparse.Namespace) -> Done:
     from pyprof.parse.attribute.contents import Contents
     from pyprof.parse.merge import apart, host_apart, memory_apart
-    from pyprof.parse.read import read_graphs, read_profile
+    from pyprof.parse.read import read_graphs, read_inductor, read_profile
     from pyprof.parse.selection import Selection
     from pyprof.table.columns import Table
 
     _check_options(args)
     _check_output(args.output, args.force)  # before minutes of work
     wanted = Selection(args.begin, args.end, args.steps, args.rank, args.range)
-    if args.summary and not args.exact and not args.graphs and wanted == Selection():
+    if args.summary and not (args.exact or args.graphs or args.inductor) and wanted == Selection():
         return _brief(args)
     lean = args.range is None and not args.json and not args.summary  # these options need the names of all ranges
     with progress(2 * len(args.files) + 1, not args.quiet) as say:
-        graphs = read_graphs(args.graphs)
+        graphs, inductor = read_graphs(args.graphs), read_inductor(args.inductor)
         container = _is_container(args.output)  # the only output with tables of host calls and allocations
         options = {"brief": args.summary, "lean": lean and not container, "host": container, "memory": container}
-        parsed = [read_profile(Path(file), say, graphs=graphs, **options) for file in args.files]
+        parsed = [read_profile(Path(file), say, graphs=graphs, inductor=inductor, **options) for file in args.files]
         notes = [profile.notes for profile in parsed]
         tables = apart([profile.table for profile in parsed])
         if wanted != Selection():

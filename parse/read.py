@@ -1,18 +1,21 @@
 """A profiler's file to its kernel table: find the reader, read, attribute."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from pyprof.command.progress import Say
+from pyprof.compiled_record import CompiledRecord
 from pyprof.errors import InputError
 from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.compiled_code import name_origins
 from pyprof.parse.attribute.contents import Contents
 from pyprof.parse.attribute.notes import CaptureNotes
 from pyprof.parse.attribute.range_tree import RangeTree
+from pyprof.parse.attribute.unrecorded_code import name_unrecorded
 from pyprof.parse.detect import brief_reader, is_parquet_folder, lean_reader, reader
 from pyprof.parse.graphs.other_captures import with_graphs
+from pyprof.parse.inductor.debug_folder import debug_graphs
 from pyprof.parse.tables.correlate import correlate
 from pyprof.parse.tables.host_rows import host_table
 from pyprof.parse.tables.memory_rows import memory_table
@@ -36,10 +39,12 @@ def read_profile(
     graphs: Sequence[Capture] = (),
     host: bool = False,
     memory: bool = True,
+    inductor: Mapping[str, CompiledRecord] | None = None,
 ) -> Parsed:
     """Read one file, reporting progress to ``say``.
 
-    ``graphs``: captures of the CUDA graphs that the file replays, from files of their own.
+    ``graphs``: captures of the CUDA graphs that the file replays, from files of their own. ``inductor``: records of
+    the compiled graphs that ran without pyprof, for ``read_inductor``.
     ``brief``: read for a summary, and skip columns that it does not use. ``lean``: read for the table alone; the
     capture, and so the names in ``notes``, may lack ranges on which no row depends, and it has no host calls.
     ``host``, ``memory``: whether to make the tables of host calls and of allocations, too.
@@ -52,6 +57,8 @@ def read_profile(
     joined = with_graphs(capture)
     tree = RangeTree(joined)
     name_origins(joined, tree)
+    joined.unrecorded = dict(inductor or {})
+    name_unrecorded(joined, tree)
     table = correlate(joined, brief, tree) if capture.rows else Table(0, {})
     events = memory_table(joined, tree) if memory and not brief and capture.memory is not None else None
     calls = host_table(joined, tree) if host and joined.calls is not None else None
@@ -69,6 +76,12 @@ def read_graphs(files: Sequence[str]) -> list[Capture]:
             wanted = "expected launches between cudaStreamBeginCapture and cudaStreamEndCapture, found none"
             raise InputError(capture.file, f"{wanted}: give the trace that was recorded while the graph was captured")
     return captures
+
+
+def read_inductor(folders: Sequence[str]) -> dict[str, CompiledRecord]:
+    """The graphs in inductor's debug folders, by name. Raises InputError for a folder without any."""
+    graphs = [graph for folder in folders for graph in debug_graphs(Path(folder))]
+    return {f"{graph.folder}#{number}": graph.record for number, graph in enumerate(graphs)}
 
 
 def _files(path: Path) -> list[Path]:

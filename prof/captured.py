@@ -9,8 +9,10 @@ from typing import TypeVar
 import numpy as np
 
 from pyprof.errors import InputError, packages
-from pyprof.prof.advice import Advice, Run, advise, row_rules
-from pyprof.prof.advice.rank import findings
+from pyprof.prof.advice import Advice, Run, row_rules
+from pyprof.prof.advice.advised import Advised
+from pyprof.prof.edits.cards import advise_capture
+from pyprof.prof.edits.forecast import Forecaster
 from pyprof.prof.limits.peaks_file import Peaks, load_peaks
 from pyprof.prof.limits.roofline import Roofline, roofline
 from pyprof.prof.table.cells import Data, ints
@@ -19,7 +21,7 @@ from pyprof.prof.table.limit_columns import limit_cells
 from pyprof.prof.table.where import parse_where, rows_where
 from pyprof.prof.work.annotate import Annotation, annotate, uncounted_of
 from pyprof.prof.work.calls import call_numbers
-from pyprof.table.columns import Coded, Ints, MemoryTable, Table
+from pyprof.table.columns import Coded, HostTable, Ints, MemoryTable, Table
 
 # Conditions that use only these columns select rows by time or device. The result is still a run, with its idle time.
 CUTTING = frozenset({"step", "start", "rank", "pid", "device"})
@@ -35,6 +37,7 @@ class Captured:
     annotation: Annotation
     peaks: Peaks | None
     memory: MemoryTable | None = None  # of a single file
+    host: HostTable | None = None  # of a single file
     _columns: dict[str, Data] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
@@ -52,10 +55,23 @@ class Captured:
         return Run(self.table, self.annotation, self.peaks)
 
     @cached_property
+    def _advised(self) -> tuple[Advised, Forecaster | None]:
+        return advise_capture(self.table, self.annotation, self.host, self.peaks, self.name)
+
+    @property
+    def advised(self) -> Advised:
+        """The advice: cards, what they save together, and why the other rules say nothing."""
+        return self._advised[0]
+
+    @property
+    def forecaster(self) -> Forecaster | None:
+        """What forecasts edited runs; None if the run cannot be replayed (``advised.not_replayed`` says why)."""
+        return self._advised[1]
+
+    @property
     def cards(self) -> list[tuple[Advice, Ints]]:
         """The advice, and the rows of the table that each card is about."""
-        rows = [self.run.origin[finding.rows] for _, finding in findings(self.run)]
-        return list(zip(advise(self.run), rows, strict=True))
+        return list(zip(self.advised.cards, self.advised.rows, strict=True))
 
     @cached_property
     def call(self) -> Ints:
@@ -94,7 +110,7 @@ def read_capture(
         from pyprof.parse.merge import apart
         from pyprof.prof.load import load_table
 
-        read = [load_table(file, graphs=[*map(str, graphs)]) for file in files]
+        read = [load_table(file, graphs=[*map(str, graphs)], host=len(files) == 1) for file in files]
         table = Table.concat(apart([each.table for each in read]))
         if not len(table):
             raise InputError(read[0].name, "expected kernels, found none")
@@ -111,6 +127,7 @@ def read_capture(
             annotation=annotation,
             peaks=load_peaks(peaks) if isinstance(peaks, (str, Path)) else peaks,
             memory=None if several else read[0].memory,
+            host=None if several else read[0].host,
         )
 
 

@@ -74,6 +74,8 @@ def _add_answers(parser: argparse.ArgumentParser) -> None:
     answers.add_argument("--summary", action="store_true", help=summary)
     advise = "what to change, where, and the ms that it saves per step; with -w N for that width"
     answers.add_argument("--advise", action="store_true", help=advise)
+    timings = "with --advise: measured durations, as pyprof plan --measure --timings FILE writes them"
+    answers.add_argument("--timings", metavar="FILE", help=timings)
     explain = "where each number of row ROW (its idx) comes from"
     answers.add_argument("--explain", metavar="ROW", type=whole_number(), help=explain)
 
@@ -113,6 +115,8 @@ def _run(args: argparse.Namespace) -> Done:
     answer, *others = [*(option for option, value in answers.items() if value), *given] or [""]
     if answer in answers and others:
         raise UsageError(f"argument {answer}: it takes the table's place, and does not go with {others[0]}")
+    if args.timings and not args.advise:
+        raise UsageError("--timings goes with --advise")
     from pyprof.prof import print_answers, print_table
 
     print_table.check_output_name(args)

@@ -9,10 +9,11 @@ Every command that annotates a table (prof.py, pyprof report, ...) begins with::
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyprof.command.envelope import Input
 from pyprof.errors import InputError
@@ -167,6 +168,24 @@ def add_input(parser: argparse.ArgumentParser, nargs: str | None = None) -> None
     add_models(parser)
 
 
+class _NamedDevice(argparse.Action):
+    """``--device NAME``; with ``list``, the names are printed and the program ends."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        if values == "list":
+            from pyprof.prof.limits.other_device import device_names
+
+            sys.stdout.write("".join(f"{name}\n" for name in device_names()))
+            parser.exit()
+        setattr(namespace, self.dest, values)
+
+
+def add_device(parser: argparse.ArgumentParser, does: str) -> None:
+    """Add --device, the name of a GPU in data/devices.csv."""
+    text = f"{does}, such as A100-80GB-SXM4, by the limits of both GPUs; list prints the known ones"
+    parser.add_argument("--device", metavar="NAME", action=_NamedDevice, help=text)
+
+
 def add_peaks(parser: argparse.ArgumentParser) -> None:
     peaks = "peaks of the GPU as pyprof peaks writes them; without it, its data sheet's"
     parser.add_argument("--peaks", metavar="FILE", help=peaks)
@@ -195,8 +214,11 @@ def load_model_files(args: argparse.Namespace) -> None:
             load_model_file(file)
 
 
-def load_annotated(args: argparse.Namespace) -> tuple[LoadedFile, Annotation, Peaks | None]:
-    """The input as the options say, annotated, and the peaks (None: the data sheet's). The output is checked first."""
+def load_annotated(args: argparse.Namespace, host: bool = False) -> tuple[LoadedFile, Annotation, Peaks | None]:
+    """The input as the options say, annotated, and the peaks (None: the data sheet's). The output is checked first.
+
+    ``host``: with the table of the host's calls.
+    """
     from pyprof.command.progress import progress
     from pyprof.files import check_output
     from pyprof.prof.limits.peaks_file import load_peaks
@@ -206,7 +228,7 @@ def load_annotated(args: argparse.Namespace) -> tuple[LoadedFile, Annotation, Pe
     load_model_files(args)
     peaks = load_peaks(args.peaks) if args.peaks else None
     with progress(2, not args.quiet) as say:
-        loaded = load_table(args.file, say, args.graphs)
+        loaded = load_table(args.file, say, args.graphs, host)
         annotation = annotate(loaded.table)
         if getattr(args, "ncu", None):
             from pyprof.prof.counters.measured import read_counters

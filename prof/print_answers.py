@@ -14,43 +14,43 @@ from pyprof.text import printable
 
 
 def print_summary(args: argparse.Namespace) -> Done:
-    from pyprof.prof.advice import Run, advise
     from pyprof.prof.advice.report import brief
+    from pyprof.prof.edits.cards import advise_capture
     from pyprof.prof.summary.capture_numbers import summarise
     from pyprof.prof.summary.terminal import write_summary
 
-    loaded, annotation, peaks = load_annotated(args)
+    loaded, annotation, peaks = load_annotated(args, host=True)
     numbers = summarise(loaded.table, annotation, peaks, memory=loaded.memory)
-    run = Run(loaded.table, annotation, peaks)
-    cards = advise(run)
+    advised = advise_capture(loaded.table, annotation, loaded.host, peaks, loaded.name)[0]
     if as_json(args):
         from pyprof.prof.summary.json_document import summary_of
 
-        write_json(args, loaded, "summary", summary_of(numbers, cards))
+        write_json(args, loaded, "summary", summary_of(numbers, advised.cards))
         return Done(warned(loaded.warnings))
     width, terminal = output_width(args.output, args.width)
     first_line = incomplete_line(numbers.incomplete)  # the summary begins with it
     warnings = [text for text in loaded.warnings if text != first_line]
     with open_output(args.output, args.force) as out:
-        write_summary(numbers, out, width, terminal, () if numbers.on_cpu else brief(run, cards))
+        write_summary(numbers, out, width, terminal, () if numbers.on_cpu else brief(advised))
     hint = [] if args.summary else ["rows: -c or -w, or a pipe; all advice: --advise"]
     return Done([*warned(warnings), *hint])
 
 
 def print_advice(args: argparse.Namespace) -> Done:
-    from pyprof.prof.advice import Run, advise
     from pyprof.prof.advice.report import write_advice
+    from pyprof.prof.edits.cards import advise_capture
+    from pyprof.prof.timings.retimer import retimer_of
 
-    loaded, annotation, peaks = load_annotated(args)
-    run = Run(loaded.table, annotation, peaks)
-    cards = advise(run)
+    loaded, annotation, peaks = load_annotated(args, host=True)
+    retime = retimer_of(args.timings, loaded.table) if args.timings else None
+    advised = advise_capture(loaded.table, annotation, loaded.host, peaks, loaded.name, retime)[0]
     if as_json(args):
         from pyprof.prof.advice.json_document import advice_document
 
-        write_json(args, loaded, "advice", advice_document(run, cards))
+        write_json(args, loaded, "advice", advice_document(advised))
     else:
         with open_output(args.output, args.force) as out:
-            write_advice(run, cards, out, args.width or 0)
+            write_advice(advised, out, args.width or 0)
     return Done([*warned(loaded.warnings), totals(loaded.table, annotation).line()])
 
 

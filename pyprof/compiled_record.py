@@ -7,13 +7,23 @@ A graph's code runs within a range ``pyprof.compiled:NUMBER``. Under NVTX the ra
 pieces: ``pyprof.compiled:NUMBER:0/2:..`` around ``pyprof.compiled:NUMBER:1/2:..``, each with a part of its JSON text.
 """
 
+import re
 from typing import Any
 
 import msgspec
 
+from pyprof.dtypes import TRITON
+
 COMPILED_RANGE = "pyprof.compiled:"
 VERSION = 1
 PIECE = 60_000  # characters; nsys keeps 65,535 bytes of an NVTX message and the text is ASCII
+# A Triton kernel's definition in inductor's code has the types of its arguments: 'signature': {'in_ptr0': '*bf16', ..
+_KERNEL = re.compile(r"^(\w+) = async_compile\.triton\(", re.MULTILINE)
+_SIGNATURE = re.compile(r"'signature': (\{[^{}]*\})")
+_TYPE = re.compile(r"'\w+': (?:'([^']*)'|\([^()]*\))")  # a tuple's types are in parentheses
+
+# Functions of inductor's extern_kernels that are not called as the op that they run (select_algorithm.py of 2.13).
+_RUNS = {"bias_addmm": "addmm"}
 
 
 class Operation(msgspec.Struct, frozen=True):
@@ -58,6 +68,37 @@ def range_texts(number: str, record: str) -> list[str]:
     """The texts of the ranges around a graph's code under NVTX, outermost first."""
     parts = [record[at : at + PIECE] for at in range(0, len(record), PIECE)]
     return [f"{COMPILED_RANGE}{number}:{i}/{len(parts)}:{part}" for i, part in enumerate(parts)]
+
+
+def op_name(kernel: str) -> str:
+    """The name that the profiler records for a call in inductor's code.
+
+    >>> op_name("extern_kernels.mm"), op_name("torch.ops.aten.convolution.default"), op_name("triton_poi_fused_add_0")
+    ('aten::mm', 'aten::convolution', 'triton_poi_fused_add_0')
+    """
+    if kernel.startswith("extern_kernels."):
+        name = kernel.removeprefix("extern_kernels.")
+        return f"aten::{_RUNS.get(name, name)}"
+    if kernel.startswith("torch.ops."):
+        library, _, rest = kernel.removeprefix("torch.ops.").partition(".")
+        return f"{library}::{rest.partition('.')[0]}"
+    return kernel
+
+
+def dtypes_of(source: str) -> dict[str, tuple[str, ...]]:
+    """The dtype of each argument of the Triton kernels that inductor's code defines; "" where it is no tensor.
+
+    >>> dtypes_of("k = async_compile.triton('k', .. 'signature': {'x': '*bf16', 'n': 'i32', 'BLOCK': 'constexpr'}, ..")
+    {'k': ('bfloat16', '')}
+    """
+    found = {}
+    begins = list(_KERNEL.finditer(source))
+    for at, begin in enumerate(begins, start=1):
+        signature = _SIGNATURE.search(source, begin.end(), begins[at].start() if at < len(begins) else len(source))
+        if signature is not None:
+            types = [kind for kind in _TYPE.findall(signature[1]) if kind != "constexpr"]
+            found[begin[1]] = tuple(TRITON.get(kind, "") for kind in types)
+    return found
 
 
 def fused_operations(text: str) -> list[dict[str, Any]] | None:

@@ -61,6 +61,12 @@ OF_NUMBER: Mapping[int, str] = {dtype.number: name for name, dtype in DTYPES.ite
 BYTES_OF_SCALAR_TYPE: Mapping[str, int] = {dtype.scalar_type: dtype.nbytes for dtype in DTYPES.values()}
 OF_CPP: Mapping[str, str] = {word: name for name, dtype in DTYPES.items() for word in dtype.cpp}
 
+# Triton's names of types (triton/_utils.py, type_canonicalisation_dict of 3.6)
+TRITON: Mapping[str, str] = {
+    "*fp64": "float64", "*fp32": "float32", "*fp16": "float16", "*bf16": "bfloat16", "*i64": "int64", "*i32": "int32",
+    "*i16": "int16", "*i8": "int8", "*u8": "uint8", "*i1": "bool", "*u16": "uint16", "*u32": "uint32", "*u64": "uint64",
+    "*fp8e4nv": "float8_e4m3fn", "*fp8e5": "float8_e5m2", "*fp8e4b8": "float8_e4m3fnuz", "*fp8e5b16": "float8_e5m2fnuz",
+}  # fmt: skip
 INTEGERS = frozenset(name for name in DTYPES if name.startswith(("int", "uint")))
 HALF = frozenset({"float16", "bfloat16"})  # torch computes on these types in float32
 

@@ -30,8 +30,9 @@ ALLOWED = {
     "parse/nsys": "ground pyprof/table parse/attribute parse/tables parse/formats",
     "parse/kineto": "ground pyprof/table parse/attribute parse/formats",
     "parse/ncu": "ground",
+    "parse/inductor": "ground",
     "parse": "ground pyprof/command pyprof/table parse/attribute parse/graphs parse/tables parse/formats parse/nsys "
-    "parse/kineto",
+    "parse/kineto parse/inductor",
     "parse/stats": "ground pyprof/command pyprof/table parse parse/attribute parse/formats parse/nsys parse/kineto",
     # prof/: the algorithm's work, then the hardware, then the time, then what is said of them
     "prof/ops": "ground",
@@ -45,39 +46,42 @@ ALLOWED = {
     "prof/replay": "ground pyprof/table prof/timing",
     "prof/advice": "ground pyprof/command pyprof/table prof/kernels prof/work prof/limits prof/timing",
     "prof/edits": "ground pyprof/table prof/work prof/limits prof/timing prof/advice prof/replay",
+    "pyprof/replay": "ground pyprof/table prof/ops prof/work",
+    "prof/timings": "ground pyprof/command pyprof/table pyprof/replay prof/ops prof/work prof/advice prof/edits",
     "prof/summary": "ground pyprof/command pyprof/table parse/attribute prof/memory prof/ops prof/kernels prof/work "
     "prof/limits prof/timing prof/advice",
     "prof/table": "ground pyprof/command pyprof/table parse/formats prof/work prof/counters prof/limits prof/timing "
     "prof/advice",
     "prof/job": "ground pyprof/command pyprof/table parse prof/work prof/timing",
     # the outputs, and the commands at the top of prof/
-    "prof": "ground pyprof/command pyprof/table parse prof/job prof/memory prof/ops prof/kernels prof/work/helpers "
-    "prof/work prof/counters "
-    "prof/limits prof/timing prof/advice prof/edits prof/summary prof/table",
+    "prof": "ground pyprof/command pyprof/table parse prof/timings prof/job prof/memory prof/ops prof/kernels "
+    "prof/work/helpers prof/work prof/counters prof/limits prof/timing prof/advice prof/edits prof/summary prof/table",
     "prof/plot": "ground pyprof/command pyprof/table prof prof/kernels prof/work prof/limits prof/timing prof/table",
     "prof/perfetto": "ground pyprof/command pyprof/table parse/attribute parse/stats prof prof/memory prof/work "
     "prof/limits prof/timing prof/table",
-    "prof/simulation": "ground pyprof/command pyprof/table prof prof/kernels prof/work prof/timing prof/perfetto "
-    "prof/replay",
-    "prof/planning": "ground pyprof/command prof prof/work prof/limits prof/advice prof/edits prof/simulation",
+    "prof/simulation": "ground pyprof/command pyprof/table prof prof/kernels prof/work prof/limits prof/timing "
+    "prof/perfetto prof/replay",
+    "prof/planning": "ground pyprof/command pyprof/table prof prof/work prof/limits prof/advice prof/edits "
+    "prof/timings",
     "prof/diff": "ground pyprof/command pyprof/table parse prof prof/job prof/work prof/limits prof/timing "
     "prof/summary prof/table",
     "prof/report": "ground pyprof/command pyprof/table parse/attribute prof prof/memory prof/kernels prof/work "
-    "prof/limits prof/timing prof/advice prof/summary prof/table",
+    "prof/limits prof/timing prof/advice prof/edits prof/planning prof/summary prof/table",
     "prof/ncu": "ground pyprof/command pyprof/table parse/attribute parse/formats parse/ncu prof/ops prof/work "
     "prof/limits prof/summary",
-    "prof/notebook": "ground pyprof/command pyprof/table prof prof/work prof/limits prof/timing prof/advice "
-    "prof/summary prof/table prof/plot prof/report",
+    "prof/notebook": "ground pyprof/command pyprof/table prof prof/work prof/limits prof/timing prof/advice prof/edits "
+    "prof/planning prof/summary prof/table prof/plot prof/report",
     "pyprof/ncu": "ground pyprof/command pyprof/capture prof/ncu",
     "pyprof/counting": "ground pyprof/capture prof/ops",
-    "pyprof/replay": "ground pyprof/table prof/ops prof/work",
     "pyprof/benchmark": "ground pyprof/command pyprof/counting pyprof/replay prof prof/ops prof/kernels prof/limits "
-    "prof/plot prof/table",
+    "prof/timings prof/plot prof/table",
     "pyprof": "ground pyprof/command prof prof/diff",
 }
-# `pyprof run --report` writes the page of what it has just collected. Only these modules of capture/ reach so far.
+# `pyprof run --report` writes the page of what it has just collected, `pyprof plan --measure` measures. Only these
+# modules reach so far.
 FURTHER = {
-    "pyprof.capture.run_report": "prof prof/work prof/limits prof/advice prof/summary prof/report",
+    "pyprof.prof.planning.plan_timings": "pyprof/benchmark",
+    "pyprof.capture.run_report": "prof prof/work prof/advice prof/edits prof/planning prof/summary prof/report",
     "pyprof.capture.json_document": "prof/report",  # whose document is part of that of the run
 }
 

@@ -1,4 +1,7 @@
-"""The bound of every piece of advice, from the raw file's rows; for ``audit.py``.
+"""The bound of every piece of advice that is a sum, from the raw file's rows; for ``audit.py``.
+
+What a replay says has no such bound: a change may spare the host more than the idle time next to kernels. Of it, only
+the order of its numbers is checked.
 
 A change saves at most the time of the kernels that it concerns and the idle time next to them: the gaps that one of
 them ends or begins. The column ``advice`` of pyprof's rows says which rows each rule concerns; their times and the gaps
@@ -29,11 +32,19 @@ def advice_checks(operations: Sequence[Operation], document: Mapping[str, Any]) 
     """How many numbers of the cards were compared, and those that are wrong: (name, what is right, printed)."""
     cards: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for card in document["advice"]:
-        cards[card["rule"]].append(card)
+        if card.get("source", "sum") == "sum":
+            cards[card["rule"]].append(card)
     scope = scope_of(operations)
     steps = [step["ns"] for step in document["numbers"]["steps"]]
     found = [check for rule, of_rule in cards.items() for check in _of_rule(rule, of_rule, scope, steps)]
+    found += [check for card in document["advice"] if card.get("source") == "replay" for check in _of_replay(card)]
     return len(found), [(name, right, printed) for name, right, printed, holds in found if not holds]
+
+
+def _of_replay(card: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any, bool]]:
+    rule, low, saved, high = card["rule"], card["low_ms"], card["saved_ms"], card["high_ms"]
+    yield f"{rule}: saved_ms", f"between {low} and {high}", saved, low <= saved <= high
+    yield f"{rule}: saved_ms", f"at most {card['step_ms']}", saved, 0 < saved <= card["step_ms"]
 
 
 def scope_of(operations: Sequence[Operation]) -> Scope:

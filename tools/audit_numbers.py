@@ -19,8 +19,9 @@ NVTX_OP = r"^(?:aten|autograd|c10d|torch|prims|quantized)::\w|, (?:seq|op_id) = 
 OP = r"^(?!user: |ProfilerStep#|## |Optimizer\.)"
 BACKWARD = r"^autograd::engine::evaluate_function|^(?!user: )\w+Backward\d*(?:, |$)|AccumulateGrad"
 UPDATE = r"^(?:user: )?Optimizer\.(?:step|zero_grad)#"
-# What else names an op around a launch: markers of PyProf, NCCL's own ranges, an optimizer's annotation.
-MAY = r"^\{'mod'|^nccl[A-Z]|^user: (?:nccl:|record_param_comms|Optimizer\.)"
+# What else names an op around a launch: markers of PyProf, ours of the program's Triton kernels, NCCL's own ranges, an
+# optimizer's annotation.
+MAY = r"^\{'mod'|^(?:user: )?\{\"v\":\d+,\"mod\":\"triton\"|^nccl[A-Z]|^user: (?:nccl:|record_param_comms|Optimizer\.)"
 
 
 class Difference(NamedTuple):

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from pyprof.errors import PyprofError
 from pyprof.prof.load import load_table
 from pyprof.prof.replay.replayed_run import replay
-from pyprof.prof.simulation.cli import meetings
+from pyprof.prof.timing.stragglers import meetings
 
 ROOT = Path(__file__).resolve().parent.parent
 NOT_CAPTURES = {"measured", "fbgemm_calls", "h200_bench", "h200_truth", "h200_checkpointing"}  # JSON files of the tests

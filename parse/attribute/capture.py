@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from pyprof.compiled_record import CompiledRecord
 from pyprof.parse.attribute.scope import Scope
 from pyprof.table.columns import NULL, Bools, Coded, Data, Ints
 from pyprof.table.gpu_samples import GpuSamples
@@ -143,6 +144,7 @@ class Capture:
     spans: Ranges = field(default_factory=Ranges.empty)
     outs: dict[int, str] = field(default_factory=dict)  # range -> JSON list of its outputs' shapes, inferred
     compiled: dict[str, str] = field(default_factory=dict)  # records of compiled graphs (compiled_record.py) by number
+    unrecorded: dict[str, CompiledRecord] = field(default_factory=dict)  # of graphs that ran without pyprof, by name
     warnings: list[str] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)  # why the capture is incomplete
     calls: HostCalls | None = None  # None: the format has none

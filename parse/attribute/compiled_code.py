@@ -7,20 +7,17 @@ call of that name. If there are more or fewer ops of a name than calls, none of 
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 import numpy as np
 
-from pyprof.compiled_record import COMPILED_RANGE, Call, CompiledRecord, Operation
+from pyprof.compiled_record import COMPILED_RANGE, Call, CompiledRecord, Operation, op_name
 from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.main_operation import main_operation
 from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.attribute.scope import Kind, Origin, Scope
-from pyprof.table.columns import Ints
-
-# Functions of inductor's extern_kernels that are not called as the op that they run (select_algorithm.py of 2.13).
-_RUNS = {"bias_addmm": "addmm"}
+from pyprof.table.columns import Bools, Ints
 
 
 def name_origins(capture: Capture, tree: RangeTree) -> None:
@@ -30,13 +27,9 @@ def name_origins(capture: Capture, tree: RangeTree) -> None:
         return
     records = _records(capture, (tree.scopes[code].name for code in codes))
     numbers = {code: _number(tree.scopes[code].name) for code in codes}
-    origins = _Origins(tree.scopes)
-    owner = _owners(tree)
-    ops = np.flatnonzero((owner >= 0) & (tree.kind == Kind.OP))
-    ops = ops[np.lexsort((ops, owner[ops]))]  # ranges are numbered by thread and start
-    starts = np.flatnonzero(np.diff(owner[ops], prepend=-1))
-    for called in np.split(ops, starts[1:]) if len(ops) else ():
-        number = numbers[int(tree.scope[owner[called[0]]])]
+    origins = Origins(tree.scopes)
+    for graph, called in called_within(tree, tree.kind == Kind.COMPILED):
+        number = numbers[int(tree.scope[graph])]
         if number in records:
             tree.scope[called] = origins.scopes_of(number, records[number], tree.scope[called].tolist())
     tree.scope_kind = np.fromiter((scope.kind for scope in tree.scopes), np.int64, len(tree.scopes))
@@ -46,14 +39,18 @@ def _number(text: str) -> str:
     return text.removeprefix(COMPILED_RANGE).partition(":")[0]
 
 
-def _owners(tree: RangeTree) -> Ints:
-    """Per range, the compiled graph's range that it is in, with no op in between; -1 if there is none."""
+def called_within(tree: RangeTree, is_graph: Bools) -> Iterator[tuple[int, Ints]]:
+    """Per range around a graph's code: the range, and the ops in it with no op in between, in order."""
     owner = np.full(len(tree), -1, np.int64)
     for level in tree.levels[1:]:
         above = tree.parent[level]
         inherited = np.where(tree.kind[above] == Kind.OP, -1, owner[above])
-        owner[level] = np.where(tree.kind[above] == Kind.COMPILED, above, inherited)
-    return owner
+        owner[level] = np.where(is_graph[above], above, inherited)
+    ops = np.flatnonzero((owner >= 0) & (tree.kind == Kind.OP))
+    ops = ops[np.lexsort((ops, owner[ops]))]  # ranges are numbered by thread and start
+    starts = np.flatnonzero(np.diff(owner[ops], prepend=-1))
+    for called in np.split(ops, starts[1:]) if len(ops) else ():
+        yield int(owner[called[0]]), called
 
 
 def _records(capture: Capture, texts: Iterable[str]) -> dict[str, CompiledRecord]:
@@ -85,7 +82,7 @@ def _decoded(text: str) -> CompiledRecord | None:
         return None
 
 
-class _Origins:
+class Origins:
     """The scopes of ops that come from a call of a compiled graph; each is made once."""
 
     def __init__(self, scopes: list[Scope]) -> None:
@@ -124,21 +121,6 @@ def match(names: Sequence[str], calls: Sequence[Call]) -> list[int | None]:
     ran = Counter(names)
     left = {name: iter(at) for name, at in expected.items() if len(at) == ran[name]}
     return [next(left[name]) if name in left else None for name in names]
-
-
-def op_name(kernel: str) -> str:
-    """The name that the profiler records for a call in inductor's code.
-
-    >>> op_name("extern_kernels.mm"), op_name("torch.ops.aten.convolution.default"), op_name("triton_poi_fused_add_0")
-    ('aten::mm', 'aten::convolution', 'triton_poi_fused_add_0')
-    """
-    if kernel.startswith("extern_kernels."):
-        name = kernel.removeprefix("extern_kernels.")
-        return f"aten::{_RUNS.get(name, name)}"
-    if kernel.startswith("torch.ops."):
-        library, _, rest = kernel.removeprefix("torch.ops.").partition(".")
-        return f"{library}::{rest.partition('.')[0]}"
-    return kernel
 
 
 def origin_of(record: CompiledRecord, call: Call) -> Origin | None:

@@ -1,5 +1,6 @@
 """A rule's finding, the card shown to the user, and the registry of rules."""
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from pyprof.prof.advice.run import Run
 
 Confidence = Literal["high", "medium", "low"]
+Source = Literal["replay", "sum"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +22,10 @@ class Advice:
 
     rule: Annotated[str, doc("its name (docs/explanation/advice.md)")]
     saved_ms: Annotated[float, nan_doc("ms that this change alone saves per step")]
-    step_ms: Annotated[float, nan_doc("ms that a step takes now")]
+    step_ms: Annotated[
+        float,
+        nan_doc("ms that a step takes now: without the profiler where the saving is the replay's, else as captured"),
+    ]
     kernels: Annotated[float, nan_doc("number of kernels per step that it concerns")]
     time_ms: Annotated[float, nan_doc("ms of GPU time that these take per step now")]
     op: Annotated[str, doc("what the user called, for the kernel with the greatest saving")]
@@ -32,6 +37,12 @@ class Advice:
     shares: Annotated[
         tuple[str, ...], doc("rules of better cards about some of the same kernels: their savings do not add up")
     ] = ()
+    source: Annotated[
+        Source, doc("replay: the step's replay without the change less that with it; sum: what the rule itself adds up")
+    ] = "sum"
+    low_ms: Annotated[float, nan_doc("in one case of ten, the change saves less; null for a sum", "ms")] = math.nan
+    high_ms: Annotated[float, nan_doc("in one case of ten, it saves more; null for a sum", "ms")] = math.nan
+    timed: Annotated[float, nan_doc("the share of its kernels' new durations that was measured (--timings)", "1")] = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

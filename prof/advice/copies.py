@@ -7,15 +7,10 @@ import numpy as np
 
 from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.run import Run
+from pyprof.prof.limits.architectures import PCIE_3, PCIE_5, PINNED, PINNED_PCIE_5
 from pyprof.prof.timing.gpus import named_rows
 from pyprof.table.columns import NULL, Bools
 
-# bytes/s that copies from pinned memory reach: PCIe 4 ×16 has 25 to 26 GB/s at its best, PCIe 5 ×16 twice that (`pyprof
-# peaks` on an H200: 55.5 GB/s; from pageable memory there 18.6)
-PINNED = 20e9
-PINNED_PCIE_5 = 50e9
-PCIE_5 = ("sm_90", "sm_100", "sm_103")  # data-centre Hopper and Blackwell
-PCIE_3 = ("sm_50", "sm_52", "sm_60", "sm_61", "sm_70", "sm_72", "sm_75")
 LARGE = 1 << 20  # bytes; small copies go through the launch itself
 
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pyprof.command.json_schema import Record, doc
+from pyprof.prof.advice.advised import AbstainedRule, Advised, StepTime
 from pyprof.prof.advice.card import Advice
 from pyprof.table.losses import Loss
-
-if TYPE_CHECKING:
-    from pyprof.prof.advice import Run
 
 
 class AdviceDocument(Record):
     """The document of --advise: the advised changes and their savings."""
 
-    step_ms: Annotated[float, doc("what a step takes; the whole capture where it marks no steps", "ms")]
+    step_ms: Annotated[float, doc("what a step takes as captured; the whole capture where it marks no steps", "ms")]
     incomplete: Annotated[
         list[Loss],
         doc("what the capture has lost, where it lacks records: then there is no advice, because it would be false"),
@@ -31,19 +28,28 @@ class AdviceDocument(Record):
         ),
     ]
     steps: Annotated[int, doc("how many the capture marks; 0: none, and a step is the whole capture")]
-    together_ms: Annotated[float, doc("what all pieces save a step at most, together", "ms")]
+    now: Annotated[StepTime | None, doc("the step without the profiler, by the replay; null: the run is not replayed")]
+    measured: Annotated[bool, doc("whether that time was measured without the profiler; otherwise it is an estimate")]
+    not_replayed: Annotated[str, doc("why the savings are sums of each rule and no replay; empty: they are replayed")]
+    together_ms: Annotated[
+        float, doc("what all pieces save a step together: each after those before it; of sums, at most", "ms")
+    ]
     advice: Annotated[list[Advice], doc("the greatest saving first")]
+    abstained: Annotated[list[AbstainedRule], doc("the rules that advise nothing, and why")]
 
 
-def advice_document(run: Run, cards: Sequence[Advice]) -> AdviceDocument:
-    from pyprof.prof.advice import together_ms
-
+def advice_document(advised: Advised) -> AdviceDocument:
+    run = advised.run
     return AdviceDocument(
         step_ms=round(run.step_ns / 1e6, 6),
         incomplete=list(run.incomplete),
         busy_ms=None if run.incomplete else round(run.busy_ns / 1e6, 6),
         host_ms=round(run.host_ns / 1e6, 6) if run.launches_timed and not run.incomplete else None,
         steps=run.marked,
-        together_ms=round(together_ms(run), 6),
-        advice=list(cards),
+        now=advised.now,
+        measured=advised.measured,
+        not_replayed=advised.not_replayed,
+        together_ms=round(advised.together_ms, 6),
+        advice=advised.cards,
+        abstained=advised.abstained,
     )

@@ -41,9 +41,11 @@ def advise(run: Run) -> list[Advice]:
     return cards
 
 
-def _limited(run: Run, finding: Finding) -> str:
-    """A sentence for a step that the host limits, so that it gets shorter by less than the GPU's work; else empty."""
-    gpu, whole = run.ms(float(finding.saved_ns.sum())), run.ms(total_ns(run, finding))
+def limited(run: Run, gpu: float, whole: float) -> str:
+    """A sentence for a step that the host limits, so that it gets shorter by less than the GPU's work; else empty.
+
+    ``gpu``, ``whole``: what the GPU's work and the step get shorter by, ms.
+    """
     if whole > LIMITED * gpu:
         return ""
     host = "is" if run.host_ns > HOST_SURE * run.queued_ns else "may be"
@@ -53,7 +55,7 @@ def _limited(run: Run, finding: Finding) -> str:
 def _card(run: Run, name: str, finding: Finding, shares: tuple[str, ...]) -> Advice:
     # A finding about all rows alike has no op, layer or line to name.
     known = 0 < len(finding.rows) < run.rows or bool((finding.saved_ns > 0).any())
-    limited = _limited(run, finding)
+    limit = limited(run, run.ms(float(finding.saved_ns.sum())), run.ms(total_ns(run, finding)))
     best = int(finding.rows[finding.saved_ns.argmax()]) if known else 0
     return Advice(
         rule=name,
@@ -64,9 +66,9 @@ def _card(run: Run, name: str, finding: Finding, shares: tuple[str, ...]) -> Adv
         op=run.op(best) if known else "",
         layer=run.layer(best) if known else "",
         trace=run.trace(best) if known else "",
-        why=finding.why + limited,
+        why=finding.why + limit,
         change=finding.change,
-        confidence="medium" if limited and finding.confidence == "high" else finding.confidence,
+        confidence="medium" if limit and finding.confidence == "high" else finding.confidence,
         shares=shares,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, BinaryIO
 
 from pyprof.command.terminal_text import cut_to, safe
@@ -16,6 +16,7 @@ from pyprof.table.losses import incomplete_line
 
 if TYPE_CHECKING:
     from pyprof.prof.advice import Advice, Run
+    from pyprof.prof.advice.advised import Advised, StepTime
 
 WIDTH = 80
 INDENT = "   "
@@ -36,39 +37,52 @@ EXPLAINED = 0.1  # a profiler makes a step up to three times as long (host_time.
 WORTH_SAYING = 0.05  # the share of the GPU's time from which on its waits for other ranks are said
 
 
-def write_advice(run: Run, found: Sequence[Advice], out: BinaryIO, width: int = 0) -> None:
+def write_advice(advised: Advised, out: BinaryIO, width: int = 0) -> None:
     """Write the advice for a run as cards in lines of at most ``width`` characters."""
-    out.write("\n".join(cards(run, found, width or WIDTH)).encode() + b"\n")
+    out.write("\n".join(cards(advised, width or WIDTH)).encode() + b"\n")
 
 
-def cards(run: Run, found: Sequence[Advice], width: int = WIDTH) -> Iterator[str]:
+def cards(advised: Advised, width: int = WIDTH) -> Iterator[str]:
     """The lines of all cards, after a paragraph with the time of a step."""
-    from pyprof.prof.advice import together_ms
-
-    width = max(width, 40)
+    width, run, found = max(width, 40), advised.run, advised.cards
     if run.incomplete:
         yield from textwrap.wrap(safe(incomplete_line(run.incomplete, withheld=True)), width)
         return
-    unit = "step" if run.marked else "capture (no steps marked)"
-    took, busy = _digits(run.step_ns / 1e6, 4), _digits(run.busy_ns / 1e6, 4)
-    head = f"A {unit} takes {took} ms{_mean(run)} as captured; the GPU works {busy} ms of it."
-    if run.launches_timed:
-        head += f" Without a profiler the host needs about {_digits(run.host_ns / 1e6, 2)} ms per {run.unit}."
     if not run.rows:
         nothing = "Nothing ran on a GPU in this capture, and advice is only about GPU operations."
         yield from textwrap.wrap(nothing, width)
         return
-    if not found:
-        yield from textwrap.wrap(f"{head} There is no advice{BECAUSE[_limit(run)]}.", width)
-        return
-    pieces = "1 piece" if len(found) == 1 else f"{len(found)} pieces"
-    saves = "saves" if len(found) == 1 else "together save"
-    head += f" {pieces} of advice {saves} at most {_digits(together_ms(run), 3)} ms."
-    slower = " The host is the limit: faster kernels alone do not shorten the step."
-    yield from textwrap.wrap(head + (slower if _limit(run) == "host" else ""), width)
+    yield from textwrap.wrap(_head(advised), width)
     for number, advice in enumerate(found, 1):
         yield ""
         yield from _card(number, advice, run.unit, width)
+
+
+def _head(advised: Advised) -> str:
+    run, found = advised.run, advised.cards
+    unit = "step" if run.marked else "capture (no steps marked)"
+    took, busy = _digits(run.step_ns / 1e6, 4), _digits(run.busy_ns / 1e6, 4)
+    head = f"A {unit} takes {took} ms{_mean(run)} as captured; the GPU works {busy} ms of it."
+    if advised.now is not None:
+        head += f" {step_text(advised.now, advised.measured)}."
+    if run.launches_timed:
+        head += f" Without a profiler the host needs about {_digits(run.host_ns / 1e6, 2)} ms per {run.unit}."
+    if not found:
+        return f"{head} There is no advice{BECAUSE[_limit(run)]}."
+    slower = " The host is the limit: faster kernels alone do not shorten the step." if _limit(run) == "host" else ""
+    pieces = "1 piece" if len(found) == 1 else f"{len(found)} pieces"
+    saves = "saves" if len(found) == 1 else "together save"
+    most = "" if advised.now is not None else "at most "
+    return f"{head} {pieces} of advice {saves} {most}{_digits(advised.together_ms, 3)} ms.{slower}"
+
+
+def step_text(now: StepTime, measured: bool) -> str:
+    """The time of a step without the profiler: measured, or an estimate with its interval if that has a width."""
+    time, low, high = (_digits(value, 3) for value in (now.ms, now.low_ms, now.high_ms))
+    if measured:
+        return f"Measured without the profiler, it takes {time} ms"
+    interval = f" ({low} to {high} in four of five cases)" if low != high else ""
+    return f"Without the profiler, it takes about {time} ms, an estimate{interval}"
 
 
 def _limit(run: Run) -> str:
@@ -92,7 +106,7 @@ def _card(number: int, advice: Advice, unit: str, width: int) -> Iterator[str]:
     where = [text for text in (advice.op, advice.layer, advice.trace) if text]
     amount = f"{advice.kernels:.4g} kernels, {_digits(advice.time_ms, 3)} ms"
     yield cut_to(f"{INDENT}{amount}{': ' if where else ''}{safe(' · '.join(where))}", width, "middle")
-    yield f"{INDENT}Rule {advice.rule}, confidence {advice.confidence}."[:width]
+    yield from textwrap.wrap(sure(advice), width, initial_indent=INDENT, subsequent_indent=INDENT)
     yield from _wrapped("Why: ", advice.why, width)
     if details := how(advice):
         yield from _wrapped("How: ", details, width)
@@ -101,16 +115,26 @@ def _card(number: int, advice: Advice, unit: str, width: int) -> Iterator[str]:
         yield from _wrapped("Note:", note, width)
 
 
+def sure(advice: Advice) -> str:
+    """The rule's name, and how sure the saving is: its 80% interval, or that it is a sum."""
+    said = f"Rule {advice.rule}, confidence {advice.confidence}"
+    if advice.timed:
+        said += f", {advice.timed:.0%} of its new durations measured"
+    if advice.source == "sum":
+        return f"{said}; a sum, not replayed."
+    return f"{said}; in four of five cases {_digits(advice.low_ms, 3)} to {_digits(advice.high_ms, 3)} ms."
+
+
 def how(advice: Advice) -> str:
     """The change without the words of its title; empty where the title says everything."""
-    return advice.change[len(_first_sentence(advice.change)) :].lstrip(".;: ")
+    return advice.change[len(first_sentence(advice.change)) :].lstrip(".;: ")
 
 
 def title(advice: Advice, unit: str, saved: str = "") -> str:
     """The change and its saving: "Pad the vocabulary from 50257 to 50264: saves 5.03 ms per step (32.0%)"."""
     saved = saved or ms(round(advice.saved_ms * 1e6))
     share = f" ({100 * advice.saved_ms / advice.step_ms:.1f}%)" if advice.step_ms else ""
-    return f"{_first_sentence(advice.change)}: saves {saved} per {unit}{share}"
+    return f"{first_sentence(advice.change)}: saves {saved} per {unit}{share}"
 
 
 def _wrapped(word: str, text: str, width: int) -> list[str]:
@@ -123,16 +147,18 @@ def _wrapped(word: str, text: str, width: int) -> list[str]:
     return textwrap.wrap(text, width, initial_indent=f"{INDENT}{word} ", subsequent_indent=hang, break_on_hyphens=False)
 
 
-def brief(run: Run, found: Sequence[Advice]) -> list[str]:
+def brief(advised: Advised) -> list[str]:
     """The lines of the summary: the total saving of all advice, and one line per card for the first five."""
-    from pyprof.prof.advice import together_ms
-
+    run, found = advised.run, advised.cards
     if run.incomplete:  # the summary's first line says it
         return []
     outlook = _outlook(run)
     if not found:
         return [f"What to change: nothing was found that saves more than 0.5% of a {run.unit}{outlook}"]
-    amount = f"at most {ms(round(together_ms(run) * 1e6))} of {ms(round(run.step_ns))} per {run.unit}{_mean(run)}"
+    step = run.step_ns if advised.now is None else advised.now.ms * 1e6
+    most = "at most " if advised.now is None else ""
+    mean = _mean(run) if advised.now is None else ", without the profiler"
+    amount = f"{most}{ms(round(advised.together_ms * 1e6))} of {ms(round(step))} per {run.unit}{mean}"
     count = "one piece of advice saves" if len(found) == 1 else f"{len(found)} pieces of advice together save"
     first = f" (the first {FIRST} are shown)" if len(found) > FIRST else ""
     return [f"What to change: {count} {amount}{first}{outlook}", *(_line(advice, run.unit) for advice in found[:FIRST])]
@@ -179,7 +205,7 @@ def _digits(amount: float, digits: int) -> str:
     return f"{amount:.{digits}g}" if amount < 10**digits else f"{amount:,.0f}"
 
 
-def _first_sentence(text: str) -> str:
+def first_sentence(text: str) -> str:
     """The text up to the first full stop, semicolon or colon outside of parentheses."""
     for match in re.finditer(r"[.;:](?=\s)", text):
         before = text[: match.start()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from pyprof.prof.advice import Run
 from pyprof.prof.advice.host_time import LIST_NS, LONG_NS, own_of
 from pyprof.prof.advice.host_time import MOST_NS as MOST_A_LAUNCH_NS
 from pyprof.prof.limits.peaks_file import Peaks
+from pyprof.prof.replay.chains import chains
 from pyprof.prof.replay.recorded_run import GIVING, Recorded
 from pyprof.prof.replay.replayed_run import Replayed, replay
 from pyprof.prof.replay.tasks import CALL, DEPENDS, GAP, HOST, LAUNCH, QUEUE, SYNC, WORK, Tasks
@@ -18,6 +20,10 @@ from pyprof.prof.replay.without_profiler import MOST_NS
 from pyprof.prof.timing.profiler_cost import OwnShare, estimated_share
 from pyprof.prof.work.annotate import Annotation
 from pyprof.table.columns import NULL, Bools, Floats, HostTable, Ints, Table
+
+if TYPE_CHECKING:
+    from pyprof.prof.edits.edit import Edit
+    from pyprof.prof.edits.scenario import Scenario
 
 SLOWED = ("launch", "set", "copy", "graph", "record", "wait")  # kinds of calls that a profiler makes slower
 FEW = 50  # launches per step, of which each may take long
@@ -48,9 +54,11 @@ class BaseRun:
         peaks: Peaks | None = None,
     ) -> None:
         self.table, self.annotation, self.host, self.peaks = table, annotation, host, peaks
+        self.retime: Callable[[Edit, Scenario], Edit] | None = None  # gives edits measured durations (prof/timings)
         self.replayed: Replayed = replay(table, host, name, meetings)
         self.recorded: Recorded = self.replayed.run
         self.tasks: Tasks = self.replayed.tasks
+        self.chains = chains(self.tasks)
         self.run = Run(table, annotation, peaks)
         self.place = np.full(len(table), -1, np.int64)  # of each row of the table among the replay's operations
         self.place[self.recorded.work.row] = np.arange(len(self.recorded.work))

@@ -53,6 +53,8 @@ class Edit:
     line: str = ""  # of the source, where no row says it
     graph: bool = False  # the rows are launched together by a CUDA graph
     repeats: tuple[RepeatedCalls, ...] = ()
+    device: str = ""  # the GPU, from data/devices.csv, that the run is then on
+    timed: float = 0.0  # the share of ``ns`` that was measured (prof/timings), by time
 
     def __post_init__(self) -> None:
         if not len(self.ns) == len(self.left) == len(self.rows) or len(self.added) not in (0, len(self.rows)):

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from pyprof.prof.advice import Run
+from pyprof.prof.advice.advised import NOTHING_FOUND
 from pyprof.prof.advice.card import RULES, Finding
 from pyprof.prof.advice.fusion import CALLS
 from pyprof.prof.advice.gradients import DENSE, SPARSE_ADAM, SPARSE_SGD
@@ -37,7 +38,7 @@ DEVIATIONS = {
     "small_grid": 0.2,
 }
 FILLS = frozenset(("fill_", "zero_"))
-NOTHING_FOUND = "nothing in the run is what it looks for, or what it needs is not known (docs/explanation/advice.md)"
+COMPILED = ("fusion", "group_norm")  # changes that compile a part of the model, and so are parts of compiling it whole
 
 
 def edit_of(rule: str, finding: Finding, deviation: float) -> Edit:
@@ -106,6 +107,9 @@ COMPLETED = {"sparse_grad": _with_helpers, "conv_bias": with_parameters}
 def _adapted(name: str, deviation: float) -> EditRule:
     def proposals(scenario: Scenario) -> Iterator[Proposal]:
         run, found = scenario.run, False
+        if name in COMPILED and any(edit.rule == "compile" for edit in scenario.edits):
+            yield Abstained(name, "the plan compiles the whole model")
+            return
         for finding in RULES[name](run) if run.rows else ():
             if not len(finding.rows) or not bool((finding.saved_ns > 0).any()):
                 continue

@@ -11,6 +11,7 @@ from pyprof.prof.advice.launch import MANY
 from pyprof.prof.edits.base_run import calls_of_memory
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
+from pyprof.prof.edits.growing_tensors import tensors_grow
 from pyprof.prof.edits.host_waits import LARGEST
 from pyprof.prof.edits.scenario import IN_GRAPH, Scenario
 from pyprof.prof.timing.gpus import TO_DEVICE, TO_HOST, named_rows
@@ -68,6 +69,8 @@ def _hindrance(scenario: Scenario) -> Abstained | None:
     given = _held(scenario, np.flatnonzero(pageable))
     if len(given):
         return _not(f"pageable memory is copied within the step ({run.trace(int(given[0]))})", "pageable_copy")
+    if tensors_grow(scenario):
+        return _not("a tensor grows by concatenation, so no two steps have the same shapes", "static_cache")
     if _memory(scenario):
         return _not("memory is given back to the driver within the step", "allocator")
     return None if _alike(run) else _not("the steps do not launch equally many kernels")

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from pyprof.prof.advice import Run
-from pyprof.prof.advice.copies import LARGE, PCIE_3, PCIE_5, PINNED, PINNED_PCIE_5
+from pyprof.prof.advice.copies import LARGE
 from pyprof.prof.advice.launch import BATCH, SMALL
 from pyprof.prof.edits.base_run import calls_of_memory
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
 from pyprof.prof.edits.scenario import Scenario
+from pyprof.prof.limits.architectures import PCIE_3, PCIE_5, PINNED, PINNED_PCIE_5
 from pyprof.prof.timing.gpus import TO_DEVICE, TO_HOST, named_rows
 from pyprof.table.columns import NULL, Floats, Ints
 
@@ -46,7 +47,7 @@ def item(scenario: Scenario) -> Iterator[Proposal]:
         rows=rows,
         ns=np.zeros(len(rows)),
         left=np.zeros(len(rows)),
-        released=np.concatenate([calls, _waits_after(scenario, calls)]),
+        released=np.concatenate([calls, waits_after(scenario, calls)]),
     )
 
 
@@ -94,11 +95,11 @@ def size_sync(scenario: Scenario) -> Iterator[Proposal]:
         rows=rows,
         ns=np.zeros(len(rows)),
         left=np.zeros(len(rows)),
-        released=np.concatenate([calls, _waits_after(scenario, calls)]),
+        released=np.concatenate([calls, waits_after(scenario, calls)]),
     )
 
 
-def _waits_after(scenario: Scenario, calls: Ints) -> Ints:
+def waits_after(scenario: Scenario, calls: Ints) -> Ints:
     """The synchronisations that directly follow these calls on their threads, as those of copies to pageable memory."""
     every = scenario.base.recorded.calls
     return np.flatnonzero(np.isin(every.before, calls) & every.among(*WAITS))
@@ -134,7 +135,7 @@ def pageable_copy(scenario: Scenario) -> Iterator[Proposal]:
         ns=np.minimum(run.dur[rows], COPY_NS * share + 1e9 * size[rows] / rate),
         left=share,
         deviation=0.2,
-        released=np.concatenate([calls, _waits_after(scenario, calls)]),
+        released=np.concatenate([calls, waits_after(scenario, calls)]),
     )
 
 

@@ -10,6 +10,8 @@ import numpy as np
 from pyprof.prof.advice import Run
 from pyprof.prof.edits.base_run import BaseRun
 from pyprof.prof.edits.edit import Edit
+from pyprof.prof.limits.other_device import moved_table
+from pyprof.prof.replay.chains import Chains
 from pyprof.prof.replay.repeated_tasks import RepeatedTasks, repeated_tasks
 from pyprof.prof.replay.simulate import simulate
 from pyprof.prof.replay.tasks import WORK, Tasks
@@ -59,6 +61,21 @@ class Scenario:
         """
         return _step_ns(self.base, *self._simulated(share, errors))
 
+    def most_saved_ns(self, share: float) -> float:
+        """The most that the edits can save per step at a pace of the host, without a replay; infinite if waits go.
+
+        A path through the tasks gets shorter at most by what all of them do.
+        """
+        none, one = np.zeros(0), np.ones(len(self.edits))
+        before, after = captured(self.base)._tasks(share, none), self._tasks(share, one)
+        waits = before.lag[self.base.waits] - after.lag[self.base.waits]
+        if bool((waits > -NEVER // 2).any()):
+            return np.inf
+        shorter = np.maximum(before.duration - after.duration, 0).sum()
+        gaps = np.maximum(before.lag[self.base.gaps] - after.lag[self.base.gaps], 0).sum()
+        marked, index, first = self.base.steps
+        return float(shorter + gaps) / (int(index.max()) + 1 - max(first - 1, 0) if len(marked) else 1)
+
     def lasting_ns(self, share: float, errors: Floats) -> float:
         """How long the captured work would take among many more of the same; arguments as of ``step_ns``.
 
@@ -75,13 +92,14 @@ class Scenario:
     def _simulated(self, share: float, errors: Floats, idle_until: int = NEVER) -> tuple[Ints, Ints]:
         """The end of each task of the base, and its duration. ``idle_until``: when the GPU begins, ns."""
         tasks, place = self._tasks(share, errors), np.arange(len(self.base.tasks))
+        known: Chains | None = self.base.chains
         if self._repeats is not None:
-            tasks, place = self._repeats.tasks(tasks), self._repeats.place
+            tasks, place, known = self._repeats.tasks(tasks), self._repeats.place, None
             self._add_repeating(tasks.duration, errors)
         if idle_until != NEVER:
             first = np.maximum(tasks.release, idle_until)
             tasks = replace(tasks, release=np.where(tasks.kind == WORK, first, tasks.release))
-        return simulate(tasks)[place], tasks.duration[place]
+        return simulate(tasks, known)[place], tasks.duration[place]
 
     @cached_property
     def _repeats(self) -> RepeatedTasks | None:
@@ -171,7 +189,8 @@ def captured(base: BaseRun) -> Scenario:
 
 
 def apply(edit: Edit, scenario: Scenario) -> Scenario:
-    """The run after one more edit, which a rule proposed for this scenario."""
+    """The run after one more edit, which a rule proposed for this scenario; with measured durations where there are."""
+    edit = scenario.base.retime(edit, scenario) if scenario.base.retime else edit
     at = scenario.places(edit.rows)
     rows = scenario.run.origin[edit.rows]
     ns, owner, left = scenario.ns.copy(), scenario.owner.copy(), scenario.left.copy()
@@ -191,6 +210,7 @@ def apply(edit: Edit, scenario: Scenario) -> Scenario:
     kept[rows[(edit.ns <= 0) & (edit.left <= 0)]] = False
     table, annotation = _retyped(edit, scenario)
     table = table.with_column("kDuration", took)
+    table = moved_table(table, edit.device) if edit.device else table
     return Scenario(
         base=scenario.base,
         edits=(*scenario.edits, edit),

@@ -82,6 +82,26 @@ RATES: Mapping[str, Mapping[str, int]] = {
 # RTX Blackwell).
 HALVED = ("tc_tf32", "tc_fp16", "tc_bf16", "tc_fp8")
 
+# bytes/s that copies from pinned memory reach: PCIe 4 ×16 has 25 to 26 GB/s at its best, PCIe 5 ×16 twice that (`pyprof
+# peaks` on an H200: 55.5 GB/s; from pageable memory there 18.6). What a slot, a board or a switch allows may be less.
+PINNED = 20e9
+PINNED_PCIE_5 = 50e9
+PINNED_PCIE_3 = 12e9
+PCIE_5 = ("sm_90", "sm_100", "sm_103")  # data-centre Hopper and Blackwell
+PCIE_3 = ("sm_50", "sm_52", "sm_60", "sm_61", "sm_70", "sm_72", "sm_75")
+
+
+def link_byte_per_s(arch: str) -> float:
+    """bytes/s of copies between the host and a GPU of this architecture, through a full slot of its generation.
+
+    >>> link_byte_per_s("sm_90"), link_byte_per_s("sm_80"), link_byte_per_s("sm_70"), link_byte_per_s("gfx942")
+    (50000000000.0, 20000000000.0, 12000000000.0, 50000000000.0)
+    """
+    if arch in (*PCIE_5, "sm_120", "gfx942", "gfx950"):
+        return PINNED_PCIE_5
+    return PINNED_PCIE_3 if arch in PCIE_3 or arch in ("gfx906", "gfx900") else PINNED
+
+
 DOUBLE_TENSOR = ("sm_80", "sm_90", "sm_100", "gfx90a", "gfx942", "gfx950")  # fp64 products run on tensor (matrix) cores
 
 

@@ -201,6 +201,8 @@ def _listed(plain: str, facts: _Facts) -> Device | None:
         return _common(_variants([device for _, device in parts() if _has_figures(device, facts)], facts))
     is_slice = slice_of_gpu != plain
     named = [device for pattern, device in parts() if pattern.fullmatch(slice_of_gpu)]
+    if not named:  # the table's own name, which no driver gives
+        named = [device for _, device in parts() if plain_name(device.part) == slice_of_gpu]
     return _common(_variants([device for device in named if not _contradicts(device, facts, is_slice)], facts))
 
 

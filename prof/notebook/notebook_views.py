@@ -8,6 +8,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from pyprof.command.terminal_text import cut_to, safe
+from pyprof.prof.advice.report import first_sentence
 from pyprof.prof.summary.capture_numbers import Summary
 from pyprof.prof.summary.sentences import assumptions, headline, sentences
 from pyprof.prof.summary.tables import summary_tables
@@ -32,22 +33,22 @@ DIM = "opacity:0.65"
 
 def profile_html(profile: Profile) -> str:
     """The headline, the first sentences, the longest ops and the first advice."""
-    where = "".join(f", where <code>{_shown(text, 200)}</code>" for text in profile.conditions)
+    where = "".join(f", where <code>{shown(text, 200)}</code>" for text in profile.conditions)
     profilers = ", ".join(dict.fromkeys(made for _, made in profile.inputs if made))
-    recorded = f" · {_shown(profilers)}" if profilers else ""
-    parts = [f"<p><b>{_shown(profile.name)}</b>{where}<span style='{DIM}'>{recorded}</span></p>"]
+    recorded = f" · {shown(profilers)}" if profilers else ""
+    parts = [f"<p><b>{shown(profile.name)}</b>{where}<span style='{DIM}'>{recorded}</span></p>"]
     if not len(profile):
-        return _box([*parts, "<p>No rows.</p>"])
+        return box_html([*parts, "<p>No rows.</p>"])
     if profile.is_run:
         summary = profile.summary()
-        parts += [f"<p>{_shown(summary.headline, 900)}</p>", _listed(summary.sentences[:SENTENCES])]
+        parts += [f"<p>{shown(summary.headline, 900)}</p>", list_html(summary.sentences[:SENTENCES])]
     else:
         totals = profile.totals
         parts.append(f"<p>{totals.rows:,} rows, {ms(totals.time_ns)}.</p>")
     parts += [_ops(profile), _cards(profile)]
     if profile.warnings:
-        parts.append(_listed([f"warning: {text}" for text in profile.warnings]))
-    return _box(parts)
+        parts.append(list_html([f"warning: {text}" for text in profile.warnings]))
+    return box_html(parts)
 
 
 def _ops(profile: Profile) -> str:
@@ -66,16 +67,18 @@ def _ops(profile: Profile) -> str:
         for row in ops[:OPS]
     ]
     title = f"Ops, the first {OPS} of {len(ops)}" if len(ops) > OPS else "Ops"
-    return _table(title, ("op", "direction", "rows", "time", "share", "FLOPs", "of limit"), rows, left=2)
+    return table_html(title, ("op", "direction", "rows", "time", "share", "FLOPs", "of limit"), rows, left=2)
 
 
 def _cards(profile: Profile) -> str:
     cards = profile.cards
     if not cards:
         return ""
-    rows = [(card.rule, f"{card.saved_ms:.3g} ms", card.confidence, card.change) for card in cards[:CARDS]]
+    rows = [
+        (first_sentence(card.change), f"{card.saved_ms:.3g} ms", card.confidence, card.rule) for card in cards[:CARDS]
+    ]
     title = f"Advice, the first {CARDS} of {len(cards)}" if len(cards) > CARDS else "Advice"
-    return _table(title, ("rule", "saves per step", "confidence", "change"), rows, left=4, longest=PARAGRAPH)
+    return table_html(title, ("change", "saves per step", "confidence", "rule"), rows, left=4, longest=PARAGRAPH)
 
 
 class SummaryText:
@@ -114,15 +117,15 @@ class SummaryText:
     def _repr_html_(self) -> str:
         """All sentences, the advice and the tables."""
         where = " and ".join(self.conditions)
-        parts = [f"<p>Where <code>{_shown(where, 400)}</code>:</p>"] if where else []
-        parts += [f"<p><b>{_shown(self.headline, 400)}</b></p>", _listed(self.sentences)]
+        parts = [f"<p>Where <code>{shown(where, 400)}</code>:</p>"] if where else []
+        parts += [f"<p><b>{shown(self.headline, 400)}</b></p>", list_html(self.sentences)]
         if self.advice:
-            parts += [f"<p><b>{_shown(self.advice[0], 400)}</b></p>", _listed(self.advice[1:])]
-        parts += [_table(table.title, table.head, table.rows) for table in summary_tables(self.numbers)]
-        return _box([*parts, f"<div style='{DIM}'>{_listed(self.assumptions)}</div>"])
+            parts += [f"<p><b>{shown(self.advice[0], 400)}</b></p>", list_html(self.advice[1:])]
+        parts += [table_html(table.title, table.head, table.rows) for table in summary_tables(self.numbers)]
+        return box_html([*parts, f"<div style='{DIM}'>{list_html(self.assumptions)}</div>"])
 
 
-def _table(
+def table_html(
     title: str, head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1, longest: int = LONGEST
 ) -> str:
     """A table whose first ``left`` columns are left-aligned."""
@@ -130,24 +133,24 @@ def _table(
     def cells(tag: str, row: Sequence[str]) -> str:
         return "".join(
             f"<{tag} style='text-align:{'left' if i < left else 'right'};padding:0.1em 0.6em'>"
-            f"{_shown(text, longest)}</{tag}>"
+            f"{shown(text, longest)}</{tag}>"
             for i, text in enumerate(row)
         )
 
     body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
     head_row = f"<thead><tr>{cells('th', head)}</tr></thead>"
-    caption = f"<caption style='{CAPTION}'><b>{_shown(title, 200)}</b></caption>"
+    caption = f"<caption style='{CAPTION}'><b>{shown(title, 200)}</b></caption>"
     return f"<table style='{TABLE}'>{caption}{head_row}<tbody>{body}</tbody></table>"
 
 
-def _listed(texts: Sequence[str]) -> str:
-    return f"<ul>{''.join(f'<li>{_shown(text, 600)}</li>' for text in texts)}</ul>"
+def list_html(texts: Sequence[str]) -> str:
+    return f"<ul>{''.join(f'<li>{shown(text, 600)}</li>' for text in texts)}</ul>"
 
 
-def _box(parts: Sequence[str]) -> str:
+def box_html(parts: Sequence[str]) -> str:
     return f"<div class='pyprof'>{''.join(parts)}</div>"
 
 
-def _shown(text: str, size: int = LONGEST) -> str:
+def shown(text: str, size: int = LONGEST) -> str:
     """Escape any text for HTML, so that it is not read as markup, control characters or a formula (MathJax)."""
     return escape(cut_to(safe(str(text)), size, "middle")).replace("$", "&#36;").replace("\\", "&#92;")

@@ -15,13 +15,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pyprof.errors import PyprofError, packages
-from pyprof.prof.advice import Advice, Run, advise
+from pyprof.prof.advice import Advice, Run
+from pyprof.prof.advice.advised import advised_by_sums
 from pyprof.prof.advice.report import brief
 from pyprof.prof.captured import CapturedRows, read_capture
+from pyprof.prof.edits.forecast import Forecaster
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.notebook.frame_columns import Columns, advice_columns, frame, group_columns, op_columns, records
 from pyprof.prof.notebook.layers_and_steps import layer_columns, step_columns
 from pyprof.prof.notebook.notebook_views import SummaryText, profile_html
+from pyprof.prof.notebook.plan_view import PlanView
+from pyprof.prof.planning.json_document import captured_at, whole_plan
 from pyprof.prof.summary.capture_numbers import summarise
 from pyprof.prof.table.columns import COLUMN
 from pyprof.prof.table.group import NEEDED
@@ -90,6 +94,7 @@ class Profile(CapturedRows):
         p.where("op == 'linear' and dir == 'bprop'")            a Profile of those rows
         p.group("op,dir"), p.totals                             sums
         p.summary()                                             the run in sentences
+        p.plan()                                                what to change, in which order, and what it brings
         p.roofline(), p.timeline(), p.plot("layers")            matplotlib figures
         p.report("report.html")                                 the web page
     """
@@ -245,8 +250,31 @@ class Profile(CapturedRows):
         numbers = summarise(self.table, self.annotation, self._capture.peaks, *of_all)
         if numbers.on_cpu:
             return SummaryText(numbers, self.conditions)
-        run = self._capture.run if whole else Run(self.table, self.annotation, self._capture.peaks)
-        return SummaryText(numbers, self.conditions, brief(run, self.cards if whole else advise(run)))
+        if len(self) == len(self._capture.table):
+            return SummaryText(numbers, self.conditions, brief(self._capture.advised))
+        run = Run(self.table, self.annotation, self._capture.peaks)
+        part = advised_by_sums(run, "a part of a run is not replayed")
+        return SummaryText(numbers, self.conditions, brief(part))
+
+    def plan(
+        self, with_: str | Sequence[str] = (), without: str | Sequence[str] = (), step_ms: float | None = None
+    ) -> PlanView:
+        """What to change, in the order in which it brings most, and what the step takes after each (``pyprof plan``).
+
+        ``with_``: rules whose changes begin the plan (``"amp,alignment"`` or a list); ``without``: rules left out.
+        ``step_ms``: what a step takes without a profiler, where it was measured. The result shows itself in a notebook;
+        ``str()`` gives its text, ``.changes`` a DataFrame, ``.numbers`` all figures.
+
+        Raises PyprofError for a part of a run, or a capture that cannot be replayed, such as a kernel table.
+        """
+        if self._rows is not None and len(self) < len(self._capture.table):
+            raise PyprofError(f"plan(): expected a whole run, found rows where {' and '.join(self.conditions)}")
+        forecaster = self._capture.forecaster
+        if forecaster is None:
+            raise PyprofError(f"plan(): {self.name} cannot be planned: {self._capture.advised.not_replayed}")
+        if step_ms is not None:
+            forecaster = Forecaster(forecaster.base, step_ms * 1e6)
+        return PlanView(whole_plan(forecaster, captured_at(self.inputs[0][0]), _names(with_), _names(without)))
 
     def plot(self, figure: str, **options: Any) -> Picture:
         """A figure: ``"roofline"``, ``"layers"``, ``"phases"`` or ``"timeline"``.
@@ -282,10 +310,17 @@ class Profile(CapturedRows):
             check_output(path, force)
             memory = self._capture.memory if self._rows is None else None
             run = self.table, self.annotation, self._capture.peaks, self.cards
-            model = page_model(*run, title or self.name, memory=memory)
+            whole = self._rows is None and self._capture.forecaster is not None
+            plan = self.plan().numbers if whole else None
+            model = page_model(*run, title or self.name, memory=memory, plan=plan)
             with open_output(path, force) as out:
                 render(model, out)
         return Path(path)
+
+
+def _names(rules: str | Sequence[str]) -> list[str]:
+    """Names of rules, given as a list or joined by commas."""
+    return [name.strip() for name in rules.split(",") if name.strip()] if isinstance(rules, str) else list(rules)
 
 
 def _between(shown: Sequence[Step], present: set[tuple[int, int]], launched: set[int]) -> list[Step]:

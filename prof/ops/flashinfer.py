@@ -2,15 +2,18 @@
 
 Its attention ops have names with the dtypes and sizes of a compiled kernel, between a fixed beginning and end. The
 lengths of requests follow from the server's annotation, as in ``paged_attention``; windows are arguments.
-Orders of arguments: flashinfer/decode.py, prefill.py, page.py, rope.py, sampling.py of 0.2 to 0.6. Releases whose
-``register_custom_op`` does nothing show none of these ops: their kernels belong to the op around the call.
+Orders of arguments: flashinfer/decode.py, prefill.py, page.py, rope.py, sampling.py, csrc/batch_mla_run.cu, 0.2 to 0.6.
+Releases whose ``register_custom_op`` does nothing show none of these ops: their kernels belong to the op around the
+call.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
-from pyprof.errors import UnknownArgument
+from pyprof.errors import ShapeError, UnknownArgument
 from pyprof.prof.ops.attention import op
 from pyprof.prof.ops.evaluation import alias
+from pyprof.prof.ops.latent_attention import decode_from_latent
 from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct
 from pyprof.prof.ops.operands import moved
 from pyprof.prof.ops.paged_attention import Batch, Paged, decode_attention, paged
@@ -20,6 +23,7 @@ pointwise_op, copy_op, sort_op = Family("pointwise"), Family("copy"), Family("so
 alias(r"flashinfer::batch_decode_with_kv_cache_\w+_run", "flashinfer::batch_decode_run")
 alias(r"flashinfer::batch_prefill_with_kv_cache_\w+_paged_run", "flashinfer::batch_prefill_paged_run")
 alias(r"flashinfer::batch_prefill_with_kv_cache_\w+_ragged_run", "flashinfer::batch_prefill_ragged_run")
+alias(r"batch_mla_attention_\w+::run", "flashinfer::batch_mla_run")  # csrc/batch_mla_pybind.cu, a library per kernel
 
 # How a cache is stored, and which pairs a mask leaves: flashinfer/utils.py, TensorLayout and MaskMode.
 NHD, HND = 0, 1
@@ -34,44 +38,65 @@ def _pages(cache: Tensor, layout: Any) -> Tensor:
     return cache if layout == NHD else cache.like((pages, b, a, size))
 
 
-@op("flashinfer::batch_decode_run (_s, _i, _plan, q, keys, values, _starts, _pages, _last, result, _lse, layout, left)")
-def batch_decode(
-    q: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    result: Any = None,
-    layout: Any = UNKNOWN,
-    left: Any = UNKNOWN,
-    served: Batch | None = None,
-) -> Work:
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The arguments that the runs over a paged cache have: Q [tokens, heads, D], and the cache in either layout."""
+
+    q: Tensor
+    keys: Tensor
+    values: Tensor
+    result: Any = None
+    mask: Any = UNKNOWN
+    layout: Any = UNKNOWN
+    left: Any = UNKNOWN
+
+    @property
+    def paged(self) -> Paged:
+        keys, values = _pages(self.keys, self.layout), _pages(self.values, self.layout)
+        return Paged(self.q, keys, values, self.result, left=self.left)
+
+
+@op(
+    "flashinfer::batch_decode_run (_s, _i, _plan, q, keys, values, _starts, _pages, _last, result, _lse, layout, left)",
+    takes=Run,
+)
+def batch_decode(call: Run, served: Batch | None = None) -> Work:
     """One query per request that generates, over the paged cache"""
-    return decode_attention(Paged(q, _pages(keys, layout), _pages(values, layout), result, left=left), served)
+    return decode_attention(call.paged, served)
 
 
 @op(
     "flashinfer::batch_prefill_paged_run "
-    "(_s, _i, _plan, q, keys, values, _q_starts, _starts, _pages, _last, result, _lse, mask, layout, left)"
+    "(_s, _i, _plan, q, keys, values, _q_starts, _starts, _pages, _last, result, _lse, mask, layout, left)",
+    takes=Run,
 )
-def batch_prefill_paged(
-    q: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    result: Any = None,
-    mask: Any = UNKNOWN,
-    layout: Any = UNKNOWN,
-    left: Any = UNKNOWN,
-    served: Batch | None = None,
-) -> Work:
+def batch_prefill_paged(call: Run, served: Batch | None = None) -> Work:
     """The requests whose tokens the call has rows for, over the paged cache with the new tokens in it
 
     Without a causal mask the keys may be a part of the cache (a shared prefix), unless each request has one query.
     """
-    which = _whose(served, q.shape[0])
+    return paged(call.paged, served, _masked(call.mask, call.q.shape[0], served))
+
+
+@op("flashinfer::batch_mla_run (_s, _i, _plan, q, positions, latents, rope, _pages, _out, _lse, mask)")
+def batch_latent(
+    q: Tensor, positions: Tensor, latents: Tensor, rope: Tensor, mask: Any = UNKNOWN, served: Batch | None = None
+) -> Work:
+    """Latent attention: Q [tokens, heads, C] and its part for positions [.., R], caches [pages, page, C] and [.., R]"""
+    if len(q.shape) != 3 or positions.shape[:2] != q.shape[:2]:
+        raise ShapeError("batch_mla_run", "Q and its positions [tokens, heads, ..]", (q.shape, positions.shape))
+    which = _masked(mask, q.shape[0], served)
+    return decode_from_latent((q, positions), (latents, rope), q.shape[-1], served, which)
+
+
+def _masked(mask: Any, rows: int, served: Batch | None) -> str:
+    """Whose tokens the rows of a call are, if the mask says which keys each attends to; else raises UnknownArgument."""
+    which = _whose(served, rows)
     lengths = getattr(served.serving, which) if served is not None and served.serving is not None else None
     one_each = lengths is not None and lengths.tokens is not None and lengths.tokens == lengths.requests
     if mask not in (CAUSAL, UNKNOWN) and not (mask == NON_CAUSAL and one_each):
         raise UnknownArgument("which keys each query attends to is data: the mask is not causal")
-    return paged(Paged(q, _pages(keys, layout), _pages(values, layout), result, left=left), served, which)
+    return which
 
 
 def _whose(served: Batch | None, rows: int) -> str:

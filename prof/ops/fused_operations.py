@@ -44,6 +44,12 @@ def product_flop(fused: str, family: str) -> int | None:
     return sum(flop for flop in known if flop is not None) if known and None not in known else None
 
 
+def completes_none(fused: str) -> bool:
+    """Whether a cell of ``fused`` has operations, none of which the call completes."""
+    operations = fused_operations(fused)
+    return bool(operations) and not any(item.get("done") for item in operations or ())
+
+
 def _counted(operations: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [item for item in operations if item.get("done") and not item.get("again")]
 

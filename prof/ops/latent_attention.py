@@ -42,18 +42,25 @@ def latent_attention(q: Tensor, latent: Tensor, rope: Tensor, result: Any = None
     return Work(flop, read + moved(tokens * heads * size, q), moved(tokens * heads * value_size, result))
 
 
-def decode_from_latent(queries: tuple[Tensor, ...], cache: Tensor, value: int, served: Batch | None) -> Work:
+def decode_from_latent(
+    queries: tuple[Tensor, ...],
+    caches: tuple[Tensor, ...],
+    value: int,
+    served: Batch | None,
+    which: str = "generation",
+) -> Work:
     """2 (D + C) per pair and head; reads Q, and of the cache Σk tokens as they are stored; writes C per query and head
 
-    ``queries``: Q [.., heads, D], in one tensor or with the part for positions apart; ``value``: C.
+    ``queries``: Q [.., heads, D], in one tensor or with the part for positions apart, and ``caches`` likewise;
+    ``value``: C; ``which`` requests of the batch.
     """
     heads, tokens = queries[0].shape[-2], math.prod(queries[0].shape[:-2])
-    lengths = checked(served, "generation", tokens)
+    lengths = checked(served, which, tokens)
     assert served is not None and lengths.tokens is not None and lengths.keys is not None
     width = sum(part.shape[-1] for part in queries)
-    pairs = pairs_of(Paged(queries[0], cache, cache), lengths, served.windowed)
+    pairs = pairs_of(Paged(queries[0], caches[0], caches[0]), lengths, served.windowed)
     read = sum(moved(lengths.tokens * heads * part.shape[-1], part) for part in queries)
-    read += moved(lengths.keys * cache.shape[-1], cache)
+    read += sum(moved(lengths.keys * part.shape[-1], part) for part in caches)
     result = queries[0] if queries[0].itemsize > 1 else queries[0].like((), "bfloat16")  # no result is stored in fp8
     return Work(2 * heads * (width + value) * pairs, read, moved(lengths.tokens * heads * value, result))
 
@@ -69,7 +76,7 @@ def cutlass_mla_decode(
     """Q [requests, heads, C], its part for positions [requests, heads, R], the cache [pages, page, C + R]"""
     if len(positions.shape) != 3 or positions.shape[:2] != q.shape[:2]:
         raise ShapeError("cutlass_mla_decode", "Q and its positions [requests, heads, ..]", (q.shape, positions.shape))
-    return decode_from_latent((q, positions), cache, q.shape[-1], served)
+    return decode_from_latent((q, positions), (cache,), q.shape[-1], served)
 
 
 @op("sgl_kernel::fwd_kvcache_mla _flashmla_C::fwd_kvcache_mla")
@@ -84,4 +91,4 @@ def flash_mla(q: Tensor, cache: Tensor, *rest: Any, served: Batch | None = None)
         raise UnknownArgument("the capture does not have the size of a value")
     if any(isinstance(x, Tensor) and len(x.shape) == 3 for x in rest):
         raise UnknownArgument("sparse attention: how many keys each query chose is data that the capture does not hold")
-    return decode_from_latent((q,), cache, value, served)
+    return decode_from_latent((q,), (cache,), value, served)

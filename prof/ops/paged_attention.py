@@ -8,8 +8,9 @@ read    Q of the batch's tokens, and of the cache Σk keys and values of the key
 write   O of the batch's tokens
 
 A CUDA graph computes more rows than the batch has tokens; those do not count. Each layer is taken to attend to all
-keys: a sliding window is known only where the op takes it as an argument or the kernel's name tells. Then the pairs
-follow from the sums for a batch of one request, or if the window is longer than all keys together.
+keys: a sliding window is known only where the op takes it as an argument, the kernel's name tells, or the layers of
+the same sizes run another kernel for lack of one (prof/work/batches.py). Then the pairs follow from the sums for a
+batch of one request, or if the window is longer than all keys together.
 
 The sums do not fit a call with fewer queries than the batch has tokens (a draft model, half a batch).
 """
@@ -41,7 +42,7 @@ class Batch:
 
     serving: ServingRange | None = None
     cache_dtype: str = ""  # of the cached keys and values, from the ops that write them; empty if unknown
-    windowed: bool = False  # whether the kernel's name shows a sliding window; its length is not in the name
+    windowed: bool = False  # whether kernels' names show a sliding window; its length is not in them
 
 
 @dataclass(frozen=True, slots=True)

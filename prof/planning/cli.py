@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyprof.command.argument_types import number, whole_number
 from pyprof.command.envelope import write_answer
 from pyprof.command.frame import Done, run_command, warned
 from pyprof.command.parser import Parser, add_common, add_json
-from pyprof.prof.load import add_peaks
+from pyprof.prof.load import add_device, add_peaks
 
 if TYPE_CHECKING:
     from pyprof.command.progress import Say
@@ -22,8 +23,8 @@ def build_parser() -> Parser:
         prog="pyprof plan",
         description="What to change in a program, in the order in which it brings most: each change is applied to the "
         "run that the changes before it leave, and the step is replayed, so that savings interact and the host's pace "
-        "counts. Prints the step's time without a profiler as it is and after each change, with an 80%% interval, the "
-        "source line, and what the change costs. Ends where further changes save less than 1%%.",
+        "counts. Prints the step's time without a profiler as it is and after each change, with an 80% interval, the "
+        "source line, and what the change costs. Ends where further changes save less than 1%.",
     )
     file = "a profiler's file (net.sqlite, net.json, ...; files gzipped or not) or net.pyprof"
     parser.add_argument("file", help=file)
@@ -34,6 +35,8 @@ def build_parser() -> Parser:
     parser.add_argument("--step-ms", metavar="MS", type=number(1e-3, 1e9, "a time in ms"), help=step)
     check = "a capture of the program after some of these changes: compare the prediction with it"
     parser.add_argument("--check", metavar="FILE", help=check)
+    add_device(parser, "plan for another GPU")
+    _add_timings(parser)
     add_peaks(parser)
     parser.add_argument(
         "-w", metavar="N", dest="width", type=whole_number(60, 6, "a number from 60 on"), help="characters per line"
@@ -41,6 +44,17 @@ def build_parser() -> Parser:
     add_json(parser)
     add_common(parser)
     return parser
+
+
+def _add_timings(parser: Parser) -> None:
+    group = parser.add_argument_group("measured durations")
+    measure = "time the calls that changes concern, as they are and as they would be, on this machine's GPU"
+    group.add_argument("--measure", action="store_true", help=measure)
+    seconds = "stop timing after this many seconds (default: 120)"
+    group.add_argument("--measure-seconds", metavar="S", type=number(1, 1e6, "seconds"), default=120.0, help=seconds)
+    timings = "a file of such times: read if it is there, and extended with --measure. Reading it needs no GPU"
+    group.add_argument("--timings", metavar="FILE", help=timings)
+    group.add_argument("--any-gpu", action="store_true", help="use times of another GPU than the capture's")
 
 
 def _names(text: str) -> list[str]:
@@ -56,41 +70,60 @@ def _run(args: argparse.Namespace) -> Done:
     from pyprof.files import open_output
     from pyprof.prof.edits.forecast import Forecaster
     from pyprof.prof.planning.check import check
-    from pyprof.prof.planning.json_document import plan_document
+    from pyprof.prof.planning.json_document import add_code, captured_at, plan_document
+    from pyprof.prof.planning.plan_device import check_device_options, on_other_gpu, plan_device
+    from pyprof.prof.planning.plan_timings import open_source, plan_timings
     from pyprof.prof.planning.print_plan import WIDTH, plan_lines
     from pyprof.prof.planning.search import make_plan
 
+    check_device_options(args)
     measured = None if args.step_ms is None else args.step_ms * 1e6
-    with progress(3, not args.quiet) as say:
+    with progress(None if args.measure else 3, not args.quiet) as say:
         loaded, base = load_base(args.file, args.peaks, say)
         say("planning")
         forecaster = Forecaster(base, measured)
-        plan = make_plan(forecaster, args.first, args.without)
+        other = on_other_gpu(args.device, base) if args.device else None
+        source = open_source(args.timings, args.measure, args.measure_seconds, base, args.any_gpu)
+        start = other.scenario if other is not None else None
+        find = partial(make_plan, forecaster, args.first, args.without, start)
+        plan = find() if source is None else source.plan(base, find, say)
+        wrote = source.write() if source is not None else None
         second = Forecaster(load_base(args.check, args.peaks, say)[1]) if args.check else None
     checked = check(plan, forecaster, second) if second is not None else None
     document = plan_document(base.run, plan, forecaster.measured, checked)
+    document.timings = None if source is None else plan_timings(source)
+    document.device = None if other is None else plan_device(other, forecaster)
+    add_code(document, captured_at(args.file))
     if args.json:
         write_answer("plan", document, input=[loaded.input], warnings=loaded.warnings)
     else:
         with open_output(None) as out:
             out.write("".join(f"{line}\n" for line in plan_lines(document, args.width or WIDTH)).encode())
-    return Done(warned(loaded.warnings))
+    return Done([*warned(loaded.warnings), *([f"wrote {wrote}"] if wrote else [])])
 
 
 def load_base(file: str, peaks: str | None, say: Say) -> tuple[LoadedFile, BaseRun]:
-    """The file and its run. Raises InputError for a file without the host's calls."""
+    """The file and its run. Raises InputError for a file without the host's calls, or one that has lost records."""
     from pyprof.errors import InputError
-    from pyprof.prof.edits.base_run import BaseRun
+    from pyprof.prof.edits.cards import base_of, doubt
+    from pyprof.prof.edits.replayed_steps import step_window
     from pyprof.prof.limits.peaks_file import load_peaks
     from pyprof.prof.load import load_table
-    from pyprof.prof.simulation.cli import meetings
     from pyprof.prof.work.annotate import annotate
+    from pyprof.table.losses import losses
 
     given = load_peaks(peaks) if peaks else None
     loaded = load_table(file, say, host=True)
     if loaded.host is None:
         advice = "give the profiler's file, or what parse.py -o net.pyprof makes of it"
         raise InputError(loaded.name, f"expected the host's calls, found a kernel table, which has none; {advice}")
+    if lost := losses(loaded.table):
+        why = "; ".join(dict.fromkeys(loss.why for loss in lost))
+        remedy = "; ".join(dict.fromkeys(loss.remedy for loss in lost))
+        raise InputError(loaded.name, f"expected a complete capture, found that {why}: a plan would be false; {remedy}")
     say("replaying")
-    table = loaded.table
-    return loaded, BaseRun(table, annotate(table), loaded.host, loaded.name, meetings(table), given)
+    window = step_window(loaded.table, annotate(loaded.table), loaded.host)
+    base = base_of(window, loaded.name, given)
+    if why := doubt(base):
+        loaded = loaded._replace(warnings=(*loaded.warnings, f"{loaded.name}: {why}, so the plan may be false"))
+    return loaded, base

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 from pyprof.command.json_schema import Record, doc
 from pyprof.prof.advice import Run
-from pyprof.prof.edits.edit import Edit
-from pyprof.prof.edits.forecast import Forecast
-from pyprof.prof.planning.check import Checked
-from pyprof.prof.planning.search import Change, Plan
-
-
-class StepTime(Record):
-    """The time of a step without a profiler, and the interval that contains it in four cases of five."""
-
-    ms: Annotated[float, doc("mean over what is not known: the host's pace, durations after a change", "ms")]
-    low_ms: Annotated[float, doc("one case in ten is below", "ms")]
-    high_ms: Annotated[float, doc("one case in ten is above", "ms")]
+from pyprof.prof.advice.advised import AbstainedRule, StepTime
+from pyprof.prof.edits.cards import best_row, step_time
+from pyprof.prof.edits.forecast import Forecast, Forecaster
+from pyprof.prof.planning.check import Checked, CheckedEdit
+from pyprof.prof.planning.code_change import CodeChange, code_change
+from pyprof.prof.planning.plan_device import PlanDevice
+from pyprof.prof.planning.plan_timings import PlanTimings
+from pyprof.prof.planning.search import Change, Plan, make_plan
 
 
 class PlannedChange(Record):
@@ -34,6 +33,9 @@ class PlannedChange(Record):
     kernels: Annotated[float, doc("number of kernels and copies per step that it concerns")]
     saved_ms: Annotated[float, doc("what the step gets shorter by it, after the changes before", "ms")]
     step: Annotated[StepTime, doc("the step after it")]
+    timed: Annotated[float, doc("the share of its kernels' new durations that was measured, by time", "1")]
+    source: Annotated[str, doc("the program's statement there; empty: the file is not here, or has changed")] = ""
+    code: Annotated[CodeChange | None, doc("the change in code; null: in words alone")] = None
 
 
 class NotChosen(Record):
@@ -44,28 +46,34 @@ class NotChosen(Record):
     saved_ms: Annotated[float, doc("what it would save, roughly; negative: the step would take longer", "ms")]
 
 
-class AbstainedRule(Record):
-    """A rule that proposes nothing at the end of the plan."""
-
-    rule: Annotated[str, doc("its name")]
-    why: Annotated[str, doc("why it proposes nothing")]
-
-
 class CheckedChange(Record):
     """A change of the plan in the second capture."""
 
     rule: Annotated[str, doc("its name")]
     title: Annotated[str, doc("what it was to do")]
-    made: Annotated[bool, doc("whether its rule no longer proposes it there")]
+    made: Annotated[bool, doc("whether its rule no longer proposes it there, or for half of the kernels at most")]
+    planned: Annotated[bool, doc("whether it is in the plan")]
     predicted: Annotated[StepTime, doc("the step after the changes that were made so far, predicted from the first")]
+    predicted_ms: Annotated[
+        float, doc("what it saves after those made before it; of one that was not made: in the second capture", "ms")
+    ]
+    measured_ms: Annotated[
+        float | None,
+        doc(
+            "what it saved, by the durations of the second capture's kernels at its places, replayed; null: not made, "
+            "or it shortens no kernels of its own",
+            "ms",
+        ),
+    ]
 
 
 class PlanChecked(Record):
     """The plan beside a second capture, of the program after some of the changes."""
 
     now: Annotated[StepTime, doc("the second capture's step without a profiler")]
-    changes: Annotated[list[CheckedChange], doc("those of the plan, in order")]
-    difference: Annotated[float, doc("the last prediction / the second capture's step - 1")]
+    predicted: Annotated[StepTime, doc("what was predicted for it, after all changes that were made")]
+    changes: Annotated[list[CheckedChange], doc("those of the plan in order, then others that were made")]
+    difference: Annotated[float, doc("the prediction / the second capture's step - 1")]
 
 
 class PlanDocument(Record):
@@ -74,13 +82,18 @@ class PlanDocument(Record):
     captured_ms: Annotated[
         float, doc("what a step takes as captured, with the profiler; the whole capture if unmarked")
     ]
-    steps: Annotated[int, doc("how many the capture marks; 0: none, and a step is the whole capture")]
+    steps: Annotated[
+        int,
+        doc("on how many marked steps it rests, some in a row of a long capture; 0: none, and a step is the capture"),
+    ]
     measured: Annotated[bool, doc("whether the time without the profiler was given; otherwise now is an estimate")]
     now: Annotated[StepTime, doc("the step without a profiler, as the program is")]
     changes: Annotated[list[PlannedChange], doc("in order")]
     not_chosen: Annotated[list[NotChosen], doc("the greatest saving first")]
     abstained: Annotated[list[AbstainedRule], doc("rules that propose nothing, and why")]
     checked: Annotated[PlanChecked | None, doc("the plan beside a second capture, with --check")] = None
+    timings: Annotated[PlanTimings | None, doc("measured durations, with --measure or --timings")] = None
+    device: Annotated[PlanDevice | None, doc("the GPU of now and all that follows, with --device")] = None
 
 
 def plan_document(run: Run, plan: Plan, measured: bool, checked: Checked | None = None) -> PlanDocument:
@@ -90,7 +103,7 @@ def plan_document(run: Run, plan: Plan, measured: bool, checked: Checked | None 
         captured_ms=round(run.step_ns / 1e6, 6),
         steps=run.marked,
         measured=measured,
-        now=_time(plan.now),
+        now=step_time(plan.now),
         changes=[_change(change, before) for change, before in pairs],
         not_chosen=[NotChosen(edit.rule, edit.title, round(saved / 1e6, 6)) for edit, saved in plan.others],
         abstained=[AbstainedRule(each.rule, each.why) for each in plan.abstained],
@@ -98,23 +111,55 @@ def plan_document(run: Run, plan: Plan, measured: bool, checked: Checked | None 
     )
 
 
+def whole_plan(
+    forecaster: Forecaster, newest: float, first: Sequence[str] = (), without: Sequence[str] = ()
+) -> PlanDocument:
+    """The plan of a run, with the changes in code by source files that are not newer.
+
+    ``first``, ``without``: as for ``make_plan``. Raises UsageError for a rule that does not exist.
+    """
+    document = plan_document(forecaster.base.run, make_plan(forecaster, first, without), forecaster.measured)
+    add_code(document, newest)
+    return document
+
+
+def captured_at(file: str | Path) -> float:
+    """The time of a capture, as that of its file; minus infinity where there is no file, as for standard input."""
+    path = Path(file)
+    return path.stat().st_mtime if path.exists() else -math.inf
+
+
+def add_code(document: PlanDocument, newest: float) -> None:
+    """Add to each change its line's statement and the change in code, by source files that are not newer."""
+    for change in document.changes:
+        change.source, change.code = code_change(change.rule, change.change, change.trace, change.op, newest)
+
+
 def _checked(plan: Plan, checked: Checked) -> PlanChecked:
-    rows = zip(plan.changes, checked.made, checked.predicted, strict=True)
-    last = checked.predicted[-1] if checked.predicted else plan.now
+    last = checked.last or plan.now
     return PlanChecked(
-        now=_time(checked.found),
-        changes=[CheckedChange(c.edit.rule, c.edit.title, made, _time(time)) for c, made, time in rows],
+        now=step_time(checked.found),
+        predicted=step_time(last),
+        changes=[_checked_change(each) for each in checked.edits],
         difference=round(last.ns / checked.found.ns - 1, 6) if checked.found.ns else 0.0,
     )
 
 
-def _time(forecast: Forecast) -> StepTime:
-    return StepTime(*(round(ns / 1e6, 6) for ns in (forecast.ns, forecast.low, forecast.high)))
+def _checked_change(found: CheckedEdit) -> CheckedChange:
+    return CheckedChange(
+        rule=found.edit.rule,
+        title=found.edit.title,
+        made=found.made,
+        planned=found.planned,
+        predicted=step_time(found.predicted),
+        predicted_ms=round(found.predicted_ns / 1e6, 6),
+        measured_ms=None if math.isnan(found.measured_ns) else round(found.measured_ns / 1e6, 6),
+    )
 
 
 def _change(change: Change, before: Forecast) -> PlannedChange:
     edit, run = change.edit, change.before.run
-    row = _most_gained(edit, run)
+    row = best_row(edit, run)
     return PlannedChange(
         rule=edit.rule,
         title=edit.title,
@@ -126,12 +171,6 @@ def _change(change: Change, before: Forecast) -> PlannedChange:
         trace=run.trace(row) if row >= 0 else edit.line,
         kernels=round(run.count(len(edit.rows)), 3),
         saved_ms=round((before.ns - change.forecast.ns) / 1e6, 6),
-        step=_time(change.forecast),
+        step=step_time(change.forecast),
+        timed=round(edit.timed, 4),
     )
-
-
-def _most_gained(edit: Edit, run: Run) -> int:
-    """The row that gains most; -1 for a change about all rows, or none."""
-    if not len(edit.rows) or len(edit.rows) == run.rows:
-        return -1
-    return int(edit.rows[(run.dur[edit.rows] - edit.ns).argmax()])

@@ -6,50 +6,46 @@ import textwrap
 from collections.abc import Iterator
 
 from pyprof.command.terminal_text import cut_to, safe
-from pyprof.prof.planning.json_document import PlanChecked, PlanDocument, PlannedChange, StepTime
+from pyprof.prof.advice.advised import StepTime
+from pyprof.prof.planning.json_document import CheckedChange, PlanChecked, PlanDocument, PlannedChange
+from pyprof.prof.planning.plan_sentences import head, interval, ms, others, place, result, titles, unit
 
 WIDTH = 100
 LEAST_WIDTH = 60
-SHOWN = 5  # changes that are not in the plan
+MEASURED = (
+    "Measured: the second capture's kernels at the places of a change, in a replay; what a change saves of the host's "
+    "time is in the step alone (-)."
+)
 
 
 def plan_lines(document: PlanDocument, width: int = WIDTH) -> Iterator[str]:
-    """The step as it is, a line per change with its place and cost, and what is left."""
+    """The step as it is, a line per change with its place, code and cost, and what is left."""
     width = max(width, LEAST_WIDTH)
-    unit = "step" if document.steps else "capture"
-    how = "measured without the profiler" if document.measured else "an estimate; --step-ms gives the measured time"
-    head = (
-        f"A {unit} takes {_ms(document.captured_ms)} ms as captured. Without the profiler: "
-        f"{_ms(document.now.ms)} ms ({how})."
-    )
-    yield from textwrap.wrap(head, width)
+    yield from textwrap.wrap(safe(head(document)), width)
     yield ""
-    if not document.changes:
-        yield from textwrap.wrap(f"No change was found that saves 1% of the {unit}.", width)
-    else:
+    if document.changes:
         yield f"{'ms':>9}  {'80% interval':^17}  change"
-        yield f"{_ms(document.now.ms):>9}  {_interval(document.now):^17}  as it is"
-        for change in document.changes:
-            yield from _change_lines(change, width)
+        yield f"{ms(document.now.ms):>9}  {interval(document.now):^17}  as it is{safe(place(document))}"
+        for change, title in titles(document):
+            yield from _change_lines(change, title, width)
         yield ""
-        yield from textwrap.wrap(_result(document, unit), width)
-    yield from _others(document, width)
+    yield from textwrap.wrap(result(document), width)
+    yield from textwrap.wrap(safe(others(document)), width, break_on_hyphens=False)
     if document.checked is not None:
-        yield from _checked_lines(document.checked, width)
+        yield from _checked_lines(document, document.checked, width)
 
 
-def _result(document: PlanDocument, unit: str) -> str:
-    count = f"{len(document.changes)} changes" if len(document.changes) > 1 else "1 change"
-    before, after = _ms(document.now.ms), _ms(document.changes[-1].step.ms)
-    return f"{count}: {before} to {after} ms. Each further one saves less than 1% of a {unit}."
-
-
-def _change_lines(change: PlannedChange, width: int) -> Iterator[str]:
-    head = f"{_ms(change.step.ms):>9}  {_interval(change.step):^17}  "
-    yield cut_to(head + safe(f"{change.title}  [{change.rule}]"), width)
-    hang = " " * len(head)
+def _change_lines(change: PlannedChange, title: str, width: int) -> Iterator[str]:
+    first = f"{ms(change.step.ms):>9}  {interval(change.step):^17}  "
+    hang = " " * len(first)
+    text = safe(f"{title} [{change.rule}]")
+    yield from textwrap.wrap(text, width, initial_indent=first, subsequent_indent=hang, break_on_hyphens=False)
     if change.trace:
         yield cut_to(f"{hang}{safe(change.trace)}{safe(f' · {change.op}' if change.op else '')}", width)
+    if change.timed:
+        share = "all" if change.timed > 0.995 else f"{change.timed:.0%}"
+        yield cut_to(f"{hang}{share} of its new durations measured", width)
+    yield from _code_lines(change, hang, width)
     yield from (
         textwrap.wrap(safe(change.cost), width, initial_indent=f"{hang}costs ", subsequent_indent=f"{hang}      ")
         if change.cost
@@ -57,28 +53,56 @@ def _change_lines(change: PlannedChange, width: int) -> Iterator[str]:
     )
 
 
-def _checked_lines(checked: PlanChecked, width: int) -> Iterator[str]:
+def _code_lines(change: PlannedChange, hang: str, width: int) -> Iterator[str]:
+    """The program's statement, and the change in code as a difference."""
+    code = change.code
+    if change.source and (code is None or code.general):
+        yield from (cut_to(f"{hang}  {safe(line)}".rstrip(), width) for line in change.source.split("\n"))
+    if code is None:
+        return
+    if code.general:
+        yield cut_to(f"{hang}in general form; the names are examples:", width)
+    elif code.place != change.trace:
+        yield cut_to(f"{hang}{safe(code.place)}", width)
+    for sign, text in (("-", code.before), ("+", code.after)):
+        yield from (cut_to(f"{hang}{sign} {safe(line)}".rstrip(), width) for line in text.split("\n") if text)
+
+
+def _checked_lines(document: PlanDocument, checked: PlanChecked, width: int) -> Iterator[str]:
+    """Per change that was made, what was predicted of it and what the second capture's kernels say it saved."""
+    made, planned = ([c for c in checked.changes if c.made], [c for c in checked.changes if c.planned])
+    done, others = len([c for c in planned if c.made]), len([c for c in made if not c.planned])
     yield ""
-    yield "The second capture"
-    for change in checked.changes:
-        made = (
-            f"{_ms(change.predicted.ms):>9}  {_interval(change.predicted):^17}" if change.made else f"{'not made':>28}"
-        )
-        yield cut_to(f"{made}  {safe(change.title)}  [{change.rule}]", width)
-    yield f"{_ms(checked.now.ms):>9}  {_interval(checked.now):^17}  its own step without the profiler"
-    yield from textwrap.wrap(f"Predicted of the changes that were made: {checked.difference:+.1%} beside it.", width)
+    besides = f", and {others} that {'is' if others == 1 else 'are'} not in the plan" if others else ""
+    yield f"The second capture: {done} of the plan's {len(planned)} changes made{besides}"
+    if made:
+        yield ""
+        yield f"{'saves, ms':>9}  {'measured, ms':>12}  change that was made"
+    for change in made:
+        measured = "-" if change.measured_ms is None else ms(change.measured_ms)
+        yield from _row(f"{ms(change.predicted_ms):>9}  {measured:>12}  ", change, width)
+    left = [change for change in checked.changes if not change.made]
+    if left:
+        yield ""
+        yield f"{'saves, ms':>9}  {'':>12}  not made, as its rule still proposes it; in the second capture"[:width]
+    for change in left:
+        yield from _row(f"{ms(change.predicted_ms):>9}  {'':>12}  ", change, width)
+    yield ""
+    last = checked.predicted
+    text = (
+        f"With what was made, {ms(last.ms)} ms were predicted for a {unit(document)}{_between(last)}; in the second "
+        f"capture it takes {ms(checked.now.ms)} ms without the profiler{_between(checked.now)}. The prediction is "
+        f"{checked.difference:+.1%} beside it."
+    )
+    yield from textwrap.wrap(text, width)
+    if any(change.measured_ms is not None for change in made):
+        yield from textwrap.wrap(MEASURED, width)
 
 
-def _others(document: PlanDocument, width: int) -> Iterator[str]:
-    worth = [other for other in document.not_chosen if other.saved_ms > 0][:SHOWN]
-    if worth:
-        told = ", ".join(f"{other.rule} {other.saved_ms:.2g} ms" for other in worth)
-        yield from textwrap.wrap(f"Not worth it after these: {told}.", width, break_on_hyphens=False)
+def _between(time: StepTime) -> str:
+    return f" ({interval(time)})" if interval(time) else ""
 
 
-def _ms(amount: float) -> str:
-    return f"{amount:,.3g}" if amount < 100 else f"{amount:,.0f}"
-
-
-def _interval(time: StepTime) -> str:
-    return f"{_ms(time.low_ms)} to {_ms(time.high_ms)}"
+def _row(first: str, change: CheckedChange, width: int) -> Iterator[str]:
+    text, hang = safe(f"{change.title} [{change.rule}]"), " " * len(first)
+    yield from textwrap.wrap(text, width, initial_indent=first, subsequent_indent=hang, break_on_hyphens=False)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyprof.errors import UsageError
+from pyprof.prof.edits.cards import EDIT_NAMES
 from pyprof.prof.edits.edit import Abstained, Edit
 from pyprof.prof.edits.forecast import Forecast, Forecaster
 from pyprof.prof.edits.rules import EDIT_RULES
@@ -35,15 +36,19 @@ class Plan:
     abstained: list[Abstained]
 
 
-def make_plan(forecaster: Forecaster, first: Sequence[str] = (), without: Sequence[str] = ()) -> Plan:
+def make_plan(
+    forecaster: Forecaster, first: Sequence[str] = (), without: Sequence[str] = (), start: Scenario | None = None
+) -> Plan:
     """The plan of a run. ``first``: rules whose changes begin the plan, in this order; ``without``: rules left out.
 
-    Raises UsageError for a rule that does not exist.
+    ``start``: the run to begin with, where it is not the captured one, such as that on another GPU. Rules may also be
+    given by their names in --advise. Raises UsageError for a rule that does not exist.
     """
+    first, without = ([EDIT_NAMES.get(name, name) for name in names] for names in (first, without))
     for name in (*first, *without):
         if name not in EDIT_RULES:
             raise UsageError(f"expected rules among {', '.join(sorted(EDIT_RULES))}, found {name!r}")
-    search = _Search(forecaster, frozenset(without))
+    search = _Search(forecaster, frozenset(without), start or captured(forecaster.base))
     for name in first:
         search.take_all(name)
     while len(search.changes) < LONGEST and search.take_best():
@@ -52,9 +57,9 @@ def make_plan(forecaster: Forecaster, first: Sequence[str] = (), without: Sequen
 
 
 class _Search:
-    def __init__(self, forecaster: Forecaster, without: frozenset[str]) -> None:
+    def __init__(self, forecaster: Forecaster, without: frozenset[str], start: Scenario) -> None:
         self.forecaster, self.without = forecaster, without
-        self.scenario = captured(forecaster.base)
+        self.scenario = start
         self.now = forecaster.forecast(self.scenario)
         self.time = forecaster.roughly(self.scenario)
         self.changes: list[Change] = []
@@ -125,5 +130,6 @@ class _Search:
         for edit in chain:
             before = self.scenario
             self.scenario = apply(edit, before)
-            self.changes.append(Change(edit, before, self.scenario, self.forecaster.forecast(self.scenario)))
+            applied = self.scenario.edits[-1]  # with measured durations, where there are
+            self.changes.append(Change(applied, before, self.scenario, self.forecaster.forecast(self.scenario)))
         self.time = self.forecaster.roughly(self.scenario)

@@ -35,18 +35,20 @@ def _run(args: argparse.Namespace) -> Done:
     check_standard_output(args, "page")
     check_suffix(args.output, (".html", ".htm"), ".html, .htm or none (each also with .gz)")
     from pyprof.files import open_output
-    from pyprof.prof.advice import Run, advise
+    from pyprof.prof.edits.cards import advise_capture
+    from pyprof.prof.planning.json_document import captured_at, whole_plan
     from pyprof.prof.print_table import counter_notes
     from pyprof.prof.report.json_document import page_of
     from pyprof.prof.report.page_model import page_model
     from pyprof.prof.report.render import render
 
-    loaded, annotation, peaks = load_annotated(args)
+    loaded, annotation, peaks = load_annotated(args, host=True)
     if not len(loaded.table):
         raise InputError(args.file, "expected kernels, found none: there is nothing to report")
-    cards = advise(Run(loaded.table, annotation, peaks))
+    advised, forecaster = advise_capture(loaded.table, annotation, loaded.host, peaks, loaded.name)
     title = args.title or Path(args.file).name
-    model = page_model(loaded.table, annotation, peaks, cards, title, memory=loaded.memory)
+    plan = None if forecaster is None else whole_plan(forecaster, captured_at(args.file))
+    model = page_model(loaded.table, annotation, peaks, advised.cards, title, memory=loaded.memory, plan=plan)
     with open_output(args.output, args.force) as out:
         render(model, out)
     if args.json:

@@ -14,16 +14,18 @@ import numpy as np
 from pyprof._version import __version__
 from pyprof.parse.attribute.reasons import remedy
 from pyprof.prof.advice import Advice
-from pyprof.prof.advice.report import how
+from pyprof.prof.advice.report import how, sure
 from pyprof.prof.advice.report import title as title_of_card
 from pyprof.prof.kernels.precision import UNITS, unit_name
 from pyprof.prof.limits.devices import Device
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import roofline
+from pyprof.prof.planning.json_document import PlanDocument
 from pyprof.prof.report.definitions import column_meanings
 from pyprof.prof.report.distinct_calls import call_columns
 from pyprof.prof.report.memory_section import memory_section
 from pyprof.prof.report.operations import operation_columns
+from pyprof.prof.report.plan_section import plan_section
 from pyprof.prof.summary.capture_numbers import Summary, summarise
 from pyprof.prof.summary.sentences import assumptions, figures, headline, sentences
 from pyprof.prof.summary.tables import summary_tables
@@ -49,11 +51,12 @@ def page_model(
     title: str = "",
     summary: Summary | None = None,
     memory: MemoryTable | None = None,
+    plan: PlanDocument | None = None,
 ) -> dict[str, Any]:
     """The page's model. Its limits use ``peaks``, if given, and the data sheets' are shown for comparison.
 
     ``cards``: the best first. ``summary``: the capture's, where it has been computed already. ``memory``: the capture's
-    allocations.
+    allocations. ``plan``: of its changes.
     """
     summary = summary or summarise(table, annotation, peaks, memory=memory)
     limits = roofline(table, annotation, peaks)
@@ -66,7 +69,8 @@ def page_model(
         "title": title,
         "summary": _summary(summary),
         "memory": None if memory is None else memory_section(memory, summary.memory),
-        "advice": [{**asdict(card), "title": title_of_card(card, unit), "how": how(card)} for card in cards],
+        "plan": None if plan is None else plan_section(plan),
+        "advice": [_card(card, unit) for card in cards],
         "owners": names,
         "incomplete": bool(summary.incomplete),
         "steps": [_step(step, bool(summary.incomplete)) for step in steps(table, owner)],
@@ -78,6 +82,12 @@ def page_model(
         "uncounted": _uncounted(annotation.uncounted),
         "bytes_uncounted": _uncounted(uncounted_of(table, annotation.bytes)),
     }
+
+
+def _card(card: Advice, unit: str) -> dict[str, Any]:
+    """A card's fields, with its title; numbers that are not known are None."""
+    fields = {key: None if value != value else value for key, value in asdict(card).items()}
+    return {**fields, "title": title_of_card(card, unit), "how": how(card), "sure": sure(card)}
 
 
 def _vocabulary() -> dict[str, Any]:

@@ -9,13 +9,13 @@ from pyprof.command.argument_types import file_name, whole_number
 from pyprof.command.envelope import write_answer
 from pyprof.command.frame import Done, run_command, warned
 from pyprof.command.parser import Parser, add_common, add_json
+from pyprof.prof.load import add_device
 
 if TYPE_CHECKING:
     from pyprof.command.progress import Say
     from pyprof.prof.load import LoadedFile
     from pyprof.prof.replay.critical_path import CriticalPath
     from pyprof.prof.replay.replayed_run import Replayed
-    from pyprof.table.columns import Ints, Table
 
 FORMS = (".perfetto-trace", ".pftrace", ".json", ".json.gz")
 TOP = 15
@@ -38,6 +38,7 @@ def build_parser() -> Parser:
         help="remove the profiler's cost from the host first: measured where steps were timed before it started "
         "(pyprof run --warmup 4), estimated otherwise",
     )
+    add_device(parser, "replay it on another GPU")
     output = "write the simulated timeline for ui.perfetto.dev: net.perfetto-trace, .pftrace, .json or .json.gz"
     parser.add_argument("-o", "--output", metavar="FILE", type=file_name(FORMS), help=output)
     add_json(parser)
@@ -56,17 +57,21 @@ def _run(args: argparse.Namespace) -> Done:
     from pyprof.prof.simulation.json_document import simulation
     from pyprof.prof.simulation.path_places import communicates, path_places
     from pyprof.prof.simulation.print_replay import replay_lines
+    from pyprof.prof.simulation.replay_device import on_other_gpu
 
     check_output(args.output, args.force)
     with progress(3, not args.quiet) as say:
         loaded, replayed = _replayed(args.file, say)
         removed = without_profiler(replayed)
         replayed = removed.replayed if args.without_profiler else replayed
+        other = on_other_gpu(replayed, args.device) if args.device else None
+        replayed = other.replayed if other is not None else replayed
         path = replayed.path(communicates(replayed.table))
         if args.output:
             say("writing")
             _write(replayed, path, args.output, args.force)
-    document = simulation(replayed, removed, path, path_places(replayed, path), args.output)
+    places = path_places(replayed, path)
+    document = simulation(replayed, removed, path, places, args.output, other, args.without_profiler)
     if args.json:
         write_answer("simulation", document, input=[loaded.input], warnings=loaded.warnings)
     else:
@@ -83,6 +88,7 @@ def _replayed(file: str, say: Say) -> tuple[LoadedFile, Replayed]:
     from pyprof.errors import InputError
     from pyprof.prof.load import load_table
     from pyprof.prof.replay.replayed_run import replay
+    from pyprof.prof.timing.stragglers import meetings
 
     loaded = load_table(file, say, host=True)
     if loaded.host is None:
@@ -90,18 +96,6 @@ def _replayed(file: str, say: Say) -> tuple[LoadedFile, Replayed]:
         raise InputError(loaded.name, f"expected the host's calls, found a kernel table, which has none; {advice}")
     say("replaying")
     return loaded, replay(loaded.table, loaded.host, loaded.name, meetings(loaded.table))
-
-
-def meetings(table: Table) -> list[Ints]:
-    """The rows of each collective of which the table has the kernels of all ranks."""
-    import numpy as np
-
-    from pyprof.prof.timing.stragglers import matched_collectives
-    from pyprof.prof.work.annotate import annotate
-
-    if len(np.unique(table.ints("pid"))) < 2:
-        return []
-    return [rows for _, matched in matched_collectives(table, annotate(table)) for rows in matched]
 
 
 def _write(replayed: Replayed, path: CriticalPath, output: str, force: bool) -> None:

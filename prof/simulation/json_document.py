@@ -10,6 +10,7 @@ from pyprof.prof.replay.replayed_run import Replayed
 from pyprof.prof.replay.tasks import ROOM, STREAM_WAIT
 from pyprof.prof.replay.without_profiler import WithoutProfiler
 from pyprof.prof.simulation.path_places import PathPlace
+from pyprof.prof.simulation.replay_device import OnOtherGpu
 from pyprof.prof.timing.profiler_cost import unprofiled
 
 
@@ -52,6 +53,17 @@ class ProfilerRemoved(Record):
     per_call_ns: Annotated[float, doc("what a call of the GPU's API costs it")]
 
 
+class ReplayedDevice(Record):
+    """The GPU that the replay is for, where it is not the capture's."""
+
+    name: Annotated[str, doc("of the GPU")]
+    source: Annotated[str, doc("of its peaks")]
+    captured_on: Annotated[str, doc("the capture's GPU")]
+    step_ns: Annotated[float, doc("the mean step of this replay; of the whole run where no steps are marked")]
+    low_ns: Annotated[float, doc("one case in ten is below")]
+    high_ns: Annotated[float, doc("one case in ten is above")]
+
+
 class Simulation(Record):
     """A capture and its replay: how they differ, and the critical path."""
 
@@ -73,12 +85,19 @@ class Simulation(Record):
     without_profiler: Annotated[ProfilerRemoved, doc("the step without the profiler's cost: measured or estimated")]
     profiler_removed: Annotated[bool, doc("whether all other figures are without that cost, too (--without-profiler)")]
     output: Annotated[FileWritten | None, doc("the simulated timeline, with -o")]
+    device: Annotated[ReplayedDevice | None, doc("the GPU of all figures replayed, with --device")] = None
 
 
 def simulation(
-    replayed: Replayed, removed: WithoutProfiler, path: CriticalPath, places: list[PathPlace], output: str | None
+    replayed: Replayed,
+    removed: WithoutProfiler,
+    path: CriticalPath,
+    places: list[PathPlace],
+    output: str | None,
+    other: OnOtherGpu | None = None,
+    without: bool = False,
 ) -> Simulation:
-    """The document. ``replayed`` is the run that it describes, which may be that of ``removed``."""
+    """The document. ``replayed``: the run that it describes, ``without`` the profiler's cost or on an ``other`` GPU."""
     idle = replayed.idle_ns()
     causes = replayed.tasks.cause
     return Simulation(
@@ -98,9 +117,15 @@ def simulation(
         launched_share=replayed.launched_share,
         complete=replayed.is_complete,
         without_profiler=_removed(removed),
-        profiler_removed=replayed is removed.replayed,
+        profiler_removed=without,
         output=FileWritten.of(output) if output else None,
+        device=None if other is None else _device(other),
     )
+
+
+def _device(other: OnOtherGpu) -> ReplayedDevice:
+    device = other.moved.device
+    return ReplayedDevice(device.part, device.source, other.here, other.step_ns, other.low_ns, other.high_ns)
 
 
 def _removed(removed: WithoutProfiler) -> ProfilerRemoved:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pyprof.command.terminal_text import safe
 from pyprof.prof.simulation.json_document import PlaceOnPath, ProfilerRemoved, Simulation
 from pyprof.quantities import ms
 
@@ -26,6 +27,7 @@ def replay_lines(document: Simulation, top: int) -> list[str]:
         f"{ms(document.idle_recorded_ns)}",
         f"{document.calls:,} calls, {document.operations:,} GPU operations, {_waits(document)}",
         *_doubts(document),
+        *_device(document),
         *_without_profiler(document.without_profiler),
     ]
     if document.steps:
@@ -53,15 +55,28 @@ def _doubts(document: Simulation) -> list[str]:
     return [f"{share:.1%} of the GPU's time has no launch in the capture: those operations begin when they did in it"]
 
 
+def _device(document: Simulation) -> list[str]:
+    """The step on another GPU."""
+    device = document.device
+    if device is None:
+        return []
+    unit = "step" if document.steps else "capture"
+    return [
+        f"On {safe(device.name)} in place of {safe(device.captured_on)}, by the limits of both: {ms(device.step_ns)} a "
+        f"{unit} ({ms(device.low_ns)} to {ms(device.high_ns)}); the host is taken to be the same"
+    ]
+
+
 def _without_profiler(removed: ProfilerRemoved) -> list[str]:
     """The step without the profiler: as measured and as replayed, or as estimated."""
     cost = (
         f"the profiler costs the host {removed.per_range_ns / 1e3:.2g} µs a range and "
         f"{removed.per_call_ns / 1e3:.2g} µs a call"
     )
-    interval = f"{ms(removed.low_ns)} to {ms(removed.high_ns)}"
+    low, high = ms(removed.low_ns), ms(removed.high_ns)
+    interval = f" ({low} to {high})" if low != high else ""
     if removed.measured_ns is None:
-        step = f"{ms(removed.step_ns)} per step ({interval}), {ms(removed.profiled_ns)} with it"
+        step = f"{ms(removed.step_ns)} per step{interval}, {ms(removed.profiled_ns)} with it"
         return [f"Without the profiler, estimated: {step}; pyprof run --warmup 4 measures it"]
     share = cost if removed.host_share_measured else "the host does not limit it"
     return [

@@ -1,8 +1,8 @@
 """Parts of a capture: its rows by any text, by part of the model, and by the layers that the model repeats.
 
 A part of the model is attention, MLP, norm, embedding, loss, optimizer, communication or copies. It follows from the
-names of the row's layers, innermost first, or else from its op's family. Copies, collectives and the optimizer are
-separate parts.
+names of the row's layers, innermost first, or else from the function that the program called, where it is a loss, or
+from its op's family. Copies, collectives and the optimizer are separate parts.
 """
 
 import re
@@ -19,6 +19,8 @@ from pyprof.prof.work.kinds import COPIES, NCCL, OPTIMIZER
 from pyprof.prof.work.layer_path import layer_parts
 from pyprof.table.columns import Coded, Ints, Table, distinct_texts
 
+LOSS = r"loss|criterion|entropy"
+IS_LOSS = re.compile(LOSS, re.IGNORECASE)  # cross_entropy runs a softmax and copies, too
 OF_LAYER: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), part)
     for pattern, part in (
@@ -27,7 +29,7 @@ OF_LAYER: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"mlp|ffn|feed_?forward|moe|expert|gate_proj|up_proj|down_proj", "MLP"),
         (r"embed|(?:^|\W)w[tp]e(?:\W|$)", "embedding"),
         (r"lm_head|head$|classifier|logits|sampler", "head"),
-        (r"loss|criterion|entropy", "loss"),
+        (LOSS, "loss"),
         (r"conv|downsample", "convolution"),
         (r"pool", "pooling"),
     )
@@ -79,21 +81,24 @@ def parts_of(column: Coded, weight: Ints, rows: Ints | None = None, empty: str =
 
 
 def components(table: Table, annotation: Annotation, kinds: Coded) -> Coded:
-    """The part of the model of every row, decided once per distinct (layer, family, phase, kind)."""
-    rows, row = distinct_texts(table.coded("layer"), annotation.family, table.coded("phase"), kinds)
+    """The part of the model of every row, decided once per distinct (layer, op, family, phase, kind)."""
+    rows, row = distinct_texts(table.coded("layer"), table.coded("op"), annotation.family, table.coded("phase"), kinds)
     return Coded.of(_component(*texts) for texts in rows).take(row)
 
 
-def _component(layer: str, family: str, phase: str, kind: str) -> str:
+def _component(layer: str, op: str, family: str, phase: str, kind: str) -> str:
     if kind == NCCL:
         return "communication"
     if kind == COPIES:
         return "copies"
     if phase == "optimizer":
         return "optimizer"
-    names = reversed(layer_parts(layer))
-    by_name = (part for name in names for pattern, part in OF_LAYER if pattern.search(name))
-    return next(by_name, OF_FAMILY.get(family, OPTIMIZER if kind == OPTIMIZER else "other"))
+    names = layer_parts(layer)
+    if len(names) > 1 and IS_LOSS.search(names[0]):  # GPT2WithLoss: a model that computes its loss is not all loss
+        names = names[1:]
+    by_name = (part for name in reversed(names) for pattern, part in OF_LAYER if pattern.search(name))
+    otherwise = "loss" if IS_LOSS.search(op) else OF_FAMILY.get(family, OPTIMIZER if kind == OPTIMIZER else "other")
+    return next(by_name, otherwise)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import numpy as np
 
 from pyprof.command.json_schema import doc
 from pyprof.prof.timing.collectives import working_rows
-from pyprof.prof.work.annotate import Annotation
+from pyprof.prof.work.annotate import Annotation, annotate
 from pyprof.prof.work.collective_records import Message, messages
 from pyprof.prof.work.kinds import NCCL, kinds
 from pyprof.table.columns import NULL, Ints, Table
@@ -71,6 +71,17 @@ def stragglers(table: Table, annotation: Annotation) -> Stragglers:
     last = tuple(Last(rank, times[rank], ns) for rank, ns in most_first)
     by = "rank" if _has_ranks(table) else "process"
     return Stragglers(wait, RankWaits(count, int(duration[known].sum()), int(wait[known].sum()), by, last))
+
+
+def meetings(table: Table, annotation: Annotation | None = None) -> list[Ints]:
+    """The rows of each collective of which the table has the kernels of all ranks.
+
+    ``annotation``: the table's; None: it is made if there are several ranks.
+    """
+    if len(np.unique(table.ints("pid"))) < 2:
+        return []
+    known = annotation or annotate(table)
+    return [rows for _, matched in matched_collectives(table, known) for rows in matched]
 
 
 def matched_collectives(table: Table, annotation: Annotation) -> list[tuple[list[int], Ints]]:

@@ -16,7 +16,7 @@ from pyprof.prof.ops.evaluation import SPARSE_PRODUCTS, evaluate, find, function
 from pyprof.prof.ops.experts import FINDS_WEIGHTS
 from pyprof.prof.ops.from_forward import bias_gradient, from_forward
 from pyprof.prof.ops.fused_names import op_flop
-from pyprof.prof.ops.fused_operations import product_flop, recorded_flop
+from pyprof.prof.ops.fused_operations import completes_none, product_flop, recorded_flop
 from pyprof.prof.ops.known_work import FILLED, known_parts, never_computes
 from pyprof.prof.ops.marker_arguments import call_arguments, tensors_within, with_flags, with_options
 from pyprof.prof.ops.model import FAMILY, MATRIX, Parts, Possible, Tensor, Work
@@ -121,11 +121,14 @@ def count_call(call: OpCall) -> Counted:
 
 def _by_operations(call: OpCall, counted: Counted) -> Counted:
     """The count of a call in a compiled graph's code, with FLOPs from the record of the operations that it computes:
-    those of a Triton kernel, and those of a product whose own call lacks an argument."""
+    those of a Triton kernel, those of a product whose own call lacks an argument, and none for an op that computes
+    only a part of what a later kernel completes."""
     if is_compiled(counted.name):
         arguments = counted.arguments[1:]
         loops = loops_of(call.op, arguments)
         flop = recorded_flop(call.fused, "_tem_" in counted.name, lambda op: op_flop(op, *loops))
+    elif counted.family not in MATRIX and completes_none(call.fused):
+        flop = 0
     else:
         flop = product_flop(call.fused, counted.family) if counted.flop is None else None
     if flop is None:

@@ -83,7 +83,7 @@ class GraphCaptures:
             pop(token)
         try:
             self.records.append(self._stop_profiler(profiler))
-        except RuntimeError as error:
+        except (RuntimeError, OSError) as error:
             _say(error)
 
     def _begin(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -191,8 +191,11 @@ class NvtxGraphs:
         self._over = True
         profilers, self._captures.records = self._captures.records, []
         nvtx = self._session.sinks[0]
-        if profilers and self._sink is not None:
-            self._parts = parts(record_of([recorded_ranges(profiler, self._sink.texts) for profiler in profilers]))
+        try:
+            if profilers and self._sink is not None:
+                self._parts = parts(record_of([recorded_ranges(profiler, self._sink.texts) for profiler in profilers]))
+        except (RuntimeError, OSError, ValueError) as error:  # its trace cannot be written, or is no JSON
+            _say(error)
         if nvtx is None or not self._parts:
             return
         for number, part in enumerate(self._parts):

@@ -46,9 +46,10 @@ def make_report(trace: Path, page: Path, *, force: bool, quiet: bool) -> Report:
     """
     with packages():
         from pyprof.files import open_output
-        from pyprof.prof.advice import Run, advise
         from pyprof.prof.advice.report import brief
+        from pyprof.prof.edits.cards import advise_capture
         from pyprof.prof.load import load_table
+        from pyprof.prof.planning.json_document import captured_at, whole_plan
         from pyprof.prof.report.json_document import page_of
         from pyprof.prof.report.page_model import page_model
         from pyprof.prof.report.render import render
@@ -57,17 +58,17 @@ def make_report(trace: Path, page: Path, *, force: bool, quiet: bool) -> Report:
         from pyprof.prof.work.annotate import annotate
 
         with progress(2, not quiet) as say:
-            loaded = load_table(trace, say)
+            loaded = load_table(trace, say, host=True)
             annotation = annotate(loaded.table)
-        run = Run(loaded.table, annotation, None)
-        cards = advise(run)
+        advised, forecaster = advise_capture(loaded.table, annotation, loaded.host, None, loaded.name)
         numbers = summarise(loaded.table, annotation, memory=loaded.memory)
-        model = page_model(loaded.table, annotation, None, cards, trace.name, numbers, loaded.memory)
+        plan = None if forecaster is None else whole_plan(forecaster, captured_at(trace))
+        model = page_model(loaded.table, annotation, None, advised.cards, trace.name, numbers, loaded.memory, plan)
         with open_output(page, force) as out:
             render(model, out)
         text = io.BytesIO()
         width, terminal = _terminal()
-        write_summary(numbers, text, width, terminal, () if numbers.on_cpu else brief(run, cards))
+        write_summary(numbers, text, width, terminal, () if numbers.on_cpu else brief(advised))
         about_page = page_of(str(page), model)
         options = ("--group", "op,dir", "-w", str(width)) if numbers.on_cpu else ("--advise",)  # GPUs only
         command = ("pyprof", "prof", *options, str(trace))

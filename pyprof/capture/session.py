@@ -27,6 +27,7 @@ from pyprof.capture.sinks import Both, Entry, Nvtx, Sink, pop, push
 from pyprof.compiled_record import COMPILED_RANGE, range_texts
 from pyprof.marker import TRITON
 from pyprof.provenance import inductor_hooks
+from pyprof.provenance.dynamo_modes import unseen
 from pyprof.provenance.triton_launches import TritonLaunches
 
 if TYPE_CHECKING:
@@ -70,13 +71,16 @@ class CompiledGraphs:
         self._kernels: dict[str, Target] = {}  # the program's own Triton kernels, by name
         self._running = _Running()
         self._launches = TritonLaunches(self)
+        self._dynamo = unseen(self.set, lambda mode: mode is session.mode)
 
     def open(self) -> None:
         inductor_hooks.install(self)
         self._launches.open()
+        self._dynamo.open()
 
     def close(self) -> None:
         self._launches.close()
+        self._dynamo.close()
 
     def is_on(self) -> bool:
         return current() is self._session

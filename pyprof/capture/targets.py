@@ -66,16 +66,27 @@ class Targets:
 
     def __init__(self) -> None:
         self.known: dict[Any, Any] = {}
-        self._public = {func: (mod, op) for mod, op, func in _public_functions()}
+        self._public: dict[Any, list[tuple[str, str]]] = {}  # function -> its names
+        for mod, op, func in _public_functions():
+            self._public.setdefault(func, []).append((mod, op))
 
     def add(self, func: Callable[..., Any]) -> Target | None:
         target = None
         if not isinstance(func, MethodWrapperType):  # a property: `x.shape` is getset_descriptor.__get__
-            mod, op = self._public.get(func) or _own_name(func)
+            mod, op = _best_name(func, self._public.get(func, [])) or _own_name(func)
             target = None if op in _NAMES else Target(func, mod, op)
         if len(self.known) < 100_000:  # a limit, since a program may create functions without end
             self.known[func] = target
         return target
+
+
+def _best_name(func: Any, names: list[tuple[str, str]]) -> tuple[str, str] | None:
+    """The last name, or the function's own beside it: builtins of one C function are equal, as torch.mm and torch.spmm
+    are, and PyTorch hands over the one that the C function is named after."""
+    if not names:
+        return None
+    own = (names[-1][0], str(getattr(func, "__name__", "_")))
+    return own if own in names and not own[1].startswith("_") else names[-1]
 
 
 def _public_functions() -> Iterator[tuple[str, str, Any]]:

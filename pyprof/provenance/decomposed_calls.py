@@ -2,17 +2,19 @@
 
 ``maybe_handle_decomp`` of torch.fx.experimental.proxy_tensor runs a decomposition (2.11 and 2.13). The nodes that it
 adds to the graph are one call of the program. Of decompositions within each other, the outermost is what the program
-called.
+called. Where inductor's pattern matcher puts other nodes in the place of nodes of one call, they belong to it, too.
 """
 
 import functools
 import itertools
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
 
 import torch
 from torch.fx import Node
+
+from pyprof.provenance.node_facts import is_view
 
 TAG = "pyprof_call"  # the key in a node's meta
 _NUMBERS = itertools.count()
@@ -45,6 +47,54 @@ def marking(
         return result
 
     return maybe_handle_decomp
+
+
+def replacing(
+    original: Callable[..., None], is_on: Callable[[], bool], careful: Callable[[], AbstractContextManager[None]]
+) -> Callable[..., None]:
+    """``apply`` of a class of patterns, which marks the nodes that it creates if it replaces parts of one call."""
+
+    @functools.wraps(original)
+    def apply(entry: Any, match: Any, graph: Any, node: Any) -> None:
+        call = None
+        if is_on():
+            with careful():
+                call = _only_call(match.nodes)
+        if call is None:
+            original(entry, match, graph, node)
+            return
+        with _created(graph) as nodes:
+            original(entry, match, graph, node)
+        for new in nodes:
+            new.meta[TAG] = call
+
+    return apply
+
+
+@contextmanager
+def _created(graph: Any) -> Iterator[list[Node]]:
+    """The nodes that the graph gets meanwhile. The pattern matcher itself watches the graph in this way (2.13)."""
+    nodes: list[Node] = []
+    create, own = graph.create_node, vars(graph)
+    before = own.get("create_node")
+
+    def create_node(*args: Any, **kwargs: Any) -> Node:
+        nodes.append(create(*args, **kwargs))
+        return nodes[-1]
+
+    own["create_node"] = create_node
+    try:
+        yield nodes
+    finally:
+        own.pop("create_node")
+        if before is not None:
+            own["create_node"] = before
+
+
+def _only_call(nodes: list[Node]) -> DecomposedCall | None:
+    """The call that all nodes which compute something belong to; None if there is no such call."""
+    calls = [node.meta.get(TAG) for node in nodes if node.op == "call_function" and not is_view(node)]
+    return calls[0] if calls and all(call is calls[0] for call in calls) else None
 
 
 def described(args: Any) -> tuple[Any, ...]:

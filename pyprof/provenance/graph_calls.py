@@ -1,26 +1,16 @@
 """The record of one graph that inductor compiles, from what its code generator tells of each call that it writes."""
 
-import ast
-import re
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import torch
 
-from pyprof.compiled_record import Call, CompiledRecord
+from pyprof.compiled_record import Call, CompiledRecord, dtypes_of
 from pyprof.provenance.operations import Operations
 from pyprof.provenance.symbols import symbols_of
 
 _ATTRIBUTE = "_pyprof_calls"  # of inductor's GraphLowering, until its code is complete
-# A Triton kernel's definition in inductor's code has the types of its arguments: 'signature': {'in_ptr0': '*bf16', ..
-_KERNEL = re.compile(r"^(\w+) = async_compile\.triton\(.*?'signature': (\{[^}]*\})", re.MULTILINE | re.DOTALL)
-# Triton's names of types (triton/_utils.py, type_canonicalisation_dict of 3.6)
-_DTYPES = {
-    "*fp64": "float64", "*fp32": "float32", "*fp16": "float16", "*bf16": "bfloat16", "*i64": "int64", "*i32": "int32",
-    "*i16": "int16", "*i8": "int8", "*u8": "uint8", "*i1": "bool", "*u16": "uint16", "*u32": "uint32", "*u64": "uint64",
-    "*fp8e4nv": "float8_e4m3fn", "*fp8e5": "float8_e5m2", "*fp8e4b8": "float8_e4m3fnuz", "*fp8e5b16": "float8_e5m2fnuz",
-}  # fmt: skip
 
 
 def note_call(graph: Any, schedule: Any, kernel: str) -> None:
@@ -28,12 +18,15 @@ def note_call(graph: Any, schedule: Any, kernel: str) -> None:
 
     ``schedule``: a list of scheduler nodes, or the node of a library's kernel (inductor's ExternKernel).
     """
-    calls = vars(graph).setdefault(_ATTRIBUTE, [])
-    nodes = _origins(schedule)
     loops: tuple[int | str, ...] = ()
     if isinstance(schedule, list):
         loops = max(filter(None, map(_loops, schedule)), key=lambda sizes: sizes[-1] != 1, default=())
-    calls.append((kernel, nodes, loops))
+    note_nodes(graph, _origins(schedule), kernel, loops)
+
+
+def note_nodes(graph: Any, nodes: list[Any], kernel: str, loops: tuple[int | str, ...] = ()) -> None:
+    """Remember that the graph's code calls a kernel, or an op of PyTorch, that computes these FX nodes."""
+    vars(graph).setdefault(_ATTRIBUTE, []).append((kernel, nodes, loops))
 
 
 def _origins(schedule: Any) -> list[Any]:
@@ -81,12 +74,3 @@ def _done(operations: Operations, nodes: list[list[Any]], numbers: list[list[int
         last = operations.last_node(number)
         completes[number] = next((at for at, its in enumerate(nodes) if last in its), otherwise)
     return [[number for number in its if completes[number] == at] for at, its in enumerate(numbers)]
-
-
-def dtypes_of(source: str) -> dict[str, tuple[str, ...]]:
-    """The dtype of each argument of the Triton kernels that inductor's code defines; "" where it is no tensor."""
-    found = {}
-    for name, signature in _KERNEL.findall(source):
-        types = ast.literal_eval(signature).values()
-        found[name] = tuple(_DTYPES.get(kind, "") for kind in types if kind != "constexpr")
-    return found

@@ -2,8 +2,9 @@
 
 Some of its functions are replaced, once it has been imported. The code that it generates stays the same.
 
-* ``maybe_handle_decomp`` runs the decomposition of an op (decomposed_calls.py).
+* ``maybe_handle_decomp`` runs the decomposition of an op, ``PatternEntry.apply`` replaces nodes (decomposed_calls.py).
 * ``set_kernel_post_grad_provenance_tracing`` is told of each call that the code generator writes (2.8 to 2.13).
+* ``TritonScheduling._codegen_mix_order_reduction`` (2.10 to 2.13) writes calls without telling (mixed_reductions.py).
 * ``CompiledFxGraph.__init__`` gets the complete graph, and keeps its record as an attribute, which inductor's caches
   store with the graph.
 * ``FxGraphHashDetails.__init__`` makes the keys of these caches. Under pyprof they differ, because entries that were
@@ -32,6 +33,17 @@ _TOLD = "set_kernel_post_grad_provenance_tracing"
 _TELLING = ("debug", "codegen.triton", "codegen.cpp", "ir", "scheduler")  # modules of inductor that have this name
 _RECORD, _KNOWN = "_pyprof_record", "_pyprof_known"  # attributes of a CompiledFxGraph
 _NUMBERS = itertools.count(1)
+# What reading the objects of another release raises: names, types and forms that differ, and inductor's own refusals.
+_UNKNOWN = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    ImportError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
 _SIZES_MOST = 64  # sets of sizes per graph: a program may have new ones in each step, and NVTX never frees a text
 
 
@@ -105,9 +117,11 @@ class _Hooks:
     def _replace(self) -> None:
         from torch._inductor.codecache import FxGraphHashDetails
         from torch._inductor.compile_fx import CompiledFxGraph
+        from torch._inductor.pattern_matcher import PatternEntry
         from torch.fx.experimental import proxy_tensor
 
-        from pyprof.provenance.decomposed_calls import marking
+        from pyprof.provenance.decomposed_calls import marking, replacing
+        from pyprof.provenance.mixed_reductions import replacements
 
         owner = self._owner
         telling = [importlib.import_module(f"torch._inductor.{name}") for name in _TELLING]
@@ -117,6 +131,10 @@ class _Hooks:
             if vars(module).get(_TOLD) is told:
                 owner.set(module, _TOLD, noting)
         owner.set(proxy_tensor, _DECOMPOSING, marking(vars(proxy_tensor)[_DECOMPOSING], owner.is_on, self._careful))
+        for entry in PatternEntry.__subclasses__():
+            owner.set(entry, "apply", replacing(entry.apply, owner.is_on, self._careful))
+        for scheduling, name, replacement in replacements(owner.is_on, self._careful):
+            owner.set(scheduling, name, replacement)
         owner.set(CompiledFxGraph, "__init__", self._keeping(CompiledFxGraph.__init__))
         owner.set(FxGraphHashDetails, "__init__", self._salted(FxGraphHashDetails.__init__))
         owner.set(CompiledFxGraph, "__call__", self._ranged(CompiledFxGraph.__call__))
@@ -194,5 +212,5 @@ class _Hooks:
         """The program's compilation goes on whatever the graph is like; it then has no record."""
         try:
             yield
-        except Exception as error:  # noqa: BLE001  (failed() raises again what a signal handler of the program raised)
+        except _UNKNOWN as error:  # failed() raises again what a signal handler of the program raised
             self._owner.failed(error)

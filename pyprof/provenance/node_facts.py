@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.fx import Node
 
 _PART = re.compile(
     r"""\.(?:_modules\b|_orig_mod\b|_fsdp_wrapped_module\b|_checkpoint_wrapped_module\b)|\[['"]?([^'"\]]*)['"]?\]"""
@@ -79,3 +80,17 @@ def lines_of(meta: dict[str, Any], shown: Callable[[str], str | None]) -> tuple[
     named = [(shown(path), line, function) for path, line, function in frames]
     kept = [(f"{name}:{line}", function) for name, line, function in named if name]
     return tuple(line for line, _ in kept), tuple(function for _, function in kept)
+
+
+def target_name(node: Node) -> str:
+    return str(getattr(node.target, "__name__", node.target))
+
+
+def is_view(node: Node) -> bool:
+    """Whether the node only gives another view of its input, by its schema: ``Tensor(a) -> Tensor(a)``."""
+    if target_name(node) == "getitem":
+        return True
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return False
+    returned = [result.alias_info for result in node.target._schema.returns]
+    return bool(returned) and all(alias is not None and not alias.is_write for alias in returned)

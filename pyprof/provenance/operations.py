@@ -14,7 +14,7 @@ from torch.fx import Graph, Node
 
 from pyprof.compiled_record import Operation
 from pyprof.provenance.decomposed_calls import TAG, described
-from pyprof.provenance.node_facts import function_of, layers_of, lines_of
+from pyprof.provenance.node_facts import function_of, is_view, layers_of, lines_of, target_name
 
 STACK = "aten::stack"
 _GRADIENT_SUM = "Gradient addition node due to multiple use of tensor"  # in a stack (torch/fx/traceback.py of 2.13)
@@ -48,18 +48,18 @@ class Operations:
         known = sorted(
             (node for node in nodes if node in self.place and node.op == "call_function"), key=self.place.__getitem__
         )
-        computing = [node for node in known if not _is_view(node)]
+        computing = [node for node in known if not is_view(node)]
         return list(dict.fromkeys(self._numbered(self._key(node)) for node in computing or known))
 
     def last_node(self, number: int) -> Node:
         """The last node of an operation that computes something."""
         key = next(key for key, value in self._number.items() if value == number)
-        nodes = [node for node in self._groups[key] if not _is_view(node)]
+        nodes = [node for node in self._groups[key] if not is_view(node)]
         return (nodes or self._groups[key])[-1]
 
     def _key(self, node: Node) -> Any:
         """What the nodes of one call have in common; for a node that is the whole call, the node."""
-        if _target_name(node) == "getitem" and node.args and isinstance(node.args[0], Node):
+        if target_name(node) == "getitem" and node.args and isinstance(node.args[0], Node):
             return self._key(node.args[0])
         call = node.meta.get(TAG)
         return node if call is None else (call.number, self._is_backward(node.meta))
@@ -76,26 +76,26 @@ class Operations:
         return self._number[key]
 
     def _operation(self, nodes: list[Node]) -> Operation:
-        meta = nodes[0].meta
+        first = next((node for node in nodes if "seq_nr" in node.meta), nodes[0])  # inductor's own nodes have no number
+        meta = first.meta
         layer, root = layers_of(meta)
         trace, functions = lines_of(meta, self._shown)
         backward = self._is_backward(meta)
         return Operation(
-            aten=STACK if joins_unpacked(nodes[0]) else _aten(nodes[0]),
+            aten=STACK if joins_unpacked(first) else _aten(first),
             layer=layer,
             root=root,
             trace=trace,
             functions=functions,
             backward=backward,
             again=self._in_backward != backward,
-            args=_arguments(nodes),
+            args=_arguments(first),
             **dict(zip(("mod", "op"), function_of(meta), strict=True)),
         )
 
 
-def _arguments(nodes: list[Node]) -> tuple[Any, ...] | None:
-    """The arguments of the call that the nodes are; None if they are unknown."""
-    node = nodes[0]
+def _arguments(node: Node) -> tuple[Any, ...] | None:
+    """The arguments of the call that the node is, or is a part of; None if they are unknown."""
     call = node.meta.get(TAG)
     if call is not None:
         arguments: tuple[Any, ...] = call.args
@@ -128,10 +128,6 @@ def _is_part(node: object) -> bool:
     return name in ("aten::select_scatter", "aten::select_backward")
 
 
-def _target_name(node: Node) -> str:
-    return str(getattr(node.target, "__name__", node.target))
-
-
 def _packet(target: object) -> str:
     """``aten::gelu`` for torch.ops.aten.gelu.default; the name of a higher-order op; empty for anything else."""
     if isinstance(target, torch._ops.OpOverload):
@@ -142,14 +138,4 @@ def _packet(target: object) -> str:
 
 
 def _aten(node: Node) -> str:
-    return _packet(node.meta.get("original_aten")) or _packet(node.target) or _target_name(node)
-
-
-def _is_view(node: Node) -> bool:
-    """Whether the node only gives another view of its input, by its schema: ``Tensor(a) -> Tensor(a)``."""
-    if _target_name(node) == "getitem":
-        return True
-    if not isinstance(node.target, torch._ops.OpOverload):
-        return False
-    returned = [result.alias_info for result in node.target._schema.returns]
-    return bool(returned) and all(alias is not None and not alias.is_write for alias in returned)
+    return _packet(node.meta.get("original_aten")) or _packet(node.target) or target_name(node)

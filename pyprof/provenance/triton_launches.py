@@ -7,15 +7,12 @@ program imports Triton, which may be long after pyprof is on. Kernels that induc
 from __future__ import annotations
 
 import functools
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any, Protocol
 
-_MODULE = "triton.runtime.jit"
+from pyprof.provenance.awaited_import import AwaitedImport
 
 
 class Owner(Protocol):
@@ -30,40 +27,13 @@ class Owner(Protocol):
         """The marker around a launch of the kernel."""
 
 
-class TritonLaunches(MetaPathFinder):
-    """Waits for the import of Triton's launcher, from open() to close()."""
+class TritonLaunches:
+    """Replaces Triton's launcher once it has been imported, from open() to close()."""
 
     def __init__(self, owner: Owner) -> None:
         self._owner = owner
-
-    def open(self) -> None:
-        module = sys.modules.get(_MODULE)
-        if module is not None:
-            self._replace(module)
-        else:
-            sys.meta_path.insert(0, self)
-
-    def close(self) -> None:
-        if self in sys.meta_path:
-            sys.meta_path.remove(self)
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """Called by `import` for each module; the usual finder's answer for Triton's launcher, None for all others."""
-        if fullname != _MODULE:
-            return None
-        self.close()
-        spec = PathFinder.find_spec(fullname, path, target)
-        if spec is not None and spec.loader is not None:
-            run = spec.loader.exec_module
-
-            def exec_module(module: ModuleType) -> None:
-                run(module)
-                self._replace(module)
-
-            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
+        self._awaited = AwaitedImport("triton.runtime.jit", self._replace)
+        self.open, self.close = self._awaited.open, self._awaited.close
 
     def _replace(self, module: ModuleType) -> None:
         function = getattr(module, "JITFunction", None)

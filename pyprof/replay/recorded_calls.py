@@ -46,7 +46,7 @@ class RecordedCall:
 def recorded_calls(table: Table, rows: Ints | None = None) -> list[RecordedCall]:
     """The distinct calls of a table, or of some of its rows, in the order of their time in the capture."""
     numbered = op_calls(table)
-    owner = _owners(table, numbered.number)
+    owner = owners(table, numbered.number)
     keys: dict[tuple[Any, ...], list[int]] = {}
     first: dict[int, int] = {}  # a row of each call, whose arguments are the call's own
     for row, call in enumerate(numbered.number.tolist()):
@@ -126,7 +126,7 @@ class _Describer:
         return self.markers[text]
 
 
-def _owners(table: Table, number: Ints) -> Ints:
+def owners(table: Table, number: Ints) -> Ints:
     """The call that each row belongs to: its own, or the one of an op that runs this row's op.
 
     An outer op that launches kernels itself stands, as the innermost op, in a row that was launched directly before or

@@ -1,6 +1,7 @@
 """What compiles, traces or transforms programs does the same as without pyprof."""
 
 import shutil
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -68,6 +69,63 @@ def test_compile_captures_the_whole_graph(when: str) -> None:
     assert not any(layer in recorder.layers for layer in ("fc1", "fc2"))
     pyprof.deinit()
     assert torch.equal(compiled(x), expected)
+
+
+ARITHMETIC: dict[str, Callable[[Any], Any]] = {
+    "1 - x": lambda x: 1 - x,
+    "1 / x": lambda x: 1 / x,
+    "x ** 2": lambda x: x**2,
+    "2.0 ** x": lambda x: 2.0**x,
+    "x // 2": lambda x: x // 2,
+    "unflatten": lambda x: x.unflatten(0, (2, -1)),
+    "rows": lambda x: sum(part.exp() for part in x),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not MODES_ARE_GUARDED, reason="dynamo traces the mode's calls before 2.5")
+@pytest.mark.parametrize("formula", ARITHMETIC)
+def test_operators_that_call_python_functions_break_no_graph(formula: str) -> None:
+    """With fullgraph=True, a graph break is an error."""
+    function, x = ARITHMETIC[formula], torch.rand(4, 3) + 1
+    expected = function(x)
+    record()
+    assert torch.equal(torch.compile(function, backend="eager", fullgraph=True)(x), expected)
+    pyprof.deinit()
+    assert torch.equal(torch.compile(function, backend="eager", fullgraph=True)(x), expected)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not MODES_ARE_GUARDED, reason="dynamo traces the mode's calls before 2.5")
+def test_modules_that_ask_for_torch_functions_break_no_graph() -> None:
+    """A transformer's layer asks ``torch.overrides.has_torch_function``, which pyprof replaces."""
+    layer, x = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True).eval(), torch.rand(2, 4, 16)
+    with torch.no_grad():
+        expected = layer(x)
+        record()
+        for _ in range(2):
+            torch.testing.assert_close(torch.compile(layer, backend="eager", fullgraph=True)(x), expected)
+            torch._dynamo.reset()
+            pyprof.deinit()
+
+
+@pytest.mark.slow
+def test_a_mode_of_the_program_is_traced() -> None:
+    from torch.overrides import TorchFunctionMode
+
+    class Doubling(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            result = func(*args, **(kwargs or {}))
+            return result * 2 if func is torch.sin else result
+
+    def run() -> Any:
+        with Doubling():
+            return torch.compile(lambda x: torch.sin(x) + 1, backend="aot_eager", fullgraph=True)(torch.ones(3))
+
+    expected = run()
+    assert not torch.equal(expected, torch.ones(3).sin() + 1)
+    record()
+    assert torch.equal(run(), expected)
 
 
 @pytest.mark.slow

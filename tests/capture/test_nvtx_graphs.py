@@ -100,6 +100,24 @@ def test_the_embedded_collector_records_by_itself(domain: Domain, tmp_path: Any)
     assert active is not None and active.profiler is None
 
 
+def test_a_record_that_cannot_be_made_leaves_the_program_alone(
+    domain: Domain, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_args: Any) -> Any:
+        raise OSError(28, "No space left on device")
+
+    pyprof.init(sink="nvtx")
+    capture(Graph())
+    monkeypatch.setattr(torch.autograd.profiler.profile, "export_chrome_trace", full)
+    pyprof.start()
+    pyprof.stop()
+    assert told(domain) is None
+    assert (
+        "is not recorded, and its kernels will have no op: [Errno 28] No space left on device\n"
+        in capfd.readouterr().err
+    )
+
+
 def test_lists_of_tensors_are_flat_as_in_nvtx(domain: Domain) -> None:
     pyprof.init(sink="nvtx")
     graph, x = Graph(), torch.ones(3, 4, requires_grad=True)

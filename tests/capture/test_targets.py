@@ -150,6 +150,9 @@ def test_each_public_function_has_the_name_that_users_write() -> None:
         torch.Tensor.add_: ("Tensor", "add_"),
         torch.Tensor.__getitem__: ("Tensor", "__getitem__"),
         torch.einsum: ("torch", "einsum"),
+        torch.mm: ("torch", "mm"),  # torch.spmm is the same C function
+        torch.sspaddmm: ("torch", "sspaddmm"),
+        torch.neg: ("torch", "neg"),
         torch.linalg.norm: ("torch.linalg", "norm"),
         torch.fft.fft: ("torch.fft", "fft"),
         torch.special.erf: ("torch.special", "erf"),

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from pyprof.parse import cli as parse
 from tests.paths import GOLDEN
 from tools.audit import audit, captures, compared, start
 from tools.audit_advice import advice_checks
@@ -47,6 +48,15 @@ def printed() -> tuple[Path, str, str]:
     """A capture with products, copies, advice and backward passes, and what pyprof prints for it."""
     file = GOLDEN / "h200_gpt2_bf16.json.gz"
     with start(file, "--summary", "--json") as summary, start(file, "--csv", "-c", COLUMNS) as rows:
+        return file, summary.communicate()[0], rows.communicate()[0]
+
+
+@pytest.fixture(scope="module")
+def of_table(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
+    """The same for the kernel table made of the capture, whose cards are sums."""
+    file, table = GOLDEN / "h200_gpt2_bf16.json.gz", tmp_path_factory.mktemp("table") / "net.parquet"
+    assert parse.main([str(file), "-q", "-o", str(table)]) == 0
+    with start(table, "--summary", "--json") as summary, start(table, "--csv", "-c", COLUMNS) as rows:
         return file, summary.communicate()[0], rows.communicate()[0]
 
 
@@ -94,8 +104,8 @@ def test_what_is_printed_agrees(printed: tuple[Path, str, str]) -> None:
 
 
 @pytest.mark.parametrize("change", SUMMARY)
-def test_a_changed_summary_is_found(printed: tuple[Path, str, str], change: str) -> None:
-    file, summary, rows = printed
+def test_a_changed_summary_is_found(request: pytest.FixtureRequest, change: str) -> None:
+    file, summary, rows = request.getfixturevalue("of_table" if "card" in change else "printed")
     document = json.loads(summary)
     alter, named = SUMMARY[change]
     alter(document)

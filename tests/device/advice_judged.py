@@ -7,15 +7,15 @@ import json
 import sys
 from pathlib import Path
 
-from pyprof.parse.detect import reader
-from pyprof.parse.tables.correlate import correlate
-from pyprof.prof.advice import Advice, Run, advise
+from pyprof.prof.advice import Advice
+from pyprof.prof.edits.cards import advise_capture
+from pyprof.prof.load import load_table
 from pyprof.prof.work.annotate import annotate
 
 
 def cards(path: Path) -> list[Advice]:
-    table = correlate(reader(path)(path))
-    return advise(Run(table, annotate(table)))
+    loaded = load_table(path, host=True)
+    return advise_capture(loaded.table, annotate(loaded.table), loaded.host)[0].cards
 
 
 def main() -> None:

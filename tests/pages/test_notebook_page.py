@@ -18,7 +18,7 @@ def test_the_pages_code_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "agg")  # of pandas' own plot
     blocks = CODE.findall((ROOT / "docs" / "how-to" / "notebook.md").read_text())
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     names = {}
     for block in blocks:
         exec(block, names)  # noqa: S102 - the page's own code

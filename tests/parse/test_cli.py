@@ -43,7 +43,7 @@ def test_the_options_are_frozen():
     names = {name for action in build_parser()._actions for name in action.option_strings}
     assert names == {
         "-h", "--help", "-o", "--output", "--force", "--from", "--to", "--step", "--range", "--rank",
-        "--summary", "--exact", "--graphs", "-q", "--quiet", "--json", "--version",
+        "--summary", "--exact", "--graphs", "--inductor", "-q", "--quiet", "--json", "--version",
     }  # fmt: skip
 
 

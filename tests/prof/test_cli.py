@@ -95,7 +95,7 @@ def test_the_options_are_frozen():
         "--models",
         "--graphs",
         *("--where", "--group", "--sort", "--top", "--layer-depth", "--json", "--jsonl", "--summary"),
-        *("--advise", "--explain"),
+        *("--advise", "--timings", "--explain"),
     }
 
 

@@ -3,6 +3,7 @@
 A CPU's compiled kernels are not in the trace, but all that the record says of them is the same as on a GPU.
 """
 
+import contextlib
 import json
 import shutil
 from collections import Counter
@@ -119,6 +120,97 @@ def test_operations_are_the_eager_programs_with_their_flops(tmp_path: Path) -> N
     # 4 residuals, and 3 sums of their gradients: the input needs none
     adds = [operation for operation in done(records) if operation.aten == "aten::add"]
     assert [op.args for op in adds] == [tuple([{"dtype": "float32", "shape": [2, 8, 32]}] * 2)] * 7
+
+
+class LanguageModel(nn.Module):
+    """With what a whole model has around its blocks: positions made of constants, `1 / x`, `x ** 2`, and the loss."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens, self.block, self.head = nn.Embedding(50, 32), Block(), nn.Linear(32, 50)
+
+    def forward(self, ids: Any, labels: Any) -> Any:
+        rate = 1 / 100.0 ** (torch.arange(16) / 16)
+        angle = torch.outer(torch.arange(ids.shape[1]), torch.cat((rate, rate)))
+        x = self.block(self.tokens(ids) * angle.cos() + angle.sin() ** 2)
+        return F.cross_entropy(self.head(x).flatten(0, 1), labels.flatten())
+
+
+@pytest.fixture
+def _online_softmax(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inductor's pattern for a softmax in one pass, which it has for GPUs only, with a lowering that C++ can have."""
+    from torch._inductor import inductor_prims, lowering
+    from torch._inductor.fx_passes import post_grad
+
+    def lowered(x: Any, dim: int) -> tuple[Any, Any]:
+        largest = lowering.reduce_amax(x, dim, keepdims=True)
+        exp = lowering.lowerings[torch.ops.aten.exp](lowering.sub(x, largest))
+        return largest, lowering.sum_(exp, dim, keepdims=True)
+
+    op = inductor_prims.prepare_softmax_online
+    monkeypatch.setattr(post_grad, "prepare_softmax_extra_check", lambda _: True)
+    monkeypatch.setitem(lowering.lowerings, op, lowering.lowerings[op])
+    lowering.register_lowering(op, type_promotion_kind=None)(lowered)
+
+
+@pytest.mark.usefixtures("_online_softmax")
+def test_nodes_in_the_place_of_a_calls_nodes_belong_to_the_call(tmp_path: Path) -> None:
+    """The softmax in one pass, and the loss's gradient without a scatter. Every op of the model, constants too, counts
+    as in the eager program, and none is inductor's own."""
+    torch.manual_seed(0)
+    model, text = LanguageModel(), torch.randint(50, (2, 9))
+    compiled = torch.compile(model, fullgraph=True)
+
+    def step(run: Any) -> None:
+        run(text[:, :-1], text[:, 1:]).backward()
+        model.zero_grad(set_to_none=True)
+
+    recorded(tmp_path / "eager.json", lambda: step(model))
+    operations = done(recorded(tmp_path / "compiled.json", lambda: step(compiled)))
+    assert not {"prims::prepare_softmax_online", "aten::eq", "aten::amax"} & {one.aten for one in operations}
+    sums: Counter[str] = Counter()
+    for one in operations:
+        cell = json.dumps([{"aten": one.aten, "args": one.args, "done": True}])
+        sums[one.aten] += recorded_flop(cell, True, {"arange": 0}.get) or 0
+    assert +sums == flops_of(tmp_path / "eager.json")
+
+
+def test_a_kernel_that_reduces_in_two_orders_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inductor writes it, and the sums of its partial results, without telling; only for GPUs."""
+    from types import SimpleNamespace
+
+    from torch._inductor.codegen.triton import TritonScheduling
+
+    from pyprof.provenance import graph_calls, mixed_reductions
+
+    rows, columns = object(), object()
+    graph = SimpleNamespace(get_buffer=lambda name: SimpleNamespace(origins=[columns]) if name == "buf6" else None)
+    monkeypatch.setattr(mixed_reductions, "V", SimpleNamespace(graph=graph))
+
+    class Scheduling:
+        def _codegen_mix_order_reduction(self, first: Any, second: Any) -> str:
+            kernel = SimpleNamespace(
+                saved_partial_accumulate=[SimpleNamespace(buffer_name="buf6", reduction_type="max")]
+            )
+            return self.define_kernel("code", [first, second], kernel)
+
+        def define_kernel(self, code: str, schedule: Any, kernel: Any) -> str:
+            return "triton_per_fused_0"
+
+    wrapped = {name: made for _, name, made in mixed_reductions.replacements(lambda: True, contextlib.nullcontext)}
+    assert set(wrapped) == {"_codegen_mix_order_reduction", "define_kernel"} and hasattr(
+        TritonScheduling, "define_kernel"
+    )
+    monkeypatch.setattr(mixed_reductions, "TritonScheduling", Scheduling)
+    for _, name, made in list(mixed_reductions.replacements(lambda: True, contextlib.nullcontext)):
+        monkeypatch.setattr(Scheduling, name, made)
+    items = [SimpleNamespace(node=SimpleNamespace(origins=[node]), group=None) for node in (rows, columns)]
+    Scheduling()._codegen_mix_order_reduction(*items)
+    Scheduling().define_kernel("code", items, None)  # another kernel, of which inductor tells
+    assert vars(graph)[graph_calls._ATTRIBUTE] == [
+        ("triton_per_fused_0", [rows, columns], ()),
+        ("torch.ops.aten.amax", [columns], ()),
+    ]
 
 
 def test_layers_and_lines(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ const lists = (() => {
   function card(found) {
     const made = element("article", {}, element("h3", { textContent: found.title }));
     const where = [found.op, found.layer, found.trace].filter(Boolean).join(" · ");
-    const sure = [found.confidence ? `rule ${found.rule}, confidence ${found.confidence}` : "", found.shares?.length ? `It concerns kernels of ${found.shares.join(", ")} above, so the savings do not add up.` : ""];
+    const sure = [found.sure, found.shares?.length ? `It concerns kernels of ${found.shares.join(", ")} above, so the savings do not add up.` : ""];
     for (const textContent of [found.why, found.how].filter(Boolean)) made.append(element("p", { textContent }));
     for (const textContent of [where, ...sure].filter(Boolean)) made.append(element("p", { className: "dim", textContent }));
     const name = model.texts.op.find((text) => text === found.op || text.endsWith(`.${found.op}`));

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from pyprof.compiled_record import COMPILED_RANGE, PIECE, Call, CompiledRecord, Operation, range_texts
+from pyprof.compiled_record import COMPILED_RANGE, PIECE, Call, CompiledRecord, Operation, op_name, range_texts
 from pyprof.parse.attribute.capture import Capture, Ranges
 from pyprof.parse.attribute.compiled_code import (
     match,
     name_origins,
-    op_name,
     origin_of,
     with_arguments,
     within_compiled,

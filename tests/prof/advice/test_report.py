@@ -13,6 +13,7 @@ from pyprof.command.envelope import plain
 from pyprof.errors import ModelError
 from pyprof.prof import cli
 from pyprof.prof.advice import RULES, Run, advise, together_ms
+from pyprof.prof.advice.advised import advised_by_sums
 from pyprof.prof.advice.card import rule
 from pyprof.prof.advice.json_document import advice_document
 from pyprof.prof.advice.report import brief, write_advice
@@ -38,8 +39,8 @@ def written(as_json, made=None, width=0):
     out = io.BytesIO()
     run_ = Run(made, annotate(made))
     if as_json:
-        return json.dumps(plain(advice_document(run_, advise(run_))), allow_nan=False)
-    write_advice(run_, advise(run_), out, width)
+        return json.dumps(plain(advice_document(advised_by_sums(run_, ""))), allow_nan=False)
+    write_advice(advised_by_sums(run_, ""), out, width)
     return out.getvalue().decode()
 
 
@@ -57,16 +58,19 @@ def test_the_summary_names_the_first_five():
     made = rows()
     found = Run(made, annotate(made))
     pieces = advise(found)
-    title, first, second = brief(found, pieces)
+    advised = advised_by_sums(found, "")
+    title, first, second = brief(advised)
     assert title.startswith("What to change: 2 pieces of advice together save at most ")
     assert title.endswith(" of 15.51 ms per capture")  # 12.827 + 2.678
     assert first.startswith("Pad the ") and first.endswith("[linear · net:head\x1b[31m · net.py:7]")
     assert second.startswith("Allow TF32: saves ")
-    title, *five = brief(found, pieces * 3)
+    title, *five = brief(replace(advised, cards=pieces * 3))
     assert "6 pieces" in title and title.endswith(" (the first 5 are shown)") and len(five) == 5
     inside = replace(pieces[0], change="Pad it (rows; no target names them) to 64: done. More.")
-    assert "Pad it (rows; no target names them) to 64: saves " in brief(found, [inside])[1]
-    assert brief(found, []) == ["What to change: nothing was found that saves more than 0.5% of a capture"]
+    assert "Pad it (rows; no target names them) to 64: saves " in brief(replace(advised, cards=[inside]))[1]
+    assert brief(replace(advised, cards=[])) == [
+        "What to change: nothing was found that saves more than 0.5% of a capture"
+    ]
 
 
 @pytest.mark.parametrize("width", [0, 60])
@@ -110,7 +114,7 @@ LIMITS = {  # what the kernels take -> the verdict; the GPU takes 1.1 µs more f
 @pytest.mark.parametrize("ns", LIMITS)
 def test_the_summary_says_what_is_the_limit_without_a_profiler(ns):
     made = run(*steady(ns))
-    title, *_ = brief(made, advise(made))
+    title, *_ = brief(advised_by_sums(made, ""))
     told = {5_000: "0.5", 9_900: "0.99", 15_000: "1.5"}[ns]
     assert title.endswith(
         f". Without a profiler the host needs about 1 ms (0.69 to 1.3) per capture and the GPU {told} ms: {LIMITS[ns]}"
@@ -121,14 +125,14 @@ def test_a_host_that_was_measured_is_not_about():
     """A step timed before the profiler started: 2.0 ms, of which the GPU works 0.5, so the host takes 2.0."""
     made = run(*[{**row, "step": 1, "markStart": 0, "markEnd": 3_000_000} for row in steady(5_000)])
     made.table.measured = (MeasuredStep(1, 2_000_000, 2_000_000),)
-    title, *_ = brief(made, advise(made))
+    title, *_ = brief(advised_by_sums(made, ""))
     assert ". Without a profiler the host needs 2 ms (measured) per step and the GPU 0.5 ms" in title
 
 
 def test_idle_time_in_front_of_launched_work_is_explained_by_neither():
     """Each kernel is launched 25 µs before it starts: of the gaps of 15 µs, all but the usual 1.1 are such a wait."""
     made = run(*steady(15_000, ahead=25_000))
-    title, *_ = brief(made, advise(made))
+    title, *_ = brief(advised_by_sums(made, ""))
     assert title.endswith(
         "and the GPU 1.5 ms: neither explains 1.4 ms per capture in which the GPU is idle though work is launched"
     )
@@ -136,7 +140,7 @@ def test_idle_time_in_front_of_launched_work_is_explained_by_neither():
 
 def test_without_launch_times_nothing_is_said_of_the_host():
     made = table(*steady(15_000, {"apiStart": None, "apiDuration": None}))
-    title, *_ = brief(Run(made, annotate(made)), [])
+    title, *_ = brief(advised_by_sums(Run(made, annotate(made)), ""))
     assert title == "What to change: nothing was found that saves more than 0.5% of a capture"
     assert "Without a profiler" not in written(False, made)
 
@@ -204,7 +208,8 @@ def test_no_table_stops_it(made):
     nothing = Coded.empty(len(made))
     unknown = np.full(len(made), NULL, np.int64)
     families = Coded.of(["gemm", "conv", "pointwise", "attention"][: len(made)])
-    advice_document(Run(made, Annotation(unknown, unknown, nothing, nothing, nothing, families, {})), [])
+    annotation = Annotation(unknown, unknown, nothing, nothing, nothing, families, {})
+    advice_document(advised_by_sums(Run(made, annotation), ""))
 
 
 SHAPES = st.sampled_from(["[]", "[3, 4]", "[[3, 4], [4]]", "[[-1, 4], [4, 4]]", '["a"]', "{}", "null",
@@ -234,7 +239,7 @@ def test_no_shapes_stop_it(found):
     amounts = np.full(len(made), 1000, np.int64)
     ones = Coded.of(["1"] * len(made))
     run_ = Run(made, Annotation(amounts, amounts, ones, Coded.of(["bf16"] * len(made)), roles, families, {}))
-    json.dumps(plain(advice_document(run_, advise(run_))), allow_nan=False)
+    json.dumps(plain(advice_document(advised_by_sums(run_, ""))), allow_nan=False)
 
 
 def test_the_column_names_the_rules_of_each_row():
@@ -270,7 +275,7 @@ def turns(copy="Memcpy DtoH (Device -> Pinned)", **more):
 
 def test_a_host_that_waits_for_each_result_takes_turns_with_the_gpu():
     """The GPU works 10 of 17.6 ms, and the rest is the host's; with more of either, the whole takes longer."""
-    title, *_ = brief(run(*turns()), [])
+    title, *_ = brief(replace(advised_by_sums(run(*turns()), ""), cards=[]))
     assert title.endswith(": they take turns, so neither alone is the limit")
 
 
@@ -279,7 +284,7 @@ def test_nothing_is_said_of_a_step_that_the_capture_does_not_explain():
     step = {"step": 1, "markStart": 0, "markEnd": 33_000_000, "stepStart": 0, "stepEnd": 33_000_000}
     made = run(*({**row, **step} for row in steady(5_000)[:2]))
     assert made.step_ns == 33_000_000
-    title, *_ = brief(made, [])
+    title, *_ = brief(replace(advised_by_sums(made, ""), cards=[]))
     assert "Without a profiler" not in title
 
 

@@ -448,3 +448,32 @@ def test_pyprofs_own_table_is_read(data):
     assert len(profile) == 284 and profile.kernels["sil"].sum() == profile.totals.time_ns
     assert len(profile.steps) == 0  # no start times
     profile._repr_html_()
+
+
+# Plans
+
+
+def test_a_plan_in_a_notebook(root):
+    """A transformer layer in fp32 on an H200: 7.9 ms a step, and 2.18 were measured in mixed precision."""
+    profile = pyprof.load(root / "tests" / "golden" / "advice" / "mixed.before.json.gz")
+    plan = profile.plan(without="launch_bound")
+    (row,) = plan.rows
+    assert row["rule"] == "amp" and row["title"].startswith("Use mixed precision: saves ")
+    assert row["low_ms"] <= row["ms"] <= row["high_ms"] and row["general"] is True
+    assert "torch.autocast" in row["after"]
+    assert list(plan.changes.columns) == list(row) and plan.changes.attrs["units"]["saved_ms"] == "ms"
+    assert row["title"] in " ".join(str(plan).split()) and "<details>" in plan._repr_html_()
+    assert profile.plan(with_=["tf32"], step_ms=9.0).numbers.now.ms == pytest.approx(9.0, rel=0.02)
+    best = profile.cards[0]
+    assert best.saved_ms == pytest.approx(row["saved_ms"], abs=1e-5)  # the same change, alone
+
+
+def test_what_cannot_be_planned_says_why(root, tmp_path):
+    profile = pyprof.load(root / "tests" / "golden" / "advice" / "mixed.before.json.gz")
+    with pytest.raises(PyprofError, match="expected a whole run, found rows where op == 'linear'"):
+        profile.where("op == 'linear'").plan()
+    with pytest.raises(PyprofError, match="expected rules among alignment"):
+        profile.plan(with_="nonsense")
+    write_parquet(profile.table, tmp_path / "net.parquet")
+    with pytest.raises(PyprofError, match="cannot be planned: a kernel table has no calls of the host"):
+        pyprof.load(tmp_path / "net.parquet").plan()

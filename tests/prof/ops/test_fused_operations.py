@@ -1,6 +1,7 @@
 """FLOPs of compiled kernels by the record of their operations, worked out by hand."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -41,6 +42,17 @@ LAYER_NORM = item("aten::native_layer_norm", tensor(4, 8), [8], tensor(8), tenso
 )
 def test_each_operation_counts_once_by_its_own_model(operations: list[dict[str, Any]], flop: int) -> None:
     assert recorded_flop(json.dumps(operations), False, nothing) == flop
+
+
+def test_an_op_that_computes_a_part_of_an_operation_has_no_flops_of_its_own() -> None:
+    """The sum over a kernel's partial results, [512, 2048], for the operation that a later kernel completes."""
+    part = json.dumps([{"aten": "aten::_fused_rms_norm_backward"}])
+    sizes, dtypes = "[[512, 2048], [0], [], []]", '["float32", "", "", ""]'
+    call = OpCall("aten::sum", sizes, dtypes, args='["", "[0]", "False", ""]')
+    assert count_call(call).flop == 511 * 2048
+    assert count_call(replace(call, fused=part)).flop == 0
+    whole = json.dumps([item("aten::sum", tensor(512, 2048), [0])])
+    assert count_call(replace(call, fused=whole)).flop == 511 * 2048
 
 
 def test_a_template_computes_the_product() -> None:

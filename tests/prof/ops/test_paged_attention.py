@@ -19,6 +19,7 @@ declare_tested(
     "vllm::unified_mla_attention_with_output _C::cutlass_mla_decode _C::sm100_cutlass_mla_decode "
     "sgl_kernel::cutlass_mla_decode sgl_kernel::fwd_kvcache_mla _flashmla_C::fwd_kvcache_mla "
     "flashinfer::batch_decode_run flashinfer::batch_prefill_paged_run flashinfer::batch_prefill_ragged_run "
+    "flashinfer::batch_mla_run "
     "sglang::store_cache set_kv_buffer_impl _C_cache_ops::concat_and_cache_mla"
 )
 
@@ -210,6 +211,23 @@ def test_flashinfer_prefill_over_the_cache():
     assert evaluate(name, paged_run(2, 0), served=batch(DECODE)).flop == 30 * 4 * 32  # one query each needs no mask
     with pytest.raises(UnknownArgument, match="not causal"):
         evaluate(name, paged_run(12, 0), served=batch(PREFILL))
+
+
+def test_flashinfer_latent_attention() -> None:
+    """4 heads, a latent vector of 16 and 8 for positions. Decode: 30 pairs, 2 (16 + 8) + 2 * 16 each, of 2 queries and
+    30 tokens of the cache; prompts in the latent space: 86 pairs."""
+
+    def run(rows: int, mask: int, text: str) -> Work:
+        q, positions, pages = t(rows, 4, 16), t(rows, 4, 8), (t(100, 16, 16), t(100, 16, 8))
+        arguments = (*SPACE, q, positions, *pages, INDEX, q, None, mask, 4, 16, 0.1, False)
+        return evaluate("flashinfer::batch_mla_run", arguments, served=batch(text))
+
+    assert run(2, 0, DECODE) == Work(30 * 4 * 80, 2 * (2 * 4 * 24 + 30 * 24), 2 * 2 * 4 * 16)
+    assert run(12, 1, PREFILL) == Work(86 * 4 * 80, 2 * (12 * 4 * 24 + 20 * 24), 2 * 12 * 4 * 16)
+    kernel = "dtype_q_bf16_dtype_kv_bf16_dtype_o_bf16_dtype_idx_i32_head_dim_ckv_512_head_dim_kpe_64"
+    assert find(f"batch_mla_attention_{kernel}::run") == "flashinfer::batch_mla_run"
+    with pytest.raises(UnknownArgument, match="not causal"):
+        run(12, 0, PREFILL)
 
 
 def test_flashinfer_prefill_of_new_tokens_among_themselves():

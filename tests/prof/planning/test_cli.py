@@ -1,9 +1,12 @@
 """pyprof plan: what it prints, its options, and that each change counts after those before it."""
 
+import os
+
 import pytest
 
 from pyprof.prof.planning.cli import main
 from tests.answered import answer
+from tests.parse.kineto.kineto_file import begin, call, kernel, op, write
 from tests.paths import GOLDEN
 
 STEP = str(GOLDEN / "advice" / "mixed.before.json.gz")
@@ -83,7 +86,49 @@ def test_a_second_capture_after_the_change(capsysbinary):
     assert main([eager, "-q", "--json", "--check", padded]) == 0
     checked = answer(capsysbinary.readouterr().out, "plan", "plan")["checked"]
     made = {change["rule"]: change["made"] for change in checked["changes"]}
-    assert made == {"alignment": True, "cross_entropy": False}
+    assert made == {"alignment": True, "cross_entropy": False, "compile": False}
     assert checked["difference"] == pytest.approx(0, abs=0.03)
     assert main([eager, "-q", "--check", padded]) == 0
     assert "not made" in capsysbinary.readouterr().out.decode()
+
+
+def test_an_incomplete_capture_is_refused(capsys, tmp_path):
+    """One of four launches has no kernel: the plan would take its time for idle time."""
+    events = [begin(900)]
+    for number in range(4):
+        events += [op("aten::mm", 1000 + 100 * number, 50), call(1010 + 100 * number, number + 1)]
+        events += [kernel(2000 + 2000 * number, 1000, number + 1, "ampere_sgemm_128x64_nn")] if number != 1 else []
+    file = write(tmp_path / "net.json", *events, deviceProperties=[{"id": 0, "name": "NVIDIA H200"}])
+    assert main([str(file), "-q"]) == 1
+    told = capsys.readouterr()
+    assert told.out == "" and told.err.count("\n") == 1
+    assert "expected a complete capture, found that 1 of 4 kernel launches has no kernel" in told.err
+
+
+def test_names_of_the_cards_are_understood(capsysbinary):
+    document = planned(capsysbinary, "--without", "launch_bound,tf32")
+    assert {"rule": "cuda_graph", "why": "left out (--without)"} in document["abstained"]
+
+
+def test_each_change_shows_its_code(capsysbinary):
+    """The capture's source files may be in this checkout, but are newer than the capture or have changed since."""
+    for change in planned(capsysbinary)["changes"]:
+        assert change["code"]["general"] and change["code"]["after"] and change["code"]["place"] == ""
+
+
+def test_the_programs_own_line_is_shown_and_rewritten(capsys, tmp_path, monkeypatch):
+    """A capture of a loop that copies pageable memory, whose source is at hand."""
+    from pyprof.prof.planning import cli
+    from pyprof.prof.planning.source_line import module
+
+    file = GOLDEN / "advice" / "pageable.before.json.gz"
+    source = tmp_path / "tests" / "device" / "advice_host.py"
+    source.parent.mkdir(parents=True)
+    source.write_text("\n" * 172 + "x = images.to(device)\n", encoding="utf-8")  # line 173, as in the capture
+    os.utime(source, (1_000, 1_000))
+    module.cache_clear()
+    monkeypatch.chdir(tmp_path)
+    assert cli.main([str(file), "-q"]) == 0
+    told = capsys.readouterr().out
+    assert "- x = images.to(device)" in told and "+ x = images.to(device, non_blocking=True)" in told
+    assert "names are examples" not in told

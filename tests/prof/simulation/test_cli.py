@@ -93,3 +93,33 @@ def test_cpu_ops_cannot_be_replayed(tmp_path, capsysbinary):
     file = write(tmp_path / "net.json", begin(0), op("aten::mm", 0, 6))
     assert main([str(file)]) == 1
     assert "expected GPU operations and the calls that launched them" in capsysbinary.readouterr().err.decode()
+
+
+GPT2 = GOLDEN / "h200_gpt2_bf16.json.gz"
+
+
+def test_a_replay_on_the_same_gpu_is_the_replay(capsysbinary):
+    same = answered(main, capsysbinary, [str(GPT2), "--json", "--device", "H200-SXM"])
+    plain = answered(main, capsysbinary, [str(GPT2), "--json"])
+    assert same["replayed_ns"] == plain["replayed_ns"]
+    assert same["device"]["captured_on"] == "NVIDIA H200" and plain["device"] is None
+    assert same["device"]["low_ns"] < same["device"]["step_ns"] < same["device"]["high_ns"]
+
+
+def test_a_replay_on_another_gpu_takes_as_long_as_its_limits_say(capsysbinary):
+    """Kernels that bandwidth limits are 17.0 of 23.8 ms, products 6.3: × 4.8 / 2.039 and × 989.4 / 312."""
+    found = answered(main, capsysbinary, [str(GPT2), "--json", "--device", "A100-80GB-SXM4"])
+    assert found["critical_path"]["kernels"] == pytest.approx((17.0 * 2.354 + 6.3 * 3.171) * 1e6, rel=0.05)
+    assert found["device"]["name"] == "A100-80GB-SXM4"
+
+
+def test_the_text_of_another_gpu(capsysbinary):
+    assert main([str(GPT2), "-q", "--device", "A100-80GB-SXM4"]) == 0
+    assert "On A100-80GB-SXM4 in place of NVIDIA H200" in capsysbinary.readouterr().out.decode()
+
+
+def test_a_capture_without_a_known_gpu_cannot_be_moved(tmp_path, capsys):
+    file = write(tmp_path / "net.json", begin(0), op("aten::mm", 0, 6), call(0, 1), kernel(10, 50, 1))
+    with pytest.raises(SystemExit):
+        main([str(file), "-q", "--device", "H200-SXM"])
+    assert "expected a capture of a GPU whose peaks are known" in capsys.readouterr().err

@@ -261,6 +261,27 @@ def test_graph_launches_say_how_to_see_inside():
     )
 
 
+def test_the_loss_is_what_a_loss_calls_and_not_the_model_that_has_one():
+    """Outside of any layer: softmax and casts of a cross entropy. Inside of a model whose class has a loss's name: its
+    own cross entropy, but not its blocks."""
+    entropy = {"op": '["cross_entropy"]', "aten": "aten::_log_softmax", "name": SOFTMAX}
+    rows = [
+        {**entropy, "start": 0, "ns": 300},
+        {**entropy, "start": 1000, "ns": 200, "layer": '["GPT2WithLoss"]'},
+        {
+            "name": "add",
+            "aten": "aten::add",
+            "op": '["add"]',
+            "start": 2000,
+            "ns": 100,
+            "layer": '["GPT2WithLoss", "h.0"]',
+        },
+        {"name": "add", "aten": "aten::add", "op": '["add"]', "start": 3000, "ns": 50, "layer": '["Loss", "norm"]'},
+    ]
+    found = {(part.name, part.ns) for part in summary(run_of(*rows)).components}
+    assert found == {("loss", 500 * US), ("other", 100 * US), ("norm", 50 * US)}
+
+
 def test_a_layer_that_is_no_equal_of_the_others():
     layers = [f'["GPT", "h.{i}", "h.{i}.attn"]' for i in range(5)]
     times = [200, 100, 100, 101, 99]

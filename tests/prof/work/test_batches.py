@@ -96,3 +96,19 @@ def test_the_attention_of_a_replayed_decode_step(data, name, op, calls, flop):
     flops = annotate(table_of(rows)).flops
     assert (len(flops), int(flops.sum())) == (calls, flop)
     assert flop in (21_660_696_576, 19_337_379_840)
+
+
+def flops_beside(kernels, texts):
+    table = table_of([call(text) for text in texts])
+    table.columns["kShortName"] = Coded.of(kernels)
+    return annotate(table).flops.tolist()
+
+
+def test_layers_with_a_window_run_another_kernel_than_those_without():
+    """AITER's use_2d_kernel: all else that it looks at is the same for a batch's layers. 30 pairs, 4 heads of 8."""
+    two, three = "kernel_unified_attention_2d", "kernel_unified_attention_3d"
+    whole = 2 * 30 * (32 + 32)
+    assert flops_beside([two, three, two], [DECODE] * 3) == [NULL, whole, NULL]
+    assert flops_beside([two, two], [DECODE] * 2) == [whole] * 2  # short requests run the first kernel in any case
+    other = DECODE.replace("sk30", "sk40")
+    assert flops_beside([two, three], [DECODE, other])[0] == whole  # of another batch

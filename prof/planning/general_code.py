@@ -1,0 +1,225 @@
+"""Changes in code in their general form: names are placeholders. Per rule: (begin of the change in words, code
+before, code after); the first whose words fit counts.
+"""
+
+GENERAL: dict[str, tuple[tuple[str, str, str], ...]] = {
+    "tf32": (
+        (
+            "",
+            "",
+            'torch.set_float32_matmul_precision("high")  # at the program\'s begin: products\n'
+            "torch.backends.cudnn.allow_tf32 = True  # convolutions",
+        ),
+    ),
+    "amp": (
+        (
+            'Use mixed precision: run forward and loss under torch.autocast("cuda", dtype=torch.bfloat16',
+            "loss = criterion(model(x), target)\nloss.backward()",
+            'with torch.autocast("cuda", dtype=torch.bfloat16):\n'
+            "    loss = criterion(model(x), target)\nloss.backward()",
+        ),
+        (
+            'Use mixed precision: run forward and loss under torch.autocast("cuda", dtype=torch.float16',
+            "loss = criterion(model(x), target)\nloss.backward()\noptimizer.step()",
+            'scaler = torch.amp.GradScaler("cuda")  # once\nwith torch.autocast("cuda", dtype=torch.float16):\n'
+            "    loss = criterion(model(x), target)\nscaler.scale(loss).backward()\nscaler.step(optimizer)\n"
+            "scaler.update()",
+        ),
+    ),
+    "attention": (
+        (
+            "",
+            "scores = q @ k.transpose(-2, -1) * scale\nif mask is not None:\n    scores = scores + mask\n"
+            "out = dropout(scores.softmax(-1)) @ v",
+            "p = dropout.p if model.training else 0.0\n"
+            "out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=p, scale=scale)\n"
+            "# is_causal=True in place of a causal mask",
+        ),
+    ),
+    "attention_backend": (
+        (
+            "Allow FlashAttention",
+            "out = F.scaled_dot_product_attention(q, k, v)",
+            "with sdpa_kernel([SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION]):  # of torch.nn.attention\n"
+            "    out = F.scaled_dot_product_attention(q, k, v)",
+        ),
+        (
+            "Let cuDNN run",
+            "out = F.scaled_dot_product_attention(q, k, v)",
+            "with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):  # of torch.nn.attention\n"
+            "    out = F.scaled_dot_product_attention(q, k, v)",
+        ),
+    ),
+    "optimizer": (
+        (
+            "Use the fused optimizer: torch.optim.Adam",
+            "optimizer = torch.optim.AdamW(model.parameters(), lr=lr)",
+            "optimizer = torch.optim.AdamW(model.parameters(), lr=lr, fused=True)",
+        ),
+        (
+            "Use the fused optimizer: torch.optim.SGD",
+            "optimizer = torch.optim.SGD(model.parameters(), lr=lr)",
+            "optimizer = torch.optim.SGD(model.parameters(), lr=lr, fused=True)",
+        ),
+    ),
+    "fusion": (
+        (
+            'Call F.gelu(x, approximate="tanh")',
+            "y = 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))",
+            'y = F.gelu(x, approximate="tanh")',
+        ),
+        (
+            "Call F.rms_norm",
+            "y = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps) * weight",
+            "y = F.rms_norm(x, (x.shape[-1],), weight, eps)",
+        ),
+        (
+            "Fuse the element-wise kernels",
+            "def activation(x):\n    ...  # the element-wise ops",
+            "@torch.compile\ndef activation(x):\n    ...  # the element-wise ops, unchanged",
+        ),
+    ),
+    "cross_entropy": (
+        (
+            "",
+            "loss = F.cross_entropy(logits.float(), target)",
+            "@torch.compile\ndef loss_of(logits, target):\n    return F.cross_entropy(logits.float(), target)\n\n"
+            "loss = loss_of(logits, target)",
+        ),
+    ),
+    "group_norm": (("", "x = act(self.norm(x))", "block = torch.compile(block)  # the module that holds the norms"),),
+    "zero_grad": (("", "optimizer.zero_grad(set_to_none=False)", "optimizer.zero_grad()"),),
+    "channels_last": (
+        (
+            "Use channels last 3d",
+            "model = model.cuda()\nvolumes = volumes.cuda()",
+            "model = model.cuda().to(memory_format=torch.channels_last_3d)\n"
+            "volumes = volumes.cuda().to(memory_format=torch.channels_last_3d)",
+        ),
+        (
+            "Use channels last",
+            "model = model.cuda()\nimages = images.cuda()",
+            "model = model.cuda().to(memory_format=torch.channels_last)\n"
+            "images = images.cuda().to(memory_format=torch.channels_last)",
+        ),
+    ),
+    "conv_bias": (
+        (
+            "",
+            "nn.Sequential(nn.Conv2d(a, b, 3), nn.BatchNorm2d(b))",
+            "nn.Sequential(nn.Conv2d(a, b, 3, bias=False), nn.BatchNorm2d(b))",
+        ),
+    ),
+    "weight_casts": (
+        (
+            "",
+            'with torch.autocast("cuda", dtype=torch.bfloat16):\n    out = model(x)',
+            "model = model.to(torch.bfloat16)  # once\nout = model(x.to(torch.bfloat16))",
+        ),
+    ),
+    "sparse_grad": (
+        (
+            "",
+            "table = nn.Embedding(rows, size)\noptimizer = torch.optim.Adam(model.parameters(), lr=lr)",
+            "table = nn.Embedding(rows, size, sparse=True)\n"
+            "sparse = torch.optim.SparseAdam(list(table.parameters()), lr=lr)\n"
+            "optimizer = torch.optim.Adam([p for p in model.parameters() if p is not table.weight], lr=lr)",
+        ),
+    ),
+    "select_in_loop": (
+        (
+            "",
+            "for i in range(x.size(1)):\n    h = step(x[:, i], h)",
+            "for part in x.unbind(1):\n    h = step(part, h)",
+        ),
+    ),
+    "dropout_in_eval": (("", "out = model(x)", "model.eval()  # once, before inference\nout = model(x)"),),
+    "small_grid": (
+        (
+            "",
+            "outs = [a @ b for a, b in zip(lefts, rights)]",
+            "outs = torch.bmm(torch.stack(lefts), torch.stack(rights))",
+        ),
+    ),
+    "item": (
+        (
+            "",
+            "total += loss.item()",
+            "total += loss.detach()  # stays on the GPU\nif step % 100 == 0:\n    print(total.item())",
+        ),
+    ),
+    "size_sync": (
+        (
+            "",
+            "loss = values[mask].mean()  # the host waits to learn how many there are",
+            "loss = torch.where(mask, values, 0).sum() / mask.sum()",
+        ),
+    ),
+    "pageable_copy": (
+        (
+            "",
+            "loader = DataLoader(data, batch_size=n)\nx = x.to(device)",
+            "loader = DataLoader(data, batch_size=n, pin_memory=True)\nx = x.to(device, non_blocking=True)",
+        ),
+    ),
+    "data_loader": (
+        (
+            "",
+            "loader = DataLoader(data, batch_size=n)",
+            "loader = DataLoader(data, batch_size=n, num_workers=8, persistent_workers=True, pin_memory=True)",
+        ),
+    ),
+    "allocator": (("", "torch.cuda.empty_cache()  # within the step", ""),),
+    "parameter_loop": (
+        (
+            "Clip gradients",
+            "for p in model.parameters():\n    norms.append(p.grad.norm())  # and p.grad.mul_(...)",
+            "torch.nn.utils.clip_grad_norm_(model.parameters(), limit, foreach=True)",
+        ),
+        (
+            "Update all parameters",
+            "for p in params:\n    p.add_(p.grad, alpha=-lr)",
+            "torch._foreach_add_(params, [p.grad for p in params], alpha=-lr)",
+        ),
+    ),
+    "compile": (("", "out = model(x)", "model = torch.compile(model)  # once\nout = model(x)"),),
+    "mask_loop": (
+        (
+            "",
+            "for e in range(experts):\n    rows = (chosen == e).nonzero().squeeze(1)  # the host waits\n"
+            "    out[rows] = expert[e](x[rows])",
+            "order = chosen.argsort()  # the rows of one expert side by side\n"
+            "ends = torch.bincount(chosen, minlength=experts).cumsum(0).int()\n"
+            "out[order] = F.grouped_mm(x[order], weights, offs=ends)  # weights of all experts in one tensor",
+        ),
+    ),
+    "cell_loop": (
+        (
+            "",
+            "for t in range(steps):\n    h, c = cell(x[t], (h, c))  # nn.LSTMCell\n    outs.append(h)",
+            "outs, (h, c) = layer(x, (h[None], c[None]))  # nn.LSTM, with the cell's weights",
+        ),
+    ),
+    "static_cache": (
+        (
+            "",
+            "keys = torch.cat((keys, k), dim=2)",
+            "keys = k.new_zeros(batch, heads, longest, size)  # once\nkeys[:, :, position] = k.squeeze(2)",
+        ),
+    ),
+    "fp8": (
+        (
+            "",
+            "out = model(x)",
+            "torchao.float8.convert_to_float8_training(model)  # once; for inference quantize_\n"
+            "model = torch.compile(model)  # once\nout = model(x)",
+        ),
+    ),
+    "cuda_graph": (
+        (
+            "",
+            "out = model(x)",
+            'model = torch.compile(model, mode="reduce-overhead")  # once\nout = model(x)',
+        ),
+    ),
+}

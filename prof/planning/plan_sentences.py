@@ -1,0 +1,101 @@
+"""A plan's sentences, which the terminal, the page and the notebook share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pyprof.prof.advice.advised import StepTime
+from pyprof.prof.planning.json_document import PlanDocument, PlannedChange
+
+SHOWN = 5  # changes that are not in the plan
+
+
+def unit(document: PlanDocument) -> str:
+    return "step" if document.steps else "capture"
+
+
+def ms(amount: float) -> str:
+    """
+    >>> ms(1.2345), ms(1234.5)
+    ('1.23', '1,234')
+    """
+    return f"{amount:,.3g}" if abs(amount) < 100 else f"{amount:,.0f}"
+
+
+def interval(time: StepTime) -> str:
+    """The 80% interval; empty where it has no width."""
+    low, high = ms(time.low_ms), ms(time.high_ms)
+    return f"{low} to {high}" if low != high else ""
+
+
+def head(document: PlanDocument) -> str:
+    """What a step takes, with the profiler and without; on another GPU; and what was measured."""
+    return " ".join(filter(None, (_step(document), _device(document), _timings(document))))
+
+
+def _step(document: PlanDocument) -> str:
+    time = document.now if document.device is None else document.device.captured
+    now, start = f"{ms(time.ms)} ms", f"A {unit(document)} takes {ms(document.captured_ms)} ms as captured."
+    if document.measured:
+        return f"{start} Measured without the profiler, it takes {now}."
+    return (
+        f"{start} Without the profiler, it takes about {now}: an estimate. Where you know the time of a "
+        f"{unit(document)} without the profiler, give it with --step-ms; pyprof run --warmup 4 measures it."
+    )
+
+
+def _device(document: PlanDocument) -> str:
+    device = document.device
+    if device is None:
+        return ""
+    said = (
+        f"On {device.name} in place of {device.captured_on}: {ms(document.now.ms)} ms, in four of five cases "
+        f"{interval(document.now)}. Each kernel keeps the share of its GPU's limit that it reached; the host is taken "
+        "to be the same."
+    )
+    if device.replaced:
+        said += f" {device.replaced:g} products per step need tensor cores that it lacks, and are taken to run without."
+    if device.unknown:
+        said += f" {device.unknown:g} kernels per step cannot run there as they are; they are scaled by the bandwidth."
+    return said
+
+
+def _timings(document: PlanDocument) -> str:
+    timings = document.timings
+    if timings is None:
+        return ""
+    now = f", {timings.measured} of them now" if timings.measured else ""
+    more = f"; {timings.missing} more were asked for and are estimated" if timings.missing else ""
+    return f"Durations of {timings.calls} calls were measured on {timings.device}{now}{more}."
+
+
+def place(document: PlanDocument) -> str:
+    """Where the step is as it is: nothing, or on which other GPU."""
+    return f", on {document.device.name}" if document.device is not None else ""
+
+
+def titles(document: PlanDocument) -> Iterator[tuple[PlannedChange, str]]:
+    """Each change with its title: "Use mixed precision: saves 6.24 ms per step (79%)", of the step as it is."""
+    now = document.now.ms
+    for change in document.changes:
+        share = f" ({change.saved_ms / now:.0%})" if now else ""
+        does = f"saves {ms(change.saved_ms)} ms" if change.saved_ms >= 0 else f"costs {ms(-change.saved_ms)} ms"
+        yield change, f"{change.title}: {does} per {unit(document)}{share}"
+
+
+def result(document: PlanDocument) -> str:
+    """What the plan comes to."""
+    if not document.changes:
+        return f"No change was found that saves 1% of the {unit(document)}."
+    count = f"{len(document.changes)} changes" if len(document.changes) > 1 else "1 change"
+    before, after = ms(document.now.ms), ms(document.changes[-1].step.ms)
+    return f"{count}: {before} to {after} ms. Each further one saves less than 1% of a {unit(document)}."
+
+
+def others(document: PlanDocument) -> str:
+    """What would save less than 1%; empty if there is no such change."""
+    worth = [other for other in document.not_chosen if other.saved_ms > 0][:SHOWN]
+    told = ", ".join(
+        f"{other.title[:1].lower()}{other.title[1:]} ({other.rule}, {other.saved_ms:.2g} ms)" for other in worth
+    )
+    return f"Not worth it after these: {told}." if told else ""

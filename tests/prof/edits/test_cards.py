@@ -1,0 +1,122 @@
+"""The cards of --advise through the replay: one number for cards, plan and page; reasons where nothing is said."""
+
+import numpy as np
+import pytest
+
+from pyprof.prof.advice import RULES
+from pyprof.prof.edits.cards import CARD_NAMES, advise_capture, name_of
+from pyprof.prof.edits.replayed_steps import MOST_ROWS, step_window
+from pyprof.prof.edits.rules import EDIT_RULES
+from pyprof.prof.load import load_table
+from pyprof.prof.planning.search import make_plan
+from pyprof.prof.work.annotate import annotate
+from pyprof.table.columns import NULL, HostTable, Table
+from tests.paths import GOLDEN
+
+
+def advised(name):
+    loaded = load_table(GOLDEN / name, host=True)
+    return advise_capture(loaded.table, annotate(loaded.table), loaded.host, name=name)
+
+
+@pytest.fixture(scope="module")
+def gpt2():
+    return advised("h200_gpt2_bf16.json.gz")
+
+
+def test_the_first_change_of_the_plan_saves_what_its_card_says(gpt2):
+    found, forecaster = gpt2
+    first = make_plan(forecaster).changes[0]
+    best = found.cards[0]
+    assert best.rule == name_of(first.edit.rule) and best.change == first.edit.change
+    plan = make_plan(forecaster)
+    assert best.saved_ms == pytest.approx((plan.now.ns - first.forecast.ns) / 1e6, rel=1e-6)
+    assert best.step_ms == pytest.approx(plan.now.ns / 1e6, rel=1e-6)
+
+
+def test_each_card_has_an_interval_around_its_saving(gpt2):
+    found, _ = gpt2
+    assert found.not_replayed == "" and found.now is not None
+    for card in found.cards:
+        assert card.source == "replay" and card.low_ms <= card.saved_ms <= card.high_ms
+    alone = [card.saved_ms for card in found.cards]
+    assert alone == sorted(alone, reverse=True)
+    assert max(alone) <= found.together_ms <= sum(alone) + 1e-6
+
+
+def test_every_rule_has_a_card_or_says_why_not(gpt2):
+    found, _ = gpt2
+    said = {card.rule for card in found.cards} | {each.rule for each in found.abstained}
+    assert said == {name_of(rule) for rule in EDIT_RULES} | set(RULES)
+    assert all(each.why for each in found.abstained)
+    assert set(CARD_NAMES.values()) <= set(RULES) and set(CARD_NAMES) <= set(EDIT_RULES)
+
+
+def test_a_rule_without_an_edit_keeps_its_sum():
+    """All-reduces of two ranks, of which half of the exposed time is counted: no edit says what is left of it."""
+    found, _ = advised("h200x4_collectives_rank0.json.gz")
+    sums = {card.rule for card in found.cards if card.source == "sum"}
+    assert sums <= {"communication", "small_collectives", "tail_wave"}
+    assert all(np.isnan(card.low_ms) for card in found.cards if card.source == "sum")
+
+
+def test_a_kernel_table_has_sums_and_says_so():
+    loaded = load_table(GOLDEN / "h200_gpt2_bf16.json.gz", host=True)
+    found, forecaster = advise_capture(loaded.table, annotate(loaded.table), None)
+    assert forecaster is None and found.now is None
+    assert "a kernel table has no calls of the host" in found.not_replayed
+    assert found.cards and all(card.source == "sum" for card in found.cards)
+
+
+def test_a_capture_that_lost_its_launches_is_not_replayed():
+    """Without one in ten of the calls that launch, the rest would run at the wrong times."""
+    loaded = load_table(GOLDEN / "h200_gpt2_bf16.json.gz", host=True)
+    launches = np.flatnonzero(loaded.host.coded("kind").among("launch"))
+    kept = np.setdiff1d(np.arange(len(loaded.host)), launches[::10])
+    host = loaded.host.take(kept)
+    for key in ("record", "after"):
+        host = host.with_column(key, np.full(len(host), NULL, np.int64))
+    found, forecaster = advise_capture(loaded.table, annotate(loaded.table), host)
+    assert forecaster is None and "has no launch in the capture" in found.not_replayed
+
+
+def repeated(table, times, gap):
+    """A table's rows over and over, each time later, with steps, calls and links of their own."""
+    kind = type(table)
+    parts = []
+    for k in range(times):
+        part = table
+        shifts = {"start": k * gap, "apiStart": k * gap, "stepStart": k * gap, "stepEnd": k * gap, "markStart": k * gap}
+        shifts |= {"markEnd": k * gap, "step": 1000 * k, "corr": 1_000_000 * k, "opId": 1_000_000 * k}
+        shifts |= {"record": k * len(table), "after": k * len(table)} if kind is HostTable else {}
+        for key, shift in shifts.items():
+            if key in part.columns and isinstance(part.columns[key], np.ndarray):
+                values = part.ints(key)
+                part = part.with_column(key, np.where(values == NULL, NULL, values + shift))
+        parts.append(part)
+    return kind.concat(parts)
+
+
+def test_of_a_long_capture_some_steps_are_replayed():
+    """GPT-2's five steps forty times: 38,400 rows, of which a window is replayed, with the same savings."""
+    loaded = load_table(GOLDEN / "h200_diff_eager.json.gz", host=True)
+    span = int((loaded.table.ints("start") + loaded.table.ints("kDuration")).max()) + 1_000_000
+    table, host = repeated(loaded.table, 40, span), repeated(loaded.host, 40, span)
+    window = step_window(table, annotate(table), host)
+    assert isinstance(window.table, Table) and len(window.table) <= MOST_ROWS
+    for key in ("record", "after"):
+        links = window.host.ints(key)
+        assert (links[links != NULL] < len(window.host)).all() and (links[links != NULL] >= 0).all()
+    found, _ = advise_capture(table, annotate(table), host)
+    short, _ = advise_capture(loaded.table, annotate(loaded.table), loaded.host)
+    assert found.not_replayed == ""
+    assert [card.rule for card in found.cards] == [card.rule for card in short.cards]
+    for long_card, card in zip(found.cards, short.cards, strict=True):
+        assert long_card.saved_ms == pytest.approx(card.saved_ms, rel=0.05)
+    for rows, few in zip(found.rows, short.rows, strict=True):
+        assert len(rows) >= 40 * len(few)  # all steps' rows, not those of the window
+
+
+def test_a_short_capture_is_replayed_whole():
+    loaded = load_table(GOLDEN / "h200_diff_eager.json.gz", host=True)
+    assert len(step_window(loaded.table, annotate(loaded.table), loaded.host).rows) == len(loaded.table)

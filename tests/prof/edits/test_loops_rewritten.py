@@ -1,0 +1,239 @@
+"""Loops over masks as one sort, and over time as one recurrent layer; tensors that grow by concatenation."""
+
+from pyprof.prof.edits.edit import Abstained, Edit
+from pyprof.prof.edits.growing_tensors import _grown, _joined, tensors_grow
+from pyprof.prof.edits.rules import EDIT_RULES
+from pyprof.prof.edits.sample_loops import _most
+from pyprof.prof.edits.scenario import apply, captured
+from tests.parse.kineto.kineto_file import MAIN, call, kernel, op, x
+from tests.prof.advice.advice_rows import mm, run
+from tests.prof.edits.test_scenario import base
+from tools.plan_pairs import GOLDEN, base_of
+
+TOKENS, WIDTH = 1000, 64
+
+
+class Program:
+    """Ops one after the other, µs: each takes the host 40, its kernel 10, and the host waits for copies to it."""
+
+    def __init__(self):
+        self.events, self.number = [], 0
+
+    def op(self, name, *dims, copied=False, kernels=1, sequence=None):
+        at = 40 * (self.number + 1) if not self.events else self.events[-1]["ts"] + 40
+        numbered = {} if sequence is None else {"Sequence_number": sequence}
+        listed = [list(each) for each in dims]
+        self.events.append(
+            op(f"aten::{name}", at, 38, Input_Dims=listed, Input_type=["float"] * len(listed), **numbered)
+        )
+        for place in range(kernels):
+            self.number += 1
+            launch = at + 2 + 12 * place
+            self.events += [call(launch, self.number), kernel(launch + 6, 10, self.number, name=f"void {name}_kernel")]
+        if copied:
+            self.number += 1
+            copy = kernel(at + 30, 2, self.number, name="Memcpy DtoH (Device -> Pageable)", bytes=8)
+            copy["cat"] = "gpu_memcpy"
+            launch = x("cuda_runtime", "cudaMemcpyAsync", at + 15, 20, MAIN, correlation=self.number)
+            self.events += [launch, copy]
+        self.events.sort(key=lambda event: event["ts"] if event["cat"] == "cpu_op" else -1)
+        return self
+
+    def experts(self, count, sizes=None):
+        for number in range(count):
+            chosen = 100 + number
+            self.op("eq", (TOKENS if sizes is None else sizes[number],), ())
+            self.op("nonzero", (TOKENS if sizes is None else sizes[number],), copied=True)
+            self.op("index", (TOKENS, WIDTH), ())
+            self.op("mm", (chosen, WIDTH), (WIDTH, WIDTH))
+            self.op("index_add_", (TOKENS, WIDTH), (), (chosen, WIDTH))
+        return self
+
+    def scenario(self, folder):
+        return captured(base(folder, *self.events))
+
+
+def proposed(rule, scenario):
+    (only,) = EDIT_RULES[rule](scenario)
+    return only
+
+
+def test_a_loop_over_masks_runs_each_op_once(tmp_path):
+    """Of 8 iterations of six operations, a sort and four ops remain; nothing waits any more.
+
+    Without a known GPU, an op over all iterations is expected to take as long as two of them: 20 µs. The sort takes
+    40, as long as the masks' kernels and copies at most: 8 × 12.
+    """
+    scenario = Program().experts(8).scenario(tmp_path)
+    edit = proposed("mask_loop", scenario)
+    after = apply(edit, scenario)
+    assert sorted(after.run.aten.tolist()) == ["eq", "index", "index_add_", "mm", "nonzero"]
+    took = dict(zip(after.run.aten.tolist(), after.run.dur.tolist(), strict=True))
+    assert took == {"eq": 20_000, "index": 20_000, "mm": 20_000, "index_add_": 20_000, "nonzero": 40_000}
+    assert len(edit.released) == 8
+    assert "of 8 iterations" in edit.why
+    assert isinstance(proposed("size_sync", after), Abstained)
+
+
+def test_what_stands_before_and_after_the_loop_is_left_alone(tmp_path):
+    program = Program().op("topk", (TOKENS, WIDTH)).experts(6).op("tanh", (TOKENS, WIDTH))
+    scenario = program.scenario(tmp_path)
+    edit = proposed("mask_loop", scenario)
+    assert set(scenario.run.aten.tolist()) - set(scenario.run.aten[edit.rows].tolist()) == {"topk", "tanh"}
+
+
+def test_masks_that_shrink_are_left_alone(tmp_path):
+    """As in suppression of boxes, where each iteration goes on with what the last one has left over."""
+    scenario = Program().experts(6, sizes=[1000, 800, 500, 300, 200, 90]).scenario(tmp_path)
+    assert isinstance(proposed("mask_loop", scenario), Abstained)
+
+
+def test_three_masks_are_no_loop(tmp_path):
+    only = proposed("mask_loop", Program().experts(3).scenario(tmp_path))
+    assert only.why.startswith("no line asks 4 times or more within a step")
+
+
+def test_other_ops_between_two_calls_end_a_loop(tmp_path):
+    """Two layers of four experts each, with attention between them: two loops of one place."""
+    program = Program().experts(4).op("softmax", (TOKENS, WIDTH)).op("bmm", (4, 8, 8), (4, 8, 8)).experts(4)
+    edit = proposed("mask_loop", program.scenario(tmp_path))
+    assert edit.why.startswith("2 loops of 4 iterations")
+    assert "bmm" not in program.scenario(tmp_path).run.aten[edit.rows]
+
+
+BATCH, STATE = 16, 32
+
+
+def cells(count, first=None, after=()):
+    """Cells one after the other, µs 60 each: two products and the cell in one op, 10 each on the GPU.
+
+    ``first``: an op that makes each step's input; ``after``: those on each result.
+    """
+    program = Program()
+    for _ in range(count):
+        for each in first or ():
+            program.op(*each)
+        at = program.events[-1]["ts"] + 40 if program.events else 40
+        program.events.append(op("aten::lstm_cell", at, 58))
+        shapes = [(BATCH, STATE), (STATE, 4 * STATE)]
+        for place, name in enumerate(("mm", "mm", "_thnn_fused_lstm_cell")):
+            dims = [list(each) for each in (shapes if name == "mm" else [(BATCH, 4 * STATE)] * 2)]
+            program.number += 1
+            begin = at + 2 + 18 * place
+            program.events += [
+                op(f"aten::{name}", begin, 16, Input_Dims=dims, Input_type=["float"] * 2),
+                call(begin + 2, program.number),
+                kernel(begin + 8, 10, program.number, name=f"void {'sgemm' if name == 'mm' else name}"),
+            ]
+        program.events.append(op("aten::detach", at + 57, 0.5))
+        for each in after:
+            program.op(*each)
+    return program
+
+
+LOOK_UP = ("embedding", (50, STATE), (BATCH,))
+HEAD = ("tanh", (BATCH, STATE))
+
+
+def test_cells_in_a_loop_keep_one_product_and_the_cell_for_each_step(tmp_path):
+    """Of 10 steps: one look-up, one product with all inputs and one head; 10 products with the state and 10 cells.
+
+    Without a known GPU, an op over all steps is expected to take as long as two of them: 20 µs.
+    """
+    scenario = cells(10, [LOOK_UP], [HEAD]).scenario(tmp_path)
+    edit = proposed("cell_loop", scenario)
+    assert isinstance(edit, Edit) and "calls a cell 10 times" in edit.why
+    after = apply(edit, scenario).run
+    counts = {name: int((after.aten == name).sum()) for name in ("embedding", "mm", "_thnn_fused_lstm_cell", "tanh")}
+    assert counts == {"embedding": 1, "mm": 11, "_thnn_fused_lstm_cell": 10, "tanh": 1}
+    assert sorted(after.dur[after.aten == "mm"].tolist()) == [10_000] * 10 + [20_000]
+
+
+def test_an_input_made_from_the_last_result_keeps_the_loop(tmp_path):
+    """Nothing looks the input up: the last op that made as many elements is the head of the step before."""
+    only = proposed("cell_loop", cells(10, after=[HEAD]).scenario(tmp_path))
+    assert isinstance(only, Abstained) and only.why.startswith("a cell's input may come from the step before (tanh")
+
+
+def test_a_loop_that_samples_keeps_its_steps(tmp_path):
+    only = proposed("cell_loop", cells(10, [LOOK_UP], [("argmax", (BATCH, 50))]).scenario(tmp_path))
+    assert isinstance(only, Abstained) and "samples the next input (argmax" in only.why
+
+
+def test_few_cells_are_no_loop(tmp_path):
+    only = proposed("cell_loop", cells(4, [LOOK_UP]).scenario(tmp_path))
+    assert only.why == "no cell of a recurrent layer is called 8 times or more within a step"
+
+
+def cache(*lengths):
+    program = Program()
+    for length in lengths:
+        for _ in range(2):  # keys and values, of the same shapes
+            program.op("cat", (4, length, 8), (4, 1, 8))
+        program.op("mm", (4, 8), (8, 8))
+    for event in program.events:
+        if event["name"] == "aten::cat":
+            event["args"]["Input Dims"] = [event["args"]["Input Dims"], []]
+            event["args"]["Input type"] = ["TensorList", ""]
+    return program
+
+
+def test_a_cache_that_grows(tmp_path):
+    """Four times two concatenations, each of the last one's result."""
+    scenario = cache(10, 11, 12, 13).scenario(tmp_path)
+    assert len(list(_grown(scenario.run))) == 8
+    assert tensors_grow(scenario)
+
+
+def test_concatenations_of_equal_sizes_are_no_cache(tmp_path):
+    scenario = cache(10, 10, 10, 10).scenario(tmp_path)
+    only = proposed("static_cache", scenario)
+    assert isinstance(only, Abstained) and not tensors_grow(scenario)
+
+
+def test_a_concatenation_joins_two_shapes_in_one_dimension():
+    assert _joined([(2, 7, 8), (2, 1, 8)]) == (2, 8, 8)
+    assert _joined([(2, 7, 8), (2, 7, 8)]) is None
+    assert _joined([(2, 7, 8), (1, 1, 8)]) is None
+    assert _joined([(2, 1, 8), (2, 7, 8)]) is None  # a piece before what has grown is no cache
+
+
+def test_a_loop_that_takes_from_what_it_computes_is_left_alone(tmp_path):
+    """As where a model is called again and again, each time with a mask over its own states."""
+    program = Program().op("topk", (TOKENS, WIDTH))
+    for _ in range(6):
+        program.op("gelu", (TOKENS, WIDTH))
+        program.op("nonzero", (TOKENS,), copied=True)
+        program.op("index", (TOKENS, WIDTH), ())
+        program.op("mm", (100, WIDTH), (WIDTH, WIDTH))
+    assert isinstance(proposed("mask_loop", program.scenario(tmp_path)), Abstained)
+
+
+def test_words_that_are_generated_are_no_loop_over_masks(tmp_path):
+    program = Program().op("topk", (TOKENS, WIDTH)).op("topk", (TOKENS, WIDTH))
+    for _ in range(6):
+        program.op("nonzero", (8,), copied=True)
+        program.op("mm", (100, WIDTH), (WIDTH, WIDTH)).op("argmax", (100, WIDTH))
+    assert isinstance(proposed("mask_loop", program.scenario(tmp_path)), Abstained)
+
+
+def test_a_capture_without_marked_steps_that_only_repeats_is_no_loop(tmp_path):
+    only = proposed("mask_loop", Program().experts(20).scenario(tmp_path))
+    assert isinstance(only, Abstained)
+
+
+def test_products_sample_by_sample_are_found():
+    again = [mm(4, WIDTH, WIDTH, 10_000, trace=["net.py:5"])] * 9
+    assert _most(run(mm(8, WIDTH, WIDTH, 10_000, trace=["net.py:9"]), *again)) == (1, 9)
+
+
+def test_the_layers_of_a_model_are_no_loop():
+    """Neither with layers, of which each has a product, nor where nothing tells them apart."""
+    assert _most(run(*(mm(4, WIDTH, WIDTH, 10_000, layer=[f"blocks.{n}"]) for n in range(12))))[1] == 1
+    assert _most(run(*[mm(4, WIDTH, WIDTH, 10_000)] * 12)) == (-1, 0)
+
+
+def test_loops_over_samples_are_never_proposed():
+    """32 independent products of one line: small_grid's, whose sizes prove it."""
+    only = proposed("sample_loop", captured(base_of(GOLDEN / "small_products.before.json.gz")))
+    assert isinstance(only, Abstained) and "32 times within a step" in only.why

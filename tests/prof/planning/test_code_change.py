@@ -1,0 +1,141 @@
+"""The change in code: the program's own statement where it can be rewritten, and never one that is not it."""
+
+import ast
+import os
+
+import pytest
+
+from pyprof.prof.edits.rules import EDIT_RULES
+from pyprof.prof.planning.code_change import code_change
+from pyprof.prof.planning.general_code import GENERAL
+from pyprof.prof.planning.source_line import module, statement
+
+SOURCE = """import torch
+from torch.utils.data import DataLoader
+
+def train(model, data, device):
+    loader = DataLoader(data, batch_size=8, shuffle=True)
+    optimizer = torch.optim.AdamW(
+        model.parameters(),
+        lr=1e-3,
+    )
+    for x, y in loader:
+        x = x.to(device)
+        y = y.to(device, non_blocking=True)
+        optimizer.zero_grad(set_to_none=False)
+        loss = model(x, y)
+        total += loss.item()
+        losses.append(loss.item())
+        print(loss.item())
+        if loss.item() > 3:
+            break
+        loss.backward()
+        optimizer.step()
+        torch.cuda.empty_cache()
+        out = x @ y
+        hidden = self.layers[0](x)
+"""
+LATER = 4e9  # a capture of a later time
+
+
+@pytest.fixture
+def file(tmp_path):
+    module.cache_clear()
+    path = tmp_path / "train.py"
+    path.write_text(SOURCE, encoding="utf-8")
+    return path
+
+
+def place(file, text):
+    """The file and line of a statement."""
+    (line,) = (number for number, each in enumerate(SOURCE.split("\n"), 1) if each.strip().startswith(text))
+    return f"{file}:{line}"
+
+
+REWRITTEN = [
+    ("item", "total += loss.item()", "item", "total += loss.item()", "total += loss.detach()"),
+    ("item", "losses.append", "item", "losses.append(loss.item())", "losses.append(loss.detach())"),
+    ("zero_grad", "optimizer.zero_grad", "AdamW.zero_grad", "optimizer.zero_grad(set_to_none=False)",
+     "optimizer.zero_grad()"),
+    ("pageable_copy", "x = x.to(", "to", "x = x.to(device)", "x = x.to(device, non_blocking=True)"),
+    ("allocator", "torch.cuda.empty_cache", "", "torch.cuda.empty_cache()", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rule", "begin", "op", "before", "after"), REWRITTEN)
+def test_a_statement_is_rewritten(file, rule, begin, op, before, after):
+    shown, code = code_change(rule, "", place(file, begin), op, LATER)
+    assert (shown, code.before, code.after, code.general) == (before, before, after, False)
+    assert code.place == place(file, begin)
+
+
+@pytest.mark.parametrize("begin", ["print(loss.item())", "y = y.to("])
+def test_what_is_not_plain_is_not_rewritten(file, begin):
+    """A printed value is read in any case, and this copy is asynchronous already."""
+    rule, op = ("item", "item") if "item" in begin else ("pageable_copy", "to")
+    _, code = code_change(rule, "", place(file, begin), op, LATER)
+    assert code.general and code.place == ""
+
+
+def test_the_constructor_in_the_file_gets_the_argument(file):
+    _, code = code_change("optimizer", "", place(file, "optimizer.step()"), "AdamW.step", LATER)
+    assert code.place == f"{file}:6" and not code.general
+    assert (
+        code.after.splitlines()
+        == [
+            "optimizer = torch.optim.AdamW(",
+            "    model.parameters(),",
+            "    lr=1e-3, fused=True",
+            ")",
+        ]
+        or "fused=True" in code.after
+    )
+    assert ast.unparse(ast.parse(code.after)) == (
+        "optimizer = torch.optim.AdamW(model.parameters(), lr=0.001, fused=True)"
+    )
+    _, code = code_change("data_loader", "", place(file, "x = x.to("), "to", LATER)
+    assert code.after == (
+        "loader = DataLoader(data, batch_size=8, shuffle=True, num_workers=8, persistent_workers=True, pin_memory=True)"
+    )
+
+
+def test_a_statement_that_cannot_have_called_the_op_is_not_shown(file):
+    """The file may have changed, or be another one of the same name."""
+    assert statement(place(file, "loss.backward()"), "conv2d", LATER) is None
+    assert statement(place(file, "loss = model("), "linear", LATER).text == "loss = model(x, y)"  # a module
+    assert statement(place(file, "hidden = "), "linear", LATER) is not None
+    assert statement(place(file, "out = x @ y"), "matmul", LATER) is not None
+    assert statement(place(file, "out = x @ y"), "softmax", LATER) is None
+    assert statement(place(file, "if loss.item()"), "item", LATER) is None  # it has statements of its own
+
+
+def test_a_file_that_is_newer_than_the_capture_is_not_shown(file):
+    os.utime(file, (2_000, 2_000))
+    assert statement(place(file, "loss = model("), "linear", 2_000) is not None
+    os.utime(file, (3_000, 3_000))
+    module.cache_clear()
+    assert statement(place(file, "loss = model("), "linear", 2_000) is None
+
+
+@pytest.mark.parametrize("name", ["missing.py:3", "folder.py:1", "secret.txt:1", "broken.py:1", "train.py:x", "", ":3"])
+def test_anything_else_is_no_source(tmp_path, file, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder.py").mkdir()
+    (tmp_path / "secret.txt").write_text("call(x)")
+    (tmp_path / "broken.py").write_bytes(b"call(\xff")
+    assert statement(name, "", LATER) is None
+
+
+def test_general_forms_are_python_of_rules_that_exist():
+    assert set(GENERAL) <= set(EDIT_RULES)
+    for forms in GENERAL.values():
+        for begin, before, after in forms:
+            ast.parse(before), ast.parse(after)
+            assert before != after, begin
+
+
+def test_the_words_of_a_change_choose_its_general_form():
+    half = 'Use mixed precision: run forward and loss under torch.autocast("cuda", dtype=torch.float16) and a scaler.'
+    assert "scaler.scale(loss)" in code_change("amp", half, "", "", LATER)[1].after
+    assert code_change("fusion", "Something else", "", "", LATER) == ("", None)
+    assert code_change("no_such_rule", "Do it", "", "", LATER) == ("", None)
