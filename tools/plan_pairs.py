@@ -29,8 +29,8 @@ from pyprof.prof.planning.cli import load_base
 
 GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "golden" / "advice"
 RENAMED = {"unfused_attention": "attention", "launch_bound": "cuda_graph", "sync_in_step": "item"}
-# The changes of the programs with several faults, by the rules that propose them; others have no rule. After a colon: of
-# the rule's proposals those whose change begins thus.
+# The changes of the programs with several faults, by the rules that propose them; others have no rule. After a colon:
+# of the rule's proposals those whose change begins thus.
 RULES = {
     "tf32": "tf32",
     "amp": "amp",
