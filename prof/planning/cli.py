@@ -108,19 +108,16 @@ def load_base(file: str, peaks: str | None, say: Say) -> tuple[LoadedFile, BaseR
     from pyprof.prof.edits.cards import base_of, doubt
     from pyprof.prof.limits.peaks_file import load_peaks
     from pyprof.prof.load import load_table
+    from pyprof.prof.replay.replayed_run import refuse_incomplete
     from pyprof.prof.replay.replayed_steps import step_window
     from pyprof.prof.work.annotate import annotate
-    from pyprof.table.losses import losses
 
     given = load_peaks(peaks) if peaks else None
     loaded = load_table(file, say, host=True)
     if loaded.host is None:
         advice = "give the profiler's file, or what parse.py -o net.pyprof makes of it"
         raise InputError(loaded.name, f"expected the host's calls, found a kernel table, which has none; {advice}")
-    if lost := losses(loaded.table):
-        why = "; ".join(dict.fromkeys(loss.why for loss in lost))
-        remedy = "; ".join(dict.fromkeys(loss.remedy for loss in lost))
-        raise InputError(loaded.name, f"expected a complete capture, found that {why}: a plan would be false; {remedy}")
+    refuse_incomplete(loaded.table, loaded.name)
     say("replaying")
     window = step_window(loaded.table, annotate(loaded.table), loaded.host)
     base = base_of(window, loaded.name, given)

@@ -102,7 +102,7 @@ def test_an_incomplete_capture_is_refused(capsys, tmp_path):
     assert main([str(file), "-q"]) == 1
     told = capsys.readouterr()
     assert told.out == "" and told.err.count("\n") == 1
-    assert "expected a complete capture, found that 1 of 4 kernel launches has no kernel" in told.err
+    assert "expected a complete capture, found an incomplete capture: 1 of 4 kernel launches has no kernel" in told.err
 
 
 def test_names_of_the_cards_are_understood(capsysbinary):
