@@ -34,6 +34,7 @@ OPS: Rules = (
     (r"(?:layer|batch|group|instance|rms|weight)_norm", NORM),
     (r"nll_loss|_loss(?:_|$)|cross_entropy|kl_div", LOSS),
     (r"softmax", SOFTMAX),
+    (r"_thnn_fused_\w+_cell", f"{RECURRENT}|{ELEMENTWISE}"),  # the gates alone: element by element
     (r"rnn|lstm|gru(?:_|$)", RECURRENT),
     (r"pool\dd", POOLING),
     (r"upsample|grid_sampl|interpolate", RESIZING),
@@ -56,6 +57,7 @@ OPS: Rules = (
 # Kernels without an op: PyTorch's own, cuBLAS, cuDNN, CUTLASS, CUB, MIOpen and hipBLASLt, and what they are called.
 NAMES: Rules = (
     (r"^triton_tem_", f"{GEMM}|{CONVOLUTION}|{ATTENTION}"),
+    (r"^triton_poi_\w*norm", f"{NORM}|{ELEMENTWISE}|{MOVE}|{CONVOLUTION}"),  # what follows the norm's sums
     (r"^triton_poi_", f"{ELEMENTWISE}|{MOVE}|{FILL}|{RANDOM}|{EMBEDDING}|{INDEXING}"),
     (r"^triton_(?:red|per)_", f"{REDUCTION}|{NORM}|{SOFTMAX}|{LOSS}|{MOVE}|{EMBEDDING}"),
     (r"fmha|sdpa|flash_(?:fwd|bwd)|paged_attention|unified_attention|flash_attn|unpack_cudnn", ATTENTION),
