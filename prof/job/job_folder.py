@@ -73,7 +73,7 @@ def prepare(folder: Path) -> None:
 
 
 def write_job(job: Job) -> None:
-    """Write the merged tables, then job.json; then remove merged tables of before."""
+    """Write the merged tables, then job.json; then remove those of before, and what workers that died have left."""
     digest = blake2b("".join(sorted(each.digest for each in job.made)).encode(), digest_size=4).hexdigest()
     merged = job.folder / f"merged-{digest}"
     shutil.rmtree(merged, ignore_errors=True)
@@ -84,7 +84,7 @@ def write_job(job: Job) -> None:
     with open_output(str(job.folder / JOB), force=True) as out:
         out.write(msgspec.json.encode(content) + b"\n")
     for entry in list(os.scandir(job.folder)):
-        if entry.name.startswith("merged-") and entry.name != merged.name and entry.is_dir():
+        if entry.name.startswith((".", "merged-")) and entry.name != merged.name and entry.is_dir():
             shutil.rmtree(entry.path, ignore_errors=True)
 
 
