@@ -10,6 +10,7 @@ it does not name are left from an interrupted run, which the next one goes on fr
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from dataclasses import dataclass, fields
 from hashlib import blake2b
@@ -30,6 +31,10 @@ from pyprof.prof.job.rank_tables import SCHEMAS, RankTables
 
 FORMAT, VERSION = "pyprof/job", 1
 LARGEST = 256 << 20  # bytes of job.json: 16,384 files have 8 MB
+
+# What a run leaves behind that ended early or came before: merged tables, and folders that a worker was filling.
+_PASSING = re.compile(r"merged-[0-9a-f]{8}|\..+-[0-9a-f]{8}\.(?:pyprof|ranks)\.\w{8}")
+_OURS = re.compile(rf"{_PASSING.pattern}|.+-[0-9a-f]{{8}}\.(?:pyprof|ranks)|\.complete-collectives\.parquet")
 
 
 class _Job(msgspec.Struct):
@@ -59,11 +64,8 @@ def prepare(folder: Path) -> None:
     """Make the folder. Raises PyprofError if it holds something that is no job's."""
     if folder.exists() and not folder.is_dir():
         raise PyprofError(f"{folder}: expected a folder for the job, found a file; give another name")
-    known = (".pyprof", ".ranks", JOB)
     if folder.is_dir() and not is_job(folder):
-        others = [
-            e.name for e in os.scandir(folder) if not e.name.startswith((".", "merged-")) and not e.name.endswith(known)
-        ]
+        others = sorted(entry.name for entry in os.scandir(folder) if not _OURS.fullmatch(entry.name))
         if others:
             what = f"expected a new folder or a job's, found {others[0]}"
             raise PyprofError(f"{folder}: {what}; give another name with -o")
@@ -84,7 +86,7 @@ def write_job(job: Job) -> None:
     with open_output(str(job.folder / JOB), force=True) as out:
         out.write(msgspec.json.encode(content) + b"\n")
     for entry in list(os.scandir(job.folder)):
-        if entry.name.startswith((".", "merged-")) and entry.name != merged.name and entry.is_dir():
+        if _PASSING.fullmatch(entry.name) and entry.name != merged.name and entry.is_dir(follow_symlinks=False):
             shutil.rmtree(entry.path, ignore_errors=True)
 
 
@@ -102,7 +104,8 @@ def read_job(folder: Path) -> Job:
     if content.format != FORMAT or content.version != VERSION:
         what = f"expected {FORMAT} of version {VERSION}, found {content.format} of version {content.version}"
         raise InputError(file, f"{what}; make the job anew with this pyprof")
-    if Path(content.merged).name != content.merged or any(Path(p.folder).name != p.folder for p in content.files):
+    names = [content.merged, *(each.folder for each in content.files)]
+    if any(Path(name).name != name or name == ".." for name in names):
         raise InputError(file, "expected names of folders within the job, found a path; make the job anew")
     *tables, waits = (
         _table(folder / content.merged / f"{name}.parquet", schema) for name, schema in _schemas().items()

@@ -339,3 +339,20 @@ def test_a_job_of_too_many_rows_names_what_can_be_read(tmp_path: Path, monkeypat
     monkeypatch.setattr(whole, "MOST_ROWS", 59)
     with pytest.raises(InputError, match=r"at most 59 GPU operations, found 60: give one rank's folder.*pyprof ranks"):
         load_table(job.folder)
+
+
+def test_folders_of_others_are_never_removed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A checkout with nothing but .git, and a folder whose name begins like one of a job's."""
+    files = write_job(tmp_path, [Rank(), Rank()])
+    for name in (".git", "merged-data"):
+        (tmp_path / "other" / name).mkdir(parents=True)
+        assert main([*map(str, files), "-o", str(tmp_path / "other"), "--workers", "1"]) == 1
+        assert f"expected a new folder or a job's, found {name}" in capfd.readouterr().err
+        (tmp_path / "other" / name).rmdir()
+    job = made(tmp_path, *files)
+    theirs = [job.folder / ".git", job.folder / "merged-data"]
+    left = job.folder / ".rank0.json-0123abcd.pyprof.x_y12345"
+    for folder in (*theirs, left):
+        folder.mkdir()
+    made(tmp_path, *files)
+    assert [folder.exists() for folder in (*theirs, left)] == [True, True, False]
