@@ -30,6 +30,11 @@ class AutogradRanges:
         self._state = state
         self._thread = _ThreadState()
         self._closed = False
+        self._threads = 0  # on which they are pushed
+
+    @property
+    def on_some_thread(self) -> bool:
+        return self._threads > 0
 
     @property
     def on_this_thread(self) -> bool:
@@ -51,6 +56,7 @@ class AutogradRanges:
 
         patches.set(profiler, "_enable_profiler", self._enabler(profiler._enable_profiler))
         patches.set(profiler, "_disable_profiler", self._disabler(profiler._disable_profiler))
+        patches.set(profiler, "_run_on_profiler_stop", self._stopper(profiler._run_on_profiler_stop))
 
     def begin(self) -> None:
         """Push ranges on this thread from now on. If another profiler is on, begin when it ends."""
@@ -74,19 +80,26 @@ class AutogradRanges:
             sys.stderr.write(f"pyprof: continuing without PyTorch's own ranges, which cannot be pushed: {error}\n")
             return
         thread.on = True
+        self._threads += 1
         profiler._run_on_profiler_start()
 
     def end(self) -> None:
         """Push no more ranges on this thread."""
-        import torch
         from torch.autograd import profiler
 
-        thread = self._thread
-        thread.suspended = False
-        if thread.on:
-            thread.on = False
-            torch._C._autograd._disable_profiler()
+        self._thread.suspended = False
+        if self._off():
             profiler._run_on_profiler_stop()
+
+    def _off(self) -> bool:
+        """Push no more ranges on this thread; whether they were pushed until now."""
+        import torch
+
+        was_on, self._thread.on = self._thread.on, False
+        if was_on:
+            self._threads -= 1
+            torch._C._autograd._disable_profiler()
+        return was_on
 
     def close(self) -> None:
         """Push no more ranges on this thread, and do not begin on any other thread."""
@@ -95,8 +108,9 @@ class AutogradRanges:
 
     def _enabler(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def _enable_profiler(*args: Any, **kwargs: Any) -> Any:
-            suspended = self._thread.on or self._thread.suspended
-            self.end()
+            # The other profiler has told PyTorch that one is on, by which inductor's kernels know whether to push their
+            # ranges: so that is not taken back here.
+            suspended = self._off() or self._thread.suspended
             try:
                 result = original(*args, **kwargs)
             except BaseException:
@@ -118,3 +132,11 @@ class AutogradRanges:
                     self.begin()
 
         return _disable_profiler
+
+    def _stopper(self, original: Callable[[], Any]) -> Callable[[], Any]:
+        def _run_on_profiler_stop() -> None:
+            """Tell PyTorch that no profiler is on: not while ours is, which is back before another one says so."""
+            if not self._thread.on:
+                original()
+
+        return _run_on_profiler_stop

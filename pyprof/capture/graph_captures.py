@@ -26,6 +26,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from pyprof.capture import session
+from pyprof.capture.autograd_ranges import AutogradRanges
 from pyprof.capture.kineto_turns import torch_profiler_is_on, without_usdt_lines
 from pyprof.capture.patch import Patches
 from pyprof.capture.sinks import Entry, Profiler, pop, push
@@ -178,12 +179,38 @@ class NvtxGraphs:
         self._captures = GraphCaptures(self._start, self._stop)
         self._over = False  # whether nsys collects, or has collected
         self._parts: list[str] = []  # of the record
+        self._backward_next = False  # whether a capture was recorded, and no backward pass began since
+        self._patches = Patches()
 
     def open(self) -> None:
+        from torch import autograd
+
         self._captures.open()
+        if self._session.autograd is not None and hasattr(autograd, "_engine_run_backward"):
+            run = autograd._engine_run_backward
+            self._patches.set(autograd, "_engine_run_backward", self._backward(run, self._session.autograd))
 
     def close(self) -> None:
         self._captures.close()
+        self._patches.undo()
+
+    def _backward(self, original: Callable[..., Any], own: AutogradRanges) -> Callable[..., Any]:
+        def _engine_run_backward(*args: Any, **kwargs: Any) -> Any:
+            """Run the backward pass after a recorded capture without PyTorch's own ranges.
+
+            In it torch.compile captures the graph's backward, on a thread of autograd's, which has the profilers that
+            are on when it begins. Where these ranges are, no other profiler can begin.
+            """
+            if not self._backward_next or self._over or not own.on_this_thread:
+                return original(*args, **kwargs)
+            own.end()
+            try:
+                return original(*args, **kwargs)
+            finally:
+                self._backward_next = False
+                own.begin()
+
+        return _engine_run_backward
 
     def tell(self) -> None:
         """A range of nsys has begun: push what was recorded. No capture is recorded from then on."""
@@ -206,7 +233,11 @@ class NvtxGraphs:
     def _start(self) -> Any:
         """Start PyTorch's profiler; None where it is not wanted, or where the program's own is on."""
         own = self._session.autograd
-        if self._over or (torch_profiler_is_on() and not (own is not None and own.on_this_thread)):
+        if self._over:
+            return None
+        if torch_profiler_is_on() and not (own is not None and own.on_this_thread):
+            if own is not None and own.on_some_thread:
+                _say(RuntimeError("another thread began it while PyTorch's ranges were on"))
             return None
         from torch.autograd.profiler import profile
 
@@ -222,6 +253,7 @@ class NvtxGraphs:
         self._session.set_profiler(None)
         with without_usdt_lines():
             profiler.__exit__(None, None, None)
+        self._backward_next = True
         return profiler
 
 
