@@ -192,8 +192,7 @@ def _partial_graphs(joined: Joined) -> list[str]:
     rows = rows[of_graph[joined.call[rows]]]
     if not len(rows):
         return []
-    both = (np.concatenate(pair) for pair in zip((pid[rows], node[rows]), joined.captured, strict=True))
-    keys, number = distinct(*both)
+    keys, number = distinct(*map(np.concatenate, zip((pid[rows], node[rows]), joined.captured, strict=True)))
     launches: dict[int, list[int]] = {}
     for call, own in zip(joined.call[rows].tolist(), number[: len(rows)].tolist(), strict=True):
         launches.setdefault(call, []).append(own)
@@ -202,24 +201,29 @@ def _partial_graphs(joined: Joined) -> list[str]:
     sets: dict[frozenset[int], list[int]] = {}
     for call, nodes in launches.items():
         sets.setdefault(frozenset(nodes), []).append(call)
-    for nodes in _captured_graphs(keys, number[: len(rows)], number[len(rows) :]):
-        sets.setdefault(nodes, [])
+    for whole_graph in _captured_graphs(keys, number[: len(rows)], number[len(rows) :]):
+        sets.setdefault(whole_graph, [])
+    return _lacking(joined, sets, len(launches))
+
+
+def _lacking(joined: Joined, sets: dict[frozenset[int], list[int]], launches: int) -> list[str]:
+    """What is said of launches that lack nodes. ``sets``: the launches by their nodes; none of what a capture made."""
     whole = {each: nodes for nodes in sorted(sets, key=len) for each in nodes}  # a node's largest set
     lacking = {
-        call: len(full) - len(nodes)
+        call: full - nodes
         for nodes, found in sets.items()
         if nodes < (full := whole[next(iter(nodes))])
         for call in found
     }
     chosen = np.array([*lacking], np.int64)
-    partial = chosen[_finished(joined, chosen)] if len(chosen) else chosen
-    if not len(partial):
+    partial = chosen[_finished(joined, chosen)].tolist() if len(chosen) else []
+    if not partial:
         return []
-    lost = sum(lacking[call] for call in partial.tolist())
+    lost = sum(len(lacking[call]) for call in partial)
     lack = "lacks" if len(partial) == 1 else "lack"
-    shown = all(sets[whole[launches[call][0]]] for call in partial.tolist())
+    shown = all(sets[whole[next(iter(lacking[call]))]] for call in partial)
     which = "that other launches of the same graph have" if shown else "that the graphs captured"
-    return [f"{len(partial):,} of {len(launches):,} launches of CUDA graphs {lack} {lost:,} operations {which}"]
+    return [f"{len(partial):,} of {launches:,} launches of CUDA graphs {lack} {lost:,} operations {which}"]
 
 
 def _captured_graphs(keys: Sequence[tuple[int, ...]], ran: Ints, captured: Ints) -> Iterator[frozenset[int]]:

@@ -149,7 +149,8 @@ def difference(ranges: Ranges, kind: Ints, nodes: Nodes) -> int | None:
 
 def _near(ranges: Ranges, nodes: Nodes) -> Bools:
     """The nodes that may have been made in a capture."""
-    return (nodes.time >= ranges.start.min() - FAR_NS) & (nodes.time <= ranges.end.max() + FAR_NS)
+    found: Bools = (nodes.time >= ranges.start.min() - FAR_NS) & (nodes.time <= ranges.end.max() + FAR_NS)
+    return found
 
 
 def _calls(nesting: Nesting, kind: Ints) -> Ints:
