@@ -36,6 +36,10 @@ from pyprof.cuda_graph_nodes import CapturedGraph
 from pyprof.files import tell
 from pyprof.marker import GRAPH_RANGE
 
+UNTOLD = (
+    "pyprof: {} of CUDA graphs, recorded for a range that pyprof.start() begins, are in no report, since it was not "
+    "called; if nsys collects from the first line on, use init(graphs=False): then PyTorch's own ranges are in it"
+)
 _NUMBERS = itertools.count(1)  # one sequence per process: a trace may hold graphs of several collectors' time
 
 
@@ -191,8 +195,17 @@ class NvtxGraphs:
             self._patches.set(autograd, "_engine_run_backward", self._backward(run, self._session.autograd))
 
     def close(self) -> None:
+        """Record no more, and drop what was recorded."""
         self._captures.close()
+        self._captures.records.clear()
         self._patches.undo()
+
+    def end(self) -> None:
+        """The session ends: say so if nsys was told of nothing."""
+        count, over = len(self._captures.records), self._over
+        self.close()
+        if count and not over:
+            tell(UNTOLD.format(f"{count:,} capture{'' if count == 1 else 's'}"))
 
     def _backward(self, original: Callable[..., Any], own: AutogradRanges) -> Callable[..., Any]:
         def _engine_run_backward(*args: Any, **kwargs: Any) -> Any:

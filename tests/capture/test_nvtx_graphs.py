@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch")
 import pyprof  # noqa: E402
 from pyprof.capture import session  # noqa: E402
 from pyprof.capture.autograd_ranges import AutogradRanges  # noqa: E402
+from pyprof.capture.graph_captures import UNTOLD  # noqa: E402
 from pyprof.capture.kineto_turns import torch_profiler_is_on  # noqa: E402
 from pyprof.captured_record import CAPTURED_RANGE, CLOCK_RANGE, CapturedRecord, clock_ns, joined, piece  # noqa: E402
 from tests.capture.conftest import Domain  # noqa: E402
@@ -53,6 +54,23 @@ def test_a_capture_before_the_range_is_told_when_the_range_begins(domain: Domain
     last = max(start + duration for _, start, duration, _ in ranges)
     assert len(clocks) == 5 and 0 < clocks[0] - last < 60e9  # one clock: told after it ended, within a minute
     pyprof.stop()
+
+
+def test_a_range_that_never_begins_is_said(domain: Domain, capfd: pytest.CaptureFixture[str]) -> None:
+    """As where nsys collects from the first line on: PyTorch's own ranges make way while a capture is recorded."""
+    pyprof.init(sink="nvtx")
+    capture(Graph())
+    pyprof.deinit()
+    assert UNTOLD.format("1 capture") in capfd.readouterr().err
+    pyprof.init(sink="nvtx", graphs=False)
+    capture(Graph())
+    pyprof.deinit()
+    pyprof.init(sink="nvtx")
+    capture(Graph())
+    pyprof.start()
+    pyprof.stop()
+    pyprof.deinit()
+    assert "graphs=False" not in capfd.readouterr().err
 
 
 def test_each_range_of_the_tool_is_told(domain: Domain) -> None:
