@@ -23,23 +23,32 @@ class _ThreadState(threading.local):
     suspended = False  # True while another profiler is on; the ranges continue when it ends
 
 
+_THREAD = _ThreadState()
+
+
+def ranges_are_on() -> bool:
+    """Whether these ranges are pushed now, on this thread."""
+    return _THREAD.on
+
+
+def program_profiler_is_on() -> bool:
+    """Whether one of PyTorch's profilers is on, on this thread, other than that of these ranges."""
+    import torch
+
+    return bool(torch._C._autograd._profiler_enabled()) and not _THREAD.on
+
+
 class AutogradRanges:
     """Turns the ranges on and off, per thread. `state`: a torch.autograd.ProfilerState that pushes ranges."""
 
     def __init__(self, state: Any) -> None:
         self._state = state
-        self._thread = _ThreadState()
         self._closed = False
         self._threads = 0  # on which they are pushed
 
     @property
     def on_some_thread(self) -> bool:
         return self._threads > 0
-
-    @property
-    def on_this_thread(self) -> bool:
-        """Whether the ranges are pushed now."""
-        return self._thread.on
 
     @staticmethod
     def of_nvtx() -> AutogradRanges | None:
@@ -63,11 +72,10 @@ class AutogradRanges:
         import torch
         from torch.autograd import profiler
 
-        thread = self._thread
-        if self._closed or thread.on:
+        if self._closed or _THREAD.on:
             return
-        if torch._C._autograd._profiler_enabled():
-            thread.suspended = True
+        if program_profiler_is_on():
+            _THREAD.suspended = True
             return
         # Shapes are on; memory, stacks, FLOPs and modules are off. The profiler records nothing, it only pushes ranges.
         config = torch.autograd.ProfilerConfig(
@@ -79,7 +87,7 @@ class AutogradRanges:
             self._closed = True
             sys.stderr.write(f"pyprof: continuing without PyTorch's own ranges, which cannot be pushed: {error}\n")
             return
-        thread.on = True
+        _THREAD.on = True
         self._threads += 1
         profiler._run_on_profiler_start()
 
@@ -87,7 +95,7 @@ class AutogradRanges:
         """Push no more ranges on this thread."""
         from torch.autograd import profiler
 
-        self._thread.suspended = False
+        _THREAD.suspended = False
         if self._off():
             profiler._run_on_profiler_stop()
 
@@ -95,7 +103,7 @@ class AutogradRanges:
         """Push no more ranges on this thread; whether they were pushed until now."""
         import torch
 
-        was_on, self._thread.on = self._thread.on, False
+        was_on, _THREAD.on = _THREAD.on, False
         if was_on:
             self._threads -= 1
             torch._C._autograd._disable_profiler()
@@ -110,14 +118,14 @@ class AutogradRanges:
         def _enable_profiler(*args: Any, **kwargs: Any) -> Any:
             # The other profiler has told PyTorch that one is on, by which inductor's kernels know whether to push their
             # ranges: so that is not taken back here.
-            suspended = self._off() or self._thread.suspended
+            suspended = self._off() or _THREAD.suspended
             try:
                 result = original(*args, **kwargs)
             except BaseException:
                 if suspended:
                     self.begin()
                 raise
-            self._thread.suspended = suspended
+            _THREAD.suspended = suspended
             return result
 
         return _enable_profiler
@@ -127,16 +135,17 @@ class AutogradRanges:
             try:
                 return original(*args, **kwargs)
             finally:
-                if self._thread.suspended:
-                    self._thread.suspended = False
+                if _THREAD.suspended:
+                    _THREAD.suspended = False
                     self.begin()
 
         return _disable_profiler
 
-    def _stopper(self, original: Callable[[], Any]) -> Callable[[], Any]:
+    @staticmethod
+    def _stopper(original: Callable[[], Any]) -> Callable[[], Any]:
         def _run_on_profiler_stop() -> None:
             """Tell PyTorch that no profiler is on: not while ours is, which is back before another one says so."""
-            if not self._thread.on:
+            if not _THREAD.on:
                 original()
 
         return _run_on_profiler_stop

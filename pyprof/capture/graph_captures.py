@@ -26,8 +26,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from pyprof.capture import session
-from pyprof.capture.autograd_ranges import AutogradRanges
-from pyprof.capture.kineto_turns import torch_profiler_is_on, without_usdt_lines
+from pyprof.capture.autograd_ranges import AutogradRanges, program_profiler_is_on, ranges_are_on
+from pyprof.capture.kineto_turns import without_noise
 from pyprof.capture.patch import Patches
 from pyprof.capture.sinks import Entry, Profiler, pop, push
 from pyprof.capture.trace_file import recorded_ranges
@@ -214,7 +214,7 @@ class NvtxGraphs:
             In it torch.compile captures the graph's backward, on a thread of autograd's, which has the profilers that
             are on when it begins. Where these ranges are, no other profiler can begin.
             """
-            if not self._backward_next or self._over or not own.on_this_thread:
+            if not self._backward_next or self._over or not ranges_are_on():
                 return original(*args, **kwargs)
             own.end()
             try:
@@ -245,18 +245,18 @@ class NvtxGraphs:
 
     def _start(self) -> Any:
         """Start PyTorch's profiler; None where it is not wanted, or where the program's own is on."""
-        own = self._session.autograd
         if self._over:
             return None
-        if torch_profiler_is_on() and not (own is not None and own.on_this_thread):
-            if own is not None and own.on_some_thread:
+        if program_profiler_is_on():
+            if self._session.autograd is not None and self._session.autograd.on_some_thread:
                 _say(RuntimeError("another thread began it while PyTorch's ranges were on"))
+            return None
             return None
         from torch.autograd.profiler import profile
 
         since_2_5 = {"acc_events": False} if "acc_events" in inspect.signature(profile).parameters else {}
         profiler = profile(record_shapes=True, use_kineto=True, **since_2_5)
-        with without_usdt_lines():
+        with without_noise():
             profiler.__enter__()
         self._sink = self._sink or Profiler()
         self._session.set_profiler(self._sink)
@@ -264,7 +264,7 @@ class NvtxGraphs:
 
     def _stop(self, profiler: Any) -> Any:
         self._session.set_profiler(None)
-        with without_usdt_lines():
+        with without_noise():
             profiler.__exit__(None, None, None)
         self._backward_next = True
         return profiler

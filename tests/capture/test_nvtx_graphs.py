@@ -15,7 +15,6 @@ import pyprof  # noqa: E402
 from pyprof.capture import session  # noqa: E402
 from pyprof.capture.autograd_ranges import AutogradRanges  # noqa: E402
 from pyprof.capture.graph_captures import UNTOLD  # noqa: E402
-from pyprof.capture.kineto_turns import torch_profiler_is_on  # noqa: E402
 from pyprof.captured_record import CAPTURED_RANGE, CLOCK_RANGE, CapturedRecord, clock_ns, joined, piece  # noqa: E402
 from tests.capture.conftest import Domain  # noqa: E402
 from tests.capture.test_graph_captures import Graph, capture  # noqa: E402
@@ -28,6 +27,10 @@ def graph_class(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Graph]]:
     yield Graph
     pyprof.deinit()
     assert dict(vars(Graph)) == before  # everything was put back
+
+
+def torch_profiler_is_on() -> bool:
+    return bool(torch._C._autograd._profiler_enabled())
 
 
 def told(domain: Domain) -> CapturedRecord | None:
