@@ -251,7 +251,6 @@ class NvtxGraphs:
             if self._session.autograd is not None and self._session.autograd.on_some_thread:
                 _say(RuntimeError("another thread began it while PyTorch's ranges were on"))
             return None
-            return None
         from torch.autograd.profiler import profile
 
         since_2_5 = {"acc_events": False} if "acc_events" in inspect.signature(profile).parameters else {}
