@@ -30,13 +30,18 @@ def texts(values: Sequence[str]) -> Any:
     """An Arrow array of the texts, which must be valid in UTF-8 (see ``clean``). Raises PyprofError beyond 2 GiB."""
     import pyarrow as pa
 
-    encoded = [clean(text).encode() for text in values]
-    ends = np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)))
+    joined = "".join(values)
+    if joined.isascii():  # as nearly always: each character is one byte
+        encoded, lengths = joined.encode(), map(len, values)
+    else:
+        parts = [clean(text).encode() for text in values]
+        encoded, lengths = b"".join(parts), map(len, parts)
+    ends = np.cumsum(np.fromiter(lengths, np.int64, len(values)))
     if ends.max(initial=0) > LONGEST:
         found = f"a column has {ends[-1]:,} bytes of texts"
         raise PyprofError(f"{found}, of which Parquet takes {LONGEST:,}: write net.dict")
-    buffers = [None, pa.py_buffer(np.append(0, ends).astype(np.int32)), pa.py_buffer(b"".join(encoded))]
-    return pa.Array.from_buffers(pa.string(), len(encoded), buffers)
+    buffers = [None, pa.py_buffer(np.append(0, ends).astype(np.int32)), pa.py_buffer(encoded)]
+    return pa.Array.from_buffers(pa.string(), len(values), buffers)
 
 
 def dictionary(data: Coded, values: Any = None) -> Any:
