@@ -50,7 +50,7 @@ def cuda_gpu_kern_gb_sum(recording: Recording, variant: str = "") -> Rows:
     groups, code = distinct(names.codes, grids.codes, blocks.codes)
     cells = [(_xyz(grids.values[g]), _xyz(blocks.values[b]), names.values[n]) for n, g, b in groups]
     texts = [f"{name} {grid} {block}" for grid, block, name in cells]
-    return grouped.group_rows(code, gpu.durations(), texts, cells)
+    return grouped.group_rows(code, gpu.durations(), texts, list(zip(*cells, strict=True)) or [()] * 3)
 
 
 def _xyz(size: str) -> str:
@@ -67,7 +67,7 @@ def cuda_gpu_sum(recording: Recording, variant: str = "") -> Rows:
     names = kernel_names(gpu, variant)
     groups, code = distinct(names.codes, (gpu.kind != KERNEL).astype(np.int64))
     cells = [("MEMORY_OPER" if is_memory else "CUDA_KERNEL", names.values[name]) for name, is_memory in groups]
-    return grouped.group_rows(code, gpu.durations(), [name for _, name in cells], cells)
+    return grouped.group_rows(code, gpu.durations(), [name for _, name in cells], list(zip(*cells, strict=True)) or [()] * 2)
 
 
 def cuda_gpu_mem_time_sum(recording: Recording, _: str = "") -> Rows:
