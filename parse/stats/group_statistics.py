@@ -74,8 +74,13 @@ class Columns(Sequence[Row]):
     def __getitem__(self, place: int | slice) -> Row | Rows:
         if isinstance(place, slice):
             cells = ([values[code] for code in codes[place].tolist()] for values, codes in self.columns)
-            return list(zip(*cells, strict=True))
-        return tuple(values[codes[place]] for values, codes in self.columns)
+            return list(map(list, zip(*cells, strict=True)))
+        return [values[codes[place]] for values, codes in self.columns]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
 
     def __iter__(self) -> Iterator[Row]:
         for begin in range(0, len(self), BATCH):
