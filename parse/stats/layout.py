@@ -46,11 +46,10 @@ class _Texts:
     def __init__(self, cells: Cells) -> None:
         self._values, self._codes = cells
         used = [self._values[code] for code in np.unique(self._codes).tolist()]
-        self._are_texts = any(isinstance(value, str) for value in used[:1])
-        if not self._are_texts:
-            self._values = [_shown(value) for value in self._values]
-            used = self._values
+        self._are_texts = any(isinstance(value, str) for value in used)
         self.longest = min(WIDEST, max((len(str(value)) for value in used), default=0))
+        if not self._are_texts:
+            self._values = [str(value) for value in self._values]
 
     def between(self, begin: int, end: int) -> list[str]:
         found = [self._values[code] for code in self._codes[begin:end].tolist()]

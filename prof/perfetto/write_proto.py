@@ -16,10 +16,10 @@ from itertools import chain, pairwise, repeat
 from typing import BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pyprof.prof.perfetto.tracks import Arg, Counter, Slices, Trace, Track, in_order, per_value
-from pyprof.table.columns import NULL, Bools, Coded, Ints, Ragged
+from pyprof.table.columns import NULL, Coded, Ints, Ragged
+from pyprof.table.varints import varints
 from pyprof.text import clean
 
 EVENTS = 1 << 14  # written and compressed together: about half a megabyte
@@ -65,30 +65,13 @@ def rows_of(*parts: bytes | Ints) -> Iterator[bytes]:
                 blocks.append(np.broadcast_to(np.frombuffer(part, np.uint8), (count, len(part))))
                 kept.append(np.ones((count, len(part)), bool))
             else:
-                digits, used = _varints(part[begin : begin + count])
+                digits, used = varints(part[begin : begin + count])
                 blocks.append(digits)
                 kept.append(used)
         written = np.concatenate(kept, axis=1)
         data = np.concatenate(blocks, axis=1)[written].tobytes()
         ends = np.cumsum(written.sum(axis=1))
         yield from (data[at:end] for at, end in pairwise([0, *ends.tolist()]))
-
-
-def _varints(values: Ints) -> tuple[NDArray[np.uint8], Bools]:
-    """The bytes of ``varint`` of each number, and which of them are written."""
-    left = values.astype(np.int64).view(np.uint64)
-    used = [np.ones(len(left), bool)]
-    digits = []
-    while True:
-        rest = left >> np.uint64(7)
-        digits.append((left & np.uint64(0x7F)).astype(np.uint8))
-        more = rest > 0
-        if not more.any():
-            break
-        digits[-1] |= np.where(more, np.uint8(0x80), np.uint8(0))
-        used.append(more)
-        left = rest
-    return np.stack(digits, axis=1), np.stack(used, axis=1)
 
 
 def _sizes(values: Ints) -> Ints:

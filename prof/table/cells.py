@@ -28,7 +28,8 @@ class Cells:
         return Cells(self.columns[:count], self.data[:count], self.rows)
 
     def blocks(self, changes: Sequence[Change]) -> Iterator[Iterator[tuple[str, ...]]]:
-        """The rows as texts, in blocks. ``changes``: a function per column, called once per distinct value of a block."""
+        """The rows as texts, in blocks. ``changes``: a function per column, called once per distinct value of a
+        block."""
         columns = zip(self.columns, self.data, changes, strict=True)
         fields = [_field(column, data, change) for column, data, change in columns]
         for begin in range(0, self.rows, BLOCK):
