@@ -3,7 +3,7 @@
 import numpy as np
 
 from pyprof.parse.stats import group_statistics as grouped
-from pyprof.parse.stats.group_statistics import Cell, Rows, by_text, known, rounded, summarise
+from pyprof.parse.stats.group_statistics import Cell, Row, Rows, by_text, known, rounded, summarise
 from pyprof.parse.stats.recording import KERNEL, MEMCPY, MEMSET, Calls, Gpu, Recording
 from pyprof.table.columns import NULL, Coded, distinct
 
@@ -110,7 +110,7 @@ def cuda_kern_exec_sum(recording: Recording, variant: str = "") -> Rows:
     queue = {s.group: s for s in summarise(code[late], queued[late])}
     # If no kernel of a group waited, only the deviation is set, as in nsys.
     no_waits: list[Cell] = [0, None, None, None, None, rounded(0.0)]
-    rows: Rows = []
+    rows: list[Row] = []
     texts = [f"{kernels.values[k]} {apis.values[a]}" for *_, a, k in groups]
     for s in sorted(total, key=lambda s: (-s.mean, texts[s.group])):
         *where, a, k = groups[s.group]

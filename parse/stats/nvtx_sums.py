@@ -61,7 +61,7 @@ def nvtx_kern_sum(recording: Recording, variant: str = "") -> Rows:
     name, style = (np.append(column.astype(np.int64), OUTSIDE)[span] for column in (ranges.codes, spans.startend))
     keys = (name, style, gpu.launch.pid[row], gpu.launch.tid[row], kernels.codes[row])
     first, code = numbered(*keys)
-    name, style, pid, tid, kernel = (key[first] for key in keys)
+    name, style, pid, tid, kernel = (key[first].astype(np.int64) for key in keys)
     inside, around = code[span >= 0], span[span >= 0]
     instances = np.bincount(inside[numbered(inside, around)[0]], minlength=len(first))  # different ranges in each group
     found = statistics(code, gpu.durations()[row])

@@ -192,7 +192,7 @@ def _argument(arg: Arg, interned: _Interned) -> Sequence[bytes]:
         )
     if arg.data.dtype.kind == "f":
         return per_value(arg.data, lambda value: block(4, name + double(5, value)) if np.isfinite(value) else b"")
-    values, which = np.unique(arg.data, return_inverse=True)
+    values, which = np.unique(arg.data.astype(np.int64), return_inverse=True)
     field = name + varint(4 << 3)
     width = np.where(values < 0, 10, _sizes(values))  # a negative number has 64 bits
     made = list(rows_of(varint(4 << 3 | 2), len(field) + width, field, values))
