@@ -86,13 +86,14 @@ def _spans(db: Database) -> Spans:
         found = f"expected numbers and texts in {NVTX.table}, found another value ({error}); export it again"
         raise SchemaError(db.file, found) from None
     columns = [np.concatenate(parts) for parts in zip(*read, strict=True)] or [np.zeros(0, np.int64)] * len(numbers)
+    read.clear()
     start, end, thread, end_thread, event_type, domain, row, code = columns
     return Spans(
         start=start,
         end=np.where(end == NULL, last_time(db), end),
         pid=process_of(thread),
         tid=thread_of(thread),
-        name=_range_names(db, thread >> 24, domain, code, list(texts.known)),
+        name=_range_names(db, thread >> 24, domain, code, texts.taken()),
         startend=np.isin(event_type, START_END),
         one_thread=end_thread == NULL,  # nsys names the thread that ended a range only if it is a different one
         id=row,
@@ -104,6 +105,11 @@ class _Texts:
 
     def __init__(self) -> None:
         self.known: dict[str, int] = {}
+
+    def taken(self) -> list[str]:
+        """The texts, which are then forgotten."""
+        texts, self.known = list(self.known), {}
+        return texts
 
     def add(self, joined: bytes, lengths: Ints) -> Ints:
         """The numbers of texts, given joined and their lengths in bytes."""
@@ -124,10 +130,15 @@ class _Texts:
 def _range_names(db: Database, process: Ints, domain: Ints, code: Ints, texts: list[str]) -> Coded:
     """`domain:text` of every range; the default domain has no name. ``process``: globalTids without their threads."""
     names = domain_names(db)
-    used, codes = distinct(process, domain, code)
+    owners, owner = distinct(process, domain)
     # A domain's number stands where a sliced file has lost the event that names it.
-    numbers = {number: "" if number in (0, NULL) else f"domain {number}" for _, number, _ in used}
-    return Coded(codes.astype(np.int32), [f"{names.get((p, d), numbers[d])}:{texts[c]}" for p, d, c in used])
+    prefixes = [f"{names.get((p, d), '' if d in (0, NULL) else f'domain {d}')}:" for p, d in owners]
+    if len(owners) == 1:  # as nearly always: millions of texts are changed one by one, each old one freed
+        for place, text in enumerate(texts):
+            texts[place] = prefixes[0] + text
+        return Coded(code.astype(np.int32), texts)
+    used, codes = distinct(owner, code)
+    return Coded(codes.astype(np.int32), [prefixes[o] + texts[c] for o, c in used])
 
 
 class NvprofRecording(Recording):

@@ -182,6 +182,8 @@ def group_rows(group: NDArray[Any], duration: Ints, names: Sequence[str], last: 
 
 def by_text(column: Coded) -> Coded:
     """The same column with exactly one code per text, including the empty text, so that codes can be grouped."""
+    if "" not in column.values and len(set(column.values)) == len(column.values) and (column.codes >= 0).all():
+        return column
     seen: dict[str, int] = {}
     code = [seen.setdefault(text, len(seen)) for text in (*column.values, "")]
     return Coded(np.array(code, np.int32)[column.codes], list(seen))  # code -1 selects the last item

@@ -30,8 +30,9 @@ def nvtx_sum(recording: Recording, _: str = "") -> Rows:
 def _by_text_and_style(spans: Spans) -> tuple[list[str], list[str], Ints]:
     """The texts and styles of the distinct pairs of both, and each range's number among them."""
     names = by_text(spans.name)
-    groups, code = distinct(names.codes, spans.startend.astype(np.int64))
-    return [names.values[name] for name, _ in groups], [STYLES[style] for _, style in groups], code
+    first, code = numbered(names.codes, spans.startend.astype(np.int64))
+    texts = [names.values[name] for name in names.codes[first].tolist()]
+    return texts, [STYLES[style] for style in spans.startend[first].tolist()], code
 
 
 def nvtx_pushpop_sum(recording: Recording, _: str = "") -> Rows:
