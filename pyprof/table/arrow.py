@@ -17,6 +17,16 @@ from pyprof.text import clean
 LONGEST = (1 << 31) - 1  # the most bytes that all values of an Arrow string array may have together
 
 
+def computed(function: str, *arguments: Any) -> Any:
+    """What a function of ``pyarrow.compute`` gives, without that module: it wraps each of its functions at import.
+
+    This takes 60 ms (pyarrow 26), a tenth of the time for a capture of 100,000 operations.
+    """
+    from pyarrow._compute import call_function
+
+    return call_function(function, list(arguments))
+
+
 def numbers(values: NDArray[Any], known: NDArray[np.bool_] | None = None) -> Any:
     """An Arrow array of the numbers; null where ``known`` is false."""
     import pyarrow as pa
@@ -53,7 +63,7 @@ def dictionary(data: Coded, values: Any = None) -> Any:
     known, codes = filled[data.codes], data.codes
     if len(values) > len(codes):  # drop the unused texts
         used, number = np.unique(np.where(known, codes, 0), return_inverse=True)
-        values, codes = values.take(numbers(used)), number.reshape(-1).astype(np.int32)
+        values, codes = computed("take", values, numbers(used)), number.reshape(-1).astype(np.int32)
     return pa.DictionaryArray.from_arrays(numbers(codes, known), values)
 
 
