@@ -6,6 +6,7 @@ events. Times are ns from the capture's start and may be negative.
 
 import re
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -81,14 +82,13 @@ def check(db: Database) -> None:
 
 
 def _capture(db: Database, lean: bool) -> Capture:
-    operations = read_operations(db)
-    nvtx = read_ranges(db, launching=launching_threads(db) if lean else None)
-    if lean and not any(scope.kind in NAMING for scope in nvtx.scopes):
-        nvtx = read_ranges(db)  # needed for the warning that says whether the capture has ops at all
+    with db.beside(partial(_ranges, lean=lean)) as ranges:
+        operations = read_operations(db)
+        calls, named_calls = read_calls(db)
+        nvtx = ranges()
     nvtx, warned = with_captured_ranges(db, nvtx)
     messages = payloads(db)
     nvtx = nvtx._replace(ranges=with_messages(messages, nvtx.ranges, nvtx.scopes, nvtx.tids))
-    calls, named_calls = read_calls(db)
     call, launched = launches(db, operations, calls, nvtx.tids)
     memory = memory_events(db, calls, nvtx.tids)
     capture = assemble(db, operations, nvtx, launched, messages)
@@ -106,6 +106,14 @@ def _capture(db: Database, lean: bool) -> Capture:
     capture.losses = losses(db, operations, launched, call, named_calls, nodes)
     capture.warnings += nodes_that_never_ran(nodes, operations)
     return capture
+
+
+def _ranges(db: Database, lean: bool) -> Nvtx:
+    """The ranges; ``lean``: those on which a row can depend."""
+    nvtx = read_ranges(db, launching=launching_threads(db) if lean else None)
+    if lean and not any(scope.kind in NAMING for scope in nvtx.scopes):
+        nvtx = read_ranges(db)  # needed for the warning that says whether the capture has ops at all
+    return nvtx
 
 
 def threads(tids: Iterable[int]) -> list[tuple[int, int]]:
