@@ -60,6 +60,8 @@ def _copy(part: Path, table: str, wanted: list[str], connection: sqlite3.Connect
         with parquet.ParquetFile(part) as source:
             check_size(source.metadata, part)
             columns = [column for column in wanted if column in source.schema_arrow.names]
+            if twice := [column for column in columns if source.schema_arrow.names.count(column) > 1]:
+                raise InputError(part, f"expected each column once, found {twice[0]} twice (export it again)")
             if not columns:
                 return
             names = ", ".join(f'"{column}"' for column in columns)

@@ -166,3 +166,12 @@ def test_a_real_file_has_every_dispatch(data):
     blocks = [first["grid_size"][axis] // first["workgroup_size"][axis] for axis in "xyz"]
     assert table.coded("grid").texts()[0] == str(blocks)
     assert np.all(table.ints("pid") == 908)
+
+
+def test_agents_that_are_no_records_are_none(tmp_path):
+    """Found by the fuzzer."""
+    broken = document()
+    broken["agents"] = [None, 7, broken["agents"][1]]
+    table = parsed(write(tmp_path / "net.json", broken))
+    assert table.coded("kind").texts() == ["kernel", "memcpy"]
+    assert len(set(table.coded("gpu").texts())) == 1
