@@ -83,7 +83,7 @@ def read_columns(path: Path, kind: type[Columns]) -> Columns:
             check_size(file.metadata, path)
             arrow_table = file.read([name for name in file.schema_arrow.names if name in known])
             arrow_table.validate(full=True)  # reading does not check the codes of texts and the offsets of lists
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # also of names that are no UTF-8
         why = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(path, f"expected a Parquet file, found a broken one ({why}); {ADVICE}") from None
     names = arrow_table.column_names

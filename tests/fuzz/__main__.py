@@ -50,7 +50,9 @@ def campaign(seed: int, first: int, cases: int, folder: Path, until: float = 1e1
         records += done
         number = done[-1]["done"] + 1 if done else number
         if code:  # the case that had begun has ended the process
-            records.append({"done": number, "kind": make(seed, number, folder).kind, "found": [f"process ended: {code}"]})
+            records.append(
+                {"done": number, "kind": make(seed, number, folder).kind, "found": [f"process ended: {code}"]}
+            )
             number += 1
         _keep(seed, [record for record in records if record.get("found") and record["done"] >= first_of_batch], folder)
     return records

@@ -97,7 +97,9 @@ def _as_json(line: bytes, random: Random) -> bytes:
         tree = damage_json.change(json.loads(text), random)
     except ValueError:
         return damage_json._text(line, random)
-    return (json.dumps(tree) + "\n").encode() if random.random() < 0.5 else (repr(tree) + "\n").encode("utf-8", "replace")
+    return (
+        (json.dumps(tree) + "\n").encode() if random.random() < 0.5 else (repr(tree) + "\n").encode("utf-8", "replace")
+    )
 
 
 def container(content: dict[str, bytes], random: Random) -> dict[str, bytes]:

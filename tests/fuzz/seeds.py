@@ -19,9 +19,20 @@ from tests.parse.kineto.kineto_file import AUTOGRAD, begin, call, kernel, op, x
 from tests.parse.ncu.ncu_table import launch, raw
 from tests.paths import GOLDEN
 
-MARKER = json.dumps({"pyprof": 1, "op": "linear", "mod": "torch.nn.functional", "args": [
-    {"type": "tensor", "shape": [64, 32], "dtype": "float32"}, {"type": "tensor", "shape": [16, 32], "dtype": "float32"}]})
-OLD_MARKER = "{'mod': 'torch', 'op': 'mm', 'args': [{'name': '', 'type': 'tensor', 'shape': (8, 4), 'dtype': 'float16'}]}"
+MARKER = json.dumps(
+    {
+        "pyprof": 1,
+        "op": "linear",
+        "mod": "torch.nn.functional",
+        "args": [
+            {"type": "tensor", "shape": [64, 32], "dtype": "float32"},
+            {"type": "tensor", "shape": [16, 32], "dtype": "float32"},
+        ],
+    }
+)
+OLD_MARKER = (
+    "{'mod': 'torch', 'op': 'mm', 'args': [{'name': '', 'type': 'tensor', 'shape': (8, 4), 'dtype': 'float16'}]}"
+)
 
 
 class Seed(NamedTuple):
@@ -157,5 +168,3 @@ def _peaks() -> dict[str, Any]:
                    "elementwise_byte_per_s": {"float32": {"relu": 3e12}}},
         "skipped": {"fp8": "no such product"},
     }  # fmt: skip
-
-

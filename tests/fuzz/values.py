@@ -65,5 +65,17 @@ def value(random: Random, near: Any = None, large: bool = True) -> Any:
         return number(random)
     if roll < 0.84:
         return text(random)
-    more: tuple[Any, ...] = (None, True, False, [], {}, [[]], [None], {"": None}, [1, "a", None], [[1, 2], [3, 4]], -1.5)
+    more: tuple[Any, ...] = (
+        None,
+        True,
+        False,
+        [],
+        {},
+        [[]],
+        [None],
+        {"": None},
+        [1, "a", None],
+        [[1, 2], [3, 4]],
+        -1.5,
+    )
     return random.choice((*more, *TOO_LARGE) if large else more)

@@ -1,0 +1,208 @@
+"""The command pyprof scrub: a copy of a capture that can be shown to others."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyprof.command.envelope import write_answer
+from pyprof.command.frame import Done, run_command
+from pyprof.command.parser import Parser, add_common, add_json
+from pyprof.errors import InputError, PyprofError, UsageError
+from pyprof.files import check_output, is_standard, open_input, open_output
+
+if TYPE_CHECKING:
+    from pyprof.parse.scrub.private_text import Cleaner
+
+PART = 1 << 24  # bytes searched for names at a time
+REPORTS = (".nsys-rep", ".qdrep", ".ncu-rep")
+
+
+def build_parser() -> Parser:
+    parser = Parser(
+        prog="pyprof scrub",
+        description="Write a copy of a capture without what tells of the machine and its user: environment, folders, "
+        "hosts, users, command lines, addresses, names of processes, serial numbers. All commands find the same "
+        "numbers in it. At the end the copy is searched for what was removed, and what remains is listed.",
+        epilog="Names of kernels, layers, ranges and source files stay, and what the program was: look at them before "
+        "you share a capture. A path becomes its last part; of a second folder's net.py, 2/net.py remains. The copy "
+        "has the input's form; a folder of Parquet files becomes a database.",
+    )
+    parser.add_argument(
+        "file",
+        help="net.sqlite of nsys, nvprof or rocprofv3, net.json of torch.profiler or rocprofv3, snapshot.pickle, a table "
+        "of ncu --csv, net.dict, net.parquet or net.pyprof; the files also as .gz",
+    )
+    parser.add_argument("-o", "--output", metavar="OUT", required=True, help="the copy; a name in .gz is compressed")
+    parser.add_argument(
+        "--project",
+        metavar="FOLDER",
+        help="keep paths of source files relative to this folder, on the machine of the capture (without: their names)",
+    )
+    add_json(parser)
+    add_common(parser, writes="file")
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    return run_command("pyprof scrub", build_parser, _run, argv)
+
+
+def _run(args: argparse.Namespace) -> Done:
+    from pyprof.parse.scrub.json_document import scrubbed
+    from pyprof.parse.scrub.leftovers import listed
+    from pyprof.parse.scrub.private_text import Cleaner
+    from pyprof.table.container import is_container
+
+    file, cleaner = Path(args.file), Cleaner(args.project)
+    if is_standard(args.file) or is_standard(args.output):
+        raise UsageError("a file is read more than once: give names of files, not -")
+    if file.name.endswith(REPORTS):
+        raise InputError(
+            file, "expected an export, found a report (nsys export --type sqlite, or ncu --csv --page raw)"
+        )
+    if is_container(file):
+        left, found = [], _container(file, cleaner, args)
+    else:
+        check_output(args.output, args.force)
+        if file.is_file():
+            _learn(file, cleaner)
+        left = _file(file, cleaner, args)
+        found = _remaining(Path(args.output), cleaner)
+    if args.json:
+        write_answer("scrub", scrubbed(args.output, cleaner.removed, left, found), input=[args.file])
+    tables = f"{', '.join(left[:8])}{f' and {len(left) - 8} more' if len(left) > 8 else ''}"
+    removed = ", ".join(f"{count:,} {kind}" for kind, count in cleaner.removed.most_common())
+    return Done([
+        *([f"left out {len(left)} tables that pyprof does not read: {tables}"] if left else []),
+        f"removed from what is kept: {removed or 'nothing'}",
+        *(listed(found) or ["searched the copy: nothing private remains, as far as its form or the capture tells"]),
+    ])  # fmt: skip
+
+
+def _learn(file: Path, cleaner: Cleaner) -> None:
+    """Learn the words by which the file's bytes name its user or host."""
+    with open_input(str(file)) as source:
+        while part := source.read(PART):
+            cleaner.learn_from(part)
+
+
+def _container(file: Path, cleaner: Cleaner, args: argparse.Namespace) -> Counter[str]:
+    from pyprof.parse.scrub.leftovers import in_texts
+    from pyprof.parse.scrub.scrub_table import scrub_container, texts_of
+    from pyprof.table.container import check_container_output, read_container, write_container
+
+    if not str(args.output).lower().endswith(".pyprof"):
+        raise UsageError("a container's copy is a container: give -o a name that ends in .pyprof")
+    check_container_output(Path(args.output), args.force)
+    whole = read_container(file)
+    cleaner.learn_from("\0".join(texts_of(whole)).encode("utf-8", "replace"))
+    write_container(scrub_container(whole, cleaner), Path(args.output), args.force)
+    return in_texts(texts_of(read_container(Path(args.output))), cleaner.words)
+
+
+def _file(file: Path, cleaner: Cleaner, args: argparse.Namespace) -> list[str]:
+    """Write the copy of a file. Returns the tables that are left out."""
+    from pyprof.parse.detect import is_parquet_folder
+    from pyprof.parse.formats.database import HEADER
+    from pyprof.parse.formats.plain_pickle import is_pickle
+    from pyprof.parse.ncu.table_lines import HEADER as NCU_HEADER
+
+    if is_parquet_folder(file):
+        return _database(file, cleaner, args)
+    with open_input(str(file)) as source:
+        head = source.peek(4096)[:4096]
+        if head.startswith(HEADER):
+            return _database(file, cleaner, args)
+        if is_pickle(head):
+            return _snapshot(file, cleaner, args)
+        if head.lstrip()[:1] in (b"{", b"[") and not _is_netdict(head):
+            from pyprof.parse.scrub.scrub_trace import scrub_json
+
+            text = scrub_json(file, source.read(), cleaner)
+            with open_output(args.output, args.force) as out:
+                out.write(text)
+            return []
+        if NCU_HEADER.search(head.decode("utf-8", "replace")) or head.startswith(b"=="):
+            from pyprof.parse.scrub.scrub_ncu import scrub_ncu
+
+            with open_output(args.output, args.force) as out:
+                scrub_ncu(source, str(file), out, cleaner)
+            return []
+    return _table(file, cleaner, args)
+
+
+def _is_netdict(head: bytes) -> bool:
+    from pyprof.table.netdict import FIRST_KEY
+    from pyprof.table.schema import COLUMN
+
+    match = FIRST_KEY.match(head)
+    return match is not None and match["key"].decode() in COLUMN
+
+
+def _database(file: Path, cleaner: Cleaner, args: argparse.Namespace) -> list[str]:
+    from pyprof.parse.formats.parquet_folder import opened
+    from pyprof.parse.nsys.tables import EVERY
+    from pyprof.parse.scrub.scrub_database import learn, scrub_database
+
+    try:
+        with tempfile.TemporaryDirectory(prefix="pyprof-") as scratch, opened(file, EVERY) as db:
+            learn(db, cleaner)
+            copy = Path(scratch, "scrubbed")
+            left = scrub_database(db, copy, cleaner)
+            with copy.open("rb") as source, open_output(args.output, args.force) as out:
+                shutil.copyfileobj(source, out, PART)
+    except OSError as error:
+        raise PyprofError(f"{file}: cannot be copied in the temporary folder: {error.strerror or error}") from error
+    return left
+
+
+def _snapshot(file: Path, cleaner: Cleaner, args: argparse.Namespace) -> list[str]:
+    import pickle
+
+    from pyprof.parse.formats.plain_pickle import load_plain
+    from pyprof.parse.scrub.private_tree import cleaned_tree
+
+    with open_input(str(file)) as source:
+        tree = load_plain(source.read(), file, "expected a memory snapshot of PyTorch")
+    try:
+        content = pickle.dumps(cleaned_tree(tree, cleaner), protocol=4)
+    except RecursionError:
+        raise InputError(file, "expected a memory snapshot of PyTorch, found values nested without end") from None
+    with open_output(args.output, args.force) as out:
+        out.write(content)
+    return []
+
+
+def _table(file: Path, cleaner: Cleaner, args: argparse.Namespace) -> list[str]:
+    from pyprof.parse.scrub.scrub_table import scrub_table, texts_of_table
+    from pyprof.table.netdict import write_netdict
+    from pyprof.table.parquet import is_parquet, write_parquet
+    from pyprof.table.read_table import read_table
+
+    table = read_table(str(file))
+    cleaner.learn_from("\0".join(texts_of_table(table)).encode("utf-8", "replace"))
+    table = scrub_table(table, cleaner)
+    if is_parquet(str(file)):
+        write_parquet(table, args.output, args.force)
+    else:
+        with open_output(args.output, args.force) as out:
+            write_netdict(table, out)
+    return []
+
+
+def _remaining(copy: Path, cleaner: Cleaner) -> Counter[str]:
+    """What the copy still holds of the words that were removed, and of private forms."""
+    from pyprof.parse.scrub.leftovers import in_bytes, in_texts
+    from pyprof.parse.scrub.scrub_table import texts_of_table
+    from pyprof.table.parquet import is_parquet
+    from pyprof.table.read_table import read_table
+
+    if is_parquet(str(copy)):
+        return in_texts(texts_of_table(read_table(str(copy))), cleaner.words)
+    with open_input(str(copy)) as source:
+        return in_bytes(source, cleaner.words)
