@@ -6,6 +6,7 @@ import argparse
 import shutil
 import tempfile
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -150,12 +151,14 @@ def _database(file: Path, cleaner: Cleaner, args: argparse.Namespace) -> list[st
     from pyprof.parse.scrub.scrub_database import learn, scrub_database
 
     try:
-        with tempfile.TemporaryDirectory(prefix="pyprof-") as scratch, opened(file, EVERY) as db:
+        with ExitStack() as stack:
+            db = stack.enter_context(opened(file, EVERY))
+            copy = stack.enter_context(tempfile.NamedTemporaryFile(prefix="pyprof-", delete=False))
+            stack.callback(Path(copy.name).unlink, missing_ok=True)
             learn(db, cleaner)
-            copy = Path(scratch, "scrubbed")
-            left = scrub_database(db, copy, cleaner)
-            with copy.open("rb") as source, open_output(args.output, args.force) as out:
-                shutil.copyfileobj(source, out, PART)
+            left = scrub_database(db, Path(copy.name), cleaner)
+            with open_output(args.output, args.force) as out:
+                shutil.copyfileobj(copy, out, PART)
     except OSError as error:
         raise PyprofError(f"{file}: cannot be copied in the temporary folder: {error.strerror or error}") from error
     return left

@@ -8,7 +8,7 @@ import json
 import re
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -84,13 +84,18 @@ def learn(db: Database, cleaner: Cleaner) -> None:
 
 
 def scrub_database(db: Database, target: Path, cleaner: Cleaner) -> list[str]:
-    """Write the database's copy to ``target``, a new file. Returns the names of the tables that were left out."""
+    """Write the database's copy to ``target``, an empty file, whose name is taken away once it is open.
+
+    So nothing is left of it if the process is killed. Returns the names of the tables that were left out.
+    """
     form = form_of(db)
     columns = _columns(db, form)
     if not columns:
         raise InputError(db.file, "expected the tables of nsys, nvprof or rocprofv3, found none of them")
     with closing(sqlite3.connect(target, isolation_level=None)) as copy:
-        copy.executescript("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; BEGIN")
+        copy.executescript("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; BEGIN IMMEDIATE")
+        with suppress(OSError):  # a system on which an open file cannot lose its name
+            target.unlink()
         for table, names in columns.items():
             listed = ", ".join(f'"{name}"' for name in names)
             copy.execute(f'CREATE TABLE "{table}" ({listed})')
@@ -166,6 +171,7 @@ def _keeping(db: Database, form: Form, table: str, names: list[str], cleaner: Cl
         return lambda row: row if row[name] in form.kept else None
     if table != form.strings.table:
         return lambda row: row
+    db.check(form.strings)
     used, threads = _referred(db, form), _of_threads(db) if form is NSYS else frozenset()
     id_, text = (names.index(form.strings.column(part)) for part in ("id", "text"))
 

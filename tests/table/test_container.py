@@ -131,7 +131,7 @@ def test_a_failure_leaves_nothing_and_keeps_what_was(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("pyprof.table.parquet.write_parquet", full)
+    monkeypatch.setattr("pyprof.table.parquet.write_columns", full)
     with pytest.raises(PyprofError, match="cannot be written: No space left on device"):
         write_container(Container(KERNELS, None), target, force=True)
     assert read_container(target).warnings == ("a warning",) and os.listdir(tmp_path) == ["net.pyprof"]
