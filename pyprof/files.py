@@ -179,6 +179,30 @@ def _part(target: Path, force: bool) -> Iterator[BinaryIO]:
         part.unlink(missing_ok=True)
 
 
+_scratch: set[str] = set()  # the folders of scratch_folder that are there
+
+
+@contextmanager
+def scratch_folder(parent: Path | None = None, prefix: str = "pyprof-") -> Iterator[str]:
+    """A temporary folder, which is removed at the end; in ``parent``, or where temporary files belong."""
+    name = tempfile.mkdtemp(prefix=prefix, dir=parent)
+    _scratch.add(name)
+    try:
+        yield name
+    finally:
+        shutil.rmtree(name, ignore_errors=True)
+        if os.path.lexists(name):  # what failed once, as calls on network file systems do, need not fail again
+            shutil.rmtree(name, ignore_errors=True)
+        _scratch.discard(name)
+
+
+def remove_scratch() -> None:
+    """Remove the temporary folders that are left where a signal has come while one was being removed."""
+    for name in sorted(_scratch):
+        shutil.rmtree(name, ignore_errors=True)
+    _scratch.clear()
+
+
 def unnamed_file(folder: Path) -> int | None:
     """A new file in a folder that has no name and is gone when it is closed; None where there are no such files.
 

@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 from pyprof.command.envelope import fail
 from pyprof.command.parser import Parser, wants_json
 from pyprof.errors import PyprofError, UsageError, packages
-from pyprof.files import tell
+from pyprof.files import remove_scratch, tell
 
 
 class Done(NamedTuple):
@@ -70,6 +70,8 @@ def _removing_files(wanted: bool) -> Iterator[None]:
     try:
         yield
     except _Ended as ended:
+        signal.signal(ended.number, signal.SIG_IGN)  # a second one does not stop the removal
+        remove_scratch()
         signal.signal(ended.number, signal.SIG_DFL)
         os.kill(os.getpid(), ended.number)
     finally:
@@ -118,6 +120,7 @@ def _run(
     except MemoryError:
         return fail(prog, PyprofError("there is not enough memory for this file"), args.json, _names(args, inputs))
     except KeyboardInterrupt:  # incomplete files have already been removed
+        remove_scratch()
         tell(f"{prog}: interrupted")
         return 130
     if not args.quiet and not args.json:

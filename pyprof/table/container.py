@@ -27,7 +27,7 @@ from msgspec import Meta
 
 from pyprof._version import __version__
 from pyprof.errors import InputError, PyprofError, SchemaError
-from pyprof.files import link_unnamed, unnamed_file, usual_mode
+from pyprof.files import link_unnamed, scratch_folder, unnamed_file, usual_mode
 from pyprof.table.columns import NULL, HostTable, MemoryTable, Table
 from pyprof.text import clean
 
@@ -93,7 +93,7 @@ def write_container(container: Container, target: Path, force: bool = False) -> 
             for _, file, write in files:
                 write(file)
                 file.flush()
-            scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix=f".{target.name[:100]}.", dir=parent))
+            scratch = stack.enter_context(scratch_folder(parent, f".{target.name[:100]}."))
             made = Path(scratch, "made")
             made.mkdir()
             for name, file, _ in files:
