@@ -3,6 +3,7 @@
 import re
 
 _HOMES = ("home", "Users")
+_ABSOLUTE = re.compile(r"(?<![\w.])(?:[A-Za-z]:[\\/]|/)[^\s\"'<>|:;,()]+[\\/][^\s\"'<>|:;,()]+")
 
 
 def short_path(path: str) -> str:
@@ -31,3 +32,12 @@ def short_line(line: str) -> str:
     """The same of a path with a line's number: ``/home/me/nets/net.py:12``."""
     path, colon, number = line.rpartition(":")
     return f"{short_path(path)}:{number}" if colon and number.isdigit() else short_path(line)
+
+
+def without_folders(text: str) -> str:
+    """A message of a profiler's with its absolute paths short.
+
+    >>> without_folders("symbols found in /home/me/env/lib/libcudnn.so are not complete")
+    'symbols found in lib/libcudnn.so are not complete'
+    """
+    return _ABSOLUTE.sub(lambda match: short_path(match[0]), text)

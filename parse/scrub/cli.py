@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import tempfile
 from collections import Counter
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyprof.command.envelope import write_answer
 from pyprof.command.frame import Done, run_command
 from pyprof.command.parser import Parser, add_common, add_json
-from pyprof.errors import InputError, PyprofError, UsageError
+from pyprof.errors import InputError, UsageError
 from pyprof.files import check_output, is_standard, open_input, open_output
 
 if TYPE_CHECKING:
@@ -72,8 +70,7 @@ def _run(args: argparse.Namespace) -> Done:
         check_output(args.output, args.force)
         if file.is_file():
             _learn(file, cleaner)
-        left = _file(file, cleaner, args)
-        found = _remaining(Path(args.output), cleaner)
+        left, found = _file(file, cleaner, args)
     if args.json:
         write_answer("scrub", scrubbed(args.output, cleaner.removed, left, found), input=[args.file])
     tables = f"{', '.join(left[:8])}{f' and {len(left) - 8} more' if len(left) > 8 else ''}"
@@ -102,110 +99,20 @@ def _container(file: Path, cleaner: Cleaner, args: argparse.Namespace) -> Counte
     check_container_output(Path(args.output), args.force)
     whole = read_container(file)
     cleaner.learn_from("\0".join(texts_of(whole)).encode("utf-8", "replace"))
-    write_container(scrub_container(whole, cleaner), Path(args.output), args.force)
-    return in_texts(texts_of(read_container(Path(args.output))), cleaner.words)
+    container = scrub_container(whole, cleaner)
+    found = in_texts(texts_of(container), cleaner.words)
+    write_container(container, Path(args.output), args.force)
+    return found
 
 
-def _file(file: Path, cleaner: Cleaner, args: argparse.Namespace) -> list[str]:
-    """Write the copy of a file. Returns the tables that are left out."""
-    from pyprof.parse.detect import is_parquet_folder
-    from pyprof.parse.formats.database import HEADER
-    from pyprof.parse.formats.plain_pickle import is_pickle
-    from pyprof.parse.ncu.table_lines import HEADER as NCU_HEADER
-
-    if is_parquet_folder(file):
-        return _database(file, cleaner, args)
-    with open_input(str(file)) as source:
-        head = source.peek(4096)[:4096]
-        if head.startswith(HEADER):
-            return _database(file, cleaner, args)
-        if is_pickle(head):
-            return _snapshot(file, cleaner, args)
-        if head.lstrip()[:1] in (b"{", b"[") and not _is_netdict(head):
-            from pyprof.parse.scrub.scrub_trace import scrub_json
-
-            text = scrub_json(file, source.read(), cleaner)
-            with open_output(args.output, args.force) as out:
-                out.write(text)
-            return []
-        if NCU_HEADER.search(head.decode("utf-8", "replace")) or head.startswith(b"=="):
-            from pyprof.parse.scrub.scrub_ncu import scrub_ncu
-
-            with open_output(args.output, args.force) as out:
-                scrub_ncu(source, str(file), out, cleaner)
-            return []
-    return _table(file, cleaner, args)
-
-
-def _is_netdict(head: bytes) -> bool:
-    from pyprof.table.netdict import FIRST_KEY
-    from pyprof.table.schema import COLUMN
-
-    match = FIRST_KEY.match(head)
-    return match is not None and match["key"].decode() in COLUMN
-
-
-def _database(file: Path, cleaner: Cleaner, args: argparse.Namespace) -> list[str]:
-    from pyprof.parse.formats.parquet_folder import opened
-    from pyprof.parse.nsys.tables import EVERY
-    from pyprof.parse.scrub.scrub_database import learn, scrub_database
-
-    try:
-        with ExitStack() as stack:
-            db = stack.enter_context(opened(file, EVERY))
-            copy = stack.enter_context(tempfile.NamedTemporaryFile(prefix="pyprof-", delete=False))
-            stack.callback(Path(copy.name).unlink, missing_ok=True)
-            learn(db, cleaner)
-            left = scrub_database(db, Path(copy.name), cleaner)
-            with open_output(args.output, args.force) as out:
-                shutil.copyfileobj(copy, out, PART)
-    except OSError as error:
-        raise PyprofError(f"{file}: cannot be copied in the temporary folder: {error.strerror or error}") from error
-    return left
-
-
-def _snapshot(file: Path, cleaner: Cleaner, args: argparse.Namespace) -> list[str]:
-    import pickle
-
-    from pyprof.parse.formats.plain_pickle import load_plain
-    from pyprof.parse.scrub.private_tree import cleaned_tree
-
-    with open_input(str(file)) as source:
-        tree = load_plain(source.read(), file, "expected a memory snapshot of PyTorch")
-    try:
-        content = pickle.dumps(cleaned_tree(tree, cleaner), protocol=4)
-    except RecursionError:
-        raise InputError(file, "expected a memory snapshot of PyTorch, found values nested without end") from None
-    with open_output(args.output, args.force) as out:
-        out.write(content)
-    return []
-
-
-def _table(file: Path, cleaner: Cleaner, args: argparse.Namespace) -> list[str]:
-    from pyprof.parse.scrub.scrub_table import scrub_table, texts_of_table
-    from pyprof.table.netdict import write_netdict
-    from pyprof.table.parquet import is_parquet, write_parquet
-    from pyprof.table.read_table import read_table
-
-    table = read_table(str(file))
-    cleaner.learn_from("\0".join(texts_of_table(table)).encode("utf-8", "replace"))
-    table = scrub_table(table, cleaner)
-    if is_parquet(str(file)):
-        write_parquet(table, args.output, args.force)
-    else:
-        with open_output(args.output, args.force) as out:
-            write_netdict(table, out)
-    return []
-
-
-def _remaining(copy: Path, cleaner: Cleaner) -> Counter[str]:
-    """What the copy still holds of the words that were removed, and of private forms."""
+def _file(file: Path, cleaner: Cleaner, args: argparse.Namespace) -> tuple[list[str], Counter[str]]:
+    """Write the copy of a file, once it has been searched. Returns the tables left out, and what the search found."""
     from pyprof.parse.scrub.leftovers import in_bytes, in_texts
-    from pyprof.parse.scrub.scrub_table import texts_of_table
-    from pyprof.table.parquet import is_parquet
-    from pyprof.table.read_table import read_table
+    from pyprof.parse.scrub.write_copy import copied
 
-    if is_parquet(str(copy)):
-        return in_texts(texts_of_table(read_table(str(copy))), cleaner.words)
-    with open_input(str(copy)) as source:
-        return in_bytes(source, cleaner.words)
+    with copied(file, cleaner) as (copy, texts, left):
+        found = in_bytes(copy, cleaner.words) if texts is None else in_texts(texts, cleaner.words)
+        copy.seek(0)
+        with open_output(args.output, args.force) as out:
+            shutil.copyfileobj(copy, out, PART)
+    return left, found

@@ -119,7 +119,12 @@ def main(argv: list[str] | None = None) -> int:
     at = words.index("--") if "--" in words else len(words)
     command = words[at + 1 :] if at < len(words) else None
     return run_command(
-        "pyprof ncu", build_parser, lambda options: _run(options, command), words[:at], ("report",), runs_code=bool(command)
+        "pyprof ncu",
+        build_parser,
+        lambda options: _run(options, command),
+        words[:at],
+        ("report",),
+        runs_code=bool(command),
     )
 
 

@@ -152,7 +152,10 @@ def _parts(container: Container) -> list[tuple[str, Callable[[BinaryIO], object]
         "tables": {name: len(table) for name, table in there.items()},
     }
     text = (json.dumps(meta, indent=1) + "\n").encode("ascii")
-    return [*((name, partial(write_columns, table)) for name, table in there.items()), (META, lambda out: out.write(text))]
+    return [
+        *((name, partial(write_columns, table)) for name, table in there.items()),
+        (META, lambda out: out.write(text)),
+    ]
 
 
 def read_container(folder: Path) -> Container:

@@ -39,7 +39,20 @@ finally:
     sys.stderr.write(f"\\ncalls {calls}\\n")
 sys.exit(code)
 """
-NAMES = ("open", "link", "replace", "unlink", "mkdir", "rename", "fchmod", "chmod", "stat", "lstat", "scandir", "listdir")
+NAMES = (
+    "open",
+    "link",
+    "replace",
+    "unlink",
+    "mkdir",
+    "rename",
+    "fchmod",
+    "chmod",
+    "stat",
+    "lstat",
+    "scandir",
+    "listdir",
+)
 ENOSPC, EIO, EACCES = 28, 5, 13
 
 
@@ -86,16 +99,37 @@ def test_each_call_below_python_may_fail(call, tmp_path):
     """strace makes the kernel's calls on the capture and on the temporary and the output's folder fail."""
     place = Place(tmp_path, COMMANDS[0])
     words = [str(DATABASE) if word.endswith("lenet_init.sqlite.gz") else word for word in place.words]
-    base = [str(STRACE), "-f", "-qq", "-o", "/dev/null", "-P", str(DATABASE), "-P", str(place.out), "-P", str(place.temporary)]
+    base = [
+        str(STRACE),
+        "-f",
+        "-qq",
+        "-o",
+        "/dev/null",
+        "-P",
+        str(DATABASE),
+        "-P",
+        str(place.out),
+        "-P",
+        str(place.temporary),
+    ]
     probe = subprocess.run([*base, "true"], capture_output=True)
     if probe.returncode:
         pytest.skip("strace may not trace here")
     for when in ("1", "2", "3+"):
-        run_ = [*base, "-e", f"inject={call}:error=EIO:when={when}", sys.executable, "-m", "pyprof", *words, "--force", "-q"]
+        run_ = [
+            *base,
+            "-e",
+            f"inject={call}:error=EIO:when={when}",
+            sys.executable,
+            "-m",
+            "pyprof",
+            *words,
+            "--force",
+            "-q",
+        ]
         done = subprocess.run(run_, capture_output=True, text=True, env=place.environment, timeout=120)
         assert "Traceback" not in done.stderr, (when, done.stderr)
         assert done.returncode in (0, 1), (when, done.stderr)
         assert place.left() == [], when
         assert place.is_old() == (done.returncode == 1), (when, done.stderr)
         place.target.write_bytes(OLD)
-

@@ -35,7 +35,10 @@ def damaged(content: bytes, random: Random, scratch: Path) -> bytes:
         scratch.write_bytes(content)
         try:
             # A change of the schema may make the rest, or the end, impossible: the file is then what was written so far.
-            with suppress(sqlite3.Error), closing(sqlite3.connect(scratch, isolation_level=None)) as db:
+            with (
+                suppress(sqlite3.Error, UnicodeDecodeError),
+                closing(sqlite3.connect(scratch, isolation_level=None)) as db,
+            ):
                 _changed(db, random)
             content = scratch.read_bytes()
         finally:
@@ -50,13 +53,13 @@ def _changed(db: sqlite3.Connection, random: Random) -> None:
     for _ in range(random.choice((1, 1, 2, 3, 8))):
         tables = _tables(db)
         if tables:
-            with suppress(sqlite3.Error, OverflowError):  # not every change fits every database
+            with suppress(sqlite3.Error, OverflowError, UnicodeDecodeError):  # not every change fits every database
                 random.choice(CHANGES)(db, tables, random)
     db.execute("COMMIT")
 
 
 def _tables(db: sqlite3.Connection) -> Tables:
-    with suppress(sqlite3.Error):
+    with suppress(sqlite3.Error, UnicodeDecodeError):
         names = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
         return {name: found for name in names if (found := [r[1] for r in db.execute(f'PRAGMA table_info("{name}")')])}
     return {}

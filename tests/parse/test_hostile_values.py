@@ -127,7 +127,9 @@ def test_a_csv_field_drives_no_terminal():
     assert inert("two\nlines\tand a tab") == "two\nlines\tand a tab"
 
 
-@pytest.mark.parametrize("before", ["", " ", "   ", "\t", "\n", "\r\n", "\x0b ", "\u00a0", "\u3000", "\ufeff", "\u200b"])
+@pytest.mark.parametrize(
+    "before", ["", " ", "   ", "\t", "\n", "\r\n", "\x0b ", "\u00a0", "\u3000", "\ufeff", "\u200b"]
+)
 @pytest.mark.parametrize("sign", ["=", "+", "-", "@", "\uff1d"])
 def test_a_formula_after_blanks_is_a_text(before, sign):
     text = inert(f"{before}{sign}cmd()")

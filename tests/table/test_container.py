@@ -107,7 +107,7 @@ def test_it_is_overwritten_only_with_force(trace, tmp_path, capfdbinary):
     assert b"exists; give --force" in capfdbinary.readouterr().err
     assert read_container(folder).warnings == ("a warning",)
     assert parse([str(trace), "-o", str(folder), "--force", "-q"]) == 0
-    assert read_container(folder).files == (str(trace),)
+    assert read_container(folder).files == (trace.name,)
     assert sorted(os.listdir(tmp_path)) == ["net.json", "net.pyprof"]
 
 

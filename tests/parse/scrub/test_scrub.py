@@ -84,7 +84,9 @@ def planted_database(path: Path, whole: Path) -> Path:
             db.execute(f'ALTER TABLE "{table}" ADD COLUMN "more" DEFAULT \'{USER}\'')
         for table in ("META_DATA_CAPTURE", "ProcessStreams", "PROCESSES", USER):
             db.execute(f'CREATE TABLE "{table}" (name, value)')
-            db.executemany(f'INSERT INTO "{table}" VALUES (?, ?)', [("PROCESS_0:ENVIRONMENT", text) for text in PLANTED])
+            db.executemany(
+                f'INSERT INTO "{table}" VALUES (?, ?)', [("PROCESS_0:ENVIRONMENT", text) for text in PLANTED]
+            )
         db.execute(f"CREATE VIEW v AS SELECT '{TOKEN}'")
         db.execute("CREATE TABLE gone AS SELECT * FROM ProcessStreams, ProcessStreams b, ProcessStreams c")
         db.execute("DROP TABLE gone")  # its pages are free now, and still hold the texts
@@ -213,7 +215,9 @@ def test_no_secret_is_in_a_trace_s_copy(tmp_path, capsys):
     kept = json.loads(gzip.decompress(copy.read_bytes()))
     assert kept["deviceProperties"] == [{"id": 0, "name": "NVIDIA H200", "numSms": 132}]
     numbers = [{k: v for k, v in row.items() if k not in ("Trace", "Layer", "Range")} for row in csv_of(path, capsys)]
-    assert numbers == [{k: v for k, v in row.items() if k not in ("Trace", "Layer", "Range")} for row in csv_of(copy, capsys)]
+    assert numbers == [
+        {k: v for k, v in row.items() if k not in ("Trace", "Layer", "Range")} for row in csv_of(copy, capsys)
+    ]
 
 
 def test_times_keep_all_their_digits(tmp_path):
@@ -260,12 +264,16 @@ def test_no_secret_is_in_a_table_s_copy(suffix, tmp_path, capsys):
     scrub(path, "-o", copy)
     assert [secret for secret in held(copy) if secret != "/home/"] == []
     drop = ("Trace", "Layer", "Range")
-    before, after = ([{k: v for k, v in row.items() if k not in drop} for row in csv_of(f, capsys)] for f in (path, copy))
+    before, after = (
+        [{k: v for k, v in row.items() if k not in drop} for row in csv_of(f, capsys)] for f in (path, copy)
+    )
     assert before == after
 
 
 def test_no_secret_is_in_a_snapshot_s_copy(tmp_path, capsys):
-    frames = [{**frame, "filename": f"/home/{USER}/secretproject/net.py"} if frame["line"] else frame for frame in FORWARD]
+    frames = [
+        {**frame, "filename": f"/home/{USER}/secretproject/net.py"} if frame["line"] else frame for frame in FORWARD
+    ]
     whole = snapshot([event("alloc", 0x1000, 512, 10, frames)], comment=list(PLANTED))
     (tmp_path / "net.pickle").write_bytes(pickle.dumps(whole, protocol=2))
     scrub(tmp_path / "net.pickle", "-o", tmp_path / "copy.pickle")
@@ -299,7 +307,9 @@ def test_every_number_of_a_capture_is_the_copy_s(name, tmp_path, capsys):
 def _numbers(tree: Any) -> Any:
     """The tree's numbers in their places; of its texts only that they are there."""
     if isinstance(tree, dict):
-        return sorted((("" if "/" in key or ".py" in key else key), repr(_numbers(value))) for key, value in tree.items())
+        return sorted(
+            (("" if "/" in key or ".py" in key else key), repr(_numbers(value))) for key, value in tree.items()
+        )
     if isinstance(tree, list):
         return [_numbers(value) for value in tree]
     return "text" if isinstance(tree, str) else tree
@@ -311,7 +321,11 @@ def _numbers(tree: Any) -> Any:
 def command(*words: object, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run(
-        [sys.executable, "-m", "pyprof", "scrub", *map(str, words)], capture_output=True, text=True, cwd=cwd, env=environment
+        [sys.executable, "-m", "pyprof", "scrub", *map(str, words)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env=environment,
     )
 
 

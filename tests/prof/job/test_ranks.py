@@ -18,8 +18,8 @@ from pyprof.errors import InputError
 from pyprof.prof.cli import main as prof
 from pyprof.prof.job import whole_job as whole
 from pyprof.prof.job.cli import main
-from pyprof.prof.job.json_document import _missing
 from pyprof.prof.job.job_folder import Job, read_job
+from pyprof.prof.job.json_document import _missing
 from pyprof.prof.job.merged_ranks import job_tables, merged
 from pyprof.prof.job.partition import read_tables
 from pyprof.prof.job.slow_ranks import slow_ranks, waits
