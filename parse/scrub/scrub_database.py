@@ -1,7 +1,8 @@
 """A profiler's database -> a new one with the tables and columns that pyprof reads, and nothing else.
 
-Nothing is deleted from a copy: SQLite would keep it in free pages. A table, column or text that no reader knows is never
-written. Of the texts that others refer to by number (StringIds), only those stay to which a row that is kept refers.
+Nothing is deleted from a copy: SQLite would keep it in free pages. A table, column or text that no reader knows is
+never written. Of the texts that others refer to by number (StringIds), only those stay to which a row that is kept
+refers.
 """
 
 import json

@@ -4,7 +4,8 @@ The frames are walked once per marked call, and the text of a stack that occurre
 is the tuple of the frames' instruction offsets. On a match, the code objects are compared by identity: hashing a code
 object would hash its bytecode, and equal code objects may come from two files. Frames of torch, pyprof and the standard
 library are left out unless the user asks for them. Paths do not identify the machine or the user: they are relative to
-the working directory or to site-packages; all other paths are cut to their last two parts, without a home folder (source_path.py).
+the working directory or to site-packages; all other paths are cut to their last two parts, without a home folder
+(source_path.py).
 """
 
 import json

@@ -16,7 +16,7 @@ COMMANDS = ("parse FILE -o OUT.dict", "parse FILE -o OUT.pyprof", "report FILE -
             "prof FILE -o OUT.csv --csv", "perfetto FILE -o OUT.pftrace")  # fmt: skip
 NAMED = ("connect", "link", "unlink", "replace", "rename", "mkdir", "chmod", "scandir")
 OLD = b"an output of an earlier run\n"
-# Calls a function of the operating system's as ever, and sends a signal to its own process at the call with that number.
+# Calls functions of the operating system's as ever, and sends a signal to its own process at the call of that number.
 STRUCK = """
 import builtins, os, signal, sys
 moment, number, words = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]

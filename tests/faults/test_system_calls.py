@@ -31,7 +31,8 @@ def failing(function):
 for name in NAMES:
     setattr(os, name, failing(getattr(os, name)))
 class FileIO(io.FileIO):
-    read, readinto, readall, write = map(failing, (io.FileIO.read, io.FileIO.readinto, io.FileIO.readall, io.FileIO.write))
+    read, readinto = failing(io.FileIO.read), failing(io.FileIO.readinto)
+    readall, write = failing(io.FileIO.readall), failing(io.FileIO.write)
 io.FileIO = FileIO
 try:
     code = main(words)

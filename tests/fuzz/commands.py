@@ -13,7 +13,8 @@ ANY = (  # of captures and of tables
 CAPTURE = (
     "parse FILE -o OUT.dict", "parse FILE -o OUT.parquet", "parse FILE -o OUT.pyprof", "parse FILE -o OUT.csv",
     "parse FILE --summary", "parse FILE --summary --exact --json", "parse FILE --step 3 -o OUT.dict",
-    "parse FILE --range Prof* --from 1us -o OUT.dict", "parse GOOD --graphs FILE -o OUT.dict", "parse FILE GOOD -o OUT.dict",
+    "parse FILE --range Prof* --from 1us -o OUT.dict", "parse GOOD --graphs FILE -o OUT.dict",
+    "parse FILE GOOD -o OUT.dict",
     "stats FILE", "stats FILE -r all -f csv", "stats FILE --json", "prof GOOD --graphs FILE --summary",
     "memory FILE --json", "memory FILE -o OUT.txt", "scrub FILE -o OUT.copy", "scrub FILE -o OUT.gz --json",
 )  # fmt: skip
@@ -21,12 +22,14 @@ DRAWN = ("plot roofline FILE -o OUT.svg", "plot layers FILE -o OUT.png", "plot t
          "plot phases FILE -o OUT.png")  # fmt: skip
 JOB = ("ranks FILE GOOD -o OUT.job --workers 1",)
 OF_KIND = {
-    "ncu": ("ncu FILE", "scrub FILE -o OUT.copy", "ncu FILE --json", "ncu FILE --csv -o OUT.csv", "prof GOOD --ncu FILE", "prof GOOD --ncu FILE --json",
+    "ncu": ("ncu FILE", "scrub FILE -o OUT.copy", "ncu FILE --json", "ncu FILE --csv -o OUT.csv",
+            "prof GOOD --ncu FILE", "prof GOOD --ncu FILE --json",
             "report GOOD --ncu FILE -o OUT.html"),
     "peaks": ("prof GOOD --peaks FILE", "prof GOOD --peaks FILE --summary", "plot growth FILE -o OUT.svg",
               "report GOOD --peaks FILE -o OUT.html", "plan GOOD --peaks FILE"),
     "timings": ("plan GOOD --timings FILE", "prof GOOD --advise --timings FILE", "plan GOOD --timings FILE --json"),
-    "snapshot": ("scrub FILE -o OUT.pickle", "memory FILE", "memory FILE --json", "memory FILE --csv -o OUT.csv", "parse FILE -o OUT.pyprof",
+    "snapshot": ("scrub FILE -o OUT.pickle", "memory FILE", "memory FILE --json", "memory FILE --csv -o OUT.csv",
+                 "parse FILE -o OUT.pyprof",
                  "prof FILE", "report FILE -o OUT.html", "perfetto FILE -o OUT.pftrace"),
 }  # fmt: skip
 TABLES = ("netdict", "parquet", "container")

@@ -34,7 +34,7 @@ def damaged(content: bytes, random: Random, scratch: Path) -> bytes:
     if random.random() < 0.7:
         scratch.write_bytes(content)
         try:
-            # A change of the schema may make the rest, or the end, impossible: the file is then what was written so far.
+            # A change of the schema may make the rest impossible: the file is then what was written so far.
             with (
                 suppress(sqlite3.Error, UnicodeDecodeError),
                 closing(sqlite3.connect(scratch, isolation_level=None)) as db,
@@ -89,7 +89,8 @@ def _column(db: sqlite3.Connection, tables: Tables, random: Random) -> None:
     """Every row of a column."""
     table, column = _one(tables, random)
     form = random.choice(("?", f"-{column}", f"{column} * 1000003", f"{column} + ?", f"CAST({column} AS TEXT)", "rowid",
-                          f"CAST({column} AS BLOB)", f"{column} / 0.0", f"{column} || ?", "rowid % 3", "NULL"))  # fmt: skip
+                          f"CAST({column} AS BLOB)", f"{column} / 0.0", f"{column} || ?",
+                          "rowid % 3", "NULL"))  # fmt: skip
     db.execute(f"UPDATE {table} SET {column} = {form}", (_value(random, None),) * form.count("?"))
 
 

@@ -61,7 +61,8 @@ def _array(random: Random, rows: int) -> pa.Array:
     """A column of one value, of any type."""
     made: Any = random.choice((
         pa.array([3] * rows, pa.int64()),
-        pa.array([2**63 - 1] * rows, pa.int64()), pa.array([-1] * rows, pa.int8()), pa.array([2**64 - 1] * rows, pa.uint64()),
+        pa.array([2**63 - 1] * rows, pa.int64()), pa.array([-1] * rows, pa.int8()),
+            pa.array([2**64 - 1] * rows, pa.uint64()),
         pa.array([float("nan")] * rows, pa.float64()), pa.array([1.5] * rows, pa.float32()), pa.nulls(rows),
         pa.array([values.text(random).encode("utf-8", "replace").decode()] * rows, pa.string()),
         pa.array([b"\xff\xfe"] * rows, pa.binary()), pa.array([[1, None]] * rows, pa.list_(pa.int64())),

@@ -133,7 +133,7 @@ def test_a_csv_field_drives_no_terminal():
 @pytest.mark.parametrize("sign", ["=", "+", "-", "@", "\uff1d"])
 def test_a_formula_after_blanks_is_a_text(before, sign):
     text = inert(f"{before}{sign}cmd()")
-    assert text.startswith("'") or text.startswith("?")  # a control character is no blank any more
+    assert text.startswith(("'", "?"))  # a control character is no blank any more
     assert text.endswith(f"{sign}cmd()")
     assert inert(f"gemm{before}{sign}1") == f"gemm{before}{sign}1".replace("\x0b", "?")
     assert inert("-1.5") == "-1.5" and inert(" 2e-3") == " 2e-3"

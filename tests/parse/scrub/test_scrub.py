@@ -109,7 +109,8 @@ def test_no_secret_is_in_the_bytes_of_a_database_s_copy(kind, tmp_path):
 def test_of_the_texts_only_those_that_rows_refer_to_stay(tmp_path):
     texts = [(1, "gemm"), (101, "void gemm<float>(int)"), (50, "cudaLaunchKernel_v7000"), (7, "my process")]
     path = nsys_file.write(tmp_path / "net.sqlite", StringIds=texts, **{
-        KERNEL: [nsys_file.kernel(100, 5)], API: [nsys_file.call(20, 5)], "ThreadNames": [(7, 0, nsys_file.thread(7, 1))],
+        KERNEL: [nsys_file.kernel(100, 5)], API: [nsys_file.call(20, 5)],
+        "ThreadNames": [(7, 0, nsys_file.thread(7, 1))],
     })  # fmt: skip
     scrub(path, "-o", tmp_path / "copy")
     with closing(sqlite3.connect(tmp_path / "copy")) as db:
@@ -221,7 +222,8 @@ def test_no_secret_is_in_a_trace_s_copy(tmp_path, capsys):
 
 
 def test_times_keep_all_their_digits(tmp_path):
-    text = '{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1700000000123456.789, "dur": 1.25}]}'
+    event = '{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1700000000123456.789, "dur": 1.25}'
+    text = f'{{"traceEvents": [{event}]}}'
     (tmp_path / "net.json").write_text(text)
     scrub(tmp_path / "net.json", "-o", tmp_path / "copy.json")
     assert "1700000000123456.789" in (tmp_path / "copy.json").read_text()
@@ -286,8 +288,9 @@ def test_no_secret_is_in_a_snapshot_s_copy(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("name", [
-    "h200_lenet_init.sqlite.gz", "h200_gpt2_init.sqlite.gz", "h200_gpt2_cudagraph_node.sqlite.gz", "h200_lenet_fp32.json.gz",
-    "h200_resnet50_bf16.json.gz", "memory/h200_lstm.json.gz", "compiled/gpt2_whole_compiled.json.gz", "h200_tiny_pqtdir",
+    "h200_lenet_init.sqlite.gz", "h200_gpt2_init.sqlite.gz", "h200_gpt2_cudagraph_node.sqlite.gz",
+    "h200_lenet_fp32.json.gz",    "h200_resnet50_bf16.json.gz", "memory/h200_lstm.json.gz", "compiled/gpt2_whole_compiled.json.gz",
+    "h200_tiny_pqtdir",
 ])  # fmt: skip
 def test_every_number_of_a_capture_is_the_copy_s(name, tmp_path, capsys):
     path, copy = GOLDEN / name, tmp_path / "copy.gz"
@@ -362,3 +365,13 @@ def test_arrow_s_metadata_is_not_copied(tmp_path):
     parquet.write_table(table.replace_schema_metadata({"made by": USER}), tmp_path / "net2.parquet")
     scrub(tmp_path / "net2.parquet", "-o", tmp_path / "copy.parquet")
     assert USER not in repr(parquet.read_table(tmp_path / "copy.parquet").schema.metadata)
+
+
+def test_a_database_that_lacks_a_column_is_one_line(tmp_path):
+    """Found by the fuzzer."""
+    path = nsys_file.write(tmp_path / "net.sqlite", {"StringIds": "value"}, **{KERNEL: [nsys_file.kernel(100, 5)],
+                           "StringIds": [(1, "gemm")]})  # fmt: skip
+    done = command(path, "-o", tmp_path / "copy")
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "table StringIds has no column value" in done.stderr
+    assert not (tmp_path / "copy").exists()
