@@ -90,8 +90,8 @@ def test_each_call_may_fail(command, file, tmp_path):
 
 
 STRACE = shutil.which("strace")
-INJECTED = ("openat", "read", "pread64", "write", "pwrite64", "lseek", "fstat", "newfstatat", "linkat", "unlink", "rename",
-            "fchmod", "ftruncate", "mmap", "close", "getdents64", "fcntl", "ioctl")  # fmt: skip
+INJECTED = ("openat", "read", "pread64", "write", "pwrite64", "lseek", "fstat", "newfstatat", "linkat", "unlink",
+            "rename", "fchmod", "ftruncate", "mmap", "close", "getdents64", "fcntl", "ioctl")  # fmt: skip
 
 
 @pytest.mark.skipif(STRACE is None, reason="strace is not installed")

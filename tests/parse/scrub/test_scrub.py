@@ -289,7 +289,8 @@ def test_no_secret_is_in_a_snapshot_s_copy(tmp_path, capsys):
 
 @pytest.mark.parametrize("name", [
     "h200_lenet_init.sqlite.gz", "h200_gpt2_init.sqlite.gz", "h200_gpt2_cudagraph_node.sqlite.gz",
-    "h200_lenet_fp32.json.gz",    "h200_resnet50_bf16.json.gz", "memory/h200_lstm.json.gz", "compiled/gpt2_whole_compiled.json.gz",
+    "h200_lenet_fp32.json.gz", "h200_resnet50_bf16.json.gz", "memory/h200_lstm.json.gz",
+    "compiled/gpt2_whole_compiled.json.gz",
     "h200_tiny_pqtdir",
 ])  # fmt: skip
 def test_every_number_of_a_capture_is_the_copy_s(name, tmp_path, capsys):
