@@ -4,6 +4,7 @@ from functools import cached_property
 
 import numpy as np
 
+from pyprof.errors import InputError
 from pyprof.parse.attribute.capture import OPEN
 from pyprof.parse.formats import cupti, nvprof
 from pyprof.parse.formats.cupti import gpu_operations, name_operations, texts_of
@@ -92,8 +93,15 @@ def _range_names(db: Database, process: Ints, domain: Ints) -> Coded:
     """`domain:text` of every range; the default domain has no name. ``process``: globalTids without their threads."""
     sql = RangeSql(db)
     seen: dict[str, int] = {}
-    query = f"SELECT coalesce({sql.text}, '') FROM {sql.rows} WHERE {sql.is_timed} ORDER BY {sql.order}"  # noqa: S608
-    code = np.fromiter((seen.setdefault(str(row[0]), len(seen)) for row in db.execute(query)), np.int64)
+    query = f"SELECT coalesce({sql.text}, ''), {sql.order} FROM {sql.rows} WHERE {sql.is_timed} ORDER BY {sql.order}"  # noqa: S608
+    found, last = [], None
+    for text, row in db.execute(query):
+        if row is None or row != last:  # a text whose id stands twice gives a range two rows
+            found.append(seen.setdefault(str(text), len(seen)))
+        last = row
+    code = np.array(found, np.int64)
+    if len(code) != len(process):
+        raise InputError(db.file, "expected each id of a text once, found one that stands twice (export it again)")
     texts, names = list(seen), domain_names(db)
     used, codes = distinct(process, domain, code)
     # A domain's number stands where a sliced file has lost the event that names it.
