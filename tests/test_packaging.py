@@ -267,7 +267,7 @@ def test_parse_and_prof_run_where_there_is_no_torch(bare, checkout):
 def test_all_schemas_are_printed_where_there_is_no_torch(bare, checkout):
     """Those of pyprof bench, too, whose measurements need torch."""
     code = "import sys; sys.modules['torch'] = None; import pyprof.cli; sys.exit(pyprof.cli.main(['schema', '--json']))"
-    assert answer(bare, ["-c", code], checkout) == "{"
+    assert answer(bare, ["-c", code], checkout).startswith('{"schema": "pyprof/schemas/1", ')
 
 
 def test_the_installed_package_has_the_licences_of_its_parts(regular, root):

@@ -1,4 +1,4 @@
-"""The documentation as a site: what it adds to MkDocs. (That it can be built and its links lead somewhere: `make docs`.)"""
+"""The documentation as a site: what it adds to MkDocs. (That it is built and its links lead somewhere: `make docs`.)"""
 
 import importlib.util
 import re
