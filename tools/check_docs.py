@@ -21,6 +21,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -108,15 +109,7 @@ def paste(page: Path) -> None:
 
 def printed(match: re.Match[str]) -> str:
     """What the command of a mark prints on a terminal of 100 columns, as a fenced block."""
-    first, *rest = shlex.split(match["command"])
-    done = subprocess.run(
-        [sys.executable, "-m", MODULES[first], *rest, *(["--help"] if match["kind"] == "help" else [])],
-        cwd=ROOT,
-        env={**os.environ, "COLUMNS": "100", "NO_COLOR": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = ran(match["command"], match["kind"] == "help")
     if done.returncode != int(match["code"] or 0):
         raise SystemExit(f"{match['command']}: exit code {done.returncode}: {done.stderr}")
     text, session = done.stdout, match["kind"] == "session"
@@ -132,6 +125,20 @@ def printed(match: re.Match[str]) -> str:
         typed = " ".join(word for word in ASIDE.sub("", match["command"]).split(" ") if word)
         return f"```console\n$ {typed}\n{text.rstrip()}\n```\n"
     return f"```text\n{text.rstrip()}\n```\n"
+
+
+@cache
+def ran(command: str, for_help: bool) -> subprocess.CompletedProcess[str]:
+    """A command's run. Several marks may show parts of one output."""
+    first, *rest = shlex.split(command)
+    return subprocess.run(
+        [sys.executable, "-m", MODULES[first], *rest, *(["--help"] if for_help else [])],
+        cwd=ROOT,
+        env={**os.environ, "COLUMNS": "100", "NO_COLOR": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def words(text: str) -> list[str]:
