@@ -32,8 +32,15 @@ PLOT = ["matplotlib>=3.8", "adjustText>=1.3"]  # `pyprof plot`, `pyprof peaks --
 NCU = ["ncu-report>=2026.3"]  # NVIDIA's reader of .ncu-rep, under its own licence; `ncu --csv` is read without it
 CLUSTER = ["dask[distributed]>=2024.5", "fsspec>=2024.2"]  # `pyprof ranks`: many files side by side, by name or URL
 NVML = ["nvidia-ml-py>=12.535"]  # `pyprof run --nvml`: clocks, power and energy
+DOCS = [  # make docs: the site
+    "mkdocs>=1.6,<2",
+    "mkdocs-material>=9.5,<10",
+    "mkdocstrings[python]>=0.29",
+]
 DEV = [
+    "build>=1.2",
     "coverage[toml]>=7.5",
+    "cyclonedx-bom>=6,<8",
     "hypothesis>=6.100",
     "jsonschema>=4.21",
     "mypy==1.20.2",
@@ -55,6 +62,12 @@ setup(
     long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
+    license_files=[
+        "LICENSE",
+        "NOTICE",
+        "prof/report/templates/vendor/*LICENSE*",
+        "prof/report/templates/vendor/*NOTICE",
+    ],
     classifiers=[
         "Development Status :: 3 - Alpha",
         "Environment :: GPU :: NVIDIA CUDA",
@@ -85,7 +98,8 @@ setup(
         "cluster": CLUSTER,
         "nvml": NVML,
         "ncu": NCU,
-        "dev": [*PLOT, *CLUSTER, *DEV],
+        "docs": DOCS,
+        "dev": [*PLOT, *CLUSTER, *DOCS, *DEV],
         "all": [*PLOT, *NVML, *DEV],
     },
     entry_points={
