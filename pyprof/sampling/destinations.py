@@ -31,16 +31,20 @@ class Destinations:
 
     def send(self, sample: Sample) -> None:
         """Send to each; if one fails, the others get it all the same. Raises PyprofError for those that failed."""
-        failed = []
-        for send in self._all:
-            try:
-                send(sample)
-            except Exception as error:
-                if isinstance(error, MemoryError):
-                    raise
-                failed.append(f"{type(error).__name__}: {error}")
+        failed = [why for send in self._all if (why := _sent(send, sample))]
         if failed:
             raise PyprofError(f"to=: {'; '.join(failed)}")
+
+
+def _sent(send: Send, sample: Sample) -> str:
+    """Why the destination failed; empty if it did not. It may be a function of the program's."""
+    try:
+        send(sample)
+    except Exception as error:
+        if isinstance(error, MemoryError):
+            raise
+        return f"{type(error).__name__}: {error}"
+    return ""
 
 
 def _destination(to: Any, closing: ExitStack) -> Send:
@@ -118,7 +122,9 @@ def to_wandb(run: Any, sample: Sample) -> None:
 def _text_file(file: Path) -> Send:
     """A file for the textfile collector of Prometheus' node_exporter; it is replaced as a whole with each sample."""
     if not file.name.endswith(".prom") or not file.absolute().parent.is_dir():
-        raise PyprofError(f"profile(): to='prometheus:{file}': expected the name of a file .prom in a folder that exists")
+        raise PyprofError(
+            f"profile(): to='prometheus:{file}': expected the name of a file .prom in a folder that exists"
+        )
 
     def send(sample: Sample) -> None:
         with open_output(file, force=True) as out:
@@ -131,7 +137,11 @@ def prometheus_text(sample: Sample) -> str:
     """The sample in Prometheus' text format. Curves that are unknown now are left out."""
     rank = "" if sample.rank is None else f'rank="{sample.rank}"'
     lines = []
-    for name, value in {**sample.scalars(), "iteration": sample.iteration, "sample_time_seconds": sample.time_s}.items():
+    for name, value in {
+        **sample.scalars(),
+        "iteration": sample.iteration,
+        "sample_time_seconds": sample.time_s,
+    }.items():
         lines += _gauge(name, [(rank, value)])
     by_op = [(",".join(filter(None, (rank, f'op="{_label(op.op)}"'))), op.percent) for op in sample.ops]
     return "".join(f"{line}\n" for line in [*lines, *_gauge("op_percent", by_op)])

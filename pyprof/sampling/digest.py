@@ -1,7 +1,7 @@
 """The process that reads sampled traces: one line of JSON in for each trace, one line out with its numbers.
 
-It runs beside the training at the lowest priority, so that it uses a core only while nothing else wants it. It ends when
-its standard input ends.
+It runs beside the training at the lowest priority, so that it uses a core only while nothing else wants it. It ends
+when its standard input ends.
 """
 
 from __future__ import annotations

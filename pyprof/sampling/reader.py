@@ -70,19 +70,19 @@ class TraceReader:
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
-            try:
-                self._send(self._read(job))
-                self._succeeded()
-            except PyprofError as error:
-                self._failed(str(error))
-            except Exception as error:
-                if isinstance(error, MemoryError):
-                    self._end_process()
-                    raise
-                self._failed(f"{type(error).__name__}: {error}")
-            finally:
-                self.busy = False
+            self._do(job)
         self._end_process()
+
+    def _do(self, job: Job) -> None:
+        try:
+            self._send(self._read(job))
+            self._succeeded()
+        except PyprofError as error:
+            self._failed(str(error))
+        except (OSError, ValueError, TypeError, MemoryError) as error:  # no process, or no valid answer
+            self._failed(f"{type(error).__name__}: {error}")
+        finally:
+            self.busy = False
 
     def _read(self, job: Job) -> Sample:
         order = {"raw": str(job.raw), "texts": job.texts, "own": job.own}
@@ -119,7 +119,7 @@ class TraceReader:
         folders = os.pathsep.join(filter(None, (found_in, os.environ.get("PYTHONPATH", ""))))
         # One thread: libraries that start one per core would take the cores from the training.
         ours = {"PYTHONPATH": folders, "OMP_NUM_THREADS": "1", "PYTHONSAFEPATH": "1", "CUDA_VISIBLE_DEVICES": ""}
-        pipe, self._errors = subprocess.PIPE, tempfile.TemporaryFile()
+        pipe, self._errors = subprocess.PIPE, tempfile.TemporaryFile()  # noqa: SIM115  (until the process has ended)
         return subprocess.Popen(
             [sys.executable, "-m", "pyprof.sampling.digest"],
             stdin=pipe,

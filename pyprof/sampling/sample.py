@@ -17,8 +17,8 @@ class OpTime(NamedTuple):
 class Sample(NamedTuple):
     """The numbers of one iteration.
 
-    Idle time and MFU refer to `step_ms`, which no profiler slowed, and to the recorded iteration only where no iteration
-    was timed. On a CPU they are unknown.
+    Idle time and MFU refer to `step_ms`, which no profiler slowed, and to the recorded iteration only where no
+    iteration was timed. On a CPU they are unknown.
     """
 
     iteration: int  # counted from 0 in the block

@@ -49,9 +49,7 @@ class Sampler(Collector):
 
     name = "pyprof.profile(every=)"
 
-    def __init__(
-        self, every: int, folder: Path, destinations: Destinations, trace: bool | str, dispatch: bool
-    ) -> None:
+    def __init__(self, every: int, folder: Path, destinations: Destinations, trace: bool | str, dispatch: bool) -> None:
         super().__init__(Window())
         self._every = every
         self._options = {"trace": trace, "dispatch": dispatch}

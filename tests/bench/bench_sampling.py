@@ -172,14 +172,18 @@ def report(record: dict[str, Any]) -> list[str]:
         )
     own = statistics.mean(sample["sampling_ms"] for sample in samples)
     reading = statistics.median(sample["reading_ms"] for sample in samples)
-    lines.append(f"of a sample, pyprof itself on the training thread: {own:.1f} ms; reading it elsewhere: {reading:.0f} ms")
+    lines.append(
+        f"of a sample, pyprof itself on the training thread: {own:.1f} ms; reading it elsewhere: {reading:.0f} ms"
+    )
     without, within = (statistics.median(values) for values in zip(*record["counting"], strict=True))
     lines.append(f"counting iterations: {without:.3f} ms a step without the block, {within:.3f} ms in it")
     half = record["memory"][len(record["memory"]) // 2 :]
     for column, name in ((1, "training"), (2, "reader")):
         first, last = half[0][column], half[-1][column]
         most = max(row[column] for row in record["memory"])
-        lines.append(f"memory of the {name}: {first:.0f} MB at half time, {last:.0f} MB at the end, {most:.0f} MB at most")
+        lines.append(
+            f"memory of the {name}: {first:.0f} MB at half time, {last:.0f} MB at the end, {most:.0f} MB at most"
+        )
     return lines
 
 
@@ -204,7 +208,9 @@ def draw(record: dict[str, Any], figure: Path) -> None:
     upper.set_ylim(0, max(1.2, *so_far[len(so_far) // 10 :]) * 1.05)
     upper.set_title(f"One step in {record['every']} sampled: {len(each)} samples, steps of {mean:.1f} ms", loc="left")
     for column, name, colour in ((1, "training", "#1f6feb"), (2, "process that reads the traces", "#d97706")):
-        lower.plot([row[0] / 60 for row in record["memory"]], [row[column] for row in record["memory"]], colour, label=name)
+        lower.plot(
+            [row[0] / 60 for row in record["memory"]], [row[column] for row in record["memory"]], colour, label=name
+        )
     lower.set_ylabel("memory, MB")
     lower.set_ylim(bottom=0)
     lower.set_xlabel("minutes of training")
