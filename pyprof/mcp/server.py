@@ -118,7 +118,7 @@ class Tools:
         """
         most = self._rows(rows)
         question = questions.kernels(self._folders.file(file), most, where, columns, sort)
-        return await self._answer(question, rows, lambda answer: {"rows": answer["selected"]["rows"]})
+        return await self._answer(question, self._most, lambda answer: {"rows": answer["selected"]["rows"]})
 
     async def explain(self, file: str, row: int, rows: int = 0) -> dict[str, Any]:
         """Where each number of one kernel comes from; row is its `idx`. As `prof.py --explain`."""

@@ -175,8 +175,8 @@ class Problems:
             tell(f"pyprof: warning: {self._failures} samples were lost")
         if self.passed_over:
             tell(
-                f"pyprof: warning: {self.passed_over} samples were passed over: the one before was still being read, "
-                "or the program used PyTorch's profiler itself; a greater every= avoids the former"
+                f"pyprof: warning: samples passed over: {self.passed_over}; the one before was still being read, "
+                "which a greater every= avoids, or the program used PyTorch's profiler itself"
             )
 
 

@@ -181,9 +181,7 @@ def report(record: dict[str, Any]) -> list[str]:
     for column, name in ((1, "training"), (2, "reader")):
         first, last = half[0][column], half[-1][column]
         most = max(row[column] for row in record["memory"])
-        lines.append(
-            f"memory of the {name}: {first:.0f} MB at half time, {last:.0f} MB at the end, {most:.0f} MB at most"
-        )
+        lines.append(f"memory of the {name}: {first:.0f} MB at half time, {last:.0f} at the end, {most:.0f} at most")
     return lines
 
 
