@@ -16,8 +16,8 @@ def build_parser() -> Parser:
     parser = Parser(
         prog="pyprof mcp",
         description="A server of the Model Context Protocol over standard input and output, for coding agents. "
-        "It reads captures in the named folders and answers with what prof.py, pyprof plan and pyprof diff print with --json. "
-        "It writes nothing there. docs/how-to/mcp.md says how to register it.",
+        "It reads captures in the named folders and answers with what prof.py, pyprof plan and pyprof diff print with "
+        "--json. It writes nothing there. docs/how-to/mcp.md says how to register it.",
     )
     parser.add_argument(
         "folders", metavar="FOLDER", nargs="+", help="files in these folders may be read, and no others"
