@@ -166,9 +166,8 @@ def report(record: dict[str, Any]) -> list[str]:
         error = statistics.stdev(each) / len(each) ** 0.5 if len(each) > 1 else float("nan")
         per_step = statistics.mean(each) / every
         lines.append(
-        ends = f"{first:.0f} MB at half time, {last:.0f} at the end, {most:.0f} at most"
-        lines.append(f"memory of the {name}: {ends}")
-            f"error): {100 * per_step / mean:.2f}% of a step at every={every}, "
+            f"{name}: a step takes {mean:.3f} ms, a sample costs {statistics.mean(each):.1f} +- {error:.1f} ms "
+            f"(standard error): {100 * per_step / mean:.2f}% of a step at every={every}, "
             f"{100 * statistics.mean(each) / 1000 / mean:.2f}% at every=1000"
         )
     own = statistics.mean(sample["sampling_ms"] for sample in samples)
