@@ -14,7 +14,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-import pyprof
 from pyprof.errors import PyprofError
 from pyprof.sampling.sample import Sample, sample_from
 
@@ -115,7 +114,7 @@ class TraceReader:
         """Start the process in a session of its own: ^C is the program's."""
         if not sys.executable:
             raise PyprofError("this Python does not know its own executable, which would read the trace")
-        found_in = str(Path(pyprof.__file__).resolve().parents[1])
+        found_in = str(Path(__file__).resolve().parents[2])
         folders = os.pathsep.join(filter(None, (found_in, os.environ.get("PYTHONPATH", ""))))
         # One thread: libraries that start one per core would take the cores from the training.
         ours = {"PYTHONPATH": folders, "OMP_NUM_THREADS": "1", "PYTHONSAFEPATH": "1", "CUDA_VISIBLE_DEVICES": ""}
