@@ -212,7 +212,7 @@ def draw(record: dict[str, Any], figure: Path) -> None:
     lower.set_ylabel("memory, MB")
     lower.set_ylim(bottom=0)
     lower.set_xlabel("minutes of training")
-    lower.legend(loc="lower right", frameon=False)
+    lower.legend(loc="center right", frameon=False)
     for axes in (upper, lower):
         axes.spines[["top", "right"]].set_visible(False)
     fig.savefig(figure, dpi=120)

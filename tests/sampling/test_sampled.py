@@ -240,6 +240,6 @@ def test_wrong_arguments_are_named(arguments, message):
 
 def test_only_one_collector_at_a_time(training, tmp_path):
     other = pyprof.profile(tmp_path / "net.json")
-    with pyprof.profile(every=5, to=training.keep):
-        with pytest.raises(PyprofError, match=r"pyprof.profile\(every=\) is still being collected"):
-            other.__enter__()
+    refused = pytest.raises(PyprofError, match=r"pyprof.profile\(every=\) is still being collected")
+    with pyprof.profile(every=5, to=training.keep), refused:
+        other.__enter__()
