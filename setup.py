@@ -32,7 +32,7 @@ PLOT = ["matplotlib>=3.8", "adjustText>=1.3"]  # `pyprof plot`, `pyprof peaks --
 NCU = ["ncu-report>=2026.3"]  # NVIDIA's reader of .ncu-rep, under its own licence; `ncu --csv` is read without it
 CLUSTER = ["dask[distributed]>=2024.5", "fsspec>=2024.2"]  # `pyprof ranks`: many files side by side, by name or URL
 NVML = ["nvidia-ml-py>=12.535"]  # `pyprof run --nvml`: clocks, power and energy
-MCP = ["mcp>=1.20"]  # `pyprof mcp`: the Model Context Protocol's own SDK, of either major version
+MCP = ["mcp>=1.30"]  # `pyprof mcp`: the Model Context Protocol's own SDK, of either major version
 # Where samples and callbacks go: their users have these packages, the tests need them.
 WATCHED = ["accelerate>=1.1", "ipython>=8.20", "prometheus-client>=0.20", "tensorboard>=2.16"]
 DEV = [

@@ -29,11 +29,22 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "tools" / "matrix.json"
 PAGE = ROOT / "docs" / "reference" / "compatibility.md"
-# Capture, which depends on torch, and reading and tables, which depend on numpy, pyarrow and pandas. Without the tests
-# that take more than some seconds, and without compilers, which the machine may lack.
-TESTS = "tests/capture tests/parse tests/table tests/counting tests/prof/notebook tests/sampling".split()
-LEFT_OUT = ["tests/capture/test_compilers.py", "tests/capture/test_programs.py"]
+# Capture, which depends on torch; reading and tables, which depend on numpy, pyarrow, msgspec and orjson; DataFrames,
+# which depend on pandas. Tests of commands, which start a process for each case, are left to CI: `pyprof demo` stands in.
+CAPTURE = (
+    "session markers_of_calls marker layers optimizers special targets wrap step_finder steps_before autograd_ranges "
+    "call_stack memory_record dispatch_markers"
+)
+READING = "tests/parse/kineto tests/parse/nsys tests/parse/attribute tests/table"
+TESTS = [
+    *(f"tests/capture/test_{name}.py" for name in CAPTURE.split()),
+    *READING.split(),
+    "tests/counting/test_count.py",
+    "tests/prof/notebook",
+    "tests/sampling/test_sampled.py",
+]
 NEEDED = ["pytest>=8.3,<10", "hypothesis>=6.100", "jsonschema>=4.21", "pyyaml>=6", "setuptools>=78.1.1", "wheel"]
+INSTALLED = "installed"  # this empty file says that an environment is complete
 SHOWN = "numpy pandas pyarrow msgspec orjson rich jinja2 nvtx".split()
 
 
@@ -62,6 +73,7 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="print the rows, and which can run here")
     parser.add_argument("--run", nargs="+", metavar="ROW", choices=[*(row.name for row in ROWS), "all"])
     parser.add_argument("--scratch", type=Path, default=Path("/tmp/pyprof-matrix"), help="for the environments")
+    parser.add_argument("--reuse", action="store_true", help="keep environments, and use those that are there again")
     parser.add_argument("--write", action="store_true", help="write the page")
     args = parser.parse_args()
     if args.list:
@@ -71,7 +83,7 @@ def main() -> int:
     if args.run:
         for row in ROWS:
             if row.name in args.run or "all" in args.run:
-                keep(row, tested(row, args.scratch))
+                keep(row, tested(row, args.scratch, args.reuse))
         return 0
     text = page(json.loads(RESULTS.read_text(encoding="utf-8")))
     if args.write:
@@ -109,46 +121,56 @@ def lower_bounds() -> list[str]:
     return [re.sub(r">=([\d.]+).*", r"==\1", requirement) for requirement in ast.literal_eval(base)]
 
 
-def tested(row: Row, scratch: Path) -> dict[str, object]:
-    """Install and test a row; its result. The environment is removed."""
+def tested(row: Row, scratch: Path, reuse: bool) -> dict[str, object]:
+    """Install and test a row; its result. The environment is removed, unless it is to be used again."""
     python = interpreter(row.python)
     if python is None:
         return {"not_run": why_no_python(row.python)}
     folder = scratch / row.name
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    try:
-        return _in_environment(row, python, folder)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _in_environment(row: Row, python: str, folder: Path) -> dict[str, object]:
-    subprocess.run([python, "-m", "venv", str(folder / "venv")], check=True)
     ours = str(folder / "venv" / "bin" / "python")
+    try:
+        if not (reuse and (folder / INSTALLED).exists()):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+            subprocess.run([python, "-m", "venv", str(folder / "venv")], check=True)
+            if why := install(row, ours, folder):
+                return {"not_run": f"cannot be installed: {why}"}
+            (folder / INSTALLED).touch()
+        return run_tests(row, ours, folder)
+    finally:
+        if not reuse:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def install(row: Row, ours: str, folder: Path) -> str:
+    """Install a row's requirements and this checkout; why that failed, if it did."""
     torch = f"torch=={row.torch}" if row.torch else "torch"
     wanted = [torch, *NEEDED, *(lower_bounds() if row.lowest else []), *row.more]
     tell(f"{row.name}: installing {' '.join(wanted)}")
     pip = [ours, "-m", "pip", "install", "--quiet", "--no-cache-dir", "--disable-pip-version-check"]
     temporary = {**os.environ, "TMPDIR": str(folder)}
     done = subprocess.run([*pip, *wanted, str(ROOT)], capture_output=True, text=True, check=False, env=temporary)
-    if done.returncode:
-        errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-        return {"not_run": f"cannot be installed: {' '.join(errors)[:300] or done.stderr[-300:]}"}
+    errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+    return (" ".join(errors)[:300] or done.stderr[-300:]) if done.returncode else ""
+
+
+def run_tests(row: Row, ours: str, folder: Path) -> dict[str, object]:
     code = "import importlib.metadata as m, json; print(json.dumps({d.name: d.version for d in m.distributions()}))"
     names = json.loads(subprocess.run([ours, "-c", code], capture_output=True, text=True, check=True).stdout)
     exact = subprocess.run([ours, "-V"], capture_output=True, text=True, check=True).stdout.split()[1]
     tell(f"{row.name}: testing with Python {exact}, torch {names['torch']}")
     begun, report = time.monotonic(), folder / "report.xml"
-    tests = [test for test in TESTS if (ROOT / test).exists()]
-    ignored = [f"--ignore={test}" for test in LEFT_OUT]
-    command = [ours, "-m", "pytest", "-q", "-m", "not slow", *ignored, f"--junit-xml={report}", *tests]
+    demo = subprocess.run(
+        [ours, "-m", "pyprof", "demo", "-q", "-o", str(folder / "demo")], cwd=ROOT, capture_output=True, check=False
+    )
+    command = [ours, "-m", "pytest", "-q", "-m", "not slow", f"--junit-xml={report}", *TESTS]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     print(run.stdout[-6000:])
     if not report.exists():
         return {"not_run": f"the tests did not start: {(run.stdout + run.stderr)[-300:]}"}
     return {
         **counted(report),
+        "demo": "works" if demo.returncode == 0 else f"exit code {demo.returncode}",
         "python": exact,
         "versions": {name: names[name] for name in ("torch", *SHOWN)},
         "seconds": round(time.monotonic() - begun),
@@ -187,13 +209,13 @@ HEAD = f"""\
 # Compatibility
 
 Written by `python tools/matrix.py --write` from the last runs of `tools/matrix.py --run`, which installs each row in an
-environment of its own and runs there {", ".join(f"`{test}`" for test in TESTS)} without their slow tests and without
-{" and ".join(f"`{Path(test).name}`" for test in LEFT_OUT)}. Lowest: every dependency at its lower bound in `setup.py`;
-highest: the newest that the row allows. No machine of these rows has a GPU: captures are of CPU code, and captures of
-GPUs are read, not made.
+environment of its own, runs `pyprof demo` there, and then the tests of capture
+({", ".join(CAPTURE.split()).replace("_", " ")}), of reading ({", ".join(f"`{test}`" for test in READING.split())}), of
+counting, of DataFrames and of sampling. Lowest: every dependency at its lower bound in `setup.py`; highest: the newest that
+the row allows. No machine of these rows has a GPU: captures are of CPU code, and captures of GPUs are read, not made.
 
-| Python | torch | dependencies | numpy | pandas | pyarrow | passed | failed | skipped | day |
-|---|---|---|---|---|---|---|---|---|---|"""
+| Python | torch | dependencies | numpy | pandas | pyarrow | `pyprof demo` | passed | failed | skipped | day |
+|---|---|---|---|---|---|---|---|---|---|---|"""
 
 
 def _line(result: dict[str, object]) -> str:
@@ -201,11 +223,11 @@ def _line(result: dict[str, object]) -> str:
     assert isinstance(asked, dict)
     bounds = "lowest" if asked["lowest"] else "highest"
     if not isinstance(versions, dict):
-        return f"| {asked['python']} | {asked['torch'] or 'newest'} | {bounds} | | | | not run | | | |"
+        return f"| {asked['python']} | {asked['torch'] or 'newest'} | {bounds} | | | | not run | | | | |"
     cells = [result["python"], versions["torch"], bounds, *(versions[name] for name in ("numpy", "pandas", "pyarrow"))]
     failed = result["failed"]
     assert isinstance(failed, list)
-    counts = [f"{result['passed']:,}", len(failed), result["skipped"], result["day"]]
+    counts = [result["demo"], f"{result['passed']:,}", len(failed), result["skipped"], result["day"]]
     return f"| {' | '.join(map(str, [*cells, *counts]))} |"
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ pytest.importorskip("mcp", reason="the Model Context Protocol's SDK is not insta
 GOLDEN = ROOT / "tests" / "golden"
 GPT2, LENET, RESNET = "h200_gpt2_bf16.json.gz", "h200_lenet.sqlite.gz", "h200_resnet50_bf16.json.gz"
 EAGER, COMPILED, PADDED = (f"h200_diff_{name}.json.gz" for name in ("eager", "compiled", "padded"))
+PATH = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
 COLUMNS = "idx,step,layer,op,dir,kernel,sil,flops,bytes,tc,bound,sol"  # of `kernels`, unless the question names some
 # A question, and the words of the command that answers it; names of files stand for those in the folder.
 QUESTIONS = [
@@ -53,7 +55,7 @@ async def _asked(folders, questions, *options):
     from mcp.client.stdio import stdio_client
 
     words = ["-m", "pyprof", "mcp", *options, *map(str, folders)]
-    program = StdioServerParameters(command=sys.executable, args=words, env={"PYTHONPATH": str(ROOT)})
+    program = StdioServerParameters(command=sys.executable, args=words, env={"PYTHONPATH": PATH})
     async with stdio_client(program) as (read, write), ClientSession(read, write) as session:
         await session.initialize()
         if questions is None:
