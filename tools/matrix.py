@@ -30,7 +30,8 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "tools" / "matrix.json"
 PAGE = ROOT / "docs" / "reference" / "compatibility.md"
 # Capture, which depends on torch; reading and tables, which depend on numpy, pyarrow, msgspec and orjson; DataFrames,
-# which depend on pandas. Tests of commands, which start a process for each case, are left to CI: `pyprof demo` stands in.
+# which depend on pandas. Tests of commands, which start a process for each case, are left to CI: `pyprof demo` stands
+# in for them.
 CAPTURE = (
     "session markers_of_calls marker layers optimizers special targets wrap step_finder steps_before autograd_ranges "
     "call_stack memory_record dispatch_markers"
@@ -211,8 +212,8 @@ HEAD = f"""\
 Written by `python tools/matrix.py --write` from the last runs of `tools/matrix.py --run`, which installs each row in an
 environment of its own, runs `pyprof demo` there, and then the tests of capture
 ({", ".join(CAPTURE.split()).replace("_", " ")}), of reading ({", ".join(f"`{test}`" for test in READING.split())}), of
-counting, of DataFrames and of sampling. Lowest: every dependency at its lower bound in `setup.py`; highest: the newest that
-the row allows. No machine of these rows has a GPU: captures are of CPU code, and captures of GPUs are read, not made.
+counting, of DataFrames and of sampling. Lowest: every dependency at its lower bound in `setup.py`; highest: the newest
+that the row allows. No machine of these rows has a GPU: captures are of CPU code; captures of GPUs are read, not made.
 
 | Python | torch | dependencies | numpy | pandas | pyarrow | `pyprof demo` | passed | failed | skipped | day |
 |---|---|---|---|---|---|---|---|---|---|---|"""

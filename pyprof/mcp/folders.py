@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 from pyprof.errors import PyprofError
 
-LOOKED_AT = 20_000  # files in the folders; beyond these the list is cut
+LOOKED_AT = 20_000  # files in a folder, in the order of their names; later ones are not listed
 
 
 class Listed(NamedTuple):
@@ -40,24 +41,22 @@ class Folders:
                 f"{name}: expected a file in {self._shown()}, found none; list the captures for the names"
             )
         path = found[0].resolve()
-        inside = [path, *(Path(entry).resolve() for entry in _entries(path))] if path.is_dir() else [path]
-        if not all(self._holds(each) for each in inside):
+        parts = _all_below(path) if path.is_dir() else ()
+        if not all(self._holds(each) for each in (path, *(part.resolve() for part in parts))):
             raise PyprofError(f"{name}: expected a file in {self._shown()}, found one outside of them")
         if path in self.all:
             raise PyprofError(f"{name}: expected a file, found the whole folder")
         return str(path)
 
     def listed(self) -> list[Listed]:
-        """The files in the folders, the newest first; at most ``LOOKED_AT`` of them are looked at."""
+        """The files in the folders, the newest first; at most ``LOOKED_AT`` of each."""
         found = []
         for folder in self.all:
-            for entry in _entries(folder):
+            for entry in islice(_entries(folder), LOOKED_AT):
                 path = Path(entry)
                 if path.is_file() and self._holds(path.resolve()):
                     facts = path.stat()
                     found.append(Listed(str(path), facts.st_size, facts.st_mtime))
-                if len(found) >= LOOKED_AT:
-                    break
         return sorted(found, key=lambda file: (-file.modified_s, file.file))
 
     def _holds(self, path: Path) -> bool:
@@ -67,13 +66,17 @@ class Folders:
         return " or ".join(map(str, self.all))
 
 
-def _entries(folder: Path) -> list[str]:
+def _all_below(folder: Path) -> Iterator[Path]:
+    """Everything below a folder, hidden or not; what links lead to is not looked into."""
+    for where, folders, files in os.walk(folder):
+        yield from (Path(where, name) for name in (*folders, *files))
+
+
+def _entries(folder: Path) -> Iterator[str]:
     """All files below a folder, hidden ones left out; links to folders are not followed."""
-    found = []
     for where, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        found += [os.path.join(where, name) for name in sorted(files) if not name.startswith(".")]
-    return found
+        yield from (os.path.join(where, name) for name in sorted(files) if not name.startswith("."))
 
 
 def _what(path: Path) -> str:

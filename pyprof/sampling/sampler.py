@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -35,7 +36,8 @@ def sampled(every: int, to: Any, *, trace: bool | str = False, dispatch: bool = 
     """The block of ``pyprof.profile(every=, to=)``."""
     with ExitStack() as done:
         destinations = done.enter_context(Destinations(to))
-        folder = done.enter_context(tempfile.TemporaryDirectory(prefix="pyprof-samples-"))
+        folder = tempfile.mkdtemp(prefix="pyprof-samples-")
+        done.callback(_remove_own, folder, os.getpid())
         sampler = Sampler(every, Path(folder), destinations, trace, dispatch)
         done.callback(sampler.finish)
         atexit.register(done.close)  # for a block that is not left before the interpreter ends
@@ -108,9 +110,9 @@ class Sampler(Collector):
         except Exception as error:
             if is_from_outside(error):
                 raise
-            self._sample = None
-            self._undo.close()
             self._problems.report(f"{type(error).__name__}: {error}")
+            undo, self._undo, self._sample = self._undo, ExitStack(), None
+            self._guarded(undo.close)
 
     def _begin_sample(self) -> None:
         if self._reader.busy:
@@ -146,6 +148,12 @@ class Sampler(Collector):
             "sampling_ms": 1e3 * (self._spent_s + time.perf_counter() - ended),
         }
         self._reader.give(Job(self._raw, texts, own if timed is None else {**own, "steps": timed}, known))
+
+
+def _remove_own(folder: str, pid: int) -> None:
+    """Remove the folder, but not in a forked child that leaves the block: it is the parent's."""
+    if os.getpid() == pid:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 class Problems:

@@ -136,11 +136,17 @@ def test_files_outside_of_the_folders_are_refused(tmp_path):
     (inside / "link.sqlite.gz").symlink_to(outside / "secret.sqlite.gz")
     (inside / "job").mkdir()
     (inside / "job" / "rank0.sqlite.gz").symlink_to(outside / "secret.sqlite.gz")
+    (inside / "hidden").mkdir()
+    (inside / "hidden" / ".rank0.sqlite.gz").symlink_to(outside / "secret.sqlite.gz")
+    (inside / "linked").mkdir()
+    (inside / "linked" / "ranks").symlink_to(outside)
     names = [
         str(outside / "secret.sqlite.gz"),
         "../outside/secret.sqlite.gz",
         "link.sqlite.gz",
         "job",
+        "hidden",
+        "linked",
         ".",
         "no.sqlite",
     ]
@@ -154,7 +160,7 @@ def test_files_outside_of_the_folders_are_refused(tmp_path):
     )
     assert all(failed(result) for result in refused)
     assert "found one outside of them" in refused[0].content[0].text
-    assert all(str(inside) in result.content[0].text for result in refused[:4])
+    assert all(str(inside) in result.content[0].text for result in refused[:6])
     assert content(good)["row"] == 1
     assert [file["file"] for file in content(listed)["files"]] == [str(inside / "net.sqlite.gz")]
 
