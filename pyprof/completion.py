@@ -6,12 +6,21 @@ import argparse
 import importlib
 import re
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from pyprof.cli import COMMANDS
+from pyprof.command.envelope import write_answer
 from pyprof.command.frame import Done, run_command
-from pyprof.command.parser import Parser, add_common
+from pyprof.command.json_schema import Record, doc
+from pyprof.command.parser import Parser, add_common, add_json
 from pyprof.files import open_output
+
+
+class Script(Record):
+    """A shell's completion."""
+
+    shell: Annotated[str, doc("bash, zsh or fish")]
+    script: Annotated[str, doc("what the shell is to run")]
 
 
 class Option(NamedTuple):
@@ -41,7 +50,7 @@ def build_parser() -> Parser:
         "`pyprof completion fish > ~/.config/fish/completions/pyprof.fish`.",
     )
     parser.add_argument("shell", choices=[*SCRIPTS], metavar="SHELL", help=shells)
-    parser.set_defaults(json=False)
+    add_json(parser)
     add_common(parser)
     return parser
 
@@ -51,8 +60,12 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run(args: argparse.Namespace) -> Done:
-    with open_output(None) as out:
-        out.write(SCRIPTS[args.shell]([*completed()]).encode())
+    script = SCRIPTS[args.shell]([*completed()])
+    if args.json:
+        write_answer("completion", Script(shell=args.shell, script=script))
+    else:
+        with open_output(None) as out:
+            out.write(script.encode())
     return Done()
 
 

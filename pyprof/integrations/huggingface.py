@@ -16,7 +16,7 @@ import pyprof
 from pyprof.integrations.block import Block
 
 
-class PyprofCallback(TrainerCallback):  # type: ignore[misc]
+class PyprofCallback(TrainerCallback):
     """``pyprof.profile`` around the training, with its arguments, on the first rank. Its steps are the Trainer's."""
 
     def __init__(self, *args: Any, **options: Any) -> None:

@@ -20,7 +20,7 @@ _PACKAGE = "pytorch_lightning" if "pytorch_lightning" in sys.modules else "light
 _Callback: Any = importlib.import_module(_PACKAGE).Callback
 
 
-class PyprofCallback(_Callback):  # type: ignore[misc]
+class PyprofCallback(_Callback):
     """``pyprof.profile`` around the fit, with its arguments, on the first rank.
 
     A step is one of the optimizer's, so that batches whose gradients accumulate make one.

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 
 from pyprof.command.argument_types import whole_number
+from pyprof.command.envelope import write_answer
 from pyprof.command.frame import Done, run_command
-from pyprof.command.parser import Parser, add_common
+from pyprof.command.parser import Parser, add_common, add_json
 from pyprof.errors import require
 
 ROWS, KEPT = 50, 4
@@ -26,7 +27,9 @@ def build_parser() -> Parser:
     parser.add_argument("--rows", metavar="N", type=whole_number(), default=ROWS, help=rows)
     kept = f"keep the last N captures in memory, read (default: {KEPT}; 0: none)"
     parser.add_argument("--keep", metavar="N", type=whole_number(0), default=KEPT, help=kept)
-    parser.set_defaults(json=False)
+    add_json(
+        parser, "in place of serving, one JSON object with the tools and the folders, errors too (pyprof schema mcp)"
+    )
     add_common(parser)
     return parser
 
@@ -38,10 +41,13 @@ def main(argv: list[str] | None = None) -> int:
 def _run(args: argparse.Namespace) -> Done:
     require("mcp", "pyprof mcp needs the Model Context Protocol's SDK: pip install 'torch-pyprof[mcp]'")
     from pyprof.mcp.folders import Folders
-    from pyprof.mcp.server import make_server
+    from pyprof.mcp.server import make_server, served
     from pyprof.prof.kept_files import keep_files
 
-    server = make_server(Folders(args.folders), args.rows)
+    folders = Folders(args.folders)
+    if args.json:
+        write_answer("served", served(folders, args.rows))
+        return Done()
     with keep_files(args.keep):
-        server.run("stdio")
+        make_server(folders, args.rows).run("stdio")
     return Done()

@@ -15,6 +15,7 @@ from pyprof.errors import PyprofError
 from pyprof.mcp import questions
 from pyprof.mcp.answers import ask, cut
 from pyprof.mcp.folders import Folders
+from pyprof.mcp.json_document import Served, ServedTool
 from pyprof.mcp.questions import Question
 
 INSTRUCTIONS = """\
@@ -33,6 +34,12 @@ def make_server(folders: Folders, most_rows: int) -> Any:
         described = inspect.getdoc(tool)
         server.add_tool(_telling(tool, told), tool.__name__, description=described, annotations=_read_only())
     return server
+
+
+def served(folders: Folders, most_rows: int) -> Served:
+    """What the server would offer."""
+    tools = [ServedTool(tool.__name__, inspect.getdoc(tool) or "") for tool in Tools(folders, most_rows).all()]
+    return Served(tools=tools, folders=[*map(str, folders.all)], files=len(folders.listed()), rows=most_rows)
 
 
 def _sdk() -> tuple[Any, type[Exception]]:
