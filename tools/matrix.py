@@ -30,20 +30,10 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "tools" / "matrix.json"
 PAGE = ROOT / "docs" / "reference" / "compatibility.md"
 # Capture, which depends on torch; reading and tables, which depend on numpy, pyarrow, msgspec and orjson; DataFrames,
-# which depend on pandas. Tests of commands, which start a process for each case, are left to CI: `pyprof demo` stands
-# in for them.
-CAPTURE = (
-    "session markers_of_calls marker layers optimizers special targets wrap step_finder steps_before autograd_ranges "
-    "call_stack memory_record dispatch_markers"
-)
-READING = "tests/parse/kineto tests/parse/nsys tests/parse/attribute tests/table"
-TESTS = [
-    *(f"tests/capture/test_{name}.py" for name in CAPTURE.split()),
-    *READING.split(),
-    "tests/counting/test_count.py",
-    "tests/prof/notebook",
-    "tests/sampling/test_sampled.py",
-]
+# which depend on pandas. Tests that start processes are left to CI: `pyprof demo` stands in for them.
+CAPTURE = "session markers_of_calls layers optimizers step_finder steps_before memory_record"
+READING = "tests/parse/kineto tests/table"
+TESTS = [*(f"tests/capture/test_{name}.py" for name in CAPTURE.split()), *READING.split(), "tests/prof/notebook"]
 NEEDED = ["pytest>=8.3,<10", "hypothesis>=6.100", "jsonschema>=4.21", "pyyaml>=6", "setuptools>=78.1.1", "wheel"]
 INSTALLED = "installed"  # this empty file says that an environment is complete
 SHOWN = "numpy pandas pyarrow msgspec orjson rich jinja2 nvtx".split()
@@ -211,9 +201,9 @@ HEAD = f"""\
 
 Written by `python tools/matrix.py --write` from the last runs of `tools/matrix.py --run`, which installs each row in an
 environment of its own, runs `pyprof demo` there, and then the tests of capture
-({", ".join(CAPTURE.split()).replace("_", " ")}), of reading ({", ".join(f"`{test}`" for test in READING.split())}), of
-counting, of DataFrames and of sampling. Lowest: every dependency at its lower bound in `setup.py`; highest: the newest
-that the row allows. No machine of these rows has a GPU: captures are of CPU code; captures of GPUs are read, not made.
+({", ".join(CAPTURE.split()).replace("_", " ")}), of reading and tables
+({", ".join(f"`{test}`" for test in READING.split())}) and of DataFrames. Lowest: every dependency at its lower bound in `setup.py`; highest: the newest that the row allows.
+No machine of these rows has a GPU: captures are of CPU code; captures of GPUs are read, not made.
 
 | Python | torch | dependencies | numpy | pandas | pyarrow | `pyprof demo` | passed | failed | skipped | day |
 |---|---|---|---|---|---|---|---|---|---|---|"""
