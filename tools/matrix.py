@@ -203,8 +203,8 @@ Written by `python tools/matrix.py --write` from the last runs of `tools/matrix.
 environment of its own, runs `pyprof demo` there, and then the tests of capture
 ({", ".join(CAPTURE.split()).replace("_", " ")}), of reading and tables
 ({", ".join(f"`{test}`" for test in READING.split())}) and of DataFrames. Lowest: every dependency at its lower
-bound in `setup.py`; highest: the newest that the row allows. No machine of these rows has a GPU: captures are of CPU code;
-captures of GPUs are read, not made.
+bound in `setup.py`; highest: the newest that the row allows. No machine of these rows has a GPU: captures are of CPU
+code; captures of GPUs are read, not made.
 
 | Python | torch | dependencies | numpy | pandas | pyarrow | `pyprof demo` | passed | failed | skipped | day |
 |---|---|---|---|---|---|---|---|---|---|---|"""
