@@ -89,7 +89,7 @@ class Sampler(Collector):
         self._timer.restart()
 
     def _count(self) -> None:
-        if os.getpid() == self._pid and not self._problems.too_many:
+        if os.getpid() == self._pid:
             self._guarded(self._next)
 
     def _next(self) -> None:
@@ -99,6 +99,8 @@ class Sampler(Collector):
         self._timer.end()
         self._iterations += 1
         to_come = -self._iterations % self._every
+        if self._problems.too_many:
+            return
         if to_come == 0:
             self._begin_sample()
         elif to_come <= TIMED:
