@@ -73,10 +73,10 @@ def profile(
     window = Window(warmup, steps, wait)
     more = {"dispatch": dispatch, "nvml": nvml, "memory": memory, "graphs": graphs}
     if every is not None or to is not None:
-        _check_sampling(file, every, to, window != Window() or force or nvml or memory)
+        number = _checked_every(file, every, to, window != Window() or force or nvml or memory)
         from pyprof.sampling.sampler import sampled
 
-        with sampled(every, to, trace=trace, dispatch=dispatch):
+        with sampled(number, to, trace=trace, dispatch=dispatch):
             yield
         return
     if file is None:
@@ -87,7 +87,8 @@ def profile(
         tell(f"pyprof: warning: {warning}")
 
 
-def _check_sampling(file: object, every: object, to: object, others: bool) -> None:
+def _checked_every(file: object, every: object, to: object, others: bool) -> int:
+    """The number of iterations of ``every``. Raises PyprofError for what does not go together."""
     if file is not None or others:
         found = "a file" if file is not None else "warmup, steps, wait, force, nvml or memory"
         raise PyprofError(f"profile(): every= and to= go with trace= and dispatch=, and not with {found}")
@@ -95,6 +96,7 @@ def _check_sampling(file: object, every: object, to: object, others: bool) -> No
         raise PyprofError(f"profile(): every={every!r} is not a number of iterations from 1 on")
     if to is None:
         raise PyprofError('profile(): every= needs to=, where the numbers go: "tensorboard:FOLDER", a function, ...')
+    return every
 
 
 @contextmanager

@@ -29,7 +29,7 @@ def ask(question: Question) -> dict[str, Any]:
         except SystemExit as usage:  # argparse's, for words that are no valid options
             code = usage.code
     printed.flush()
-    content = printed.buffer.getvalue()  # type: ignore[attr-defined]
+    content = printed.buffer.getvalue()
     answer: dict[str, Any] = json.loads(content) if content.startswith(b"{") else {}
     if not answer or code not in ANSWERED or "error" in answer:
         text = content[:MOST_TEXT].decode("utf-8", "replace").strip()

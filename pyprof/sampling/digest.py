@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pyprof.capture.trace_file import mend_trace
 from pyprof.errors import PyprofError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyprof.prof.timing.profiler_cost import Unprofiled
     from pyprof.prof.timing.usage import Usage
     from pyprof.prof.work.annotate import Annotation
-    from pyprof.table.columns import Table
+    from pyprof.table.columns import Coded, Table
 
 LOWEST_PRIORITY = 19
 
@@ -96,7 +96,8 @@ def op_times(table: Table, annotation: Annotation) -> list[OpTime]:
     from pyprof.prof.summary.components import parts_of
     from pyprof.prof.table.columns import COLUMN
 
-    parts = parts_of(COLUMN["op"].get(table, annotation), table.ints("kDuration"), empty="(no op)")
+    op = cast("Coded", COLUMN["op"].get(table, annotation))  # a column of texts
+    parts = parts_of(op, table.ints("kDuration"), empty="(no op)")
     total = sum(part.ns for part in parts) or 1
     return [OpTime(part.name, part.ns / 1e6, 100 * part.ns / total) for part in parts[:MOST_OPS]]
 

@@ -54,7 +54,7 @@ class Sampler(Collector):
     def __init__(self, every: int, folder: Path, destinations: Destinations, trace: bool | str, dispatch: bool) -> None:
         super().__init__(Window())
         self._every = every
-        self._options = {"trace": trace, "dispatch": dispatch}
+        self._trace, self._dispatch = trace, dispatch
         self._raw = folder / "raw.json"
         self._problems = Problems()
         self._reader = TraceReader(destinations.send, self._problems.report, self._problems.succeeded)
@@ -123,7 +123,7 @@ class Sampler(Collector):
             return
         begun = time.perf_counter()
         if session.current() is None:
-            session.init(graphs=False, **self._options)
+            session.init(trace=self._trace, dispatch=self._dispatch, graphs=False)
             self._undo.callback(session.deinit)
         sample = TraceFile(self._raw, True, Window(), graphs=False)
         self._undo.callback(sample.close)
