@@ -104,12 +104,11 @@ def why_no_python(version: str) -> str:
 
 
 def lower_bounds() -> list[str]:
-    """The requirements of setup.py, each at its lower bound."""
+    """The requirements of setup.py and those of figures, each at its lower bound."""
     tree = ast.parse((ROOT / "setup.py").read_text(encoding="utf-8"))
-    (base,) = (
-        node.value for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "BASE"
-    )
-    return [re.sub(r">=([\d.]+).*", r"==\1", requirement) for requirement in ast.literal_eval(base)]
+    assigned = [node for node in tree.body if isinstance(node, ast.Assign)]
+    lists = [ast.literal_eval(node.value) for node in assigned if ast.unparse(node.targets[0]) in ("BASE", "PLOT")]
+    return [re.sub(r">=([\d.]+).*", r"==\1", requirement) for each in lists for requirement in each]
 
 
 def tested(row: Row, scratch: Path, reuse: bool) -> dict[str, object]:
@@ -140,13 +139,13 @@ def install(row: Row, ours: str, folder: Path) -> str:
     tell(f"{row.name}: installing {' '.join(wanted)}")
     pip = [ours, "-m", "pip", "install", "--quiet", "--no-cache-dir", "--disable-pip-version-check"]
     temporary = {**os.environ, "TMPDIR": str(folder)}
-    done = subprocess.run([*pip, *wanted, str(ROOT)], capture_output=True, text=True, check=False, env=temporary)
+    done = subprocess.run([*pip, *wanted, f"{ROOT}[plot]"], capture_output=True, text=True, check=False, env=temporary)
     errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
     return (" ".join(errors)[:300] or done.stderr[-300:]) if done.returncode else ""
 
 
 def run_tests(row: Row, ours: str, folder: Path) -> dict[str, object]:
-    code = "import importlib.metadata as m, json; print(json.dumps({d.name: d.version for d in m.distributions()}))"
+    code = "import importlib.metadata as m, json; print(json.dumps({d.name.lower(): d.version for d in m.distributions()}))"
     names = json.loads(subprocess.run([ours, "-c", code], capture_output=True, text=True, check=True).stdout)
     exact = subprocess.run([ours, "-V"], capture_output=True, text=True, check=True).stdout.split()[1]
     tell(f"{row.name}: testing with Python {exact}, torch {names['torch']}")
