@@ -145,7 +145,8 @@ def install(row: Row, ours: str, folder: Path) -> str:
 
 
 def run_tests(row: Row, ours: str, folder: Path) -> dict[str, object]:
-    code = "import importlib.metadata as m, json; print(json.dumps({d.name.lower(): d.version for d in m.distributions()}))"
+    listed = "{d.name.lower(): d.version for d in m.distributions()}"
+    code = f"import importlib.metadata as m, json; print(json.dumps({listed}))"
     names = json.loads(subprocess.run([ours, "-c", code], capture_output=True, text=True, check=True).stdout)
     exact = subprocess.run([ours, "-V"], capture_output=True, text=True, check=True).stdout.split()[1]
     tell(f"{row.name}: testing with Python {exact}, torch {names['torch']}")

@@ -192,19 +192,21 @@ def draw(record: dict[str, Any], figure: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    mean, each = costs(record, "wall_us")
     minutes, passed = [], 0.0
     for wall in record["wall_us"]:
         passed += wall / 60e6
         minutes.append(passed)
-    at = [minutes[min(sample["iteration"], len(minutes) - 1)] for sample in record["samples"]][: len(each)]
-    so_far = [100 * statistics.mean(each[: n + 1]) / record["every"] / mean for n in range(len(each))]
+    at = [minutes[min(sample["iteration"], len(minutes) - 1)] for sample in record["samples"]]
     fig, (upper, lower) = pyplot.subplots(2, 1, sharex=True, figsize=(8, 5.5), layout="constrained")
-    upper.plot(at, so_far, color="#1f6feb")
+    for what, name, colour in (("wall_us", "on the clock", "#1f6feb"), ("cpu_us", "CPU time", "#7c3aed")):
+        mean, each = costs(record, what)
+        so_far = [100 * statistics.mean(each[: n + 1]) / record["every"] / mean for n in range(len(each))]
+        upper.plot(at[: len(each)], so_far, color=colour, label=f"{name}: steps of {mean:.1f} ms")
+    upper.legend(loc="upper right", frameon=False)
     upper.axhline(1, color="#999999", linestyle="--", linewidth=1)
     upper.set_ylabel("mean overhead so far, % of a step")
-    upper.set_ylim(0, max(1.2, *so_far[len(so_far) // 10 :]) * 1.05)
-    upper.set_title(f"One step in {record['every']} sampled: {len(each)} samples, steps of {mean:.1f} ms", loc="left")
+    upper.set_ylim(bottom=0)
+    upper.set_title(f"One step in {record['every']} sampled: {len(record['samples'])} samples", loc="left")
     for column, name, colour in ((1, "training", "#1f6feb"), (2, "process that reads the traces", "#d97706")):
         lower.plot(
             [row[0] / 60 for row in record["memory"]], [row[column] for row in record["memory"]], colour, label=name
