@@ -31,6 +31,7 @@ from pyprof.parse.nsys.api_launches import (
     with_graph_numbers,
 )
 from pyprof.parse.nsys.captured_ranges import with_captured_ranges
+from pyprof.parse.nsys.graph_nodes import KERNEL, CapturedNodes, captured_nodes, nodes_that_never_ran
 from pyprof.parse.nsys.memory import memory_events
 from pyprof.parse.nsys.nccl_payloads import Payload, memberships, missing_sizes, payloads, with_messages
 from pyprof.parse.nsys.nvtx_ranges import Nvtx, read_ranges
@@ -101,7 +102,9 @@ def _capture(db: Database, lean: bool) -> Capture:
     capture.graph_launches = with_graph_numbers(db, captured, nvtx.tids) if captured else None
     capture.opaque_graph = operations.graph
     capture.threads = threads(nvtx.tids)
-    capture.losses = losses(db, operations, launched, call, named_calls)
+    nodes = captured_nodes(db, calls.global_tid, named_calls)
+    capture.losses = losses(db, operations, launched, call, named_calls, nodes)
+    capture.warnings += nodes_that_never_ran(nodes, operations)
     return capture
 
 
@@ -110,13 +113,18 @@ def threads(tids: Iterable[int]) -> list[tuple[int, int]]:
     return [(tables.process_of(tid), tables.thread_of(tid)) for tid in tids]
 
 
-def losses(db: Database, operations: Operations, launched: Launches, call: Ints, calls: Calls) -> list[Loss]:
+def losses(
+    db: Database, operations: Operations, launched: Launches, call: Ints, calls: Calls, nodes: CapturedNodes
+) -> list[Loss]:
     """What nsys says that it lost, and what the records show. ``call``: the index of each operation's call."""
     messages = [str(text) for _, text in db.records(tables.DIAGNOSTICS, "severity", "text")]
     uncalled = launched.reason_code == launched.reason.index(NO_CALL)
     columns = {**operations.columns, "pid": operations.pid}
     last = int(calls.start.max(initial=NULL))
-    joined = Joined(calls, call, columns, lambda: last, lambda: db.read(tables.API, "error")["error"] > 0)
+    launched_nodes = nodes.pid[nodes.kind == KERNEL], nodes.node[nodes.kind == KERNEL]
+    joined = Joined(
+        calls, call, columns, lambda: last, lambda: db.read(tables.API, "error")["error"] > 0, launched_nodes
+    )
     lost = lost_records(joined, uncalled, "nsys")
     return [*untimed(operations.untimed), *reported_losses(messages, "nsys"), *lost]
 
