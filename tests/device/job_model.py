@@ -1,7 +1,7 @@
 """A GPT for two ranks in five forms: data parallel, sharded, tensor parallel, in two stages, and with experts.
 
-``job_programs.py`` runs them. Each form has ``extra``: blocks that one rank runs beyond the others, which no form shards
-or synchronises.
+``job_programs.py`` runs them. Each form has ``extra``: blocks that one rank runs beyond the others, neither sharded nor
+synchronised.
 """
 
 from __future__ import annotations
@@ -155,10 +155,11 @@ def optimizer_of(model: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.AdamW([{"params": each} for each in (sharded, plain) if each], lr=1e-4, fused=True)
 
 
-def train_of(form: str, model: nn.Module, device: str) -> Train:
-    def loss_of(logits: Tensor, ids: Tensor) -> Tensor:
-        return F.cross_entropy(logits.flatten(0, 1).float(), ids.flatten())
+def loss_of(logits: Tensor, ids: Tensor) -> Tensor:
+    return F.cross_entropy(logits.flatten(0, 1).float(), ids.flatten())
 
+
+def train_of(form: str, model: nn.Module, device: str) -> Train:
     def whole(ids: Tensor, between: Callable[[], None]) -> Tensor:
         with torch.autocast(device, torch.bfloat16):
             loss = loss_of(model(ids), ids)
@@ -169,9 +170,7 @@ def train_of(form: str, model: nn.Module, device: str) -> Train:
     def staged(ids: Tensor, between: Callable[[], None]) -> Tensor:
         parts = ids.chunk(MICROBATCHES)
         between()
-        return (
-            _first_stage(model, parts, device) if dist.get_rank() == 0 else _last_stage(model, parts, loss_of, device)
-        )
+        return _first_stage(model, parts, device) if dist.get_rank() == 0 else _last_stage(model, parts, device)
 
     return staged if form == "pipe" else whole
 
@@ -189,9 +188,7 @@ def _first_stage(model: nn.Module, parts: Sequence[Tensor], device: str) -> Tens
     return made[-1].detach().mean()
 
 
-def _last_stage(
-    model: nn.Module, parts: Sequence[Tensor], loss_of: Callable[[Tensor, Tensor], Tensor], device: str
-) -> Tensor:
+def _last_stage(model: nn.Module, parts: Sequence[Tensor], device: str) -> Tensor:
     width = model.head.in_features
     inputs, losses = [], []
     for part in parts:

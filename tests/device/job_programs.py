@@ -232,12 +232,15 @@ def work(rank: int, args: argparse.Namespace, port: int) -> None:
     torch.set_num_threads(1)
     device = torch.device("cuda", rank) if DEVICE == "cuda" else None
     dist.init_process_group("nccl" if device else "gloo", rank=rank, world_size=2, device_id=device)
+    done = False
     try:
         _all_cases(rank, args)
-    except Exception:  # the other rank waits in a collective: end at once, so that the parent ends it, too
-        traceback.print_exc()
-        sys.stderr.flush()
-        os._exit(1)
+        done = True
+    finally:
+        if not done:  # the other rank waits in a collective: end at once, so that the parent ends it, too
+            traceback.print_exc()
+            sys.stderr.flush()
+            os._exit(1)
     dist.destroy_process_group()
 
 
