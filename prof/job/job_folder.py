@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from hashlib import blake2b
 from pathlib import Path
@@ -25,9 +26,9 @@ from msgspec import Meta
 from pyprof.errors import InputError, PyprofError
 from pyprof.files import open_output
 from pyprof.prof.job import JOB, is_job
-from pyprof.prof.job.merged_ranks import WAITS, JobTables, job_tables
-from pyprof.prof.job.partition import Partition
-from pyprof.prof.job.rank_tables import SCHEMAS, RankTables
+from pyprof.prof.job.partition import Partition, read_tables
+from pyprof.prof.ranks.merged_ranks import WAITS, JobTables, Ranks, job_tables
+from pyprof.prof.ranks.rank_tables import SCHEMAS, RankTables
 
 FORMAT, VERSION = "pyprof/job", 1
 LARGEST = 256 << 20  # bytes of job.json: 16,384 files have 8 MB
@@ -50,6 +51,17 @@ class Job:
     files: list[Partition]
     tables: JobTables
     waits: pa.Table  # who waited for whom, as merged_ranks.WAITS
+
+    @property
+    def ranks(self) -> Ranks:
+        """Its ranks; the tables of each are read when they are needed."""
+        files = {rank: partition for partition in self.made for rank in partition.ranks}
+
+        def of(ranks: Sequence[int]) -> RankTables:
+            folders = {files[rank].folder: files[rank] for rank in ranks}
+            return RankTables.concat([read_tables(self.folder, each) for each in folders.values()])
+
+        return Ranks(sorted(files), self.tables, self.waits, of)
 
     @property
     def made(self) -> list[Partition]:

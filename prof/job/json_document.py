@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 
 from pyprof.command.json_schema import Record, doc
 from pyprof.prof.job.job_folder import Job
-from pyprof.prof.job.merged_ranks import complete
 from pyprof.prof.job.partition import Partition
-from pyprof.prof.job.slow_ranks import SlowRank, Waits, mean_step_ns, rank_files, slow_ranks, steps_of, waits
+from pyprof.prof.ranks.merged_ranks import complete
+from pyprof.prof.ranks.slow_ranks import SlowRank, Waits, mean_step_ns, slow_ranks, steps_of, waits
 
 
 class CollectiveKind(Record):
@@ -48,7 +48,8 @@ class JobDocument(Record):
 
 
 def job_document(job: Job) -> JobDocument:
-    ranks = sorted(rank_files(job))
+    found = job.ranks
+    ranks = found.numbers
     work = job.tables.work
     return JobDocument(
         folder=str(job.folder),
@@ -56,20 +57,20 @@ def job_document(job: Job) -> JobDocument:
         ranks=ranks,
         missing=sorted(set(range(ranks[-1])) - set(ranks)) if ranks else [],
         steps=len(pc.unique(job.tables.steps["step"].drop_null())),
-        step_ns=mean_step_ns(job),
+        step_ns=mean_step_ns(found),
         kernels=sum(each.rows for each in job.made),
         gpu_ns=int(pc.sum(work["ns"]).as_py() or 0),
         flops=int(pc.sum(work["flops"]).as_py() or 0),
-        slow=slow_ranks(job),
-        waits=waits(job),
+        slow=slow_ranks(found),
+        waits=waits(found),
         collectives=_kinds(job),
     )
 
 
 def _kinds(job: Job) -> list[CollectiveKind]:
     whole = job.tables.collectives
-    together = complete(whole, len(rank_files(job)))
-    steps = steps_of(job)
+    together = complete(whole, len(job.ranks.numbers))
+    steps = steps_of(job.ranks)
     sums = [("arrived", "max"), ("arrived", "sum"), ("total_ns", "sum"), ("place", "count")]
     found = []
     matched = {_key(row): row for row in _measured(together)}

@@ -27,8 +27,8 @@ from pyprof._version import __version__
 from pyprof.command.json_schema import Record, doc
 from pyprof.errors import InputError, PyprofError
 from pyprof.parse.read import Parsed, read_profile
-from pyprof.prof.job.rank_tables import SCHEMAS, RankTables, rank_tables
 from pyprof.prof.job.sources import local_copy, rank_in_name
+from pyprof.prof.ranks.rank_tables import SCHEMAS, RankTables, rank_tables
 from pyprof.prof.work.annotate import annotate
 from pyprof.table.columns import NULL, Ints, Table
 from pyprof.table.container import Container, write_container

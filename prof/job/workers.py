@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pyprof.errors import PyprofError
-from pyprof.prof.job.merged_ranks import WAITS, JobTables, complete, job_tables, merged, waits_of
 from pyprof.prof.job.partition import Partition, failed, make_partition, read_tables
+from pyprof.prof.ranks.merged_ranks import WAITS, JobTables, complete, job_tables, merged, waits_of
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -15,9 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyprof.command.json_schema import Record, doc
-from pyprof.prof.job.job_folder import Job
-from pyprof.prof.job.partition import Partition, read_tables
-from pyprof.prof.job.rank_tables import IDLE, PLACE_KEY, WORK_KEY
+from pyprof.prof.ranks.merged_ranks import Ranks
+from pyprof.prof.ranks.rank_tables import IDLE, PLACE_KEY, WORK_KEY
 from pyprof.prof.timing.waiting import CAUSES
 
 Cause = Literal["work", "kernels", "launch", "sync", "data", "copy", "host", "queued"]
@@ -52,7 +51,6 @@ class SlowRank(Record):
     """A rank that others wait for."""
 
     rank: Annotated[int, doc("its number")]
-    file: Annotated[str, doc("its capture")]
     group: Annotated[str, doc("the communicator in which most of this wait is")]
     peers: Annotated[int, doc("other ranks of that communicator, with which it is compared")]
     times: Annotated[int, doc("collectives to which it came last")]
@@ -63,22 +61,17 @@ class SlowRank(Record):
     causes: Annotated[list[Excess], doc("what it takes longer for, the most first")]
 
 
-def steps_of(job: Job) -> int:
+def steps_of(job: Ranks) -> int:
     """The number of steps of the job's captures; 1 where none are marked."""
     return max(len(pc.unique(job.tables.steps["step"].drop_null())), 1)
 
 
-def mean_step_ns(job: Job) -> float:
+def mean_step_ns(job: Ranks) -> float:
     """The mean step of all ranks."""
     return float(pc.mean(job.tables.steps["span_ns"]).as_py() or 0.0)
 
 
-def rank_files(job: Job) -> dict[int, Partition]:
-    """The file of each rank."""
-    return {rank: partition for partition in job.made for rank in partition.ranks}
-
-
-def slow_ranks(job: Job) -> list[SlowRank]:
+def slow_ranks(job: Ranks) -> list[SlowRank]:
     """The ranks that others wait for, the most waited for first; those below 2% of a step are left out."""
     steps, least = steps_of(job), LEAST_SHARE * mean_step_ns(job)
     by_group = job.waits.group_by(["group", "ranks"]).aggregate([("rank", "distinct")])
@@ -105,11 +98,10 @@ class _Held(NamedTuple):
     group: tuple[str, int]
 
 
-def _slow_rank(job: Job, rank: int, times: int, held: Sequence[_Held], peers: Sequence[int]) -> SlowRank:
+def _slow_rank(job: Ranks, rank: int, times: int, held: Sequence[_Held], peers: Sequence[int]) -> SlowRank:
     held_ns = sum(each.held_ns for each in held)
     return SlowRank(
         rank=rank,
-        file=rank_files(job)[rank].file,
         group=max(held).group[0],
         peers=len(peers),
         times=times,
@@ -119,7 +111,7 @@ def _slow_rank(job: Job, rank: int, times: int, held: Sequence[_Held], peers: Se
     )
 
 
-def _causes(job: Job, rank: int, peers: Sequence[int], wait: float) -> list[Excess]:
+def _causes(job: Ranks, rank: int, peers: Sequence[int], wait: float) -> list[Excess]:
     """What the rank takes longer for than the mean of its peers, per step."""
     columns = ("work_ns", "kernels", *IDLE)
     means = _later_steps(job).group_by("rank").aggregate([(name, "mean") for name in columns])
@@ -142,7 +134,7 @@ def _causes(job: Job, rank: int, peers: Sequence[int], wait: float) -> list[Exce
     return [Excess(cause=cause, ns=ns, kernels=kernels, places=places.of(cause)) for cause, ns in kept]
 
 
-def _later_steps(job: Job) -> pa.Table:
+def _later_steps(job: Ranks) -> pa.Table:
     """Each rank's steps but its first: a capture may begin within that, or miss the idle time before it."""
     steps = job.tables.steps
     if steps_of(job) == 1:
@@ -157,25 +149,21 @@ def _later_steps(job: Job) -> pa.Table:
 class _Places:
     """The places of a rank's excess, from its own tables and those of some peers."""
 
-    def __init__(self, job: Job, rank: int, peers: Sequence[int]) -> None:
-        files = rank_files(job)
+    def __init__(self, job: Ranks, rank: int, peers: Sequence[int]) -> None:
         step = max(len(peers) // MOST_PEERS, 1)
         self.rank, self.peers = rank, list(peers)[::step][:MOST_PEERS]
-        wanted = {files[each].folder: files[each] for each in (rank, *self.peers)}
-        self.tables = [read_tables(job.folder, partition) for partition in wanted.values()]
+        self.tables = job.of([rank, *self.peers])
         self.steps = steps_of(job)
 
     def of(self, cause: Cause) -> list[ExcessPlace]:
         return self._of_work() if cause in ("work", "kernels") else self._of_idle(cause)
 
     def _of_idle(self, cause: Cause) -> list[ExcessPlace]:
-        rows = pa.concat_tables([each.idle for each in self.tables])
-        rows = rows.filter(pc.equal(rows["cause"], cause))
+        rows = self.tables.idle.filter(pc.equal(self.tables.idle["cause"], cause))
         return self._longest(rows, PLACE_KEY, max(self.steps - 1, 1), lambda row: (row["op"], row["trace"]))
 
     def _of_work(self) -> list[ExcessPlace]:
-        rows = pa.concat_tables([each.work for each in self.tables])
-        rows = rows.filter(pc.not_equal(rows["kind"], "communication"))
+        rows = self.tables.work.filter(pc.not_equal(self.tables.work["kind"], "communication"))
 
         def place(row: dict[str, str]) -> tuple[str, str]:
             return row["op"] or row["kind"], " · ".join(filter(None, (_path(row["layer"]), row["phase"])))
@@ -216,10 +204,11 @@ class Waits(Record):
     held_ns: Annotated[list[list[int | None]], doc("a list per rank with a value per step; null: not known")]
 
 
-def waits(job: Job) -> Waits:
+def waits(job: Ranks) -> Waits:
     """The time that each rank was held up in each step, from collectives of which all ranks are present."""
     sums = job.waits.group_by(["rank", "step"]).aggregate([("held_ns", "sum")]).to_pylist()
     held = {(row["rank"], row["step"]): row["held_ns_sum"] for row in sums}
-    ranks = sorted(rank_files(job))
     numbers = sorted({step for _, step in held}, key=lambda step: -1 if step is None else step)
-    return Waits(ranks=ranks, steps=numbers, held_ns=[[held.get((rank, step)) for step in numbers] for rank in ranks])
+    return Waits(
+        ranks=job.numbers, steps=numbers, held_ns=[[held.get((rank, step)) for step in numbers] for rank in job.numbers]
+    )

@@ -6,11 +6,13 @@ put together by appending. ``merged_ranks`` reduces the collectives further.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from hashlib import blake2b
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pyprof.prof.timing.blocking_copies import call_places
 from pyprof.prof.timing.gpus import devices_of_rows, ends
@@ -60,7 +62,7 @@ COLLECTIVES = pa.schema(
 _WORK = [("op", _TEXT), ("layer", _TEXT), ("phase", _TEXT), ("kind", _TEXT)]  # kind of work: prof/work/kinds.py
 WORK = pa.schema([("rank", _INT), *_WORK, ("kernels", _INT), ("ns", _INT), ("flops", _INT), ("bytes", _INT)])
 _PLACE = [("cause", _TEXT), ("op", _TEXT), ("trace", _TEXT)]
-# of all steps but the first, as in ``prof/job/slow_ranks.py``
+# of all steps but the first, as in ``prof/ranks/slow_ranks.py``
 IDLE_PLACES = pa.schema([("rank", _INT), *_PLACE, ("gaps", _INT), ("ns", _INT)])
 SCHEMAS = {"steps": STEPS, "collectives": COLLECTIVES, "work": WORK, "idle": IDLE_PLACES}
 WORK_KEY, PLACE_KEY = tuple(name for name, _ in _WORK), tuple(name for name, _ in _PLACE)
@@ -80,6 +82,12 @@ class RankTables:
         return cls(
             **{each.name: pa.concat_tables([getattr(part, each.name) for part in parts]) for each in fields(cls)}
         )
+
+    def of(self, ranks: Sequence[int]) -> RankTables:
+        """The tables of these ranks alone."""
+        wanted = pa.array(ranks, pa.int64())
+        own = {each.name: getattr(self, each.name) for each in fields(self)}
+        return RankTables(**{name: table.filter(pc.is_in(table["rank"], wanted)) for name, table in own.items()})
 
 
 def rank_tables(table: Table, annotation: Annotation) -> RankTables:

@@ -10,13 +10,13 @@ the ranks called the same sequence of ops in this group and step.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyprof.prof.job.rank_tables import COLLECTIVE, COLLECTIVES, PLACE_KEY, WORK_KEY, RankTables
+from pyprof.prof.ranks.rank_tables import COLLECTIVE, COLLECTIVES, PLACE_KEY, WORK_KEY, RankTables
 
 Aggregates = tuple[tuple[str, str], ...]
 _COLLECTIVE: Aggregates = (
@@ -54,6 +54,16 @@ class JobTables:
     collectives: pa.Table  # a row per collective
     work: pa.Table  # a row per op, layer, phase and kind, and the rank that spent most on it
     idle: pa.Table  # a row per place in the program, and the rank that idled most before it
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The ranks of a job: their merged tables, who waited for whom, and the tables of each on request."""
+
+    numbers: list[int]  # of the ranks, ascending
+    tables: JobTables
+    waits: pa.Table  # as WAITS
+    of: Callable[[Sequence[int]], RankTables]  # the tables of some ranks
 
 
 def job_tables(ranks: RankTables) -> JobTables:
@@ -140,6 +150,13 @@ def waits_of(ranks: RankTables, together: pa.Table) -> pa.Table:
     summed = table.group_by(key).aggregate(sums).rename_columns([*key, "calls", "wait_ns", "held_ns"])
     step = pc.if_else(pc.equal(summed["step"], _UNMARKED), pa.scalar(None, pa.int64()), summed["step"])
     return summed.set_column(summed.column_names.index("step"), "step", step).cast(WAITS)
+
+
+def ranks_of(own: RankTables) -> Ranks:
+    """Ranks whose tables are all in memory."""
+    numbers = sorted(pc.unique(own.steps["rank"]).to_pylist())
+    tables = job_tables(own)
+    return Ranks(numbers, tables, waits_of(own, complete(tables.collectives, len(numbers))), own.of)
 
 
 _UNMARKED = -(1 << 62)

@@ -1,0 +1,63 @@
+"""How a job's ranks keep pace: which one the others wait for, and the waits by rank, step and the rank waited for."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+
+from pyprof.command.json_schema import Record, doc
+from pyprof.prof.ranks.merged_ranks import Ranks, ranks_of
+from pyprof.prof.ranks.rank_tables import rank_tables
+from pyprof.prof.ranks.slow_ranks import SlowRank, Waits, mean_step_ns, slow_ranks, steps_of, waits
+from pyprof.prof.work.annotate import Annotation
+from pyprof.table.columns import NULL, Table
+
+
+class Wait(Record):
+    """How long one rank waits for another."""
+
+    rank: Annotated[int, doc("the one that waits")]
+    last: Annotated[int, doc("the one that comes last")]
+    held_ns: Annotated[float, doc("time per step in which its GPU does nothing else")]
+
+
+class Pace(Record):
+    """The ranks of a job, and who waits for whom."""
+
+    ranks: Annotated[list[int], doc("numbers of the ranks")]
+    steps: Annotated[int, doc("steps per capture; 0: none are marked, and amounts per step are those per capture")]
+    step_ns: Annotated[float, doc("the mean step of all ranks and steps")]
+    known: Annotated[bool, doc("whether all ranks of some communicator are here with the same calls")]
+    slow: Annotated[list[SlowRank], doc("ranks that others wait for, the most waited for first")]
+    waits: Annotated[Waits, doc("how long each rank waited for others in each step")]
+    pairs: Annotated[list[Wait], doc("who waits for whom, the longest first")]
+
+
+def pace(job: Ranks) -> Pace:
+    """The pace of a job's ranks."""
+    marked = bool(job.tables.steps["step"].null_count < len(job.tables.steps))
+    return Pace(
+        ranks=job.numbers,
+        steps=steps_of(job) if marked else 0,
+        step_ns=mean_step_ns(job),
+        known=len(job.waits) > 0,
+        slow=slow_ranks(job),
+        waits=waits(job),
+        pairs=_pairs(job),
+    )
+
+
+def pace_of_table(table: Table, annotation: Annotation) -> Pace | None:
+    """The pace of the ranks in a kernel table; None if it has fewer than two."""
+    rank = table.ints("rank")
+    if len(np.unique(rank[rank != NULL])) < 2:
+        return None
+    return pace(ranks_of(rank_tables(table, annotation)))
+
+
+def _pairs(job: Ranks) -> list[Wait]:
+    sums = job.waits.group_by(["rank", "last"]).aggregate([("held_ns", "sum")]).to_pylist()
+    steps = steps_of(job)
+    found = [Wait(rank=row["rank"], last=row["last"], held_ns=row["held_ns_sum"] / steps) for row in sums]
+    return sorted((each for each in found if each.held_ns > 0), key=lambda each: (-each.held_ns, each.rank, each.last))
