@@ -67,7 +67,7 @@ ALLOWED = {
     "prof/diff": "ground pyprof/command pyprof/table parse prof prof/job prof/work prof/limits prof/timing "
     "prof/summary prof/table",
     "prof/report": "ground pyprof/command pyprof/table parse/attribute prof prof/memory prof/kernels prof/work "
-    "prof/limits prof/timing prof/advice prof/edits prof/planning prof/summary prof/table",
+    "prof/ranks prof/limits prof/timing prof/advice prof/edits prof/planning prof/summary prof/table",
     "prof/ncu": "ground pyprof/command pyprof/table parse/attribute parse/formats parse/ncu prof/ops prof/work "
     "prof/limits prof/summary",
     "prof/notebook": "ground pyprof/command pyprof/table prof prof/work prof/limits prof/timing prof/advice prof/edits "
