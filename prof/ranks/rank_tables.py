@@ -19,10 +19,10 @@ from pyprof.prof.timing.gpus import devices_of_rows, ends
 from pyprof.prof.timing.steps import steps
 from pyprof.prof.timing.stragglers import SymmetricCall, symmetric_collectives
 from pyprof.prof.timing.timeline import exposed_rows
-from pyprof.prof.timing.waiting import CAUSES, waiting
+from pyprof.prof.timing.waiting import CAUSES, DENSE_NS, Waiting, waiting
 from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.collective_records import messages, size_of, wire_of
-from pyprof.prof.work.kinds import NCCL, kinds
+from pyprof.prof.work.kinds import COPIES, NCCL, kinds
 from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct
 from pyprof.table.schema import first_text
 
@@ -44,8 +44,12 @@ STEPS = pa.schema(
         ("rank", _INT),
         ("step", _INT),  # null: the capture marks none
         ("span_ns", _INT),
-        ("work_ns", _INT),  # in which something besides collectives ran, each instant once
-        ("kernels", _INT),  # besides those of collectives
+        ("work_ns", _INT),  # in which something besides communication and copies from or to the host ran, counted once
+        ("kernels", _INT),  # that did it
+        ("flops", _INT),  # of those, where they are known
+        ("copies_ns", _INT),  # in which such copies ran, and no work
+        ("comm_ns", _INT),  # in which communication ran, each instant once
+        ("exposed_ns", _INT),  # of that, the time in which nothing else ran
         *((name, _INT) for name in IDLE),
     ]
 )
@@ -93,11 +97,24 @@ class RankTables:
 def rank_tables(table: Table, annotation: Annotation) -> RankTables:
     """The tables of the ranks in a kernel table; rows whose rank is unknown are left out."""
     of_rows = waiting(table)
+    cause = _causes(table, of_rows)
     parts = [
-        _of_device(table.take(rows), annotation.take(rows), of_rows.idle_ns[rows], of_rows.cause.take(rows), key[0])
+        _of_device(table.take(rows), annotation.take(rows), of_rows.idle_ns[rows], cause.take(rows), key[0])
         for key, rows in _devices(table)
     ]
     return RankTables.concat(parts) if parts else RankTables(*(schema.empty_table() for schema in SCHEMAS.values()))
+
+
+def _causes(table: Table, of_rows: Waiting) -> Coded:
+    """The causes of gaps for a comparison of ranks: a long gap after a wait for the GPU is a pause, or late data.
+
+    The wait itself ends with the work waited for, and then launching takes a fraction of ``DENSE_NS``. What all ranks
+    have (a ``loss.item()`` in each step) does not say why one of them goes on later.
+    """
+    cause = of_rows.cause
+    paused = (cause.codes == CAUSES.index("sync")) & (of_rows.idle_ns >= DENSE_NS)
+    why = np.where(table.coded("phase").among("data"), CAUSES.index("data"), CAUSES.index("host"))
+    return Coded(np.where(paused, why, cause.codes).astype(np.int32), cause.values)
 
 
 def _devices(table: Table) -> list[tuple[tuple[int, ...], Ints]]:
@@ -136,13 +153,23 @@ def _steps(table: Table, annotation: Annotation, idle: Ints, cause: Coded, rank:
         np.add.at(totals, into[rows & inside], values[rows & inside])
         return totals
 
-    work = ~kinds(table, annotation).among(NCCL)
-    known = np.where(idle == NULL, 0, idle)
+    kind, every = kinds(table, annotation), np.ones(len(table), bool)
+    communication = kind.among(NCCL)
+    work = ~kind.among(NCCL, COPIES)
+    known, flops = np.where(idle == NULL, 0, idle), np.where(annotation.flops == NULL, 0, annotation.flops)
+
+    def covered(rows: Bools) -> Ints:
+        return summed(_covered(table, rows), rows)
+
     columns = {
         "step": pa.array(numbers, mask=numbers == NULL),
         "span_ns": [step.span_ns for step in found],
-        "work_ns": summed(_covered(table, work), work),
+        "work_ns": covered(work),
         "kernels": summed(np.ones(len(table), np.int64), work),
+        "flops": summed(flops, work),
+        "copies_ns": covered(~communication) - covered(work),
+        "comm_ns": covered(communication),
+        "exposed_ns": covered(every) - covered(~communication),
         **{name: summed(known, cause.codes == code) for code, name in enumerate(IDLE)},
     }
     return _filled(STEPS, rank, len(found), columns)

@@ -18,13 +18,14 @@ from pyprof.command.json_schema import Record, doc
 from pyprof.prof.ranks.merged_ranks import Ranks
 from pyprof.prof.ranks.rank_tables import IDLE, PLACE_KEY, WORK_KEY
 from pyprof.prof.timing.waiting import CAUSES
+from pyprof.prof.work.kinds import COPIES, NCCL
 
-Cause = Literal["work", "kernels", "launch", "sync", "data", "copy", "host", "queued"]
+Cause = Literal["work", "kernels", "inputs", "copies", "launch", "sync", "data", "copy", "host", "queued"]
 IDLE_CAUSES: tuple[Cause, ...] = ("launch", "sync", "data", "copy", "host", "queued")
 assert IDLE_CAUSES == CAUSES
 LEAST_SHARE = 0.02  # of a step: a rank for which the others wait less is not named
 OF_WAIT = 0.2  # causes that explain less of the wait are left out
-MORE_KERNELS = 0.02  # a rank that launches so many more does more work; otherwise its kernels are slower
+MORE = 0.02  # a rank that launches so many more kernels, or as many with so many more FLOPs, does more work
 MOST_PEERS = 16  # whose tables by place are read for a comparison
 
 
@@ -40,10 +41,15 @@ class Excess(Record):
     """One thing that a rank takes longer for."""
 
     cause: Annotated[
-        Cause, doc('"kernels": more work on the GPU, "work": the same work in more time; others: causes of idle time')
+        Cause,
+        doc(
+            '"kernels": more of them, "inputs": as many with more FLOPs, "work": as many in more time, "copies": those '
+            "between host and GPU; others: causes of idle time"
+        ),
     ]
     ns: Annotated[float, doc("time per step beyond the mean of the other ranks")]
     kernels: Annotated[float, doc("kernels per step beyond the mean of the others")]
+    more_flops: Annotated[float | None, doc("FLOPs beyond the mean of the others, as a share of it; null: not known")]
     places: Annotated[list[ExcessPlace], doc("where, the longest first")]
 
 
@@ -67,17 +73,35 @@ def steps_of(job: Ranks) -> int:
 
 
 def mean_step_ns(job: Ranks) -> float:
-    """The mean step of all ranks."""
-    return float(pc.mean(job.tables.steps["span_ns"]).as_py() or 0.0)
+    """The mean step of all ranks, without each one's first."""
+    return float(pc.mean(later_steps(job)["span_ns"]).as_py() or 0.0)
+
+
+def later_steps(job: Ranks) -> pa.Table:
+    """Each rank's steps but its first, in which a capture begins, on each rank at another time."""
+    return job.tables.steps.filter(_later(job, job.tables.steps))
+
+
+def _later(job: Ranks, table: pa.Table) -> pa.Array:
+    """The rows of a table with columns rank and step that are not of the rank's first step; all if there is one."""
+    steps = job.tables.steps
+    if steps_of(job) == 1:
+        return pa.array(np.ones(len(table), bool))
+    ranks, place = np.unique(np.asarray(steps["rank"]), return_inverse=True)
+    first = np.full(len(ranks), np.iinfo(np.int64).max)
+    np.minimum.at(first, place, np.asarray(pc.fill_null(steps["step"], 0)))
+    of_rows = np.searchsorted(ranks, np.asarray(table["rank"]))
+    return pa.array(np.asarray(pc.fill_null(table["step"], 0)) > first[of_rows])
 
 
 def slow_ranks(job: Ranks) -> list[SlowRank]:
     """The ranks that others wait for, the most waited for first; those below 2% of a step are left out."""
-    steps, least = steps_of(job), LEAST_SHARE * mean_step_ns(job)
+    steps, least = max(steps_of(job) - 1, 1), LEAST_SHARE * mean_step_ns(job)
+    waited = job.waits.filter(_later(job, job.waits))
     by_group = job.waits.group_by(["group", "ranks"]).aggregate([("rank", "distinct")])
     members = {(row["group"], row["ranks"]): sorted(row["rank_distinct"]) for row in by_group.to_pylist()}
-    sums = job.waits.group_by(["last", "group", "ranks"]).aggregate([("held_ns", "sum"), ("wait_ns", "sum")])
-    calls = job.waits.filter(pc.equal(job.waits["rank"], job.waits["last"]))
+    sums = waited.group_by(["last", "group", "ranks"]).aggregate([("held_ns", "sum"), ("wait_ns", "sum")])
+    calls = waited.filter(pc.equal(waited["rank"], waited["last"]))
     times = {row["last"]: row["calls_sum"] for row in calls.group_by("last").aggregate([("calls", "sum")]).to_pylist()}
     groups: dict[int, list[_Held]] = {}
     for row in sums.to_pylist():
@@ -113,37 +137,31 @@ def _slow_rank(job: Ranks, rank: int, times: int, held: Sequence[_Held], peers: 
 
 def _causes(job: Ranks, rank: int, peers: Sequence[int], wait: float) -> list[Excess]:
     """What the rank takes longer for than the mean of its peers, per step."""
-    columns = ("work_ns", "kernels", *IDLE)
-    means = _later_steps(job).group_by("rank").aggregate([(name, "mean") for name in columns])
+    columns = ("work_ns", "copies_ns", "kernels", "flops", *IDLE)
+    means = later_steps(job).group_by("rank").aggregate([(name, "mean") for name in columns])
     number = np.asarray(means["rank"])
     own, other = number == rank, np.isin(number, peers)
 
-    def excess(name: str) -> float:
-        values = np.asarray(means[f"{name}_mean"])
-        return float(values[own].mean() - values[other].mean())
+    def usual(name: str) -> float:
+        return float(np.asarray(means[f"{name}_mean"])[other].mean())
 
-    kernels = excess("kernels")
-    usual = float(np.asarray(means["kernels_mean"])[other].mean())
-    of_work: Cause = "kernels" if kernels > MORE_KERNELS * usual else "work"
-    found = [
+    def excess(name: str) -> float:
+        return float(np.asarray(means[f"{name}_mean"])[own].mean()) - usual(name)
+
+    flops = excess("flops") / usual("flops") if usual("flops") else None
+    of_work: Cause = "inputs" if flops is not None and flops > MORE else "work"
+    if excess("kernels") > MORE * usual("kernels"):
+        of_work = "kernels"
+    found: list[tuple[Cause, float]] = [
         (of_work, excess("work_ns")),
+        ("copies", excess("copies_ns")),
         *((cause, excess(name)) for cause, name in zip(IDLE_CAUSES, IDLE, strict=True)),
     ]
     kept = sorted((each for each in found if each[1] >= OF_WAIT * wait), key=lambda each: -each[1])
-    places = _Places(job, rank, peers)
-    return [Excess(cause=cause, ns=ns, kernels=kernels, places=places.of(cause)) for cause, ns in kept]
-
-
-def _later_steps(job: Ranks) -> pa.Table:
-    """Each rank's steps but its first: a capture may begin within that, or miss the idle time before it."""
-    steps = job.tables.steps
-    if steps_of(job) == 1:
-        return steps
-    number = np.asarray(pc.fill_null(steps["step"], 0))
-    _, rank = np.unique(np.asarray(steps["rank"]), return_inverse=True)
-    first = np.full(rank.max(initial=0) + 1, np.iinfo(np.int64).max)
-    np.minimum.at(first, rank, number)
-    return steps.filter(pa.array(number > first[rank]))
+    places, kernels = _Places(job, rank, peers), excess("kernels")
+    return [
+        Excess(cause=cause, ns=ns, kernels=kernels, more_flops=flops, places=places.of(cause)) for cause, ns in kept
+    ]
 
 
 class _Places:
@@ -156,14 +174,18 @@ class _Places:
         self.steps = steps_of(job)
 
     def of(self, cause: Cause) -> list[ExcessPlace]:
-        return self._of_work() if cause in ("work", "kernels") else self._of_idle(cause)
+        if cause in IDLE_CAUSES:
+            return self._of_idle(cause)
+        kind = self.tables.work["kind"]
+        left_out = pc.is_in(kind, pa.array([NCCL, COPIES]))
+        return self._of_work(pc.equal(kind, COPIES) if cause == "copies" else pc.invert(left_out))
 
     def _of_idle(self, cause: Cause) -> list[ExcessPlace]:
         rows = self.tables.idle.filter(pc.equal(self.tables.idle["cause"], cause))
         return self._longest(rows, PLACE_KEY, max(self.steps - 1, 1), lambda row: (row["op"], row["trace"]))
 
-    def _of_work(self) -> list[ExcessPlace]:
-        rows = self.tables.work.filter(pc.not_equal(self.tables.work["kind"], "communication"))
+    def _of_work(self, chosen: pa.ChunkedArray) -> list[ExcessPlace]:
+        rows = self.tables.work.filter(chosen)
 
         def place(row: dict[str, str]) -> tuple[str, str]:
             return row["op"] or row["kind"], " · ".join(filter(None, (_path(row["layer"]), row["phase"])))

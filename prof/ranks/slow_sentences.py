@@ -10,7 +10,9 @@ from pyprof.text import printable
 # cause: what a rank that has it does longer than the others
 _CAUSES = {
     "kernels": "it launches {kernels:,.0f} kernels more per step, which take {ms} ms",
-    "work": "its GPU takes {ms} ms longer per step for as many kernels: slower clocks, or larger inputs",
+    "inputs": "its GPU takes {ms} ms longer per step for as many kernels with {flops:.0%} more FLOPs: larger inputs",
+    "work": "its GPU takes {ms} ms longer per step for as many kernels{same}",
+    "copies": "its GPU spends {ms} ms more per step in copies between host and GPU",
     "launch": "its GPU is idle {ms} ms longer per step because launches come late",
     "host": "its GPU is idle {ms} ms longer per step in pauses of the host",
     "data": "its GPU is idle {ms} ms longer per step because no batch is ready",
@@ -31,7 +33,11 @@ def held_sentence(slow: SlowRank, step_ns: float, marked: bool) -> str:
 
 def cause_text(cause: Excess) -> str:
     """What takes the rank longer than the others, as a clause."""
-    return _CAUSES[cause.cause].format(ms=brief_ms(cause.ns), kernels=cause.kernels)
+    flops = cause.more_flops
+    same = ": slower clocks, larger inputs, or other programs on its GPU"
+    if flops is not None:
+        same = " and FLOPs: slower clocks, or other programs on its GPU"
+    return _CAUSES[cause.cause].format(ms=brief_ms(cause.ns), kernels=cause.kernels, flops=flops or 0.0, same=same)
 
 
 def places(cause: Excess) -> Iterator[tuple[float, str]]:

@@ -1,4 +1,4 @@
-"""The page's section about a job's ranks: two heat maps, of who was held up in which step, and of who waits for whom."""
+"""The page's section about a job's ranks: heat maps of who was held up in which step, and of who waits for whom."""
 
 from __future__ import annotations
 

@@ -45,9 +45,12 @@ def made(folder: Path, *files: object, options: tuple[str, ...] = ("--workers", 
 def test_the_rank_that_others_wait_for_is_named_with_the_cause(
     tmp_path: Path, odd: Rank, cause: str, kernels: int
 ) -> None:
-    """Six of eight kernels of 1 ms more, 0.75 ms more in each of eight, or a pause: 6 ms per step in each case."""
+    """Six of eight kernels of 1 ms more, 0.75 ms more in each of eight, or a pause: 6 ms per step in each case.
+
+    Of the three steps, the first is left out.
+    """
     slow = slow_ranks(made(tmp_path, *write_job(tmp_path, [Rank(), Rank(), odd, Rank()])).ranks)
-    assert [(each.rank, each.peers, each.times) for each in slow] == [(2, 3, 3)]
+    assert [(each.rank, each.peers, each.times) for each in slow] == [(2, 3, 2)]
     assert slow[0].held_ns == pytest.approx(6e6, rel=0.03)  # 20 µs for the launch of each further kernel
     found = slow[0].causes
     assert [(each.cause, each.kernels) for each in found] == [(cause, kernels)]
