@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pyprof.prof.job.json_document import CollectiveKind, JobDocument
+from pyprof.prof.job.json_document import JobDocument
+from pyprof.prof.ranks.collective_kinds import CollectiveKind
 from pyprof.prof.ranks.slow_ranks import SlowRank
 from pyprof.prof.ranks.slow_sentences import NOTHING, brief_ms, cause_text, held_sentence, places
 from pyprof.text import printable
@@ -22,6 +23,7 @@ def job_lines(job: JobDocument, top: int, width: int) -> Iterator[str]:
     if len(job.slow) > top:
         yield f"{len(job.slow) - top} more ranks hold others up for 2% of a step or longer (--top, --json)."
         yield ""
+    yield from _communication(job)
     if job.collectives:
         yield from _collectives(job.collectives, top, width)
     failed = [each for each in job.files if each.error]
@@ -63,18 +65,44 @@ def _slow(job: JobDocument, slow: SlowRank) -> Iterator[str]:
         yield from (f"      {brief_ms(ns):>8} ms  {where}" for ns, where in places(cause))
 
 
+def _communication(job: JobDocument) -> Iterator[str]:
+    found = job.communication
+    if found is None:
+        return
+    unit = "per step and rank" if job.steps else "per rank"
+    waiting = "" if found.held_ns is None else f", {brief_ms(found.held_ns)} ms of that waiting for other ranks"
+    yield f"Communication takes {brief_ms(found.ns)} ms {unit}, {brief_ms(found.exposed_ns)} ms of it exposed{waiting}."
+    if job.bubbles:
+        most = job.bubbles[0]
+        slowest = max(job.bubbles, key=lambda each: each.work_ns)
+        yield (
+            f"Pipeline: rank {most.rank} waits longest for data of other stages, {brief_ms(most.ns)} ms; rank "
+            f"{slowest.rank} works longest, {brief_ms(slowest.work_ns)} ms."
+        )
+    yield ""
+
+
 def _collectives(kinds: Sequence[CollectiveKind], top: int, width: int) -> Iterator[str]:
     yield "Collectives, per step and rank:"
-    yield f"{'ms':>9}  {'of it waiting':>13}  {'GB/s':>6}  {'calls':>7}  {'ranks':>5}  collective (communicator)"
+    head = f"{'ms':>9}  {'exposed':>8}  {'waiting':>8}  {'GB/s':>6}  {'calls':>7}  {'ranks':>5}"
+    yield f"{head}  collective (communicator)"
     for kind in kinds[:top]:
         wait = "?" if kind.wait_ns is None else brief_ms(kind.wait_ns)
-        rate = "?" if kind.bus_gbps is None else f"{kind.bus_gbps:.4g}"
-        name = printable(f"{kind.op} ({kind.group})" if kind.group else kind.op)
-        line = f"{brief_ms(kind.ns):>9}  {wait:>13}  {rate:>6}  {kind.calls:>7.4g}  {kind.ranks:>5}  {name}"
-        yield line[:width]
+        rate = "?" if not kind.bus_gbps else f"{kind.bus_gbps:.4g}"
+        line = f"{brief_ms(kind.ns):>9}  {brief_ms(kind.exposed_ns):>8}  {wait:>8}  {rate:>6}  {kind.calls:>7.4g}"
+        yield f"{line}  {kind.ranks:>5}  {_name(kind)}"[:width]
     if len(kinds) > top:
         yield f"{len(kinds) - top} more (--top)"
-    yield "GB/s: the bytes that a rank must send, per time without the waiting (the bus bandwidth of nccl-tests)."
+    yield "exposed: while nothing else runs on the GPU. waiting: until the last rank came. GB/s: the bytes that a"
+    yield "rank must send, per time without the waiting (the bus bandwidth of nccl-tests). What a communicator is for"
+    yield "is inferred from its operations."
+
+
+def _name(kind: CollectiveKind) -> str:
+    groups = f"{kind.groups} communicators" if kind.groups > 1 else kind.group
+    parallel = {"": "", "sharded": "sharded data parallel"}.get(kind.kind, f"{kind.kind} parallel")
+    told = ", ".join(filter(None, (groups, parallel)))
+    return printable(f"{kind.op} ({told})" if told else kind.op)
 
 
 def _ranks(ranks: Sequence[int]) -> str:

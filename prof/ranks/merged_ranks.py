@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyprof.prof.ranks.rank_tables import COLLECTIVE, COLLECTIVES, PLACE_KEY, WORK_KEY, RankTables
+from pyprof.prof.ranks.rank_tables import COLLECTIVE, COLLECTIVES, PLACE_KEY, TWO, WORK_KEY, RankTables
 
 Aggregates = tuple[tuple[str, str], ...]
 _COLLECTIVE: Aggregates = (
@@ -24,7 +24,10 @@ _COLLECTIVE: Aggregates = (
     ("total_ns", "sum"),
     ("last", "first"),  # the rank that came last
     ("least_ns", "first"),
+    ("last_end_ns", "first"),  # when it ended, by that rank's clock
     ("longest_ns", "max"),
+    ("alone_ns", "sum"),
+    ("within", "max"),
     ("size", "max"),
     ("wire", "max"),
 )
@@ -70,12 +73,13 @@ def job_tables(ranks: RankTables) -> JobTables:
     """The tables of one file's ranks."""
     ns = {name: getattr(ranks, name)["ns"] for name in ("collectives", "work", "idle")}
     one = {name: pa.array([1] * len(values), pa.int64()) for name, values in ns.items()}
-    collectives = ranks.collectives.drop_columns(["rank", "ns", "alone_ns"])
+    collectives = ranks.collectives.drop_columns(["rank", "ns", "end_ns"])
     for name, values in {
         "arrived": one["collectives"],
         "total_ns": ns["collectives"],
         "last": ranks.collectives["rank"],
         "least_ns": ns["collectives"],
+        "last_end_ns": ranks.collectives["end_ns"],
         "longest_ns": ns["collectives"],
     }.items():
         collectives = collectives.append_column(name, values)
@@ -124,6 +128,7 @@ def complete(collectives: pa.Table, job_ranks: int) -> pa.Table:
 WAITS = pa.schema(
     [
         *(COLLECTIVES.field(name) for name in ("rank", "group", "ranks", "step")),
+        ("two", pa.bool_()),  # a transfer between two ranks: the wait for a stage of a pipeline, for example
         ("last", pa.int64()),  # the rank that came last
         ("calls", pa.int64()),  # collectives to which it came last
         ("wait_ns", pa.int64()),  # how long `rank` waited for it there
@@ -145,8 +150,9 @@ def waits_of(ranks: RankTables, together: pa.Table) -> pa.Table:
     wait = pc.subtract(found["ns"], found["least_ns"])
     held = pc.min_element_wise(wait, found["alone_ns"])
     table = found.append_column("wait_ns", wait).append_column("held_ns", held)
+    table = table.append_column("two", pc.equal(table["op"], TWO))
     sums = [("ns", "count"), ("wait_ns", "sum"), ("held_ns", "sum")]
-    key = ["rank", "group", "ranks", "step", "last"]
+    key = ["rank", "group", "ranks", "step", "two", "last"]
     summed = table.group_by(key).aggregate(sums).rename_columns([*key, "calls", "wait_ns", "held_ns"])
     step = pc.if_else(pc.equal(summed["step"], _UNMARKED), pa.scalar(None, pa.int64()), summed["step"])
     return summed.set_column(summed.column_names.index("step"), "step", step).cast(WAITS)

@@ -5,11 +5,23 @@ from __future__ import annotations
 from typing import Annotated
 
 import numpy as np
+import pyarrow.compute as pc
 
 from pyprof.command.json_schema import Record, doc
+from pyprof.prof.ranks.collective_kinds import CollectiveKind, collective_kinds
 from pyprof.prof.ranks.merged_ranks import Ranks, ranks_of
 from pyprof.prof.ranks.rank_tables import rank_tables
-from pyprof.prof.ranks.slow_ranks import SlowRank, Waits, mean_step_ns, slow_ranks, steps_of, waits
+from pyprof.prof.ranks.slow_ranks import (
+    SlowRank,
+    Waits,
+    later,
+    later_steps,
+    mean_step_ns,
+    slow_ranks,
+    steps_counted,
+    steps_of,
+    waits,
+)
 from pyprof.prof.work.annotate import Annotation
 from pyprof.table.columns import NULL, Table
 
@@ -22,6 +34,22 @@ class Wait(Record):
     held_ns: Annotated[float, doc("time per step in which its GPU does nothing else")]
 
 
+class Communication(Record):
+    """The time of communication, per step and rank."""
+
+    ns: Annotated[float, doc("in which communication ran, each instant counted once")]
+    exposed_ns: Annotated[float, doc("of that, the time in which nothing else ran on the GPU")]
+    held_ns: Annotated[float | None, doc("of exposed_ns, the wait for other ranks; null: not known")]
+
+
+class Bubble(Record):
+    """How long a rank of a pipeline waits for its neighbours' data."""
+
+    rank: Annotated[int, doc("its number")]
+    ns: Annotated[float, doc("time per step in sends and receives, while its GPU does nothing else")]
+    work_ns: Annotated[float, doc("time per step in which its GPU works")]
+
+
 class Pace(Record):
     """The ranks of a job, and who waits for whom."""
 
@@ -32,6 +60,9 @@ class Pace(Record):
     slow: Annotated[list[SlowRank], doc("ranks that others wait for, the most waited for first")]
     waits: Annotated[Waits, doc("how long each rank waited for others in each step")]
     pairs: Annotated[list[Wait], doc("who waits for whom, the longest first")]
+    communication: Annotated[Communication | None, doc("null: there is none")]
+    bubbles: Annotated[list[Bubble], doc("of the ranks that send to each other and receive, the longest first")]
+    collectives: Annotated[list[CollectiveKind], doc("by kind, the longest first")]
 
 
 def pace(job: Ranks) -> Pace:
@@ -45,6 +76,9 @@ def pace(job: Ranks) -> Pace:
         slow=slow_ranks(job),
         waits=waits(job),
         pairs=_pairs(job),
+        communication=_communication(job),
+        bubbles=_bubbles(job),
+        collectives=collective_kinds(job),
     )
 
 
@@ -57,7 +91,27 @@ def pace_of_table(table: Table, annotation: Annotation) -> Pace | None:
 
 
 def _pairs(job: Ranks) -> list[Wait]:
-    sums = job.waits.group_by(["rank", "last"]).aggregate([("held_ns", "sum")]).to_pylist()
-    steps = steps_of(job)
+    rows = job.waits.filter(later(job, job.waits))
+    sums = rows.group_by(["rank", "last"]).aggregate([("held_ns", "sum")]).to_pylist()
+    steps = steps_counted(job)
     found = [Wait(rank=row["rank"], last=row["last"], held_ns=row["held_ns_sum"] / steps) for row in sums]
     return sorted((each for each in found if each.held_ns > 0), key=lambda each: (-each.held_ns, each.rank, each.last))
+
+
+def _communication(job: Ranks) -> Communication | None:
+    steps = later_steps(job)
+    ns, exposed = (float(pc.mean(steps[name]).as_py() or 0.0) for name in ("comm_ns", "exposed_ns"))
+    waited = pc.sum(job.waits.filter(later(job, job.waits))["held_ns"]).as_py()
+    each = max(len(steps), 1)
+    return Communication(ns=ns, exposed_ns=exposed, held_ns=None if waited is None else waited / each) if ns else None
+
+
+def _bubbles(job: Ranks) -> list[Bubble]:
+    rows = job.waits.filter(pc.and_(later(job, job.waits), job.waits["two"]))
+    held = rows.group_by("rank").aggregate([("held_ns", "sum")]).to_pylist()
+    works = later_steps(job).group_by("rank").aggregate([("work_ns", "mean")]).to_pylist()
+    work = {row["rank"]: row["work_ns_mean"] for row in works}
+    found = [
+        Bubble(rank=row["rank"], ns=row["held_ns_sum"] / steps_counted(job), work_ns=work[row["rank"]]) for row in held
+    ]
+    return sorted(found, key=lambda each: (-each.ns, each.rank))

@@ -6,6 +6,7 @@ put together by appending. ``merged_ranks`` reduces the collectives further.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from hashlib import blake2b
@@ -15,19 +16,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyprof.prof.timing.blocking_copies import call_places
+from pyprof.prof.timing.collectives import working_rows
 from pyprof.prof.timing.gpus import devices_of_rows, ends
 from pyprof.prof.timing.steps import steps
 from pyprof.prof.timing.stragglers import SymmetricCall, symmetric_collectives
 from pyprof.prof.timing.timeline import exposed_rows
 from pyprof.prof.timing.waiting import CAUSES, DENSE_NS, Waiting, waiting
 from pyprof.prof.work.annotate import Annotation
-from pyprof.prof.work.collective_records import messages, size_of, wire_of
+from pyprof.prof.work.collective_records import Message, messages, size_of, wire_of
 from pyprof.prof.work.kinds import COPIES, NCCL, kinds
 from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct
 from pyprof.table.schema import first_text
 
 IDLE = tuple(f"idle_{cause}_ns" for cause in CAUSES)  # idle time by cause, as prof/timing/waiting.py names it
 COLLECTIVE = ("group", "ranks", "step", "sequence", "place", "op")  # the key of one collective of a job
+TWO = "send and recv"  # the op of a transfer from one rank to another
+_ATTENTION = re.compile(r"attention|attn", re.IGNORECASE)
 MOST_PLACES = 100  # of a rank's idle time by place, the longest
 
 _INT, _TEXT, _FLOAT = pa.int64(), pa.string(), pa.float64()
@@ -59,6 +63,8 @@ COLLECTIVES = pa.schema(
         *_KEY,
         ("ns", _INT),  # the kernel's duration
         ("alone_ns", _INT),  # of that, the time in which nothing but collectives ran on this GPU
+        ("end_ns", _INT),  # when it ended, by this rank's clock
+        ("within", _INT),  # 2: in attention, 1: in the forward pass of another layer, 0: elsewhere
         ("size", _FLOAT),  # bytes of the whole message; NaN: not recorded
         ("wire", _FLOAT),  # bytes that the rank must send
     ]
@@ -129,7 +135,7 @@ def _devices(table: Table) -> list[tuple[tuple[int, ...], Ints]]:
 def _of_device(table: Table, annotation: Annotation, idle: Ints, cause: Coded, rank: int) -> RankTables:
     return RankTables(
         steps=_steps(table, annotation, idle, cause, rank),
-        collectives=_collectives(table, annotation, symmetric_collectives(table, annotation), rank),
+        collectives=_collectives(table, annotation, _calls(table, annotation, rank), rank),
         work=_work(table, annotation, rank),
         idle=_idle(table, idle, cause, rank),
     )
@@ -191,6 +197,45 @@ def _covered(table: Table, work: Bools) -> Ints:
     return np.where(work, np.maximum(end - np.maximum(start, earlier), 0), 0)
 
 
+def _calls(table: Table, annotation: Annotation, rank: int) -> list[SymmetricCall]:
+    """The collectives from all ranks to all ranks, and each send or receive as a collective of two, by start.
+
+    The two ranks name their pair alike if the communicator has no other ranks, or numbers its ranks as the job does.
+    """
+    comm = table.coded("comm")
+    pairs = [_pair(messages(text), rank) for text in comm.values]
+    working = working_rows(table, annotation)
+    found = [(row, pairs[comm.codes[row]]) for row in working[comm.codes[working] >= 0].tolist()]
+    between = [SymmetricCall(row, pair, 2, TWO) for row, pair in found if pair is not None]
+    start = table.ints("start")
+    return sorted([*symmetric_collectives(table, annotation), *between], key=lambda call: (start[call.row], call.row))
+
+
+def _pair(record: tuple[Message, ...], rank: int) -> str | None:
+    """The name of the pair of ranks of a send or receive; None for other records, and without the peer's number."""
+    if len(record) != 1 or record[0].op not in ("send", "recv") or (record[0].ranks != 2 and record[0].peer < 0):
+        return None
+    message = record[0]
+    ends = sorted((rank, message.peer))
+    return message.group if message.ranks == 2 else f"{message.group}: {ends[0]} and {ends[1]}"
+
+
+def _within(table: Table) -> Ints:
+    """For each row whether it was launched in the forward pass of a layer, and whether that is attention."""
+    layer, op, nodes = (table.coded(key) for key in ("layer", "op", "nodes"))
+    attention = layer.where(_is_attention) | op.where(_is_attention) | nodes.where(_is_attention)
+    inside = (layer.codes >= 0) & ~table.coded("phase").among("backward") & ~nodes.where(_is_norm)
+    return np.where(attention, 2, np.where(inside, 1, 0))
+
+
+def _is_attention(text: str) -> bool:
+    return _ATTENTION.search(text) is not None
+
+
+def _is_norm(text: str) -> bool:
+    return "batch_norm" in text or "SyncBatchNorm" in text  # statistics of a batch, shared by the ranks
+
+
 def _collectives(table: Table, annotation: Annotation, calls: list[SymmetricCall], rank: int) -> pa.Table:
     rows = np.array([call.row for call in calls], np.int64)
     step = table.ints("step")[rows]
@@ -207,6 +252,8 @@ def _collectives(table: Table, annotation: Annotation, calls: list[SymmetricCall
         "op": [call.op for call in calls],
         "ns": np.maximum(table.ints("kDuration")[rows], 0),
         "alone_ns": exposed_rows(table, annotation)[rows],
+        "end_ns": ends(table)[rows],
+        "within": _within(table)[rows],
         "size": np.array(sizes)[comm.codes[rows]],  # code -1: the last value
         "wire": np.array(wires)[comm.codes[rows]],
     }

@@ -72,6 +72,11 @@ def steps_of(job: Ranks) -> int:
     return max(len(pc.unique(job.tables.steps["step"].drop_null())), 1)
 
 
+def steps_counted(job: Ranks) -> int:
+    """The steps without the first, in which a capture begins; 1 where there is only one."""
+    return max(steps_of(job) - 1, 1)
+
+
 def mean_step_ns(job: Ranks) -> float:
     """The mean step of all ranks, without each one's first."""
     return float(pc.mean(later_steps(job)["span_ns"]).as_py() or 0.0)
@@ -79,10 +84,19 @@ def mean_step_ns(job: Ranks) -> float:
 
 def later_steps(job: Ranks) -> pa.Table:
     """Each rank's steps but its first, in which a capture begins, on each rank at another time."""
-    return job.tables.steps.filter(_later(job, job.tables.steps))
+    return job.tables.steps.filter(later(job, job.tables.steps))
 
 
-def _later(job: Ranks, table: pa.Table) -> pa.Array:
+def later_collectives(job: Ranks) -> pa.Table:
+    """The collectives of the counted steps."""
+    table = job.tables.collectives
+    if steps_of(job) == 1:
+        return table
+    first = pc.min(job.tables.steps["step"]).as_py()
+    return table.filter(pc.greater(pc.fill_null(table["step"], first), first))
+
+
+def later(job: Ranks, table: pa.Table) -> pa.Array:
     """The rows of a table with columns rank and step that are not of the rank's first step; all if there is one."""
     steps = job.tables.steps
     if steps_of(job) == 1:
@@ -96,9 +110,11 @@ def _later(job: Ranks, table: pa.Table) -> pa.Array:
 
 def slow_ranks(job: Ranks) -> list[SlowRank]:
     """The ranks that others wait for, the most waited for first; those below 2% of a step are left out."""
-    steps, least = max(steps_of(job) - 1, 1), LEAST_SHARE * mean_step_ns(job)
-    waited = job.waits.filter(_later(job, job.waits))
-    by_group = job.waits.group_by(["group", "ranks"]).aggregate([("rank", "distinct")])
+    steps, least = steps_counted(job), LEAST_SHARE * mean_step_ns(job)
+    waited = job.waits.filter(pc.and_(later(job, job.waits), pc.invert(job.waits["two"])))
+    by_group = (
+        job.waits.filter(pc.invert(job.waits["two"])).group_by(["group", "ranks"]).aggregate([("rank", "distinct")])
+    )
     members = {(row["group"], row["ranks"]): sorted(row["rank_distinct"]) for row in by_group.to_pylist()}
     sums = waited.group_by(["last", "group", "ranks"]).aggregate([("held_ns", "sum"), ("wait_ns", "sum")])
     calls = waited.filter(pc.equal(waited["rank"], waited["last"]))
