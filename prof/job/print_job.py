@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pyprof.prof.job.json_document import JobDocument
 from pyprof.prof.ranks.collective_kinds import CollectiveKind
 from pyprof.prof.ranks.slow_ranks import SlowRank
-from pyprof.prof.ranks.slow_sentences import NOTHING, brief_ms, cause_text, held_sentence, places
+from pyprof.prof.ranks.slow_sentences import NOTHING, brief_ms, cause_text, held_sentence, places, profiler_sentences
 from pyprof.text import printable
 
 
@@ -19,6 +19,9 @@ def job_lines(job: JobDocument, top: int, width: int) -> Iterator[str]:
         yield from _no_slow_rank(job)
     for slow in job.slow[:top]:
         yield from _slow(job, slow)
+        yield ""
+    for sentence in profiler_sentences(job):
+        yield sentence
         yield ""
     if len(job.slow) > top:
         yield f"{len(job.slow) - top} more ranks hold others up for 2% of a step or longer (--top, --json)."

@@ -20,6 +20,7 @@ from pyprof.prof.ranks.slow_ranks import (
     slow_ranks,
     steps_counted,
     steps_of,
+    unprofiled_step_ns,
     waits,
 )
 from pyprof.prof.work.annotate import Annotation
@@ -55,7 +56,8 @@ class Pace(Record):
 
     ranks: Annotated[list[int], doc("numbers of the ranks")]
     steps: Annotated[int, doc("steps per capture; 0: none are marked, and amounts per step are those per capture")]
-    step_ns: Annotated[float, doc("the mean step of all ranks and steps")]
+    step_ns: Annotated[float, doc("the mean step of all ranks, without each one's first")]
+    unprofiled_ns: Annotated[float | None, doc("the mean step without the profiler, where it was timed before")]
     known: Annotated[bool, doc("whether all ranks of some communicator are here with the same calls")]
     slow: Annotated[list[SlowRank], doc("ranks that others wait for, the most waited for first")]
     waits: Annotated[Waits, doc("how long each rank waited for others in each step")]
@@ -72,6 +74,7 @@ def pace(job: Ranks) -> Pace:
         ranks=job.numbers,
         steps=steps_of(job) if marked else 0,
         step_ns=mean_step_ns(job),
+        unprofiled_ns=unprofiled_step_ns(job),
         known=len(job.waits) > 0,
         slow=slow_ranks(job),
         waits=waits(job),

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from pyprof.prof.timing.blocking_copies import call_places
 from pyprof.prof.timing.collectives import working_rows
 from pyprof.prof.timing.gpus import devices_of_rows, ends
+from pyprof.prof.timing.profiler_cost import unprofiled
 from pyprof.prof.timing.steps import steps
 from pyprof.prof.timing.stragglers import SymmetricCall, symmetric_collectives
 from pyprof.prof.timing.timeline import exposed_rows
@@ -48,6 +49,7 @@ STEPS = pa.schema(
         ("rank", _INT),
         ("step", _INT),  # null: the capture marks none
         ("span_ns", _INT),
+        ("unprofiled_ns", _FLOAT),  # of a step timed before the profiler started; null: none was
         ("work_ns", _INT),  # in which something besides communication and copies from or to the host ran, counted once
         ("kernels", _INT),  # that did it
         ("flops", _INT),  # of those, where they are known
@@ -159,6 +161,7 @@ def _steps(table: Table, annotation: Annotation, idle: Ints, cause: Coded, rank:
         np.add.at(totals, into[rows & inside], values[rows & inside])
         return totals
 
+    before = unprofiled(table.measured)
     kind, every = kinds(table, annotation), np.ones(len(table), bool)
     communication = kind.among(NCCL)
     work = ~kind.among(NCCL, COPIES)
@@ -170,6 +173,7 @@ def _steps(table: Table, annotation: Annotation, idle: Ints, cause: Coded, rank:
     columns = {
         "step": pa.array(numbers, mask=numbers == NULL),
         "span_ns": [step.span_ns for step in found],
+        "unprofiled_ns": pa.array([before and before.step_ns] * len(found), _FLOAT),
         "work_ns": covered(work),
         "kernels": summed(np.ones(len(table), np.int64), work),
         "flops": summed(flops, work),

@@ -49,6 +49,7 @@ class Excess(Record):
     ]
     ns: Annotated[float, doc("time per step beyond the mean of the other ranks")]
     kernels: Annotated[float, doc("kernels per step beyond the mean of the others")]
+    more_kernels: Annotated[float | None, doc("the same as a share of that mean; null: they have none")]
     more_flops: Annotated[float | None, doc("FLOPs beyond the mean of the others, as a share of it; null: not known")]
     places: Annotated[list[ExcessPlace], doc("where, the longest first")]
 
@@ -80,6 +81,12 @@ def steps_counted(job: Ranks) -> int:
 def mean_step_ns(job: Ranks) -> float:
     """The mean step of all ranks, without each one's first."""
     return float(pc.mean(later_steps(job)["span_ns"]).as_py() or 0.0)
+
+
+def unprofiled_step_ns(job: Ranks) -> float | None:
+    """The mean of the ranks' steps without the profiler, where they were timed before it started."""
+    found = pc.mean(job.tables.steps["unprofiled_ns"]).as_py()
+    return None if found is None else float(found)
 
 
 def later_steps(job: Ranks) -> pa.Table:
@@ -164,19 +171,21 @@ def _causes(job: Ranks, rank: int, peers: Sequence[int], wait: float) -> list[Ex
     def excess(name: str) -> float:
         return float(np.asarray(means[f"{name}_mean"])[own].mean()) - usual(name)
 
-    flops = excess("flops") / usual("flops") if usual("flops") else None
-    of_work: Cause = "inputs" if flops is not None and flops > MORE else "work"
-    if excess("kernels") > MORE * usual("kernels"):
+    kernels, flops = (excess(name) / usual(name) if usual(name) else None for name in ("kernels", "flops"))
+    of_work: Cause = "work"
+    if kernels is None or kernels > MORE:
         of_work = "kernels"
+    elif flops is not None and flops > MORE:
+        of_work = "inputs"
     found: list[tuple[Cause, float]] = [
         (of_work, excess("work_ns")),
         ("copies", excess("copies_ns")),
         *((cause, excess(name)) for cause, name in zip(IDLE_CAUSES, IDLE, strict=True)),
     ]
     kept = sorted((each for each in found if each[1] >= OF_WAIT * wait), key=lambda each: -each[1])
-    places, kernels = _Places(job, rank, peers), excess("kernels")
+    places, more = _Places(job, rank, peers), {"more_kernels": kernels, "more_flops": flops}
     return [
-        Excess(cause=cause, ns=ns, kernels=kernels, more_flops=flops, places=places.of(cause)) for cause, ns in kept
+        Excess(cause=cause, ns=ns, kernels=excess("kernels"), places=places.of(cause), **more) for cause, ns in kept
     ]
 
 

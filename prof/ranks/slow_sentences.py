@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pyprof.prof.ranks.slow_ranks import Excess, SlowRank
+from pyprof.prof.ranks.pace import Pace
+from pyprof.prof.ranks.slow_ranks import IDLE_CAUSES, MORE, Excess, SlowRank
 from pyprof.text import printable
 
 # cause: what a rank that has it does longer than the others
@@ -20,6 +21,7 @@ _CAUSES = {
     "sync": "its GPU is idle {ms} ms longer per step after the host has waited for a value from it",
     "queued": "its GPU is idle {ms} ms longer per step between kernels that have been launched",
 }
+PROFILED = 1.1  # times the step without the profiler: from there on its cost is mentioned
 NOTHING = "nothing of its own takes longer: it may wait for ranks of another communicator"
 
 
@@ -31,13 +33,25 @@ def held_sentence(slow: SlowRank, step_ns: float, marked: bool) -> str:
     return f"Rank {slow.rank} holds the others up: {others} {brief_ms(slow.held_ns)} ms {unit} for it{share}."
 
 
+def profiler_sentences(pace: Pace) -> Iterator[str]:
+    """That a part of the waits is the profiler's, where it made the steps longer."""
+    before = pace.unprofiled_ns
+    if before is not None and pace.slow and pace.step_ns > PROFILED * before:
+        yield (
+            f"Without the profiler a step took {brief_ms(before)} ms, with it {brief_ms(pace.step_ns)} ms: late "
+            "launches and pauses of the host, and the waits for them, are partly the profiler's."
+        )
+
+
 def cause_text(cause: Excess) -> str:
     """What takes the rank longer than the others, as a clause."""
     flops = cause.more_flops
     same = ": slower clocks, larger inputs, or other programs on its GPU"
     if flops is not None:
         same = " and FLOPs: slower clocks, or other programs on its GPU"
-    return _CAUSES[cause.cause].format(ms=brief_ms(cause.ns), kernels=cause.kernels, flops=flops or 0.0, same=same)
+    text = _CAUSES[cause.cause].format(ms=brief_ms(cause.ns), kernels=cause.kernels, flops=flops or 0.0, same=same)
+    more = cause.more_kernels is not None and cause.more_kernels > MORE and cause.cause in IDLE_CAUSES
+    return f"{text}; it launches {cause.kernels:,.0f} kernels more per step" if more else text
 
 
 def places(cause: Excess) -> Iterator[tuple[float, str]]:
