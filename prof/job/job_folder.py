@@ -61,7 +61,8 @@ class Job:
             folders = {files[rank].folder: files[rank] for rank in ranks}
             return RankTables.concat([read_tables(self.folder, each) for each in folders.values()])
 
-        return Ranks(sorted(files), self.tables, self.waits, of)
+        names = {rank: partition.file for rank, partition in files.items()}
+        return Ranks(sorted(files), self.tables, self.waits, of, names)
 
     @property
     def made(self) -> list[Partition]:

@@ -10,8 +10,8 @@ the ranks called the same sequence of ops in this group and step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -67,6 +67,7 @@ class Ranks:
     tables: JobTables
     waits: pa.Table  # as WAITS
     of: Callable[[Sequence[int]], RankTables]  # the tables of some ranks
+    files: Mapping[int, str] = field(default_factory=dict)  # the capture of each rank, where each has its own
 
 
 def job_tables(ranks: RankTables) -> JobTables:

@@ -58,6 +58,7 @@ class SlowRank(Record):
     """A rank that others wait for."""
 
     rank: Annotated[int, doc("its number")]
+    file: Annotated[str, doc("its capture; empty: one file has several ranks")]
     group: Annotated[str, doc("the communicator in which most of this wait is")]
     peers: Annotated[int, doc("other ranks of that communicator, with which it is compared")]
     times: Annotated[int, doc("collectives to which it came last")]
@@ -149,6 +150,7 @@ def _slow_rank(job: Ranks, rank: int, times: int, held: Sequence[_Held], peers: 
     held_ns = sum(each.held_ns for each in held)
     return SlowRank(
         rank=rank,
+        file=job.files.get(rank, ""),
         group=max(held).group[0],
         peers=len(peers),
         times=times,
