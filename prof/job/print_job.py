@@ -41,9 +41,18 @@ def _head(job: JobDocument) -> Iterator[str]:
     yield f"{_ranks(job.ranks)}: {steps}, {job.kernels:,} GPU operations."
     if job.missing:
         yield f"Ranks without a file: {_numbers(job.missing)}."
+    yield from _clocks(job)
     sources = {each.rank_from for each in job.files if not each.error}
     if sources != {"the capture"}:
         yield f"The ranks' numbers come from {' and '.join(sorted(sources))}."
+
+
+def _clocks(job: JobDocument) -> Iterator[str]:
+    """How certain it is which instants of the ranks are the same."""
+    known = [clock.within_ns for clock in job.clocks[1:] if clock.within_ns is not None]
+    if known:
+        some = "" if len(known) == len(job.ranks) - 1 else f" of {len(known) + 1} ranks"
+        yield f"The clocks{some} are aligned by the ends of collectives, within {max(known) / 1e3:,.3g} µs."
 
 
 def _no_slow_rank(job: JobDocument) -> Iterator[str]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, fields
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyprof.prof.ranks.rank_clocks import compared
 from pyprof.prof.ranks.rank_tables import COLLECTIVE, COLLECTIVES, PLACE_KEY, TWO, WORK_KEY, RankTables
 
 Aggregates = tuple[tuple[str, str], ...]
@@ -66,6 +67,7 @@ class Ranks:
     numbers: list[int]  # of the ranks, ascending
     tables: JobTables
     waits: pa.Table  # as WAITS
+    clocks: pa.Table  # as rank_clocks.CLOCKS
     of: Callable[[Sequence[int]], RankTables]  # the tables of some ranks
     files: Mapping[int, str] = field(default_factory=dict)  # the capture of each rank, where each has its own
 
@@ -138,16 +140,28 @@ WAITS = pa.schema(
 )
 
 
-def waits_of(ranks: RankTables, together: pa.Table) -> pa.Table:
-    """Which ranks these ranks waited for, by communicator and step. ``together``: the job's complete collectives.
+def matched(ranks: RankTables, together: pa.Table) -> pa.Table:
+    """The collectives of these ranks that are complete, beside what the job says of each.
+
+    ``together``: the job's complete collectives.
+    """
+    # a join drops rows whose key is null, so unmarked steps are -1 meanwhile
+    own, job = (table.set_column(*_without_null(table)) for table in (ranks.collectives, together))
+    job = job.select([*COLLECTIVE, "last", "least_ns", "last_end_ns"])
+    return own.join(job, keys=list(COLLECTIVE), join_type="inner")
+
+
+def clocks_of(found: pa.Table) -> pa.Table:
+    """CLOCKS of matched collectives; a transfer between two ranks ends on each at another time."""
+    return compared(found.filter(pc.not_equal(found["op"], TWO)))
+
+
+def waits_of(found: pa.Table) -> pa.Table:
+    """Which ranks these ranks waited for, by communicator and step, from their matched collectives.
 
     A kernel waits first and moves data then. Where it has run beside other work for a part of its time, the wait counts
     as held up only as far as the time without such work goes: an upper bound.
     """
-    # a join drops rows whose key is null, so unmarked steps are -1 meanwhile
-    own, job = (table.set_column(*_without_null(table)) for table in (ranks.collectives, together))
-    job = job.select([*COLLECTIVE, "last", "least_ns"])
-    found = own.join(job, keys=list(COLLECTIVE), join_type="inner")
     wait = pc.subtract(found["ns"], found["least_ns"])
     held = pc.min_element_wise(wait, found["alone_ns"])
     table = found.append_column("wait_ns", wait).append_column("held_ns", held)
@@ -163,7 +177,8 @@ def ranks_of(own: RankTables) -> Ranks:
     """Ranks whose tables are all in memory."""
     numbers = sorted(pc.unique(own.steps["rank"]).to_pylist())
     tables = job_tables(own)
-    return Ranks(numbers, tables, waits_of(own, complete(tables.collectives, len(numbers))), own.of)
+    found = matched(own, complete(tables.collectives, len(numbers)))
+    return Ranks(numbers, tables, waits_of(found), clocks_of(found), own.of)
 
 
 _UNMARKED = -(1 << 62)

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from pyprof.command.json_schema import Record, doc
 from pyprof.prof.ranks.collective_kinds import CollectiveKind, collective_kinds
 from pyprof.prof.ranks.merged_ranks import Ranks, ranks_of
+from pyprof.prof.ranks.rank_clocks import Clock, clocks
 from pyprof.prof.ranks.rank_tables import rank_tables
 from pyprof.prof.ranks.slow_ranks import (
     SlowRank,
@@ -62,6 +63,7 @@ class Pace(Record):
     slow: Annotated[list[SlowRank], doc("ranks that others wait for, the most waited for first")]
     waits: Annotated[Waits, doc("how long each rank waited for others in each step")]
     pairs: Annotated[list[Wait], doc("who waits for whom, the longest first")]
+    clocks: Annotated[list[Clock], doc("each rank's clock against the first rank's, by the ends of collectives")]
     communication: Annotated[Communication | None, doc("null: there is none")]
     bubbles: Annotated[list[Bubble], doc("of the ranks that send to each other and receive, the longest first")]
     collectives: Annotated[list[CollectiveKind], doc("by kind, the longest first")]
@@ -79,6 +81,7 @@ def pace(job: Ranks) -> Pace:
         slow=slow_ranks(job),
         waits=waits(job),
         pairs=_pairs(job),
+        clocks=clocks(job.clocks, job.numbers),
         communication=_communication(job),
         bubbles=_bubbles(job),
         collectives=collective_kinds(job),

@@ -23,6 +23,7 @@ from pyprof.prof.job.partition import read_tables
 from pyprof.prof.job.sources import rank_in_name, sources
 from pyprof.prof.load import load_table
 from pyprof.prof.ranks.merged_ranks import job_tables, merged
+from pyprof.prof.ranks.rank_clocks import clocks
 from pyprof.prof.ranks.slow_ranks import slow_ranks, waits
 from tests.answered import answer
 from tests.paths import ROOT
@@ -187,9 +188,9 @@ def test_a_damaged_file_is_reported_and_the_others_are_read(tmp_path: Path, capf
     ("content", "words"),
     [
         ("{", "expected a job's job.json"),
-        ('{"format": "pyprof/job", "version": 2}', "of version 2"),
-        ('{"format": "pyprof/job", "version": 1, "merged": "../x"}', "found a path"),
-        ('{"format": "pyprof/job", "version": 1, "merged": "none"}', "make the job anew"),
+        ('{"format": "pyprof/job", "version": 3}', "of version 3"),
+        ('{"format": "pyprof/job", "version": 2, "merged": "../x"}', "found a path"),
+        ('{"format": "pyprof/job", "version": 2, "merged": "none"}', "make the job anew"),
     ],
 )
 def test_a_damaged_job_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str], content: str, words: str) -> None:
@@ -320,6 +321,27 @@ def test_the_workers_of_this_machine_make_the_same_job(tmp_path: Path) -> None:
 
 
 # Other commands on a job
+
+
+def test_a_jobs_table_has_one_clock(tmp_path: Path) -> None:
+    """Rank 1's clock is an hour ahead. The all-reduces end together, and so they do in the job's table."""
+    files = write_job(tmp_path, [Rank(), Rank(pause=6000)])
+    trace = json.loads(files[1].read_text())
+    for event in trace["traceEvents"]:
+        if "ts" in event and event["name"] != "Record Window End":
+            event["ts"] += 3.6e9
+    files[1].write_text(json.dumps(trace))
+    job = made(tmp_path, *files)
+    ahead = clocks(job.clocks, [0, 1])
+    assert ahead[0].ahead_ns == 0
+    assert ahead[1].within_ns == 0  # the made-up ends are the same to the nanosecond
+    table = load_table(job.folder).table
+    last = {}
+    for rank in (0, 1):
+        rows = (table.ints("rank") == rank) & table.coded("comm").where(bool)
+        last[rank] = (table.ints("start") + table.ints("kDuration"))[rows].tolist()
+    assert last[0] == last[1]
+    assert len(last[0]) == 3
 
 
 def test_every_command_that_reads_a_table_reads_a_job(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -168,3 +168,25 @@ def test_the_profilers_part_is_said_where_it_lengthens_steps() -> None:
         before = found(case).unprofiled_ns
         assert before is not None
         assert before / 1e6 == pytest.approx(sum(TRUTH[case]["step_ms"]) / 2, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("case", "ahead_ns"),
+    [
+        ("ddp.clean", 229_864),
+        ("tp.host", -1_719_403),
+        ("bus.256", -20_391),
+        ("fsdp.data", 2_596_667),
+        ("ddp.busy", -2_219_745),
+        ("moe.skew", -117_337),
+    ],
+)
+def test_clocks_agree_with_the_hosts_clock(case: str, ahead_ns: int) -> None:
+    """Both processes ran on one host, so Kineto's times of the captures' beginnings say how far their clocks differ.
+
+    Its times on the GPU are converted in each process apart, which explains some 20 µs.
+    """
+    clock = found(case).clocks[1]
+    assert clock.ahead_ns == pytest.approx(ahead_ns, abs=40_000)
+    assert clock.within_ns is not None
+    assert clock.within_ns < 30_000
