@@ -22,6 +22,7 @@ from pyprof.errors import PyprofError
 from pyprof.prof.job.partition import Partition, failed, make_partition, read_tables
 from pyprof.prof.ranks.merged_ranks import WAITS, JobTables, clocks_of, complete, job_tables, matched, merged, waits_of
 from pyprof.prof.ranks.rank_clocks import CLOCKS
+from pyprof.prof.ranks.rank_tables import RankTables
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -162,8 +163,8 @@ def _tables_of(job: str, made: Sequence[Partition]) -> JobTables:
 
 def _waits_of(job: str, made: Sequence[Partition]) -> tuple[pa.Table, pa.Table]:
     together = pq.read_table(Path(job, TOGETHER))
-    found = [matched(read_tables(Path(job), partition), together) for partition in made]
-    return pa.concat_tables(map(waits_of, found)), pa.concat_tables(map(clocks_of, found))
+    found = matched(RankTables.concat([read_tables(Path(job), partition) for partition in made]), together)
+    return waits_of(found), clocks_of(found)
 
 
 def _copied(table: pa.Table) -> pa.Table:

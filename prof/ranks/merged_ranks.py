@@ -145,6 +145,8 @@ def matched(ranks: RankTables, together: pa.Table) -> pa.Table:
 
     ``together``: the job's complete collectives.
     """
+    # of a job of many communicators, few concern these ranks
+    together = together.filter(pc.is_in(together["group"], pc.unique(ranks.collectives["group"])))
     # a join drops rows whose key is null, so unmarked steps are -1 meanwhile
     own, job = (table.set_column(*_without_null(table)) for table in (ranks.collectives, together))
     job = job.select([*COLLECTIVE, "last", "least_ns", "last_end_ns"])
