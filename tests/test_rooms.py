@@ -65,7 +65,7 @@ ALLOWED = {
     "prof/planning": "ground pyprof/command pyprof/table prof prof/work prof/limits prof/advice prof/replay prof/edits "
     "prof/timings",
     "prof/diff": "ground pyprof/command pyprof/table parse prof prof/job prof/work prof/limits prof/timing "
-    "prof/summary prof/table",
+    "prof/ranks prof/summary prof/table",
     "prof/report": "ground pyprof/command pyprof/table parse/attribute prof prof/memory prof/kernels prof/work "
     "prof/ranks prof/limits prof/timing prof/advice prof/edits prof/planning prof/summary prof/table",
     "prof/ncu": "ground pyprof/command pyprof/table parse/attribute parse/formats parse/ncu prof/ops prof/work "

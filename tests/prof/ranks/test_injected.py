@@ -9,6 +9,9 @@ from functools import cache
 
 import pytest
 
+from pyprof.prof.diff.compare import compare
+from pyprof.prof.diff.lines import make_side
+from pyprof.prof.diff.sentences import sentences
 from pyprof.prof.load import load_table
 from pyprof.prof.ranks.pace import Pace, pace_of_table
 from pyprof.prof.ranks.slow_ranks import Excess, SlowRank
@@ -190,3 +193,15 @@ def test_clocks_agree_with_the_hosts_clock(case: str, ahead_ns: int) -> None:
     assert clock.ahead_ns == pytest.approx(ahead_ns, abs=40_000)
     assert clock.within_ns is not None
     assert clock.within_ns < 30_000
+
+
+def test_a_difference_says_that_longer_collectives_are_waiting() -> None:
+    """Two more blocks on rank 0: 11.5 ms per step by the program's clock."""
+    sides = [make_side(load_table(FOLDER / f"{case}.parquet")) for case in ("ddp.clean", "ddp.layers")]
+    difference = compare(*sides)
+    longer = sum(TRUTH["ddp.layers"]["step_ms"]) / 2 - sum(TRUTH["ddp.clean"]["step_ms"]) / 2
+    assert difference.step.change / 1e6 == pytest.approx(longer, rel=0.2)  # of two captured steps each
+    first, second = sentences(difference)[:2]
+    assert first.startswith("B: Rank 0 holds the others up")
+    assert "201 kernels more" in first
+    assert second.endswith("are waiting for other ranks, not communication.")
