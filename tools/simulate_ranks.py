@@ -14,13 +14,12 @@ import argparse
 import resource
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -39,6 +38,7 @@ from pyprof.prof.ranks.merged_ranks import (
 from pyprof.prof.ranks.pace import pace
 from pyprof.prof.ranks.rank_tables import RankTables, rank_tables
 from pyprof.prof.work.annotate import annotate
+from pyprof.table.columns import Ints
 
 GOLDEN = Path(__file__).resolve().parents[1] / "tests" / "golden" / "ranks"
 TENSOR = 8  # ranks of a tensor parallel communicator
@@ -57,43 +57,38 @@ class MadeUp:
         self.ranks, self.straggler = ranks, ranks // 2 + 1
         self.whole, self.tensor = real("fsdp.data"), real("tp.host").collectives
 
-    def rank(self, number: int) -> RankTables:
-        random = np.random.default_rng(number)
-        tables = {name: self._numbered(getattr(self.whole, name), number) for name in ("steps", "work", "idle")}
-        if number == self.straggler:
-            steps = tables["steps"]
-            late = pc.add(steps["idle_host_ns"], LATE_NS)
-            tables["steps"] = steps.set_column(steps.column_names.index("idle_host_ns"), "idle_host_ns", late)
-        collectives = [
-            self._waiting(self.whole.collectives, "0", self.ranks, number, random),
-            self._waiting(self.tensor, f"tensor {number // TENSOR}", TENSOR, number, random),
-        ]
-        return RankTables(collectives=pa.concat_tables(collectives), **tables)
+    def of(self, ranks: Sequence[int]) -> RankTables:
+        """The tables of these ranks."""
+        numbers = np.asarray(ranks, np.int64)
+        tables = {name: self._repeated(getattr(self.whole, name), numbers) for name in ("steps", "work", "idle")}
+        steps = tables["steps"]
+        late = np.asarray(steps["idle_host_ns"]) + np.where(np.asarray(steps["rank"]) == self.straggler, LATE_NS, 0)
+        tables["steps"] = _with(steps, "idle_host_ns", late)
+        whole = self._waiting(self._repeated(self.whole.collectives, numbers), self.ranks)
+        tensor = self._waiting(self._repeated(self.tensor, numbers), TENSOR)
+        return RankTables(collectives=pa.concat_tables([whole, tensor]), **tables)
 
-    def _numbered(self, table: pa.Table, number: int) -> pa.Table:
-        return table.set_column(0, "rank", pa.array(np.full(len(table), number, np.int64)))
+    def _repeated(self, table: pa.Table, numbers: Ints) -> pa.Table:
+        made = pa.concat_tables([table] * len(numbers)).combine_chunks()
+        return _with(made, "rank", np.repeat(numbers, len(table)))
 
-    def _waiting(self, table: pa.Table, group: str, ranks: int, number: int, random: np.random.Generator) -> pa.Table:
+    def _waiting(self, table: pa.Table, ranks: int) -> pa.Table:
         """Collectives whose kernels take as long as the last rank comes later, and 1 ms for the data."""
-        rows = len(table)
-        first = np.asarray(table["place"]) == 0
-        with_straggler = self.straggler // TENSOR == number // TENSOR or ranks == self.ranks
+        number, first = np.asarray(table["rank"]), np.asarray(table["place"]) == 0
+        with_straggler = (number // TENSOR == self.straggler // TENSOR) | (ranks == self.ranks)
         last = np.where(first & with_straggler, LATE_NS, JITTER_NS)
-        arrival = random.integers(0, JITTER_NS, rows)
-        if number == self.straggler:
-            arrival = np.where(first, LATE_NS, arrival)
+        arrival = np.random.default_rng(int(number[0])).integers(0, JITTER_NS, len(table))
+        arrival = np.where(first & (number == self.straggler), LATE_NS, arrival)
         ns = last - arrival + 1_000_000
-        made: dict[str, Any] = {
-            "group": [group] * rows,
-            "ranks": np.full(rows, ranks, np.int64),
-            "ns": ns,
-            "alone_ns": ns,
-        }
-        table = self._numbered(table, number)
-        for name, values in made.items():
-            place = table.column_names.index(name)
-            table = table.set_column(place, name, pa.array(values, table.schema.field(place).type))
+        groups = [f"tensor {each}" if ranks == TENSOR else "0" for each in (number // TENSOR).tolist()]
+        for name, values in {"group": groups, "ranks": np.full(len(ns), ranks), "ns": ns, "alone_ns": ns}.items():
+            table = _with(table, name, values)
         return table
+
+
+def _with(table: pa.Table, name: str, values: Any) -> pa.Table:
+    place = table.column_names.index(name)
+    return table.set_column(place, name, pa.array(values, table.schema.field(place).type))
 
 
 class Timed:
@@ -118,8 +113,8 @@ def reduced(job: MadeUp, timed: Timed) -> Ranks:
     chunks = [range(low, min(low + TREE, job.ranks)) for low in range(0, job.ranks, TREE)]
     level: list[JobTables] = []
     for chunk in chunks:
-        made = [job.rank(number) for number in chunk]
-        level.append(timed("merge, level 1", lambda: merged([job_tables(each) for each in made]), _bytes))  # noqa: B023
+        made = job.of(chunk)
+        level.append(timed("merge, level 1", lambda: job_tables(made), _bytes))  # noqa: B023
     number = 1
     while len(level) > 1:
         number += 1
@@ -129,20 +124,17 @@ def reduced(job: MadeUp, timed: Timed) -> Ranks:
     together = timed("complete", lambda: complete(tables.collectives, job.ranks), lambda table: int(table.nbytes))
     waits, clocks = [], []
     for chunk in chunks:
-        made = [job.rank(number) for number in chunk]
+        made = job.of(chunk)
 
         def waited() -> tuple[pa.Table, pa.Table]:
-            found = matched(RankTables.concat(made), together)  # noqa: B023
+            found = matched(made, together)  # noqa: B023
             return waits_of(found), clocks_of(found)
 
         both = timed("waits", waited, lambda both: int(both[0].nbytes + both[1].nbytes))
         waits.append(both[0])
         clocks.append(both[1])
 
-    def of(ranks: Any) -> RankTables:
-        return RankTables.concat([job.rank(rank) for rank in ranks])
-
-    return Ranks(list(range(job.ranks)), tables, pa.concat_tables(waits), pa.concat_tables(clocks), of)
+    return Ranks(list(range(job.ranks)), tables, pa.concat_tables(waits), pa.concat_tables(clocks), job.of)
 
 
 def main(sizes: list[int]) -> None:

@@ -122,8 +122,8 @@ def _ranks(found: Comparison) -> Iterator[str]:
     if before is not None and after is not None and any(pace is not None and pace.slow for _, pace in sides):
         places = digits(found)
         yield (
-            f"Of the collectives, {shown_ms(before, places)} ms per step and rank in A and {shown_ms(after, places)} ms "
-            "in B are waiting for other ranks, not communication."
+            f"Of the collectives, {shown_ms(before, places)} ms per step and rank in A and {shown_ms(after, places)} "
+            "ms in B are waiting for other ranks, not communication."
         )
 
 

@@ -158,13 +158,17 @@ def _results(pool: Workers, function: Callable[[Any], Any], items: Sequence[Any]
 
 
 def _tables_of(job: str, made: Sequence[Partition]) -> JobTables:
-    return merged([job_tables(read_tables(Path(job), partition)) for partition in made])
+    return job_tables(_read(job, made))
 
 
 def _waits_of(job: str, made: Sequence[Partition]) -> tuple[pa.Table, pa.Table]:
     together = pq.read_table(Path(job, TOGETHER))
-    found = matched(RankTables.concat([read_tables(Path(job), partition) for partition in made]), together)
+    found = matched(_read(job, made), together)
     return waits_of(found), clocks_of(found)
+
+
+def _read(job: str, made: Sequence[Partition]) -> RankTables:
+    return RankTables.concat([read_tables(Path(job), partition) for partition in made])
 
 
 def _copied(table: pa.Table) -> pa.Table:

@@ -5,7 +5,7 @@ and the others' waiting time is the difference (``prof/timing/stragglers.py``). 
 several machines need not agree. Collectives of two ranks are the same one if group, step, position and op agree, and if
 the ranks called the same sequence of ops in this group and step.
 
-``job_tables`` makes a job's tables of one file's ranks, ``merged`` those of several: in any order, and in a tree.
+``job_tables`` makes a job's tables of some ranks, ``merged`` those of several: in any order, and in a tree.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Ranks:
 
 
 def job_tables(ranks: RankTables) -> JobTables:
-    """The tables of one file's ranks."""
+    """The job's tables of some ranks."""
     ns = {name: getattr(ranks, name)["ns"] for name in ("collectives", "work", "idle")}
     one = {name: pa.array([1] * len(values), pa.int64()) for name, values in ns.items()}
     collectives = ranks.collectives.drop_columns(["rank", "ns", "end_ns"])
