@@ -49,11 +49,12 @@ ALLOWED = {
     "prof/edits": "ground pyprof/table prof/work prof/limits prof/timing prof/advice prof/replay",
     "pyprof/replay": "ground pyprof/table prof/ops prof/work",
     "prof/timings": "ground pyprof/command pyprof/table pyprof/replay prof/ops prof/work prof/advice prof/edits",
+    "prof/ranks": "ground pyprof/command pyprof/table prof/work prof/timing",
     "prof/summary": "ground pyprof/command pyprof/table parse/attribute prof/memory prof/ops prof/kernels prof/work "
-    "prof/limits prof/timing prof/advice",
+    "prof/limits prof/timing prof/advice prof/ranks",
     "prof/table": "ground pyprof/command pyprof/table parse/formats prof/work prof/counters prof/limits prof/timing "
     "prof/advice",
-    "prof/job": "ground pyprof/command pyprof/table parse prof/work prof/timing",
+    "prof/job": "ground pyprof/command pyprof/table parse prof/work prof/ranks",
     # the outputs, and the commands at the top of prof/
     "prof": "ground pyprof/command pyprof/table parse prof/timings prof/job prof/memory prof/ops prof/kernels "
     "prof/work/helpers prof/work prof/counters prof/limits prof/timing prof/advice prof/edits prof/summary prof/table",
@@ -65,9 +66,9 @@ ALLOWED = {
     "prof/planning": "ground pyprof/command pyprof/table prof prof/work prof/limits prof/advice prof/replay prof/edits "
     "prof/timings",
     "prof/diff": "ground pyprof/command pyprof/table parse prof prof/job prof/work prof/limits prof/timing "
-    "prof/summary prof/table",
+    "prof/ranks prof/summary prof/table",
     "prof/report": "ground pyprof/command pyprof/table parse/attribute prof prof/memory prof/kernels prof/work "
-    "prof/limits prof/timing prof/advice prof/edits prof/planning prof/summary prof/table",
+    "prof/ranks prof/limits prof/timing prof/advice prof/edits prof/planning prof/summary prof/table",
     "prof/ncu": "ground pyprof/command pyprof/table parse/attribute parse/formats parse/ncu prof/ops prof/work "
     "prof/limits prof/summary",
     "prof/notebook": "ground pyprof/command pyprof/table prof prof/work prof/limits prof/timing prof/advice prof/edits "

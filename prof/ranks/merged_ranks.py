@@ -5,18 +5,19 @@ and the others' waiting time is the difference (``prof/timing/stragglers.py``). 
 several machines need not agree. Collectives of two ranks are the same one if group, step, position and op agree, and if
 the ranks called the same sequence of ops in this group and step.
 
-``job_tables`` makes a job's tables of one file's ranks, ``merged`` those of several: in any order, and in a tree.
+``job_tables`` makes a job's tables of some ranks, ``merged`` those of several: in any order, and in a tree.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyprof.prof.job.rank_tables import COLLECTIVE, COLLECTIVES, PLACE_KEY, WORK_KEY, RankTables
+from pyprof.prof.ranks.rank_clocks import compared
+from pyprof.prof.ranks.rank_tables import COLLECTIVE, COLLECTIVES, PLACE_KEY, TWO, WORK_KEY, RankTables
 
 Aggregates = tuple[tuple[str, str], ...]
 _COLLECTIVE: Aggregates = (
@@ -24,7 +25,10 @@ _COLLECTIVE: Aggregates = (
     ("total_ns", "sum"),
     ("last", "first"),  # the rank that came last
     ("least_ns", "first"),
+    ("last_end_ns", "first"),  # when it ended, by that rank's clock
     ("longest_ns", "max"),
+    ("alone_ns", "sum"),
+    ("within", "max"),
     ("size", "max"),
     ("wire", "max"),
 )
@@ -56,16 +60,29 @@ class JobTables:
     idle: pa.Table  # a row per place in the program, and the rank that idled most before it
 
 
+@dataclass(frozen=True)
+class Ranks:
+    """The ranks of a job: their merged tables, who waited for whom, and the tables of each on request."""
+
+    numbers: list[int]  # of the ranks, ascending
+    tables: JobTables
+    waits: pa.Table  # as WAITS
+    clocks: pa.Table  # as rank_clocks.CLOCKS
+    of: Callable[[Sequence[int]], RankTables]  # the tables of some ranks
+    files: Mapping[int, str] = field(default_factory=dict)  # the capture of each rank, where each has its own
+
+
 def job_tables(ranks: RankTables) -> JobTables:
-    """The tables of one file's ranks."""
+    """The job's tables of some ranks."""
     ns = {name: getattr(ranks, name)["ns"] for name in ("collectives", "work", "idle")}
     one = {name: pa.array([1] * len(values), pa.int64()) for name, values in ns.items()}
-    collectives = ranks.collectives.drop_columns(["rank", "ns", "alone_ns"])
+    collectives = ranks.collectives.drop_columns(["rank", "ns", "end_ns"])
     for name, values in {
         "arrived": one["collectives"],
         "total_ns": ns["collectives"],
         "last": ranks.collectives["rank"],
         "least_ns": ns["collectives"],
+        "last_end_ns": ranks.collectives["end_ns"],
         "longest_ns": ns["collectives"],
     }.items():
         collectives = collectives.append_column(name, values)
@@ -114,6 +131,7 @@ def complete(collectives: pa.Table, job_ranks: int) -> pa.Table:
 WAITS = pa.schema(
     [
         *(COLLECTIVES.field(name) for name in ("rank", "group", "ranks", "step")),
+        ("two", pa.bool_()),  # a transfer between two ranks: the wait for a stage of a pipeline, for example
         ("last", pa.int64()),  # the rank that came last
         ("calls", pa.int64()),  # collectives to which it came last
         ("wait_ns", pa.int64()),  # how long `rank` waited for it there
@@ -122,24 +140,47 @@ WAITS = pa.schema(
 )
 
 
-def waits_of(ranks: RankTables, together: pa.Table) -> pa.Table:
-    """Which ranks these ranks waited for, by communicator and step. ``together``: the job's complete collectives.
+def matched(ranks: RankTables, together: pa.Table) -> pa.Table:
+    """The collectives of these ranks that are complete, beside what the job says of each.
+
+    ``together``: the job's complete collectives.
+    """
+    # of a job of many communicators, few concern these ranks
+    together = together.filter(pc.is_in(together["group"], pc.unique(ranks.collectives["group"])))
+    # a join drops rows whose key is null, so unmarked steps are -1 meanwhile
+    own, job = (table.set_column(*_without_null(table)) for table in (ranks.collectives, together))
+    job = job.select([*COLLECTIVE, "last", "least_ns", "last_end_ns"])
+    return own.join(job, keys=list(COLLECTIVE), join_type="inner")
+
+
+def clocks_of(found: pa.Table) -> pa.Table:
+    """CLOCKS of matched collectives; a transfer between two ranks ends on each at another time."""
+    return compared(found.filter(pc.not_equal(found["op"], TWO)))
+
+
+def waits_of(found: pa.Table) -> pa.Table:
+    """Which ranks these ranks waited for, by communicator and step, from their matched collectives.
 
     A kernel waits first and moves data then. Where it has run beside other work for a part of its time, the wait counts
     as held up only as far as the time without such work goes: an upper bound.
     """
-    # a join drops rows whose key is null, so unmarked steps are -1 meanwhile
-    own, job = (table.set_column(*_without_null(table)) for table in (ranks.collectives, together))
-    job = job.select([*COLLECTIVE, "last", "least_ns"])
-    found = own.join(job, keys=list(COLLECTIVE), join_type="inner")
     wait = pc.subtract(found["ns"], found["least_ns"])
     held = pc.min_element_wise(wait, found["alone_ns"])
     table = found.append_column("wait_ns", wait).append_column("held_ns", held)
+    table = table.append_column("two", pc.equal(table["op"], TWO))
     sums = [("ns", "count"), ("wait_ns", "sum"), ("held_ns", "sum")]
-    key = ["rank", "group", "ranks", "step", "last"]
+    key = ["rank", "group", "ranks", "step", "two", "last"]
     summed = table.group_by(key).aggregate(sums).rename_columns([*key, "calls", "wait_ns", "held_ns"])
     step = pc.if_else(pc.equal(summed["step"], _UNMARKED), pa.scalar(None, pa.int64()), summed["step"])
     return summed.set_column(summed.column_names.index("step"), "step", step).cast(WAITS)
+
+
+def ranks_of(own: RankTables) -> Ranks:
+    """Ranks whose tables are all in memory."""
+    numbers = sorted(pc.unique(own.steps["rank"]).to_pylist())
+    tables = job_tables(own)
+    found = matched(own, complete(tables.collectives, len(numbers)))
+    return Ranks(numbers, tables, waits_of(found), clocks_of(found), own.of)
 
 
 _UNMARKED = -(1 << 62)
