@@ -20,6 +20,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from pyprof.prof.edits.base_run import BaseRun
 from pyprof.prof.edits.edit import Edit
 from pyprof.prof.edits.forecast import Forecast, Forecaster
@@ -50,11 +52,16 @@ RULES = {
     "copies": "pageable_copy",
     "half": "weight_casts",
     "graph": "cuda_graph",
+    "static_cache": "static_cache",
     "sparse": "sparse_grad",
     "vocabulary": "alignment",
     "gelu": "fusion:Call F.gelu",
     "rms_norm": "fusion:Call F.rms_norm",
     "sorted": "mask_loop",
+    "qkv": "sibling_layers:Make one layer",
+    "merged": "sibling_layers:Put tables",
+    "window": "made_on_cpu",
+    "pairs": "made_on_cpu",
 }
 WORTH, NEAR, NEAR_END, NOTHING = 0.03, 0.25, 0.10, 0.01  # shares of a step, of a saving, of a final step, of a step
 NONE = (0.0, 0.0, 0.0)
@@ -157,22 +164,28 @@ def _of_program(row: dict[str, Any], base: BaseRun, given: bool) -> Iterator[Pai
         if pair.ruled and change["kept"]:
             kept.append(change)
     if kept:
-        yield _end(program, kept, step_ms, forecaster)
+        yield _end(program, kept, row.get("together", []), step_ms, forecaster)
 
 
-def _end(program: str, kept: Sequence[dict[str, Any]], step_ms: float, forecaster: Forecaster) -> Pair:
-    """The step after all changes that were kept and that rules stand for."""
-    end, left = captured(forecaster.base), step_ms
+def _end(
+    program: str, kept: Sequence[dict[str, Any]], together: Sequence[dict[str, Any]], step_ms: float, f: Forecaster
+) -> Pair:
+    """The step after all changes that were kept and that rules stand for; measured against the first, if it was."""
+    for pair in together:
+        if set(pair["on"]) <= RULES.keys():
+            kept = [pair]
+    end = captured(f.base)
     for name in kept[-1]["on"]:
         end = after(end, RULES[name])
-    for change in kept:
-        left *= (
-            1 - change["gain"] / change["without"]
-            if "without" in change
-            else change["wall"] / (change["wall"] + change["gain"])
-        )
-    measured = left, min(left, kept[-1]["wall"]), max(left, kept[-1]["wall"])
-    return Pair(program, "(the last step)", step_ms, _ms(forecaster.forecast(end)), measured)
+    shares = [[each[key] / _without(each) for key in ("gain", "gain_high", "gain_low")] for each in kept]
+    left = [step_ms * float(np.prod([1 - share[key] for share in shares])) for key in range(3)]
+    if len(kept) > 1:
+        left[1:] = min(left[0], kept[-1]["wall"]), max(left[0], kept[-1]["wall"])
+    return Pair(program, "(the last step)", step_ms, _ms(f.forecast(end)), (left[0], left[1], left[2]))
+
+
+def _without(change: dict[str, Any]) -> float:
+    return float(change.get("without", change["wall"] + change["gain"]))
 
 
 def _ms(found: Forecast) -> tuple[float, float, float]:

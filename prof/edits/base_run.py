@@ -159,10 +159,14 @@ class BaseRun:
 
         An estimate is at most 25 µs per launch in steps with many launches, as it is for cards.
         """
-        own, launches = own_of(self.run), len(np.unique(self.recorded.work.call))
+        own = own_of(self.run)
+        return own if own.measured else self.estimated_share
+
+    @cached_property
+    def estimated_share(self) -> OwnShare:
+        """The same, by what it was in other programs."""
+        own, launches = estimated_share(self.table), len(np.unique(self.recorded.work.call))
         steps = int(self.steps[1].max()) + 1 if len(self.steps[0]) else 1
-        if own.measured:
-            return own
         if launches < FEW * steps:
             return OwnShare(own.share, own.share * OF_FEW[0], min(own.share * OF_FEW[1], 1.0), measured=False)
         slowed = np.where(self.slowed, self.own, 0.0) + np.minimum(self.segment, self.most_of_profiler)

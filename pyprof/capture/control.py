@@ -128,7 +128,7 @@ def _collecting(collector: Collector, trace: bool | str, dispatch: bool, graphs:
     global _collector
     with ExitStack() as done:
         if session.current() is None:
-            session.init(trace=trace, dispatch=dispatch, graphs=graphs)
+            session.begin(session.Options(trace=trace, dispatch=dispatch, graphs=graphs), late=True)
             done.callback(session.deinit)
         with _lock:
             if _collector is not None:
