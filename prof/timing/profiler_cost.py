@@ -25,9 +25,9 @@ from pyprof.table.measured_steps import MeasuredStep
 # 14.3. The other profilers' intervals are as wide as that of torch.profiler, in proportion.
 _SPREAD = 0.35 / 0.53, 0.66 / 0.53
 KINETO, RANGES, MARKED, PLAIN = 0.53, 0.35, 0.32, 0.7
-# Those 45 programs launch 20 to 400 kernels per step. Six of 1,100 to 9,300 (tests/device/plan_programs, recorded
-# twice on H200s, by the replay: docs/explanation/advice.md) keep less: 0.23, 0.28, 0.30, 0.35, 0.36, 0.39, 0.43, 0.45,
-# 0.51, 0.53 and 0.63 of it.
+# Those 45 programs launch 20 to 400 kernels per step. Six of 1,100 to 9,300 (tests/device/plan_programs, recorded twice
+# on H200s with pyprof's markers; by the replay) keep less: 0.23, 0.28, 0.30, 0.35, 0.36, 0.39, 0.43, 0.45, 0.51, 0.53
+# and 0.63 of it (docs/explanation/advice.md).
 MANY, KINETO_MANY, OF_MANY = 500, 0.39, (0.28, 0.53)
 HOST_LIMITS = 0.85  # below this share of the step, the GPU's work does not limit it
 
@@ -76,7 +76,8 @@ def unprofiled(steps: Sequence[MeasuredStep]) -> Unprofiled | None:
 def estimated_share(table: Table) -> OwnShare:
     """The estimate for captures without measured steps, by the profiler that its columns show."""
     if not bool(np.isnan(np.asarray(table.columns["occupancy"], np.float64)).all()):  # torch.profiler's column
-        if _launches(table) >= MANY:
+        marked = bool((table.coded("marker").codes >= 0).any())
+        if marked and _launches(table) >= MANY:
             return OwnShare(KINETO_MANY, *OF_MANY, measured=False)
         share = KINETO
     elif not (table.coded("aten").codes >= 0).any():
