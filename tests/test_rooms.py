@@ -46,6 +46,7 @@ ALLOWED = {
     "prof/replay": "ground pyprof/table prof/timing",
     "prof/advice": "ground pyprof/command pyprof/table prof/kernels prof/work prof/limits prof/timing",
     "prof/edits": "ground pyprof/table prof/work prof/limits prof/timing prof/advice prof/replay",
+    "prof/edits/rules": "ground pyprof/table prof/limits prof/timing prof/work prof/advice prof/replay prof/edits",
     "pyprof/replay": "ground pyprof/table prof/ops prof/work",
     "prof/timings": "ground pyprof/command pyprof/table pyprof/replay prof/ops prof/work prof/advice prof/edits",
     "prof/summary": "ground pyprof/command pyprof/table parse/attribute prof/memory prof/ops prof/kernels prof/work "
