@@ -18,9 +18,7 @@ from pyprof.prof.timing.gpus import TO_DEVICE, TO_HOST, named_rows
 from pyprof.table.columns import NULL, Bools, Floats, Ints
 
 LARGEST = 1 << 16  # bytes of sizes and indices
-LARGEST_MADE = (
-    1 << 20
-)  # bytes of what a layer makes on the CPU; batches are larger, and copied outside of layers
+LARGEST_MADE = 1 << 20  # bytes of what a layer makes on the CPU; batches are larger, and copied outside of layers
 COPY_NS = 2000.0  # of a copy besides moving its bytes
 PIECES = 4  # small copies of one line and step that one copy can do
 WAITS = ("stream sync", "event sync", "device sync")
