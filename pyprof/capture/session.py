@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pyprof.capture.graph_captures import NvtxGraphs
     from pyprof.capture.mode import DispatchMode
     from pyprof.capture.targets import Target
+    from pyprof.provenance.awaited_import import AwaitedImport
 
 # Profilers of PyTorch that are running and that no thread may end or destroy (a segmentation fault), kept to the end.
 ABANDONED: list[Any] = []
