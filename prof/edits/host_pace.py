@@ -28,7 +28,8 @@ def likely_shares(base: BaseRun, step_ns: float, count: int) -> Floats:
     chance = _by_estimate(base, share) + (_by_step(base, share, step_ns) if step_ns else 0.0)
     chance = np.exp(chance - chance.max())
     reached = (np.cumsum(chance) - chance / 2) / chance.sum()
-    found: Floats = np.exp(np.interp((np.arange(count) + 0.5) / count, reached, np.log(share)))
+    wanted = (np.arange(count, dtype=np.float64) + 0.5) / count
+    found: Floats = np.exp(np.interp(wanted, reached, np.log(share)))
     return found
 
 

@@ -97,8 +97,8 @@ def _edit(run: Run, groups: list[list[Call]], kinds: tuple[str, ...]) -> Edit:
         merge(run, mine, len(group), merged, lambda _run, _row: "")
         every += mine
     rows_, ns, left = merged.arrays()
-    layers = [layer.rpartition(":")[2] for layer in dict.fromkeys(call.layer for call in groups[0])]
-    named = ", ".join(layers[:3]) + (f" and {len(layers) - 3} more" if len(layers) > 3 else "")
+    names = [call.layer.rpartition(":")[2] for call in groups[0]]
+    named = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     return Edit(
         rule="sibling_layers",
         change=CHANGES[kinds],
