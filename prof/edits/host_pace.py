@@ -38,7 +38,8 @@ def _by_estimate(base: BaseRun, share: Floats) -> Floats:
     known = unprofiled(base.table.measured)
     own: OwnShare = base.host_share if known is None or host_ran_ahead(known) else base.estimated_share
     far = np.log(share / own.share)
-    wide = np.where(far < 0, np.log(own.share / own.low), np.log(own.high / own.share)) / TENTH
+    below, above = float(np.log(own.share / own.low)), float(np.log(own.high / own.share))
+    wide: Floats = np.where(far < 0, below, above) / TENTH
     wide = np.maximum(wide, MEASURED / TENTH)
     found: Floats = -0.5 * (far / wide) ** 2 - np.log(wide)  # both halves of the distribution hold as much
     return found
