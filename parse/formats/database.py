@@ -384,9 +384,10 @@ def _integers(text: bytes | None, count: int) -> Ints:
 @contextmanager
 def database(file: Path) -> Iterator[Database]:
     """Open a profiler's database. SQLite's own errors, and queries without an end, become an ``InputError``."""
-    with unpacked(file) as plain:
+    with unpacked(file) as (plain, forget):
         guard = Guard(plain.stat().st_size)
         connection = guard.connect(plain)
+        forget()
         try:
             yield Database(file, connection, guard, partial(guard.connect, plain))
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # some of SQLite's messages quote the file's bytes

@@ -39,6 +39,7 @@ from pyprof.parse.nsys.nvtx_ranges import Nvtx, read_ranges
 from pyprof.parse.nsys.nvtx_sql import left_out
 from pyprof.parse.nsys.operations import KINDS, SOURCES, Operations, read_operations
 from pyprof.parse.nsys.synchronizations import host_calls
+from pyprof.source_path import without_folders
 from pyprof.step_timer import NAME
 from pyprof.table.columns import NULL, Ints, distinct
 from pyprof.table.losses import Loss
@@ -227,5 +228,5 @@ def _warnings(db: Database, operations: Operations, messages: list[Payload]) -> 
         advice = "profile with --cuda-graph-trace=node to see their kernels"
         warnings.append(f"CUDA graphs are opaque in this capture: {advice}")
     severe = (text for severity, text in messages_of_nsys if severity is not None and severity >= SEVERE)
-    warnings += [f"nsys: {text}" for text in list(dict.fromkeys(severe))[:MOST_MESSAGES]]
+    warnings += [f"nsys: {without_folders(str(text))}" for text in list(dict.fromkeys(severe))[:MOST_MESSAGES]]
     return warnings + missing_sizes(db, messages)

@@ -87,6 +87,9 @@ def _spans(db: Database) -> Spans:
         raise SchemaError(db.file, found) from None
     columns = [np.concatenate(parts) for parts in zip(*read, strict=True)] or [np.zeros(0, np.int64)] * len(numbers)
     read.clear()
+    row = columns[-2]
+    once = np.diff(row, prepend=row[:1] - 1) != 0  # a text whose id stands twice gives a range two rows
+    columns = [column[once] for column in columns]
     start, end, thread, end_thread, event_type, domain, row, code = columns
     return Spans(
         start=start,

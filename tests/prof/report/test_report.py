@@ -264,6 +264,15 @@ def test_the_library_is_the_one_that_its_page_names():
     )
 
 
+def test_the_page_carries_the_licences_of_what_it_contains():
+    """ECharts, and what its bundle contains: ZRender, d3. Apache's and BSD's terms ask for it in each copy."""
+    page = page_of(small())
+    assert "Licensed to the Apache Software Foundation" in page and "www.apache.org/licenses/LICENSE-2.0" in page
+    for holder in ("2017-2026 The Apache Software Foundation", "2017, Baidu Inc.", "2010-2016 Mike Bostock"):
+        assert f"Copyright {holder}" in page.replace("(c) ", "")
+    assert page.count("Redistributions in binary form must reproduce") == 2
+
+
 # The command
 
 
