@@ -26,6 +26,8 @@ COSTS = {
     "small_grid": "code: one batched call in place of the loop; memory: operands side by side",
     "mask_loop": "code: the loop rewritten; memory: the elements once more in sorted order; numerics: another order",
     "cell_loop": "code: another layer, whose checkpoints have other names; memory: the results of all steps at once",
+    "sibling_layers": "code: one layer in place of several, whose checkpoints have other names and shapes",
+    "made_on_cpu": "memory: what is kept",
     "static_cache": "memory: the cache's greatest size from the beginning; code: a mask for what is not filled yet",
     "item": "code: values are printed later, or every few steps",
     "size_sync": "code: other ops, which may compute what the mask leaves out",

@@ -156,7 +156,7 @@ def _collecting(collector: Collector, trace: bool | str, dispatch: bool, graphs:
     """Call init() for the block if the program has not. The stack's callbacks run at the end, before deinit()."""
     with ExitStack() as done:
         if session.current() is None:
-            session.init(trace=trace, dispatch=dispatch, graphs=graphs)
+            session.begin(session.Options(trace=trace, dispatch=dispatch, graphs=graphs), late=True)
             done.callback(session.deinit)
         with only(collector):
             yield done

@@ -12,8 +12,8 @@ from pyprof.prof.advice import Run
 from pyprof.prof.advice.run_columns import numel
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
-from pyprof.prof.edits.host_waits import waits_after
-from pyprof.prof.edits.merged_rows import Merged, merge, place
+from pyprof.prof.edits.rules.host_waits import waits_after
+from pyprof.prof.edits.rules.merged_rows import Merged, merge, place
 from pyprof.prof.edits.scenario import Scenario
 from pyprof.prof.timing.gpus import TO_HOST, named_rows
 from pyprof.table.columns import Bools, Ints

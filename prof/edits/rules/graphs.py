@@ -11,8 +11,8 @@ from pyprof.prof.advice.launch import MANY
 from pyprof.prof.edits.base_run import calls_of_memory
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
-from pyprof.prof.edits.growing_tensors import tensors_grow
-from pyprof.prof.edits.host_waits import LARGEST
+from pyprof.prof.edits.rules.growing_tensors import tensors_grow
+from pyprof.prof.edits.rules.host_waits import LARGEST
 from pyprof.prof.edits.scenario import IN_GRAPH, Scenario
 from pyprof.prof.timing.gpus import TO_DEVICE, TO_HOST, named_rows
 from pyprof.table.columns import Ints

@@ -15,9 +15,10 @@ from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
 from pyprof.prof.edits.scenario import Scenario
 from pyprof.prof.limits.architectures import PCIE_3, PCIE_5, PINNED, PINNED_PCIE_5
 from pyprof.prof.timing.gpus import TO_DEVICE, TO_HOST, named_rows
-from pyprof.table.columns import NULL, Floats, Ints
+from pyprof.table.columns import NULL, Bools, Floats, Ints
 
 LARGEST = 1 << 16  # bytes of sizes and indices
+LARGEST_MADE = 1 << 20  # bytes of what a layer makes on the CPU; batches are larger, and copied outside of layers
 COPY_NS = 2000.0  # of a copy besides moving its bytes
 PIECES = 4  # small copies of one line and step that one copy can do
 WAITS = ("stream sync", "event sync", "device sync")
@@ -110,8 +111,8 @@ def pageable_copy(scenario: Scenario) -> Iterator[Proposal]:
     """Copies of pageable memory to the GPU: pinned, they are faster, and the host goes on at once."""
     run = scenario.run
     size = run.table.ints("bytes")
-    chosen = (run.texts("kind") == "memcpy") & named_rows(run.table, *TO_DEVICE) & named_rows(run.table, "Pageable")
-    chosen &= np.isin(run.phase, ("data", "forward", "other", "")) & (run.aten == "copy_") & (size != NULL)
+    chosen = _pageable(run) & np.isin(run.phase, ("data", "forward", "other", "")) & (run.aten == "copy_")
+    chosen[made_in_layers(run)] = False
     rows = np.flatnonzero(chosen)
     calls = scenario.calls(rows)
     rows, calls = rows[calls >= 0], calls[calls >= 0]
@@ -137,6 +138,22 @@ def pageable_copy(scenario: Scenario) -> Iterator[Proposal]:
         deviation=0.2,
         released=np.concatenate([calls, waits_after(scenario, calls)]),
     )
+
+
+def _pageable(run: Run) -> Bools:
+    """Copies of pageable memory to the GPU, of known sizes."""
+    to_device = (run.texts("kind") == "memcpy") & named_rows(run.table, *TO_DEVICE)
+    found: Bools = to_device & named_rows(run.table, "Pageable") & (run.table.ints("bytes") != NULL)
+    return found
+
+
+def made_in_layers(run: Run) -> Ints:
+    """Small copies of pageable memory to the GPU within layers, if they are the same in each step: no data."""
+    size, steps = run.table.ints("bytes"), run.table.ints("step")
+    small = np.flatnonzero(_pageable(run) & (size <= LARGEST_MADE) & (run.phase != "backward"))
+    rows = np.array([row for row in small.tolist() if run.layer(row)], np.int64)
+    each = {tuple(size[rows[steps[rows] == step]].tolist()) for step in np.unique(steps).tolist()}
+    return rows if len(each) == 1 else rows[:0]
 
 
 @edit_rule("allocator")
@@ -183,7 +200,7 @@ def data_loader(scenario: Scenario) -> Iterator[Proposal]:
     rows = np.flatnonzero(copies & (run.table.ints("bytes") >= min(BATCH, LARGE)))
     trains = bool(np.isin(run.phase, ("backward", "optimizer")).any())
     calls = scenario.calls(rows)
-    paused = np.unique(_segments_of(scenario, calls[calls >= 0]))
+    paused = np.unique(segments_of(scenario, calls[calls >= 0]))
     paused = paused[base.pauses[paused] & ~scenario.prompt[paused]]
     if not trains or not len(paused):
         yield Abstained("data_loader", "the host does not pause before copies of input data, or nothing is trained")
@@ -201,7 +218,7 @@ def data_loader(scenario: Scenario) -> Iterator[Proposal]:
     )
 
 
-def _segments_of(scenario: Scenario, calls: Ints) -> Ints:
+def segments_of(scenario: Scenario, calls: Ints) -> Ints:
     """These calls, and those before them that the host makes for the same copy."""
     unit = scenario.base.unit
     return np.flatnonzero(np.isin(unit, unit[calls]))

@@ -9,8 +9,8 @@ import numpy as np
 from pyprof.prof.advice import Run
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
-from pyprof.prof.edits.from_findings import COMPILED
-from pyprof.prof.edits.fused_kernels import Fused, fused_kernels, fusible
+from pyprof.prof.edits.rules.from_findings import COMPILED
+from pyprof.prof.edits.rules.fused_kernels import Fused, fused_kernels, fusible
 from pyprof.prof.edits.scenario import Scenario
 from pyprof.table.columns import Bools, Floats, Ints
 

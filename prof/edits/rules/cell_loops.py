@@ -11,9 +11,9 @@ from pyprof.prof.advice import Run
 from pyprof.prof.advice.run_columns import numel
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
-from pyprof.prof.edits.host_waits import waits_after
-from pyprof.prof.edits.mask_loops import with_backward
-from pyprof.prof.edits.merged_rows import Merged, merge, place
+from pyprof.prof.edits.rules.host_waits import waits_after
+from pyprof.prof.edits.rules.mask_loops import with_backward
+from pyprof.prof.edits.rules.merged_rows import Merged, merge, place
 from pyprof.prof.edits.scenario import Scenario
 from pyprof.table.columns import Ints
 

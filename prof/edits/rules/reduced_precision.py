@@ -14,7 +14,7 @@ from pyprof.prof.advice.mixed_precision import EFFICIENCY, NARROW, TF32, _fits
 from pyprof.prof.advice.run import START_NS
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
-from pyprof.prof.edits.narrow import Flow
+from pyprof.prof.edits.rules.narrow import Flow
 from pyprof.prof.edits.scenario import Scenario
 from pyprof.table.columns import Bools, Floats, Ints
 

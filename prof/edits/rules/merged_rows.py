@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,18 +42,18 @@ def place(run: Run, row: int) -> str:
     return run.trace(row) or f"{run.layer(row)} {run.op(row)}"
 
 
-def alike(run: Run, rows: Iterable[int]) -> Iterator[list[int]]:
+def alike(run: Run, rows: Iterable[int], where: Callable[[Run, int], str] = place) -> Iterator[list[int]]:
     """Rows of the same op, kernel role and place."""
     found: dict[tuple[str, ...], list[int]] = {}
     for row in rows:
-        key = (str(run.phase[row]), str(run.aten[row]), str(run.role[row]), place(run, row), run.op(row))
+        key = (str(run.phase[row]), str(run.aten[row]), str(run.role[row]), where(run, row), run.op(row))
         found.setdefault(key, []).append(row)
     yield from found.values()
 
 
-def merge(run: Run, rows: Iterable[int], times: int, into: Merged) -> None:
-    """Each op once instead of ``times``."""
-    for group in alike(run, rows):
+def merge(run: Run, rows: Iterable[int], times: int, into: Merged, where: Callable[[Run, int], str] = place) -> None:
+    """Each op once instead of ``times``. ``where``: what ops that become one have in common besides."""
+    for group in alike(run, rows, where):
         kept = max(1, round(len(group) / times))
         if len(group) > kept:
             into.put(group, min(at_once_ns(run, group, kept), float(run.dur[group].sum())), kept)

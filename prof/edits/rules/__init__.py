@@ -1,6 +1,7 @@
 """All rules that propose edits; importing this module registers them."""
 
-from pyprof.prof.edits import (  # noqa: F401
+from pyprof.prof.edits.edit import EDIT_RULES
+from pyprof.prof.edits.rules import (  # noqa: F401
     attention,
     cell_loops,
     float8,
@@ -9,11 +10,12 @@ from pyprof.prof.edits import (  # noqa: F401
     growing_tensors,
     host_waits,
     loops,
+    made_on_cpu,
     mask_loops,
     reduced_precision,
     sample_loops,
+    sibling_layers,
     whole_model,
 )
-from pyprof.prof.edits.edit import EDIT_RULES
 
 __all__ = ["EDIT_RULES"]
