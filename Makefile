@@ -1,4 +1,4 @@
-# make demo, make test, make lint, make types, make docs, make bench, make audit, make clean.
+# make demo, make test, make lint, make types, make docs, make package, make bench, make audit, make fuzz, make clean.
 # Settings: PYTHON=python3.12 (3.10 to 3.13), TORCH="torch==2.13.0" (what pip is asked for where no torch with CUDA is
 # there), VENV=.venv, ARGS for pytest: make test ARGS="-k packaging". The tests use all cores; ARGS="-n 0" uses one.
 
@@ -20,7 +20,7 @@ TORCH_THERE = $(VENV)/.torch-$(TAG)
 BASE = $(VENV)/.base-$(TAG)
 DEV = $(VENV)/.dev-$(TAG)
 
-.PHONY: all demo test lint types docs bench audit fuzz clean
+.PHONY: all demo test lint types docs package bench audit fuzz clean
 all: test
 
 $(PYTHON_THERE): tools/make_venv.py
@@ -58,6 +58,14 @@ types: $(DEV)
 
 docs: $(DEV)
 	$(RUN) tools/check_docs.py
+	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict --quiet
+	$(RUN) tools/check_site.py
+
+# The sdist, the wheel made of it, and the software bill of materials, into dist/; the wheel tried where nothing else is.
+package: $(DEV)
+	rm -rf dist build/package
+	$(RUN) -m build --outdir dist .
+	$(RUN) tools/check_package.py dist build/package
 
 bench: $(DEV)
 	@for script in tests/bench/bench_*.py; do \

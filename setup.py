@@ -19,10 +19,10 @@ FOLDER = {
 BASE = [
     "numpy>=1.26",
     "pyarrow>=16",
-    "msgspec>=0.19",
+    "msgspec>=0.21",  # the first whose errors are ValueErrors, as which they are caught
     "orjson>=3.10",
     "cxxfilt>=0.3",
-    "nvtx>=0.2.10",
+    "nvtx>=0.2.12",  # the first with get_domain() without a name
     "rich>=13",
     "jinja2>=3.1.6",  # older ones let a template leave its sandbox (CVE-2025-27516)
     "markupsafe>=2.0",  # of jinja2, which asks for the same: HTML made in Python is escaped by it
@@ -32,8 +32,18 @@ PLOT = ["matplotlib>=3.8", "adjustText>=1.3"]  # `pyprof plot`, `pyprof peaks --
 NCU = ["ncu-report>=2026.3"]  # NVIDIA's reader of .ncu-rep, under its own licence; `ncu --csv` is read without it
 CLUSTER = ["dask[distributed]>=2024.5", "fsspec>=2024.2"]  # `pyprof ranks`: many files side by side, by name or URL
 NVML = ["nvidia-ml-py>=12.535"]  # `pyprof run --nvml`: clocks, power and energy
+DOCS = [  # make docs: the site
+    "mkdocs>=1.6,<2",
+    "mkdocs-material>=9.5,<10",
+    "mkdocstrings[python]>=0.29",
+]
+MCP = ["mcp>=1.30"]  # `pyprof mcp`: the Model Context Protocol's own SDK, of either major version
+# Where samples and callbacks go: their users have these packages, the tests need them.
+WATCHED = ["accelerate>=1.1", "ipython>=8.20", "prometheus-client>=0.20", "tensorboard>=2.16"]
 DEV = [
+    "build>=1.2",
     "coverage[toml]>=7.5",
+    "cyclonedx-bom>=6,<8",
     "hypothesis>=6.100",
     "jsonschema>=4.21",
     "mypy==1.20.2",
@@ -55,6 +65,12 @@ setup(
     long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
+    license_files=[
+        "LICENSE",
+        "NOTICE",
+        "prof/report/templates/vendor/*LICENSE*",
+        "prof/report/templates/vendor/*NOTICE",
+    ],
     classifiers=[
         "Development Status :: 3 - Alpha",
         "Environment :: GPU :: NVIDIA CUDA",
@@ -85,7 +101,9 @@ setup(
         "cluster": CLUSTER,
         "nvml": NVML,
         "ncu": NCU,
-        "dev": [*PLOT, *CLUSTER, *DEV],
+        "docs": DOCS,
+        "mcp": MCP,
+        "dev": [*PLOT, *CLUSTER, *DOCS, *MCP, *WATCHED, *DEV],
         "all": [*PLOT, *NVML, *DEV],
     },
     entry_points={

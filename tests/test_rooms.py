@@ -77,13 +77,17 @@ ALLOWED = {
     "pyprof/counting": "ground pyprof/capture prof/ops",
     "pyprof/benchmark": "ground pyprof/command pyprof/counting pyprof/replay prof prof/ops prof/kernels prof/limits "
     "prof/timings prof/plot prof/table",
+    "pyprof/sampling": "ground pyprof/capture pyprof/table prof prof/work prof/summary prof/table",
     "pyprof": "ground pyprof/command prof prof/diff",
+    "pyprof/mcp": "ground pyprof/command prof prof/diff pyprof",
+    "pyprof/integrations": "ground pyprof/command pyprof",
 }
 # `pyprof run --report` writes the page of what it has just collected, `pyprof plan --measure` measures. Only these
 # modules reach so far.
 FURTHER = {
     "pyprof.prof.planning.plan_timings": "pyprof/benchmark",
     "pyprof.capture.run_report": "prof prof/work prof/advice prof/edits prof/planning prof/summary prof/report",
+    "pyprof.capture.control": "pyprof/sampling",  # pyprof.profile(every=)
     "pyprof.capture.json_document": "prof/report",  # whose document is part of that of the run
 }
 
