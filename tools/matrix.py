@@ -156,14 +156,14 @@ def run_tests(row: Row, ours: str, folder: Path) -> dict[str, object]:
     )
     pytest = [ours, "-m", "pytest", "-q", "-m", "not slow", "-o", f"cache_dir={folder / 'cache'}"]
     # CI: Hypothesis then sets no deadlines, which a busy machine misses.
-    settings: dict[str, Any] = {"cwd": ROOT, "env": {**os.environ, "CI": "true"}, "text": True, "check": False}
-    run = subprocess.run([*pytest, f"--junit-xml={report}", *TESTS], capture_output=True, **settings)
+    settings: dict[str, Any] = {"cwd": ROOT, "env": {**os.environ, "CI": "true"}, "text": True}
+    run = subprocess.run([*pytest, f"--junit-xml={report}", *TESTS], capture_output=True, check=False, **settings)
     print(run.stdout[-6000:])
     if not report.exists():
         return {"not_run": f"the tests did not start: {(run.stdout + run.stderr)[-300:]}"}
     result = counted(report)
     if result["failed"]:  # once more, without the others: some tests time things, and the machine may be busy
-        subprocess.run([*pytest, "--last-failed", f"--junit-xml={report}", *TESTS], **settings)
+        subprocess.run([*pytest, "--last-failed", f"--junit-xml={report}", *TESTS], check=False, **settings)
         again = counted(report)["failed"]
         result["passed_again"] = [name for name in result["failed"] if name not in again]
         result["failed"] = again
