@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from pyprof.command.json_schema import Record, doc
 from pyprof.prof.advice.card import CPU_RULES, RULES, Advice
 from pyprof.prof.advice.rank import LEAST_SHARE, advise, findings, together_ms
+from pyprof.table.columns import Coded
 
 if TYPE_CHECKING:
     from pyprof.prof.advice.run import Run
@@ -49,6 +50,15 @@ class Advised:
     now: StepTime | None = None
     measured: bool = False  # whether ``now`` was measured without the profiler
     not_replayed: str = ""
+
+    def of_rows(self, rows: int) -> Coded:
+        """The column ``advice`` of a table with this many rows: the rules of the cards about a row, best first."""
+        found: list[list[str]] = [[] for _ in range(rows)]
+        for card, concerned in zip(self.cards, self.rows, strict=True):
+            for row in concerned.tolist():
+                if card.rule not in found[row]:
+                    found[row].append(card.rule)
+        return Coded.of([",".join(names) for names in found])
 
 
 def advised_by_sums(run: Run, why: str) -> Advised:
