@@ -23,7 +23,7 @@ GRADIENT = [1024, 1024]
 
 
 def capture(folder: Path) -> Path:
-    """A step of 1.4 ms that the GPU limits: 0.1 fill a gradient with zeros, a product takes 1, adding to the gradient 0.3.
+    """A step of 1.4 ms that the GPU limits: it fills a gradient with zeros (0.1), multiplies (1), and adds to it (0.3).
 
     With gradients set to None, neither the fill nor the addition is there, so that 1 of 1.4 ms remains.
     """
@@ -102,7 +102,7 @@ class MadeUp:
 
 
 def test_the_plan_s_changes_are_tried_on_top_of_those_that_gained(capsys: Any) -> None:
-    """TF32 after amp gains 0.1%, less than 1%; compile loses. Neither is kept, and what follows stands on the others."""
+    """TF32 after amp gains 0.1%, less than 1%; compile loses. Neither is kept: what follows stands on the others."""
     args = build_parser().parse_args(["--json", "--plan", "--repeat", "1", "--without", "zero_grad", "train.py"])
     runner = MadeUp()
     trial = _Trial(args, runner)  # type: ignore[arg-type]
