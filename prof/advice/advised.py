@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyprof.table.columns import Ints
 
 NOTHING_FOUND = "nothing in the run is what it looks for, or what it needs is not known (docs/explanation/advice.md)"
-TOO_LITTLE = f"what it proposes saves less than {LEAST_SHARE:.1%} of a step"
+TOO_LITTLE = f"what it proposes saves less than {LEAST_SHARE:.1%} of a step, or in one case of ten nothing"
 INCOMPLETE = "the capture has lost records, so advice would be false"
 
 
