@@ -31,7 +31,10 @@ def build_parser() -> Parser:
         "much longer than that of the one before; pyprof diff --help lists the conditions.",
     )
     parser.add_argument("files", nargs="+", metavar="file", help="captures, patterns or folders; two or more")
-    least = f"call a smaller change of the step none (default: {LEAST:g}); one within the noise of the steps is none"
+    least = (
+        f"report no change where the step differs by less than this (default: {LEAST:g}%%), or by less than its steps "
+        "differ among themselves"
+    )
     percent = number(0, 1000, "a number of percent from 0 on")
     parser.add_argument("--least", metavar="PERCENT", type=percent, default=LEAST, help=least)
     parse_gate = imported("pyprof.prof.diff.gate", "parse_gate")

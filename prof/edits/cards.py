@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-import numpy as np
-
 from pyprof.errors import InputError
 from pyprof.prof.advice import Run
 from pyprof.prof.advice.advised import (
