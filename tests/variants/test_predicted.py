@@ -15,7 +15,9 @@ from tests.variants.test_try import TRAINING, answer, pyprof_try
 torch = pytest.importorskip("torch")
 
 from pyprof.variants.cli import _Trial, build_parser  # noqa: E402
+from pyprof.variants.json_document import MeasuredStep, PredictedStep, TriedVariant, TryDocument  # noqa: E402
 from pyprof.variants.predict import Predictor  # noqa: E402
+from pyprof.variants.print_try import try_lines  # noqa: E402
 from pyprof.variants.run_record import OPTIMIZER, Facts, RunRecord  # noqa: E402
 from pyprof.variants.run_variants import Ran  # noqa: E402
 
@@ -146,3 +148,19 @@ def test_the_plan_names_each_change_once_and_what_no_change_does(monkeypatch: An
     predictor = Predictor.__new__(Predictor)
     predictor._forecaster = None  # type: ignore[assignment]
     assert predictor.plan() == (["amp", "compile"], ["Pad", "I"])
+
+
+def test_on_a_narrow_terminal_columns_are_left_out_and_none_is_cut() -> None:
+    step = MeasuredStep(31.95, 31.9, 32.0, [31.95], 20, 5_850_000_000, [7.0424])
+    amp = TriedVariant(
+        changes=["amp", "channels_last"], does="", done=[], measured=step, why_none="", difference=-0.05,
+        beyond_noise=True, loss_difference=0.0, predicted=PredictedStep(21.8, 18.6, 24.4),
+    )  # fmt: skip
+    document = TryDocument("train.py", 0, "NVIDIA H200", OPTIMIZER, 10, step, [amp], [])
+    heads = {width: list(try_lines(document, width))[2:] for width in (80, 110)}
+    for width, lines in heads.items():
+        row = next(line for line in lines if line.startswith("amp+channels_last"))
+        assert row.endswith("-5.0%     21.8 (18.6 to 24.4)") and len(row) <= width
+    head = {width: next(line for line in lines if line.startswith("change")) for width, lines in heads.items()}
+    assert "quartiles" in head[110] and "peak GB" in head[110]
+    assert "quartiles" not in head[80] and "peak GB" in head[80]
