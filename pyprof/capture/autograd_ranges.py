@@ -23,18 +23,22 @@ class _ThreadState(threading.local):
     suspended = False  # True while another profiler is on; the ranges continue when it ends
 
 
+_THREAD = _ThreadState()
+
+
+def program_profiler_is_on() -> bool:
+    """Whether one of PyTorch's profilers is on, on this thread, other than that of these ranges."""
+    import torch
+
+    return bool(torch._C._autograd._profiler_enabled()) and not _THREAD.on
+
+
 class AutogradRanges:
     """Turns the ranges on and off, per thread. `state`: a torch.autograd.ProfilerState that pushes ranges."""
 
     def __init__(self, state: Any) -> None:
         self._state = state
-        self._thread = _ThreadState()
         self._closed = False
-
-    @property
-    def on_this_thread(self) -> bool:
-        """Whether the ranges are pushed now."""
-        return self._thread.on
 
     @staticmethod
     def of_nvtx() -> AutogradRanges | None:
@@ -57,11 +61,10 @@ class AutogradRanges:
         import torch
         from torch.autograd import profiler
 
-        thread = self._thread
-        if self._closed or thread.on:
+        if self._closed or _THREAD.on:
             return
-        if torch._C._autograd._profiler_enabled():
-            thread.suspended = True
+        if program_profiler_is_on():
+            _THREAD.suspended = True
             return
         # Shapes are on; memory, stacks, FLOPs and modules are off. The profiler records nothing, it only pushes ranges.
         config = torch.autograd.ProfilerConfig(
@@ -73,7 +76,7 @@ class AutogradRanges:
             self._closed = True
             sys.stderr.write(f"pyprof: continuing without PyTorch's own ranges, which cannot be pushed: {error}\n")
             return
-        thread.on = True
+        _THREAD.on = True
         profiler._run_on_profiler_start()
 
     def end(self) -> None:
@@ -81,10 +84,9 @@ class AutogradRanges:
         import torch
         from torch.autograd import profiler
 
-        thread = self._thread
-        thread.suspended = False
-        if thread.on:
-            thread.on = False
+        _THREAD.suspended = False
+        if _THREAD.on:
+            _THREAD.on = False
             torch._C._autograd._disable_profiler()
             profiler._run_on_profiler_stop()
 
@@ -95,7 +97,7 @@ class AutogradRanges:
 
     def _enabler(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def _enable_profiler(*args: Any, **kwargs: Any) -> Any:
-            suspended = self._thread.on or self._thread.suspended
+            suspended = _THREAD.on or _THREAD.suspended
             self.end()
             try:
                 result = original(*args, **kwargs)
@@ -103,7 +105,7 @@ class AutogradRanges:
                 if suspended:
                     self.begin()
                 raise
-            self._thread.suspended = suspended
+            _THREAD.suspended = suspended
             return result
 
         return _enable_profiler
@@ -113,8 +115,8 @@ class AutogradRanges:
             try:
                 return original(*args, **kwargs)
             finally:
-                if self._thread.suspended:
-                    self._thread.suspended = False
+                if _THREAD.suspended:
+                    _THREAD.suspended = False
                     self.begin()
 
         return _disable_profiler

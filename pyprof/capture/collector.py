@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pyprof.capture import session
+from pyprof.capture.autograd_ranges import program_profiler_is_on
 from pyprof.capture.graph_captures import GraphCaptures
-from pyprof.capture.kineto_turns import Turns, torch_profiler_is_on
+from pyprof.capture.kineto_turns import Turns
 from pyprof.capture.sinks import Entry, Profiler, pop, push
 from pyprof.capture.step_finder import StepFinder
 from pyprof.capture.trace_file import Recording, event_text, events_of, write_trace
@@ -120,7 +121,7 @@ class Collector(ABC):
     def _is_passing_over(self) -> bool:
         """Whether the next iteration is before the window, and nothing records it."""
         before = not self._started and not self._window.wait and self._iterations < self._begin_after
-        return before and not self._running and not torch_profiler_is_on()
+        return before and not self._running and not program_profiler_is_on()
 
     def _collect_next(self) -> None:
         """Begin or end collecting where the next iteration makes it necessary."""
@@ -159,18 +160,21 @@ class Attached(Collector):
 
     name = "the tool that is attached"
 
-    def __init__(self, window: Window) -> None:
-        super().__init__(window)
-        self._timer = StepTimer(marked=True)  # markers go to the tool from the first line on
-
     def open(self) -> None:
         """Start only if the window limits the steps, since cudaProfilerStart creates a context on the GPU."""
         if self._window.steps is not None or self._window.warmup:
             super().open()
+        if self._window.warmup:
+            _pass_over(True)
+
+    def close(self) -> None:
+        super().close()
+        _pass_over(False)
 
     def begin(self) -> None:
         self._timer.drop()
         self._running = True
+        _pass_over(False)
         cuda_profiler("start")
         push_steps(self._timer)
         push_graphs()
@@ -333,7 +337,7 @@ class TraceFile(Collector):
         over = self._best is not None and self._best.in_window and not self._wanted
         if not self._all_graphs or self._running or self._theirs or over:
             return None
-        if torch_profiler_is_on() or os.getpid() != self._pid:
+        if program_profiler_is_on() or os.getpid() != self._pid:
             return None
         self._timer.drop()
         return self._begin_profiler(memory=False)
@@ -471,6 +475,12 @@ class TraceFile(Collector):
             return "a lower --warmup reaches the iterations, and without --warmup all of the run is collected"
         before = not self._best.in_window
         return f"{self.file} holds {'what ran before the end of the first one' if before else 'what ran'}"
+
+
+def _pass_over(passing: bool) -> None:
+    active = session.current()
+    if active is not None:
+        active.pass_over(passing)
 
 
 def push_steps(timer: StepTimer) -> None:

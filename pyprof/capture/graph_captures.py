@@ -26,7 +26,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from pyprof.capture import session
-from pyprof.capture.kineto_turns import torch_profiler_is_on, without_usdt_lines
+from pyprof.capture.autograd_ranges import program_profiler_is_on
+from pyprof.capture.kineto_turns import without_noise
 from pyprof.capture.patch import Patches
 from pyprof.capture.sinks import Entry, Profiler, pop, push
 from pyprof.capture.trace_file import recorded_ranges
@@ -205,14 +206,13 @@ class NvtxGraphs:
 
     def _start(self) -> Any:
         """Start PyTorch's profiler; None where it is not wanted, or where the program's own is on."""
-        own = self._session.autograd
-        if self._over or (torch_profiler_is_on() and not (own is not None and own.on_this_thread)):
+        if self._over or program_profiler_is_on():
             return None
         from torch.autograd.profiler import profile
 
         since_2_5 = {"acc_events": False} if "acc_events" in inspect.signature(profile).parameters else {}
         profiler = profile(record_shapes=True, use_kineto=True, **since_2_5)
-        with without_usdt_lines():
+        with without_noise():
             profiler.__enter__()
         self._sink = self._sink or Profiler()
         self._session.set_profiler(self._sink)
@@ -220,7 +220,7 @@ class NvtxGraphs:
 
     def _stop(self, profiler: Any) -> Any:
         self._session.set_profiler(None)
-        with without_usdt_lines():
+        with without_noise():
             profiler.__exit__(None, None, None)
         return profiler
 

@@ -4,20 +4,25 @@ While a collector is open, the three functions with which any of PyTorch's profi
 Before the program's profiler begins, ours ends and keeps its records; when the program's has ended, ours may begin
 again. Two at once end in a segmentation fault (2.13).
 
-Kineto also writes lines that begin with `USDT:` to standard error each time that it begins and ends, which are not for
-the user; here they are left out.
+Kineto also writes to standard error each time that it begins and ends: lines that begin with `USDT:`, and, if PyTorch
+was built for a GPU and the machine has none, an error that it found no device. Neither is for the user; here they are
+left out.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from pyprof.capture.autograd_ranges import program_profiler_is_on
 from pyprof.capture.patch import Patches
+
+_NOISE = re.compile(rb"USDT:|ERROR:.* DeviceProperties\.cpp:\d+\] gpuGetDeviceCount failed")
 
 
 class Ours(Protocol):
@@ -42,7 +47,7 @@ class Turns:
         self._ours = ours
         self._theirs = 0  # the program's profilers that are on; NVTX ranges and a Kineto session may be nested
         self._patches = Patches()
-        if torch_profiler_is_on():
+        if program_profiler_is_on():
             self._theirs = 1
             ours.pause()
         for name, replacement in (
@@ -61,7 +66,7 @@ class Turns:
             if not self._ours.switching:
                 self._ours.pause(kineto=True)
             self._ours.keep_records()
-            with without_usdt_lines():
+            with without_noise():
                 return original(*args, **kwargs)
 
         return _prepare_profiler
@@ -71,7 +76,7 @@ class Turns:
             theirs = not self._ours.switching
             if theirs:
                 self._ours.pause()
-            with without_usdt_lines():
+            with without_noise():
                 result = original(*args, **kwargs)
             self._theirs += theirs
             return result
@@ -80,7 +85,7 @@ class Turns:
 
     def _disable(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def _disable_profiler(*args: Any, **kwargs: Any) -> Any:
-            with without_usdt_lines():
+            with without_noise():
                 result = original(*args, **kwargs)
             if not self._ours.switching:
                 self._theirs = max(self._theirs - 1, 0)
@@ -91,16 +96,9 @@ class Turns:
         return _disable_profiler
 
 
-def torch_profiler_is_on() -> bool:
-    """Whether one of PyTorch's profilers is on, on this thread."""
-    import torch
-
-    return bool(torch._C._autograd._profiler_enabled())
-
-
 @contextmanager
-def without_usdt_lines() -> Iterator[None]:
-    """Hold back what is written to standard error, then write it without Kineto's `USDT:` lines.
+def without_noise() -> Iterator[None]:
+    """Hold back what is written to standard error, then write it without the lines of Kineto that match `_NOISE`.
 
     Kineto's own option, KINETO_LOG_LEVEL, would leave out its errors as well.
     """
@@ -119,6 +117,6 @@ def without_usdt_lines() -> Iterator[None]:
             os.dup2(standard_error, 2)
             os.close(standard_error)
             held.seek(0)
-            lines = [line for line in held if not line.startswith(b"USDT:")]
+            lines = [line for line in held if not _NOISE.match(line)]
             if lines:
                 os.write(2, b"".join(lines))

@@ -154,6 +154,7 @@ class Session:
         self.options = options
         self.patches = Patches()
         self._nvtx: Nvtx | None = None
+        self._passing_over = False
         self.autograd: AutogradRanges | None = None
         self.graphs: NvtxGraphs | None = None
         self._dispatch_mode: DispatchMode | None = None
@@ -188,9 +189,20 @@ class Session:
     def set_profiler(self, profiler: Sink | None) -> None:
         """Send ranges to the embedded collector as well, or with None stop doing so."""
         self.profiler = profiler
-        both = Both(self._nvtx, profiler) if self._nvtx and profiler else None
-        self.sink: Sink | None = both or self._nvtx or profiler
+        nvtx = None if self._passing_over else self._nvtx
+        both = Both(nvtx, profiler) if nvtx and profiler else None
+        self.sink: Sink | None = both or nvtx or profiler
         self.mode.sink = self.sink
+
+    def pass_over(self, passing: bool) -> None:
+        """Push no ranges for the attached tool on this thread, or with False push them again.
+
+        They would lengthen the iterations that are timed before the tool collects.
+        """
+        self._passing_over = passing
+        self.set_profiler(self.profiler)
+        if self.autograd is not None:
+            (self.autograd.end if passing else self.autograd.begin)()
 
     @property
     def sinks(self) -> tuple[Sink | None, Sink | None]:

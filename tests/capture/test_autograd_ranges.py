@@ -3,11 +3,14 @@
 A PyTorch without a GPU cannot push to NVTX. Its ranges for VTune (ITT) are made alike and take their place.
 """
 
+import contextlib
+import io
 import os
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -19,8 +22,11 @@ from torch.autograd import ProfilerState  # noqa: E402
 from torch.autograd.profiler import emit_itt  # noqa: E402
 
 import pyprof  # noqa: E402
-from pyprof.capture import sinks  # noqa: E402
+from pyprof.capture import collector, sinks  # noqa: E402
 from pyprof.capture.autograd_ranges import AutogradRanges  # noqa: E402
+from pyprof.capture.run import main as run  # noqa: E402
+from pyprof.parse.formats.measured_steps import of_marker  # noqa: E402
+from pyprof.step_timer import NAME  # noqa: E402
 
 from .conftest import Domain  # noqa: E402
 
@@ -28,11 +34,12 @@ pytestmark = pytest.mark.torch
 
 
 @pytest.fixture(autouse=True)
-def instead_of_nvtx(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(sinks, "_nvtx_domain", lambda: domain)
+def domain(monkeypatch: pytest.MonkeyPatch) -> Iterator[Domain]:
+    """Autouse: what NVTX would get."""
+    found = Domain()
+    monkeypatch.setattr(sinks, "_nvtx_domain", lambda: found)
     monkeypatch.setattr(AutogradRanges, "of_nvtx", staticmethod(lambda: AutogradRanges(ProfilerState.ITT)))
-    domain = Domain()
-    yield
+    yield found
     pyprof.deinit()
     assert not on()
 
@@ -74,6 +81,37 @@ def test_torch_profiler_works_inside() -> None:
             torch.ones(2, 3).relu()
         assert [e.input_shapes for e in found.events() if e.name == "aten::relu"] == [[[2, 3]]]
         assert on()
+
+
+def test_the_embedded_collector_works_inside(tmp_path: Path) -> None:
+    pyprof.init()
+    with pyprof.profile(tmp_path / "net.json"):
+        torch.ones(2, 3).relu()
+    assert on()
+    assert '"aten::relu"' in (tmp_path / "net.json").read_text(encoding="utf-8")
+
+
+def test_iterations_before_the_tool_s_range_are_timed_without_them(
+    domain: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collector, "cuda_profiler", lambda what: None)
+    (tmp_path / "script.py").write_text(
+        "import pyprof, torch\n"
+        "for i in range(5):\n"
+        "    print('ranges', torch._C._autograd._profiler_enabled())\n"
+        "    torch.relu(torch.ones(i))\n"
+        "    pyprof.step()\n",
+        encoding="utf-8",
+    )
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        assert run(["--warmup", "4", str(tmp_path / "script.py")]) == 0
+    assert out.getvalue().split() == ["ranges", "False"] * 4 + ["ranges", "True"]
+    (text,) = {text for _, text in domain.seen if text.startswith(NAME)}  # at the beginning and the end of the range
+    steps, warnings = of_marker(text.removeprefix(NAME))
+    assert ([step.number for step in steps], [step.marked for step in steps], warnings) == ([1, 2, 3], [False] * 3, [])
+    relus = [text for _, text in domain.seen if text.startswith("{") and '"relu"' in text]
+    assert len(relus) == 1 and "[4]" in relus[0]  # of the fifth iteration alone
 
 
 def test_emit_works_inside() -> None:

@@ -370,8 +370,8 @@ class TestUnderATool:
         ("options", "expected"),
         [
             ([], []),
-            (["--warmup", "2"], [(2, "start"), (6, "stop")]),
-            (["--warmup", "1", "--steps", "3"], [(1, "start"), (4, "stop")]),
+            (["--warmup", "2"], [(0, "start"), (4, "stop")]),
+            (["--warmup", "1", "--steps", "3"], [(0, "start"), (3, "stop")]),
             (["--steps", "2"], [(0, "start"), (2, "stop")]),
             (["--warmup", "9"], []),
         ],

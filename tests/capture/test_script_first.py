@@ -189,8 +189,9 @@ def run_in(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def told(stderr: str) -> list[str]:
-    """The lines of standard error that are the program's."""
-    return [line for line in stderr.splitlines() if not line.startswith(("USDT:", "pyprof"))]
+    """The lines of standard error that are the program's, not pyprof's or Kineto's."""
+    lines = [line for line in stderr.splitlines() if not line.startswith(("USDT:", "pyprof"))]
+    return [line for line in lines if "gpuGetDeviceCount failed" not in line]  # a PyTorch for GPUs on a machine without
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="signals and forks as on Linux")
@@ -202,7 +203,7 @@ def test_a_program_does_what_it_does_without_pyprof(tmp_path: Path, name: str) -
     own = {path.name for path in tmp_path.glob("own*.json")}
     under = run_in(tmp_path, "-m", "pyprof", "run", "-o", "net.json.gz", "script.py")
     assert (under.returncode, under.stdout, told(under.stderr)) == (alone.returncode, alone.stdout, told(alone.stderr))
-    assert "USDT:" not in under.stderr
+    assert "USDT:" not in under.stderr and "gpuGetDeviceCount" not in under.stderr
     assert {path.name for path in tmp_path.iterdir()} == own | {"script.py", "net.json.gz"}
     events(tmp_path / "net.json.gz")  # whole and valid
     assert ("uses PyTorch's profiler itself" in under.stderr) == ("profile" in name)
