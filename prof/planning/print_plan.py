@@ -73,10 +73,9 @@ def _code(sign: str, line: str, width: int) -> list[str]:
     """A line of code behind its sign; if it is longer than the width, its rest is on further lines."""
     first = f"{INDENT}{sign} "
     further = first + " " * (len(line) - len(line.lstrip()) + 8)
-    options = {"break_on_hyphens": False, "break_long_words": True}
-    return textwrap.wrap(safe(line), width, initial_indent=first, subsequent_indent=further, **options) or [
-        first.rstrip()
-    ]
+    return textwrap.wrap(
+        safe(line), width, initial_indent=first, subsequent_indent=further, break_on_hyphens=False
+    ) or [first.rstrip()]
 
 
 def _checked_lines(document: PlanDocument, checked: PlanChecked, width: int) -> Iterator[str]:

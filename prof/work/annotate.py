@@ -38,11 +38,11 @@ class Annotation:
     def take(self, rows: Any) -> Annotation:
         """The annotation of some rows. ``uncounted`` still covers all rows; ``uncounted_of`` computes it for some."""
         coded = {name: getattr(self, name).take(rows) for name in ("tc", "tcprec", "role", "family")}
-        own = {
-            "counters": self.counters.take(rows) if self.counters is not None else None,
-            "advice": self.advice.take(rows) if self.advice is not None else None,
-        }
-        return Annotation(self.flops[rows], self.bytes[rows], **coded, uncounted=self.uncounted, **own)
+        counters = self.counters.take(rows) if self.counters is not None else None
+        advice = self.advice.take(rows) if self.advice is not None else None
+        return Annotation(
+            self.flops[rows], self.bytes[rows], **coded, uncounted=self.uncounted, counters=counters, advice=advice
+        )
 
 
 def annotate(table: Table) -> Annotation:
