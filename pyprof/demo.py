@@ -53,7 +53,7 @@ def build_parser() -> Parser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    return run_command("pyprof demo", build_parser, _run, argv, inputs=())
+    return run_command("pyprof demo", build_parser, _run, argv, inputs=(), runs_code=True)
 
 
 def _run(args: argparse.Namespace) -> Done:

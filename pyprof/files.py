@@ -7,8 +7,10 @@ same result everywhere: a one-line error and no partial file.
 import gzip
 import io
 import os
+import shutil
 import sys
 import tempfile
+import threading
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -147,19 +149,105 @@ def _taken(target: Path) -> PyprofError:
 
 @contextmanager
 def _beside(target: Path, force: bool) -> Iterator[BinaryIO]:
-    """A temporary file in the target's folder, which gets the target's name at the end."""
+    """A temporary file in the target's folder, which gets the target's name at the end.
+
+    On Linux it has no name until it is complete, so that nothing is left if the process is killed.
+    """
+    handle = unnamed_file(target.parent)
+    if handle is None:
+        with _part(target, force) as out:
+            yield out
+        return
+    with open(handle, "w+b", BUFFER) as out:
+        os.fchmod(handle, usual_mode(target))
+        yield out
+        out.flush()
+        _name(out, target, force)
+
+
+@contextmanager
+def _part(target: Path, force: bool) -> Iterator[BinaryIO]:
+    """A temporary file with a name of its own, for file systems without others."""
     handle, name = tempfile.mkstemp(prefix=f".{target.name[:100]}.", suffix=".part", dir=target.parent)
     part = Path(name)
     try:
         with open(handle, "wb", BUFFER) as out:
-            os.chmod(name, _usual_mode(target))
+            os.chmod(name, usual_mode(target))
             yield out
         _move(part, target, force)
     finally:
         part.unlink(missing_ok=True)
 
 
-def _usual_mode(target: Path) -> int:
+_scratch: set[str] = set()  # the folders of scratch_folder that are there
+
+
+@contextmanager
+def scratch_folder(parent: Path | None = None, prefix: str = "pyprof-") -> Iterator[str]:
+    """A temporary folder, which is removed at the end; in ``parent``, or where temporary files belong."""
+    name = tempfile.mkdtemp(prefix=prefix, dir=parent)
+    _scratch.add(name)
+    try:
+        yield name
+    finally:
+        shutil.rmtree(name, ignore_errors=True)
+        if os.path.lexists(name):  # what failed once, as calls on network file systems do, need not fail again
+            shutil.rmtree(name, ignore_errors=True)
+        _scratch.discard(name)
+
+
+def remove_scratch() -> None:
+    """Remove the temporary folders that are left where a signal has come while one was being removed."""
+    for name in sorted(_scratch):
+        shutil.rmtree(name, ignore_errors=True)
+    _scratch.clear()
+
+
+def unnamed_file(folder: Path) -> int | None:
+    """A new file in a folder that has no name and is gone when it is closed; None where there are no such files.
+
+    ``link_unnamed`` gives it a name.
+    """
+    if not hasattr(os, "O_TMPFILE") or not os.path.isdir("/proc/self/fd"):
+        return None
+    try:
+        return os.open(folder, os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, 0o600)
+    except OSError:  # a file system without them; whatever else it is, the named file has it, too
+        return None
+
+
+def link_unnamed(handle: int, name: str | Path) -> None:
+    """Give a file from ``unnamed_file`` a name, which must be new."""
+    # Any number for src_dir_fd makes Python call linkat(), which follows the link in /proc; link() does not.
+    os.link(f"/proc/self/fd/{handle}", name, src_dir_fd=handle)
+
+
+def _name(whole: BinaryIO, target: Path, force: bool) -> None:
+    """Put a complete unnamed file in the target's place."""
+    try:
+        link_unnamed(whole.fileno(), target)
+    except FileExistsError:
+        if not force:
+            raise _taken(target) from None
+        _replace(whole, target)
+    except OSError:  # a file system without hard links
+        whole.seek(0)
+        with _part(target, force) as out:
+            shutil.copyfileobj(whole, out, BUFFER)
+
+
+def _replace(whole: BinaryIO, target: Path) -> None:
+    """The same where there is a file already: a link replaces nothing, so the new file gets another name first."""
+    part = target.with_name(f".{target.name[:100]}.{os.getpid()}-{threading.get_ident()}.part")
+    part.unlink(missing_ok=True)
+    try:
+        link_unnamed(whole.fileno(), part)
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def usual_mode(target: Path) -> int:
     """The file's mode, or the mode that open() would give it. A file from mkstemp is readable only by its owner."""
     if target.is_file():
         return target.stat().st_mode & 0o777

@@ -21,6 +21,8 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pyprof.source_path import short_line
+
 GRAPH_RANGE = "CUDAGraph#"  # with a number: the range around the begin of a graph's capture, and around its replays
 TRITON = "triton"  # the module in the markers of launches of Triton kernels
 VERSION = 1
@@ -129,6 +131,8 @@ def _parse_old(text: str) -> Marker | None:
     if not isinstance(payload, dict) or not _encodable(text, payload):
         return None
     marker = _checked(payload, "traceMarker")
+    if marker is not None:  # PyProf wrote whole paths
+        marker = replace(marker, trace=[short_line(line) for line in marker.trace])
     return marker if marker and (marker.mod or marker.trace or marker.func_stack) else None
 
 

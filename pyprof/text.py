@@ -9,6 +9,10 @@ from collections.abc import Iterable
 # Control characters but tab, line feed and carriage return, and marks that turn the direction of a text
 _DRIVING = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
+# What a spreadsheet takes for a formula. Some pass over white space before it, and over characters without a width;
+# wide forms of the signs count in Japanese ones. A tab or line break at the start may move the rest to another cell.
+_FORMULA = re.compile("[\\s\ufeff\u200b-\u200f\u2060]*[=+\\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")
+
 
 def clean(text: str) -> str:
     """The text without surrogates, which UTF-8 cannot encode: pairs are joined, lone ones become U+FFFD."""
@@ -23,14 +27,14 @@ def printable(text: str) -> str:
 def inert(text: str) -> str:
     """The text as a CSV field that drives no terminal and no spreadsheet, since names in a trace are arbitrary.
 
-    A text that begins like a formula gets an apostrophe before it. Numbers and a lone `-` do not change. Control
-    characters become "?", except those of white space.
+    A text that begins like a formula, perhaps after blanks, gets an apostrophe before it. Numbers and a lone `-` do not
+    change. Control characters become "?", except those of white space.
 
     >>> inert("=cmd|' /C calc'!A0"), inert("-1.5"), inert("-"), inert("gemm"), inert("\\x1b[2J")
     ("'=cmd|' /C calc'!A0", '-1.5', '-', 'gemm', '?[2J')
     """
     text = text if text.isprintable() else _DRIVING.sub("?", text)
-    if text[:1] not in ("=", "+", "-", "@", "\t", "\r") or text == "-":
+    if _FORMULA.match(text) is None or text == "-":
         return text
     try:
         float(text)

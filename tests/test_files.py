@@ -46,7 +46,7 @@ def test_nothing_is_overwritten_without_force(tmp_path):
 
 @pytest.mark.parametrize("links", [True, False])
 def test_a_file_that_someone_made_meanwhile_is_not_overwritten(tmp_path, monkeypatch, links):
-    def refuse(*_):
+    def refuse(*_, **__):
         raise PermissionError("no hard links here")
 
     if not links:
@@ -57,7 +57,7 @@ def test_a_file_that_someone_made_meanwhile_is_not_overwritten(tmp_path, monkeyp
 
 
 def test_without_hard_links_the_file_is_moved(tmp_path, monkeypatch):
-    monkeypatch.setattr(os, "link", lambda *_: (_ for _ in ()).throw(PermissionError("no hard links here")))
+    monkeypatch.setattr(os, "link", lambda *_, **__: (_ for _ in ()).throw(PermissionError("no hard links here")))
     write(tmp_path / "x")
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
 

@@ -44,7 +44,7 @@ def checkout(root, tmp_path_factory) -> Path:
     copy = tmp_path_factory.mktemp("checkout")
     for folder in ("pyprof", "parse", "prof", "examples"):
         shutil.copytree(root / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    for file in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
+    for file in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "NOTICE"):
         shutil.copy(root / file, copy)
     return copy
 
@@ -262,6 +262,20 @@ def test_parse_and_prof_run_where_there_is_no_torch(bare, checkout):
         f"for name in {names}: importlib.import_module(name)\nprint('all')"
     )
     assert answer(bare, ["-c", code], checkout) == "all"
+
+
+def test_all_schemas_are_printed_where_there_is_no_torch(bare, checkout):
+    """Those of pyprof bench, too, whose measurements need torch."""
+    code = "import sys; sys.modules['torch'] = None; import pyprof.cli; sys.exit(pyprof.cli.main(['schema', '--json']))"
+    assert answer(bare, ["-c", code], checkout).startswith('{"schema": "pyprof/schemas/1", ')
+
+
+def test_the_installed_package_has_the_licences_of_its_parts(regular, root):
+    (folder,) = regular.glob("lib/python*/site-packages/torch_pyprof-*.dist-info/licenses")
+    found = {path.name for path in folder.rglob("*") if path.is_file()}
+    vendored = {"echarts.LICENSE", "echarts.LICENSE-d3", "echarts.NOTICE", "zrender.LICENSE"}
+    assert found == {"LICENSE", "NOTICE"} | vendored
+    assert {path.name for path in (root / "prof/report/templates/vendor").iterdir()} > vendored
 
 
 def test_importing_pyprof_imports_no_torch(bare, checkout):

@@ -14,7 +14,7 @@ MOST = 25  # modules per room; prof/ops has one file per family of ops and is ex
 # Rooms come after all that they import, so that no import runs in a circle.
 GROUND = frozenset(
     "_version captured_record clock_reader clock_sampler compiled_record cpu_record cuda_graph_nodes dtypes errors "
-    "files gc_pause marker memory_record nvml quantities serving_range step_timer text".split()
+    "files gc_pause marker memory_record nvml quantities serving_range source_path step_timer text".split()
 )
 ALLOWED = {
     "ground": "",
@@ -34,6 +34,7 @@ ALLOWED = {
     "parse": "ground pyprof/command pyprof/table parse/attribute parse/graphs parse/tables parse/formats parse/nsys "
     "parse/kineto parse/inductor",
     "parse/stats": "ground pyprof/command pyprof/table parse parse/attribute parse/formats parse/nsys parse/kineto",
+    "parse/scrub": "ground pyprof/command pyprof/table parse parse/formats parse/nsys parse/kineto parse/ncu",
     # prof/: the algorithm's work, then the hardware, then the time, then what is said of them
     "prof/ops": "ground",
     "prof/kernels": "ground prof/ops",

@@ -6,7 +6,10 @@
 - `parse/cli.py` or `tests/bench/`, in backquotes, is there (the changelog may name files that are gone).
 - Between <!-- help: parse.py --> and <!-- /help --> stands what `parse.py --help` prints.
 - Between <!-- output: pyprof prof FILE --> and <!-- /output --> stands what that command prints in the checkout; with
-  `; up to: By phase` at the end, up to the line that begins so.
+  `; from: • FLOPs` at the end, from the line that begins so, and then with `; up to: By phase`, up to that line. With
+  `; exit code: 3` before these, that is the command's exit code; otherwise it is 0. A mark `session:` in place of
+  `output:` shows the command, too, as one types it on a terminal of 100 columns, where `-q`, `-w 100` and `--summary`
+  change nothing but notes; dots stand for what is left out.
 
 --write pastes the texts again. (Those of diff.md: pytest --update-golden tests/prof/diff/test_docs.py.)
 """
@@ -18,6 +21,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -29,12 +33,15 @@ HISTORY = "CHANGELOG.md"  # names files that are gone
 LINK = re.compile(r"!?\[[^\]]*\]\(\s*<?([^)\s>]+)>?[^)]*\)")
 FENCE = re.compile(r"^(```|~~~).*?^\1[ \t]*$", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*#*$", re.MULTILINE)
+DOCSTRING = re.compile(r"^::: (\S+)$", re.MULTILINE)  # the site has the docstring there, under the object's name
 CODE = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(rf"(?:{'|'.join(map(re.escape, FOLDERS))})/[\w./-]*")
 PASTED = re.compile(
-    r"<!-- (?P<kind>help|output): (?P<command>.+?)(?:; up to: (?P<end>.+?))? -->\n(?P<text>.*?)<!-- /(?P=kind) -->",
+    r"<!-- (?P<kind>help|output|session): (?P<command>.+?)(?:; exit code: (?P<code>\d+))?"
+    r"(?:; from: (?P<start>.+?))?(?:; up to: (?P<end>.+?))? -->\n(?P<text>.*?)<!-- /(?P=kind) -->",
     re.DOTALL,
 )
+ASIDE = re.compile(r" (?:-q|-w 100|--summary)(?= )")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -69,7 +76,7 @@ def check(page: Path, root: Path) -> Iterator[str]:
             yield f"{here}: {span} is not in the checkout"
     for match in PASTED.finditer(text):
         pasted, now = match["text"], printed(match)
-        if pasted != now and (match["kind"] == "output" or words(pasted) != words(now)):
+        if pasted != now and (match["kind"] != "help" or words(pasted) != words(now)):
             yield f"{here}: the {match['kind']} of {match['command']} has changed: run tools/check_docs.py --write"
 
 
@@ -88,8 +95,9 @@ def broken(target: str, page: Path) -> str | None:
 
 def anchors(page: Path) -> set[str]:
     """As GitHub and MkDocs make them: lower case, words joined by hyphens, punctuation left out."""
-    headings = HEADING.findall(FENCE.sub("", page.read_text(encoding="utf-8")))
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    prose = FENCE.sub("", page.read_text(encoding="utf-8"))
+    named = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in HEADING.findall(prose)}
+    return named | set(DOCSTRING.findall(prose))
 
 
 def paste(page: Path) -> None:
@@ -101,19 +109,36 @@ def paste(page: Path) -> None:
 
 def printed(match: re.Match[str]) -> str:
     """What the command of a mark prints on a terminal of 100 columns, as a fenced block."""
-    first, *rest = shlex.split(match["command"])
-    done = subprocess.run(
-        [sys.executable, "-m", MODULES[first], *rest, *(["--help"] if match["kind"] == "help" else [])],
+    done = ran(match["command"], match["kind"] == "help")
+    if done.returncode != int(match["code"] or 0):
+        raise SystemExit(f"{match['command']}: exit code {done.returncode}: {done.stderr}")
+    text, session = done.stdout, match["kind"] == "session"
+    if match["start"]:
+        if f"\n{match['start']}" not in f"\n{text}":
+            raise SystemExit(f"no line that {match['command']} prints begins with {match['start']}")
+        text = "".join(f"\n{text}".partition(f"\n{match['start']}")[1:]).removeprefix("\n")
+        text = f"...\n{text}" if session else text
+    if match["end"]:
+        text, _, rest = text.partition(f"\n{match['end']}")
+        text = f"{text.rstrip()}\n..." if session and rest else text
+    if session:
+        typed = " ".join(word for word in ASIDE.sub("", match["command"]).split(" ") if word)
+        return f"```console\n$ {typed}\n{text.rstrip()}\n```\n"
+    return f"```text\n{text.rstrip()}\n```\n"
+
+
+@cache
+def ran(command: str, for_help: bool) -> subprocess.CompletedProcess[str]:
+    """A command's run. Several marks may show parts of one output."""
+    first, *rest = shlex.split(command)
+    return subprocess.run(
+        [sys.executable, "-m", MODULES[first], *rest, *(["--help"] if for_help else [])],
         cwd=ROOT,
         env={**os.environ, "COLUMNS": "100", "NO_COLOR": "1"},
         capture_output=True,
         text=True,
-        check=True,
+        check=False,
     )
-    text = done.stdout
-    if match["end"]:
-        text = text.partition(f"\n{match['end']}")[0]
-    return f"```text\n{text.rstrip()}\n```\n"
 
 
 def words(text: str) -> list[str]:

@@ -30,12 +30,16 @@ class RangeTree:
         self.place = np.empty(len(given), np.int64)  # the inverse of source: index in capture.ranges -> first piece
         self.place[nesting.source[::-1]] = np.arange(len(nesting))[::-1]
         self.is_first = self.place[self.source] == np.arange(len(nesting))  # what counts ranges counts first pieces
-        self.whole_end = np.maximum(given.end, given.start + 1)[self.source]  # per piece: the end of its range
+        self.whole_end = nesting.end  # per piece: the end of its range
+        if len(nesting) > len(given):
+            self.whole_end = np.maximum(given.end, given.start + 1)[self.source]
         self.scope, self.seq = given.scope[self.source], given.seq[self.source]
         self.scopes = capture.scopes
-        self.scope_kind = np.fromiter((scope.kind for scope in capture.scopes), np.int64, len(capture.scopes))
+        self.scope_kind = np.fromiter((scope.kind for scope in capture.scopes), np.int8, len(capture.scopes))
         self.kind = self.scope_kind[self.scope]
-        self.pid = capture.pids()[self.thread]
+        pids = capture.pids()
+        one = len(pids) > 0 and bool((pids == pids[0]).all())  # a view that takes no memory
+        self.pid = np.broadcast_to(pids[0], len(nesting)) if one else pids[self.thread]
         self.levels = _levels(self.parent)
         self.forward_thread = None if given.forward_thread is None else given.forward_thread[self.source]
         self.forward_range: Ints | None = None  # per range, the forward op's range, -1: not named by the profiler

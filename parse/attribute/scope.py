@@ -69,6 +69,7 @@ ENGINE = "autograd::engine::evaluate_function: "
 CPP_NODE = "torch::autograd::CppNode<"  # a C++ autograd Function's node; the node itself is the op of its kernels
 _NODE = re.compile(r"(?:Backward\d*|Backwards|AccumulateGrad|GraphRoot|UndefinedGrad)$")
 # A range with its numbers, as torch/csrc/profiler/util.cpp (getNvtxStr) writes it.
+_DIGITS = 18  # of a number of 64 bits
 _NUMBERED = re.compile(
     r"([^,]+?)(?:, seq = (-?\d+))?(?:, op_id = (\d+))?(?:, sizes = (\[[\[\]\d, ]*\]))?(?:, input_op_ids = .*)?",
     re.DOTALL,
@@ -159,4 +160,9 @@ def split(text: str) -> tuple[str, int | None, int | None, str]:
         sizes = None
     else:
         name, seq, op_id, sizes = match.groups()
-    return name, int(seq) if seq else None, int(op_id) if op_id else None, sizes or ""
+    return name, _number(seq), _number(op_id), sizes or ""
+
+
+def _number(digits: str | None) -> int | None:
+    """A number of at most 64 bits; None for none, and for a longer one, which autograd cannot have counted to."""
+    return int(digits) if digits and len(digits) <= _DIGITS else None

@@ -6,24 +6,30 @@ SELECT is made of such descriptions, which are PyProf's own text: nothing that a
 
 import sqlite3
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from pyprof.errors import InputError, SchemaError
 from pyprof.parse.formats.guarded_connection import Guard
+from pyprof.parse.formats.read_ahead import read_ahead
 from pyprof.parse.formats.unpacked_file import unpacked
 from pyprof.parse.formats.whole_numbers import WHOLE, without_others
 from pyprof.table.columns import NULL, Ints
 
 HEADER = b"SQLite format 3\0"
 CHUNK = 32_768  # rows joined into one text at a time; reading is slower with fewer or more rows
+AHEAD, AHEAD_BYTES = 3, 8 << 20  # chunks read ahead by a thread, in files of at least so many bytes
+Found = TypeVar("Found")
 _NONE: Ints = np.zeros(0, np.int64)
+_Joined = tuple[int, bytes, list[bytes | None]]  # the number of rows, the joined text, the joined numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +66,17 @@ def named(text: str) -> tuple[tuple[str, str], ...]:
 class Database:
     """Read-only access by table and column name. An absent table has no rows: profilers create tables when needed."""
 
-    def __init__(self, file: Path, connection: sqlite3.Connection, guard: Guard) -> None:
+    def __init__(
+        self,
+        file: Path,
+        connection: sqlite3.Connection,
+        guard: Guard,
+        connect: Callable[[], sqlite3.Connection] | None = None,
+    ) -> None:
+        """``connect`` opens the same file once more, for a thread that reads ahead; None: it is read by one thread."""
         self.file = file
         self.connection = connection
+        self._connect = connect
         self._guard = guard
         self.wrong: dict[str, dict[str, Ints]] = {}  # table -> column -> the rows whose value is not a whole number
         # A virtual table has no page; it runs code of a module on whatever the file contains. No profiler makes one.
@@ -213,17 +227,24 @@ class Database:
         return name
 
     def chunks(
-        self, numbers: Sequence[str], table: str, join: str = "", where: str = "1", text: str = "NULL"
-    ) -> Iterator[tuple[list[Ints], bytes | str | None]]:
+        self,
+        numbers: Sequence[str],
+        table: str,
+        join: str = "",
+        where: str = "1",
+        text: str = "NULL",
+        temporary: bool = False,
+    ) -> Iterator[tuple[list[Ints], bytes]]:
         """Integer expressions over a table's rows (``e``) as arrays, and the joined values of a text expression.
 
         SQLite returns one Python object per value. It is twice as fast to let SQLite join a column's numbers to one
         text, which numpy reads. Each item has up to ``CHUNK`` rows, in the table's order. The expressions come from
-        pyprof, not from the file, and are never NULL. Raises ValueError if a value is not an integer.
+        pyprof, not from the file, and are never NULL. ``temporary``: they name temporary tables of this connection.
+        Raises ValueError if a value is not an integer.
         """
         inner = ", ".join(f"{number} AS n{place}" for place, number in enumerate(numbers))
         outer = ", ".join(f"group_concat(n{place})" for place in range(len(numbers)))
-        key, last = self.key(table), -(1 << 63)
+        key = self.key(table)
         source = f'"{table}" AS e NOT INDEXED' if key else f'"{table}" AS e'  # rows come in order of row numbers
         some = f"e.{key} > ? AND ({where}) ORDER BY e.{key}" if key else f"0 > ? AND ({where})"
         query = (
@@ -231,22 +252,54 @@ class Database:
             f" (SELECT {f'e.{key}' if key else 0} AS k, {text} AS t, {inner} FROM {source}{join} WHERE {some} LIMIT ?)"
         )
         rows, most = 0, CHUNK if key else self._guard.most_rows + 1
-        while True:
-            try:
-                count, now, joined, *columns = self.connection.execute(query, (last, most)).fetchone()
-            except sqlite3.DataError:  # a text longer than SQLite's limit
-                if most == 1 or not key:
-                    raise
-                most = max(1, most // 32)
-                continue
-            if not count:
-                return
-            if now <= last:
-                raise sqlite3.DatabaseError(f"the rows of {table} are not in the order of their numbers")
-            last, rows = now, rows + count
+        for count, joined, columns in self._texts_of_chunks(query, most, table, divisible=bool(key), own=temporary):
+            rows += count
             self._guard.count_rows(rows)
-            self._guard.count_text(len(joined or ""))
+            self._guard.count_text(len(joined))
             yield [_integers(column, count) for column in columns], joined
+
+    def _texts_of_chunks(self, query: str, most: int, table: str, divisible: bool, own: bool) -> Iterator[_Joined]:
+        """The results of the query of ``chunks``; in a large file, a thread with its own connection reads them ahead.
+
+        No connection is shared. SQLite locks a connection while a statement runs on it, and while Python ends another;
+        the first may wait for Python's lock to call a limit's check, and the second holds it.
+        """
+        if own or self._connect is None or self._guard.size < AHEAD_BYTES:
+            yield from _joined(self.connection, query, most, table, divisible)
+            return
+        connect = self._connect
+
+        def of_thread() -> Iterator[_Joined]:
+            with closing(connect()) as connection:
+                yield from _joined(connection, query, most, table, divisible)
+
+        with closing(read_ahead(of_thread, AHEAD)) as found:
+            yield from found
+
+    @contextmanager
+    def beside(self, read: Callable[["Database"], Found]) -> Iterator[Callable[[], Found]]:
+        """Read something in another thread while the block reads on; gives a function that returns what it found.
+
+        The thread has a connection of its own; see ``_texts_of_chunks``. A small file is read by the block's thread.
+        """
+        connect = self._connect
+        if connect is None or self._guard.size < AHEAD_BYTES:
+            yield lambda: read(self)
+            return
+
+        def of_thread() -> tuple[Found, "Database"]:
+            with closing(connect()) as connection:
+                database = Database(self.file, connection, self._guard, connect)
+                return read(database), database
+
+        def result() -> Found:
+            found, database = running.result()
+            self.wrong.update(database.wrong)
+            return found
+
+        with ThreadPoolExecutor(1) as pool:
+            running = pool.submit(of_thread)
+            yield result
 
     def query_ints(self, query: str, width: int) -> list[Ints]:
         """The integer columns of a query written by pyprof, as views of one array."""
@@ -284,12 +337,43 @@ class Database:
         return {id_: value or "" for id_, value in rows if numbers is None or id_ in numbers}
 
 
-def _integers(text: bytes | str | None, count: int) -> Ints:
+def _joined(connection: sqlite3.Connection, query: str, most: int, table: str, divisible: bool) -> Iterator[_Joined]:
+    """The results of the query of ``Database.chunks``, each of at most ``most`` rows; fewer where texts are too long.
+
+    Not ``divisible``: the table's rows have no numbers, and one result has all of them.
+    """
+    last = -(1 << 63)
+    while True:
+        try:
+            count, now, joined, *columns = _row_of_bytes(connection, query, last, most)
+        except sqlite3.DataError:  # a text longer than SQLite's limit
+            if most == 1 or not divisible:
+                raise
+            most = max(1, most // 32)
+            continue
+        if not count:
+            return
+        if now <= last:
+            raise sqlite3.DatabaseError(f"the rows of {table} are not in the order of their numbers")
+        last = now
+        yield count, joined or b"", columns
+
+
+def _row_of_bytes(connection: sqlite3.Connection, query: str, *values: int) -> Any:
+    """The row of a query, its texts as they are in the file."""
+    factory, connection.text_factory = connection.text_factory, bytes
+    try:
+        return connection.execute(query, values).fetchone()
+    finally:
+        connection.text_factory = factory
+
+
+def _integers(text: bytes | None, count: int) -> Ints:
     """Parse numbers separated by commas. Raises ValueError if their number is not ``count``."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", DeprecationWarning)  # numpy warns thus about anything that is not a number
         try:
-            numbers: Ints = np.fromstring(text or "", np.int64, sep=",")  # no text: no value is known
+            numbers: Ints = np.fromstring(text or b"", np.int64, sep=",")  # no text: no value is known
         except DeprecationWarning:
             numbers = _NONE
     if len(numbers) != count:
@@ -300,11 +384,12 @@ def _integers(text: bytes | str | None, count: int) -> Ints:
 @contextmanager
 def database(file: Path) -> Iterator[Database]:
     """Open a profiler's database. SQLite's own errors, and queries without an end, become an ``InputError``."""
-    with unpacked(file) as plain:
+    with unpacked(file) as (plain, forget):
         guard = Guard(plain.stat().st_size)
         connection = guard.connect(plain)
+        forget()
         try:
-            yield Database(file, connection, guard)
+            yield Database(file, connection, guard, partial(guard.connect, plain))
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # some of SQLite's messages quote the file's bytes
             damage = f"an error: {' '.join(str(error).split())}"
             found = guard.broken or ("names that are not UTF-8" if isinstance(error, UnicodeDecodeError) else damage)

@@ -35,7 +35,7 @@ def graph_launches(calls: Calls, thread: Ints, ran: Bools, kernel: Coded) -> Gra
     begins, ends = _windows(calls)
     if not len(begins):
         return None
-    kind = _kinds(calls.name)
+    kind = node_kinds(calls.name)
     graph, unsure = _owners(begins, ends, calls, np.flatnonzero((kind >= 0) & ~ran))
     graph[np.isin(graph, unsure)] = -1
     calls_in = np.flatnonzero(graph >= 0)
@@ -77,7 +77,7 @@ def _windows(calls: Calls) -> tuple[Ints, Ints]:
     return first, last
 
 
-def _kinds(names: Coded) -> Ints:
+def node_kinds(names: Coded) -> Ints:
     """The kind of node that each call adds to a graph, as an index into ``GRAPH_KINDS``; -1: none."""
     of_name = [next((i for i in range(len(GRAPH_KINDS)) if _KINDS[i].match(name)), -1) for name in names.values]
     return np.array([*of_name, -1], np.int64)[names.codes]

@@ -8,12 +8,13 @@ because a view may never end, and the pages of a damaged table may lead back to 
 import re
 import sqlite3
 import time
+from functools import partial
 from pathlib import Path
 
 STEPS = 20_000_000  # instructions of SQLite's virtual machine, which take less than a second
 # 28 real captures of 2019 to 2026 needed at most 1.6 for each byte, also where their rows were repeated 100 times.
 STEPS_PER_BYTE = 64
-STEPS_PER_CHECK = 5_000
+STEPS_PER_CHECK = 200_000  # some ms; each check waits for Python's lock, which another thread may hold
 # Processor time of the thread, because one instruction can work on a long text: reading takes 0.1 to 0.3 s for 1 MB.
 SECONDS, SECONDS_PER_BYTE = 10.0, 4e-6
 # A row takes at least 6 bytes: two of its page's index, its length, its number, and a record of two bytes.
@@ -35,18 +36,18 @@ class Guard:
         self.most_rows = size // BYTES_PER_ROW  # of a table
         self.broken = ""
         self._steps_left = STEPS + STEPS_PER_BYTE * size
-        self._end = time.thread_time() + SECONDS + SECONDS_PER_BYTE * size
         self._text_left = TEXT_BYTES + TEXT_BYTES_PER_BYTE * size
 
     def connect(self, plain: Path) -> sqlite3.Connection:
-        """Open the database. Only its first bytes are read."""
+        """Open the database, for the calling thread alone. Only its first bytes are read."""
         connection = sqlite3.connect(f"{plain.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
         connection.execute("PRAGMA trusted_schema=OFF")
         connection.execute("PRAGMA cell_size_check=ON")
         if hasattr(connection, "setlimit"):
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_TEXT)
             connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-        connection.set_progress_handler(self._check, STEPS_PER_CHECK)
+        until = time.thread_time() + SECONDS + SECONDS_PER_BYTE * self.size
+        connection.set_progress_handler(partial(self._check, until), STEPS_PER_CHECK)
         connection.set_authorizer(self._allow)
         connection.text_factory = self.text
         return connection
@@ -89,10 +90,10 @@ class Guard:
                 return
             parts = grown
 
-    def _check(self) -> bool:
-        """Called by SQLite between its instructions; true stops the query."""
+    def _check(self, until: float) -> bool:
+        """Called by SQLite between its instructions; true stops the query. ``until``: by the thread's own clock."""
         self._steps_left -= STEPS_PER_CHECK
-        if self._steps_left < 0 or time.thread_time() > self._end:
+        if self._steps_left < 0 or time.thread_time() > until:
             self.broken = f"tables or views that do not end, or need far more work than its {self.size:,} bytes"
         return bool(self.broken)
 

@@ -11,7 +11,7 @@ launched later has run on each stream that the launch's thread uses, as streams 
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -36,6 +36,7 @@ _OTHER = re.compile(
 )
 _NUMBER = re.compile(r"(?<![\w.])\d[\d,]*")
 MOST = 300  # characters of a profiler's message
+_NONE = np.empty(0, np.int64)
 
 # How to record a capture anew whose records the profiler lost, by profiler.
 REMEDIES = {
@@ -56,6 +57,7 @@ class Joined:
     columns: Mapping[str, Data]  # of the kernel table, per operation
     last: Callable[[], int]  # the last time at which the profiler is known to have recorded, on the calls' clock
     failed: Callable[[], Bools] | None = None  # which calls returned an error, where that is on record
+    captured: tuple[Ints, Ints] = _NONE, _NONE  # process and number of each graph node that a captured launch made
 
     def ints(self, key: str) -> Ints:
         column = self.columns.get(key)
@@ -177,12 +179,12 @@ def _counted_twice(calls: Calls, launching: Bools, chosen: Ints) -> Bools:
 
 
 def _partial_graphs(joined: Joined) -> list[str]:
-    """Launches of CUDA graphs that have fewer nodes than another launch of the same graph.
+    """Launches of CUDA graphs that have fewer nodes than another launch of the same graph, or than its capture made.
 
     Graphs are the same if one launch has all nodes of the other one, by CUPTI's numbers. A graph with conditional nodes
     may run fewer of them, or some of them several times.
     """
-    calls, node = joined.calls, joined.ints("graphNode")
+    calls, node, pid = joined.calls, joined.ints("graphNode"), joined.ints("pid")
     if joined.calls.name.where(_CONDITIONAL.match).any():
         return []
     of_graph = calls.name.where(_GRAPH_LAUNCH.match)
@@ -190,29 +192,54 @@ def _partial_graphs(joined: Joined) -> list[str]:
     rows = rows[of_graph[joined.call[rows]]]
     if not len(rows):
         return []
+    keys, number = distinct(*map(np.concatenate, zip((pid[rows], node[rows]), joined.captured, strict=True)))
     launches: dict[int, list[int]] = {}
-    for call, number in zip(joined.call[rows].tolist(), node[rows].tolist(), strict=True):
-        launches.setdefault(call, []).append(number)
+    for call, own in zip(joined.call[rows].tolist(), number[: len(rows)].tolist(), strict=True):
+        launches.setdefault(call, []).append(own)
     if any(len(set(nodes)) < len(nodes) for nodes in launches.values()):
         return []
     sets: dict[frozenset[int], list[int]] = {}
     for call, nodes in launches.items():
         sets.setdefault(frozenset(nodes), []).append(call)
-    whole = {number: nodes for nodes in sorted(sets, key=len) for number in nodes}  # a node's largest set
+    for whole_graph in _captured_graphs(keys, number[: len(rows)], number[len(rows) :]):
+        sets.setdefault(whole_graph, [])
+    return _lacking(joined, sets, len(launches))
+
+
+def _lacking(joined: Joined, sets: dict[frozenset[int], list[int]], launches: int) -> list[str]:
+    """What is said of launches that lack nodes. ``sets``: the launches by their nodes; none of what a capture made."""
+    whole = {each: nodes for nodes in sorted(sets, key=len) for each in nodes}  # a node's largest set
     lacking = {
-        call: len(full) - len(nodes)
+        call: full - nodes
         for nodes, found in sets.items()
         if nodes < (full := whole[next(iter(nodes))])
         for call in found
     }
     chosen = np.array([*lacking], np.int64)
-    partial = chosen[_finished(joined, chosen)] if len(chosen) else chosen
-    if not len(partial):
+    partial = chosen[_finished(joined, chosen)].tolist() if len(chosen) else []
+    if not partial:
         return []
-    lost = sum(lacking[call] for call in partial.tolist())
+    lost = sum(len(lacking[call]) for call in partial)
     lack = "lacks" if len(partial) == 1 else "lack"
-    of_graph_too = "operations that other launches of the same graph have"
-    return [f"{len(partial):,} of {len(launches):,} launches of CUDA graphs {lack} {lost:,} {of_graph_too}"]
+    shown = all(sets[whole[next(iter(lacking[call]))]] for call in partial)
+    which = "that other launches of the same graph have" if shown else "that the graphs captured"
+    return [f"{len(partial):,} of {launches:,} launches of CUDA graphs {lack} {lost:,} operations {which}"]
+
+
+def _captured_graphs(keys: Sequence[tuple[int, ...]], ran: Ints, captured: Ints) -> Iterator[frozenset[int]]:
+    """The nodes of each graph of which some ran: those that ran, and those that its captured launches made.
+
+    ``keys``: process and number of each node. The upper half of a number is that of the node's graph.
+    """
+    of_graph: dict[tuple[int, int], set[int]] = {}
+    for each in ran.tolist():
+        pid, node = keys[each]
+        of_graph.setdefault((pid, node >> 32), set()).add(each)
+    for each in captured.tolist():
+        pid, node = keys[each]
+        if (pid, node >> 32) in of_graph:
+            of_graph[pid, node >> 32].add(each)
+    return (frozenset(nodes) for nodes in of_graph.values()) if len(captured) else iter(())
 
 
 def _uncalled(joined: Joined, uncalled: Bools) -> int:

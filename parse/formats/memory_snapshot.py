@@ -26,7 +26,8 @@ from pyprof.gc_pause import uncollected
 from pyprof.parse.attribute.capture import Capture, MemoryEvents, Ranges
 from pyprof.parse.attribute.scope import Kind, Scope, classify
 from pyprof.parse.formats.plain_pickle import load_plain
-from pyprof.parse.formats.python_frames import is_users, short_path
+from pyprof.parse.formats.python_frames import is_users
+from pyprof.source_path import short_path
 from pyprof.table.columns import NULL, Coded, Ints
 
 WANTED = "expected a memory snapshot of PyTorch"

@@ -60,6 +60,8 @@ def _copy(part: Path, table: str, wanted: list[str], connection: sqlite3.Connect
         with parquet.ParquetFile(part) as source:
             check_size(source.metadata, part)
             columns = [column for column in wanted if column in source.schema_arrow.names]
+            if twice := [column for column in columns if source.schema_arrow.names.count(column) > 1]:
+                raise InputError(part, f"expected each column once, found {twice[0]} twice (export it again)")
             if not columns:
                 return
             names = ", ".join(f'"{column}"' for column in columns)
@@ -68,7 +70,7 @@ def _copy(part: Path, table: str, wanted: list[str], connection: sqlite3.Connect
             for batch in source.iter_batches(ROWS, columns=columns):
                 values = [_values(column, batch.column(column)) for column in columns]
                 connection.executemany(insert, zip(*values, strict=True))
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # also of names that are no UTF-8
         found = f"expected a table of nsys export --type parquetdir, found {str(error).splitlines()[0][:200]}"
         raise InputError(part, f"{found} (export it again)") from None
 

@@ -3,6 +3,7 @@
 import re
 
 from pyprof.parse.attribute.scope import Kind, Scope
+from pyprof.source_path import short_path
 
 _FRAME = re.compile(r"(.+)\((\d+)\): (.*)", re.DOTALL)
 _MODULE = "nn.Module: "
@@ -39,20 +40,3 @@ def frame_scope(name: str) -> Scope | None:
 def is_users(path: str) -> bool:
     """Whether a short path is that of the user's code, and not of torch, pyprof or the standard library's wrappers."""
     return not path.startswith(_SKIPPED) and path not in _SKIPPED_FILES
-
-
-def short_path(path: str) -> str:
-    """A file's path without the machine's folders: the part after site-packages, or else the last two parts.
-
-    >>> short_path("/home/me/work/nets/net.py"), short_path("nets/deep/er/net.py")
-    ('nets/net.py', 'nets/deep/er/net.py')
-    """
-    path = path.replace("\\", "/")
-    for folder in ("/site-packages/", "/dist-packages/"):
-        if folder in path:
-            return path.rpartition(folder)[2]
-    absolute = path.startswith("/") or path[1:3] == ":/"
-    parts = path.split("/")
-    if absolute and re.search(r"/lib/python3\.\d+/", path):  # the standard library
-        return path.rpartition("/lib/python3.")[2].partition("/")[2]
-    return "/".join(parts[-2:]) if absolute else path

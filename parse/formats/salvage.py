@@ -67,4 +67,5 @@ def unknown(kind: Any) -> Any:
     """A value of a type of which nothing is known: no number, an empty text or list, a record of such values."""
     if _is_record(kind):
         return kind(**{field.name: unknown(field.type) for field in _fields(kind) if field.name != WRONG})
-    return kind() if kind in (str, dict) else [] if get_origin(kind) is list else None
+    form = get_origin(kind) or kind
+    return form() if form in (str, dict, list) else None

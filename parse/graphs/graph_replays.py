@@ -197,21 +197,24 @@ class _Captured:
         kernels = replay.rows[self.kinds[replay.rows] == _KERNEL]
         found: dict[int, Ints] = {}
         why = REASONS.index(GRAPH_COUNT)
-        for graph in self.by_count.get(len(kernels), []) if len(kernels) else []:
+        for graph in self.by_count.get(len(kernels), []):
             launches = np.arange(*self.bounds[graph : graph + 2])
             own = launches[self.launches.kind[launches] == _KERNEL]
             order, misfit = self._ordered(graph, own, kernels, replay)
             if order is None:
                 why = max(why, REASONS.index(misfit))
                 continue
-            found[graph] = self._with_copies(replay.rows, kernels, order, launches)
+            own_launches = self._with_copies(replay.rows, kernels, order, launches)
+            if not len(kernels) and np.any(own_launches < 0):  # copies and memsets alone: all have to fit
+                continue
+            found[graph] = own_launches
             self.whole[graph, self.names[replay.rows].tobytes()] = self.names[replay.rows], found[graph]
         return found, why
 
     def _ordered(self, graph: int, launches: Ints, kernels: Ints, replay: Replay) -> tuple[Ints | None, str]:
         """The launch of each kernel, or None and what does not fit."""
         names, captured = self.names[kernels], self.kernels[launches]
-        if np.all(captured >= 0):
+        if len(captured) and np.all(captured >= 0):
             by_name, by_launch = np.argsort(names, kind="stable"), np.argsort(captured, kind="stable")
             if not np.array_equal(names[by_name], captured[by_launch]):
                 return None, GRAPH_KERNELS

@@ -10,7 +10,8 @@ kernels of the last piece are among those of every other.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,31 +22,66 @@ from pyprof.table.columns import NULL, Bools, Coded, Ints
 from pyprof.table.losses import Loss
 
 REMEDY = "record fewer replays at a time, and let the GPU finish before the profiler stops (torch.cuda.synchronize())"
+NEVER = (
+    "no operation was recorded of {} that a CUDA graph captured: copies and memsets of no bytes, which have none, or "
+    "records that the profiler lost"
+)
 _SINGLE = -1  # stands for the number of the only captured graph, whose replays are not marked
 Names = Counter[str]
 
 
 def lost_nodes(capture: Capture, tree: RangeTree, replayed: Bools) -> list[Loss]:
-    """The loss of kernels of the rows that CUDA graphs ``replayed``; none where no replay is known to lack any."""
+    """The loss of operations of the rows that CUDA graphs ``replayed``; none where no replay is known to lack any.
+
+    Appends to the capture's warnings if all replays of a graph lack copies or memsets that its capture called: one of
+    no bytes has no record.
+    """
     names, kinds = capture.columns.get("kLongName"), capture.columns.get("kind")
     if capture.is_host or not isinstance(names, Coded) or not isinstance(kinds, Coded) or not replayed.any():
         return []
     kernel = kinds.among("kernel")
     found = [replay for replay in replays(capture, tree, replayed) if replay.launched]
     kernels = [_counted(names.take(replay.rows[kernel[replay.rows]])) for replay in found]
-    whole, captured = _whole_graphs(capture, found, kernels), _captured_kernels(capture, tree)
-    lacking = {}
+    whole, captured = _whole_graphs(capture, found, kernels), _captured_operations(capture, tree)
+    lacking, lost_kernels = {}, True
+    copies = _copies(found, kernels)
     for number, (replay, own) in enumerate(zip(found, kernels, strict=True)):
-        lacks = captured.get(replay.graph, 0) - own.total()
+        lacks = captured.get(replay.graph, NO_CAPTURE).kernels - own.total()
         if lacks <= 0 and own < whole.get(replay.graph, own):
             lacks = (whole[replay.graph] - own).total()
+        if lacks <= 0 and replay.graph >= 0:
+            lacks = copies[_same(replay, own)] - (len(replay.rows) - own.total())
+            lost_kernels &= lacks <= 0
         if lacks > 0 and _finished(capture, replay):
             lacking[number] = lacks
+    silent = sum(
+        max(captured[graph].copies - most, 0)
+        for (graph, own), most in copies.items()
+        if graph in captured and captured[graph].kernels == sum(count for _, count in own)
+    )
+    if silent:
+        capture.warnings.append(NEVER.format(f"{silent:,} cop{'y' if silent == 1 else 'ies'}"))
     if not lacking:
         return []
     lack, count = "lacks" if len(lacking) == 1 else "lack", sum(lacking.values())
-    what = f"{count:,} kernel{'' if count == 1 else 's'} of their graphs"
+    noun = "kernel" if lost_kernels else "operation"
+    what = f"{count:,} {noun}{'' if count == 1 else 's'} of their graphs"
     return [Loss(f"{len(lacking):,} of {len(found):,} launches of CUDA graphs {lack} {what}", REMEDY)]
+
+
+def _same(replay: Replay, kernels: Names) -> tuple[int, frozenset[tuple[str, int]]]:
+    """Equal for replays of one graph: its number and its kernels, since a graph may be captured again."""
+    return replay.graph, frozenset(kernels.items())
+
+
+def _copies(found: Sequence[Replay], kernels: Sequence[Names]) -> dict[tuple[int, frozenset[tuple[str, int]]], int]:
+    """The copies and memsets of each marked graph: those of its replay that has most of them."""
+    most: dict[tuple[int, frozenset[tuple[str, int]]], int] = {}
+    for replay, own in zip(found, kernels, strict=True):
+        if replay.graph >= 0:
+            key = _same(replay, own)
+            most[key] = max(len(replay.rows) - own.total(), most.get(key, 0))
+    return most
 
 
 def _counted(names: Coded) -> Names:
@@ -72,8 +108,18 @@ def _whole_graphs(capture: Capture, found: Iterable[Replay], kernels: Iterable[N
     return {_SINGLE: next(same, Counter[str]())}
 
 
-def _captured_kernels(capture: Capture, tree: RangeTree) -> dict[int, int]:
-    """How many kernels the capture of each graph launched, by pyprof's number of the graph.
+class Operations(NamedTuple):
+    """How many kernels, and how many copies and memsets, the capture of a graph called."""
+
+    kernels: int
+    copies: int
+
+
+NO_CAPTURE = Operations(0, 0)
+
+
+def _captured_operations(capture: Capture, tree: RangeTree) -> dict[int, Operations]:
+    """What the capture of each graph called, by pyprof's number of the graph.
 
     Not of a number that captures of several processes have.
     """
@@ -82,11 +128,11 @@ def _captured_kernels(capture: Capture, tree: RangeTree) -> dict[int, int]:
         return {}
     marked = marked_graphs(tree, launches.began_thread, launches.began, np.arange(len(launches.began)))
     kernel = launches.kind == GRAPH_KINDS.index("kernel")
-    counts = np.bincount(launches.graph[kernel], minlength=len(marked))
+    kernels, copies = (np.bincount(launches.graph[of], minlength=len(marked)) for of in (kernel, ~kernel))
     several = Counter(marked.tolist())
     return {
-        number: count
-        for number, count in zip(marked.tolist(), counts.tolist(), strict=True)
+        number: Operations(*counts)
+        for number, *counts in zip(marked.tolist(), kernels.tolist(), copies.tolist(), strict=True)
         if number >= 0 and several[number] == 1
     }
 

@@ -19,7 +19,7 @@ from typing import BinaryIO, cast
 import msgspec
 
 from pyprof.errors import InputError
-from pyprof.files import GZIP
+from pyprof.files import GZIP, scratch_folder
 from pyprof.parse.ncu.report import KEPT, NAN, Builder, Launch, Range, Report
 from pyprof.parse.ncu.table_lines import Noise, records
 from pyprof.parse.ncu.table_rows import fill
@@ -66,7 +66,7 @@ def _unpacked(file: Path, source: BufferedReader) -> Iterator[Path]:
     if file.name.endswith(".ncu-rep") and not is_packed:
         yield file.resolve()
         return
-    with tempfile.TemporaryDirectory(prefix="pyprof-") as folder:
+    with scratch_folder() as folder:
         copy = Path(folder) / "report.ncu-rep"
         with copy.open("wb") as out:
             shutil.copyfileobj(source, out)

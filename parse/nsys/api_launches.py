@@ -11,6 +11,7 @@ from pyprof.parse.attribute.reasons import BEFORE_CAPTURE, NO_CALL, NO_CALLS, NO
 from pyprof.parse.formats.cupti import Calls, texts_of
 from pyprof.parse.formats.database import Database
 from pyprof.parse.formats.graph_capture import graph_launches
+from pyprof.parse.nsys.graph_nodes import original_events
 from pyprof.parse.nsys.operations import Operations
 from pyprof.parse.nsys.tables import API, GRAPH_NODES, GRAPHS, STRINGS, process_of, thread_of
 from pyprof.table.columns import NULL, Coded, Ints, distinct, lookup, value_at
@@ -106,20 +107,8 @@ def _graph_origins(db: Database, tids: dict[int, int], operations: Operations) -
     data = db.read(GRAPH_NODES)
     if not len(data["node"]):
         return None, None
-    # Instantiation records a node twice, as created and as cloned. The row that names the original comes first.
-    order = np.argsort(data["original"] == NULL, kind="stable")
-    node, original, start, tid = (data[name][order] for name in ("node", "original", "start_ns", "thread"))
-    pid = process_of(tid)
-    event = lookup(pid, node, operations.pid, operations.graph_node)
-    for _ in range(len(node)):  # a chain cannot be longer than the table
-        known = np.flatnonzero(event >= 0)
-        clones = known[original[event[known]] != NULL]
-        further = lookup(pid, node, operations.pid[clones], original[event[clones]])
-        moved = (further >= 0) & (further != event[clones])
-        if not moved.any():
-            break
-        event[clones[moved]] = further[moved]
-    return value_at(threads_of(tid, tids), event, -1), value_at(start, event)
+    event = original_events(data, operations.pid, operations.graph_node)
+    return value_at(threads_of(data["thread"], tids), event, -1), value_at(data["start_ns"], event)
 
 
 def _reasons(calls: ApiCalls, operations: Operations, known: NDArray[np.bool_]) -> tuple[list[str], Ints]:

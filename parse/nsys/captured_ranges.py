@@ -9,6 +9,7 @@ calls agree and each node lies in a range; a microsecond beside it, 8 and 80 cal
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from typing import NamedTuple
@@ -18,10 +19,11 @@ import numpy as np
 from pyprof.captured_record import FIRST_OP_ID, CapturedRange, CapturedRecord, clock_ns, joined, piece
 from pyprof.parse.attribute.capture import Ranges
 from pyprof.parse.attribute.nesting import Nesting, innermost, nest
+from pyprof.parse.attribute.scope import Kind, Scope
 from pyprof.parse.formats.database import Database
 from pyprof.parse.nsys.nvtx_ranges import Nvtx, scope_of_text
 from pyprof.parse.nsys.tables import GRAPH_NODES
-from pyprof.table.columns import NULL, Ints
+from pyprof.table.columns import NULL, Bools, Ints
 
 FAR_NS, STEP_NS = 100_000, 500  # how far and how closely the difference of the clocks is searched
 EXPECTED_NS = -2_500  # a range is pushed about so long after its time was read (H200's host)
@@ -65,7 +67,7 @@ def _ranges(record: CapturedRecord, process: int, clock: int, nvtx: Nvtx) -> Ite
 
 
 def _joined(db: Database, nvtx: Nvtx, record: CapturedRecord, captures: list[Ranges]) -> tuple[Nvtx, list[str]]:
-    scopes, seqs = zip(*map(scope_of_text, record.texts), strict=True) if record.texts else ((), ())
+    scopes, seqs = _scopes(record)
     kinds: dict[tuple[str, str], int] = {}
     kind = np.array([kinds.setdefault((scope.name, scope.sizes), len(kinds)) for scope in scopes], np.int64)
     nodes, left_out, added = _made_nodes(db, nvtx), 0, []
@@ -73,7 +75,7 @@ def _joined(db: Database, nvtx: Nvtx, record: CapturedRecord, captures: list[Ran
         if not len(ranges) or np.any(nvtx.ranges.start < ranges.end.max()):
             continue  # nsys collected at that time, and has the ranges itself
         shift = difference(ranges, kind[ranges.scope], nodes)
-        left_out += shift is None
+        left_out += shift is None and bool(_near(ranges, nodes).any())  # torch.compile's first capture has no nodes
         if shift is not None:
             moved = replace(ranges, start=ranges.start + shift, end=ranges.end + shift)
             added.append(
@@ -87,6 +89,17 @@ def _joined(db: Database, nvtx: Nvtx, record: CapturedRecord, captures: list[Ran
     own = len(nvtx.ranges)
     ranges.op_id[own:] = FIRST_OP_ID + np.arange(len(ranges) - own)
     return nvtx._replace(ranges=ranges, scopes=[*nvtx.scopes, *scopes]), [NOT_ALIGNED] * (left_out > 0)
+
+
+def _scopes(record: CapturedRecord) -> tuple[list[Scope], list[int]]:
+    """The scope and the sequence number of each text, with the op's lists of numbers."""
+    both = [scope_of_text(text) for text in record.texts]
+    known = record.lists if len(record.lists) == len(both) else ((),) * len(both)
+    scopes = [
+        scope._replace(args=json.dumps(lists)) if lists and scope.kind == Kind.OP else scope
+        for (scope, _), lists in zip(both, known, strict=True)
+    ]
+    return scopes, [seq for _, seq in both]
 
 
 class Nodes(NamedTuple):
@@ -110,7 +123,7 @@ def difference(ranges: Ranges, kind: Ints, nodes: Nodes) -> int | None:
 
     ``kind``: of each range; those of one kind, in ranges of one kind, make as many nodes. None if no difference fits.
     """
-    near = (nodes.time >= ranges.start.min() - FAR_NS) & (nodes.time <= ranges.end.max() + FAR_NS)
+    near = _near(ranges, nodes)
     _, graph = np.unique(nodes.graph, return_inverse=True)
     captured = 2 * np.bincount(graph[near], minlength=len(graph)) > np.bincount(graph, minlength=len(graph))
     own = captured[graph]  # all nodes of a graph; that of its instantiation, made at once, begins near the end
@@ -132,6 +145,12 @@ def difference(ranges: Ranges, kind: Ints, nodes: Nodes) -> int | None:
     nearest = min(stretches, key=lambda stretch: int(np.abs(stretch - EXPECTED_NS).min()))
     margin = min(MARGIN_NS, int(nearest[-1] - nearest[0]) // 2)
     return int(np.clip(EXPECTED_NS, nearest[0] + margin, nearest[-1] - margin))
+
+
+def _near(ranges: Ranges, nodes: Nodes) -> Bools:
+    """The nodes that may have been made in a capture."""
+    found: Bools = (nodes.time >= ranges.start.min() - FAR_NS) & (nodes.time <= ranges.end.max() + FAR_NS)
+    return found
 
 
 def _calls(nesting: Nesting, kind: Ints) -> Ints:

@@ -74,13 +74,14 @@ class DataFlow:
 def _links(parts: Parts, buffer: Buffer) -> tuple[Ints, Ints, Ints]:
     """(row, input position, producer's op id) of every link to an op's first output."""
     data = buffer.data  # of texts that end in `[(3691,0), (0,-1), ...]`: millions of links are read at array speed
-    begin = np.flatnonzero(data == ord("("))
+    opened = np.flatnonzero(data == ord("("))
+    links = parts.links + len(LINKS)
+    place = np.flatnonzero(data[opened + 1] != ord("0"))  # (0,-1): no op made the input
+    begin = opened[place]
     row = buffer.owner(begin)
-    inside = begin >= parts.links[row] + len(LINKS)
-    begin, row = begin[inside], row[inside]
-    position = np.arange(len(begin)) - np.searchsorted(row, row)
-    has_producer = data[begin + 1] != ord("0")  # (0,-1): no op made the input
-    begin, row, position = begin[has_producer], row[has_producer], position[has_producer]
+    inside = begin >= links[row]
+    begin, row, place = begin[inside], row[inside], place[inside]
+    position = place - np.searchsorted(opened, links)[row]
     producer, at = numbers(data, begin + 1, buffer.end[row])
     first_output = (data[at] == ord(",")) & (data[at + 1] == ord("0")) & (data[at + 2] == ord(")"))
     keep = first_output & (producer > 0) & (at + 3 <= buffer.end[row])

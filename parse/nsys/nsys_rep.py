@@ -4,7 +4,6 @@ The report's own format is not documented. nsys promises that any newer version 
 """
 
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,6 +11,7 @@ from pathlib import Path
 from subprocess import DEVNULL, CompletedProcess, run
 
 from pyprof.errors import InputError
+from pyprof.files import scratch_folder
 from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.contents import Contents
 from pyprof.parse.attribute.notes import CaptureNotes
@@ -39,7 +39,7 @@ def _exported(file: Path) -> Iterator[Path]:
     if tool is None:
         advice = "where it is installed: nsys export --type sqlite FILE, and parse that"
         raise InputError(file, f"expected nsys on the PATH to read a report, found none ({advice})")
-    with tempfile.TemporaryDirectory(prefix="pyprof-") as folder:
+    with scratch_folder() as folder:
         exported = Path(folder) / "net.sqlite"
         _export(tool, file, exported)
         try:

@@ -74,7 +74,7 @@ def _read(db: Database, around: Ints | None, tids: dict[int, int], launching: Se
     ranges = _Reader(tids, one_by_one=around is not None or count_ranges(db) < FEW)
     conditions = [] if around is None else [nvtx_sql.around(db, around)]
     conditions += [] if launching is None else [nvtx_sql.of_launches(db, launching)]
-    ranges.read(db, " AND ".join(conditions) or "1")
+    ranges.read(db, " AND ".join(conditions) or "1", temporary=around is not None)
     return ranges
 
 
@@ -99,20 +99,14 @@ class _Reader:
         self.push_pop, self.start_end = ([array("q") for _ in range(6)] for _ in range(2))  # the columns of Ranges
         self._in_domains: dict[tuple[int, ...], int] = {}  # (head, domain, process) of ranges in a named domain
 
-    def read(self, db: Database, condition: str) -> None:
-        """Read the ranges that meet an SQL condition."""
+    def read(self, db: Database, condition: str, temporary: bool) -> None:
+        """Read the ranges that meet an SQL condition. ``temporary``: it names temporary tables."""
         sql = RangeSql(db)
         end, length = f"coalesce({sql.end}, {NULL})", f"length(CAST({sql.text} AS BLOB))"
         numbers = (sql.thread, sql.start, end, sql.domain_and_style, length)
         condition = f"CASE WHEN {sql.is_whole} THEN {condition} ELSE {sql.is_odd} END"
-        factory, db.connection.text_factory = db.connection.text_factory, bytes
-        try:
-            chunks = db.chunks(numbers, NVTX.table, sql.join, condition, sql.text)
-            for columns, texts in chunks:
-                assert isinstance(texts, bytes)
-                self._add(columns, texts)
-        finally:
-            db.connection.text_factory = factory
+        for columns, texts in db.chunks(numbers, NVTX.table, sql.join, condition, sql.text, temporary):
+            self._add(columns, texts)
 
     def _add(self, columns: list[Ints], texts: bytes) -> None:
         """Add ranges. Columns: globalTid, start, end, 2 * domain (+ 1 for start/end ranges), length of the text."""

@@ -16,6 +16,7 @@ from pyprof.table.columns import Ints
 PUSH_POP, START_END = (59, 70), (60, 71)  # NVTX_EVENTS.eventType; 70 and 71 are the same from NVTXT
 DOMAIN_NAME = 75  # the event that creates and names a domain
 MOST_DOMAIN = 1 << 61  # its double still fits 64 bits
+MOST_THREADS = 10_000  # that a condition lists: SQLite takes a million characters
 PROBES = 64  # rows checked to find out whether many of the ranges are on threads that launch nothing
 
 
@@ -124,18 +125,25 @@ def of_launches(db: Database, launching: Sequence[int]) -> str:
     pass, a backward node, or an op that names the op that made its input. An idle thread has no such ranges.
     """
     sql = RangeSql(db)
-    _temporary(db, "pyprof_launching", launching)
-    idle = f"{sql.thread} NOT IN (SELECT number FROM pyprof_launching)"  # noqa: S608 (our own text)
-    if not _some_idle(db, idle):
+    idle = f"{sql.thread} NOT IN ({_listed(launching)})"
+    if len(launching) > MOST_THREADS or not _some_idle(db, idle):
         return "1"
     text = sql.text
     node = " OR ".join(f"instr({text}, '{part}')" for part in ("Backward", "Grad", "GraphRoot"))
-    db.connection.execute(
-        f"INSERT OR IGNORE INTO pyprof_launching SELECT DISTINCT {sql.thread} FROM {sql.rows}"  # noqa: S608 (our own text)
+    needed = db.rows(
+        f"SELECT DISTINCT {sql.thread} FROM {sql.rows}"  # noqa: S608 (our own text)
         f" WHERE {idle} AND {sql.is_range} AND (instr({text}, ', seq = ') OR ({text} NOT GLOB 'aten::*' AND ({node}))"
         f" OR (instr({text}, ', op_id = ') AND {text} GLOB '*([1-9]*')) AND typeof({sql.thread}) = 'integer'"
     )
-    return f"(NOT ({idle}) OR {_marks(text)})"
+    read = sorted({*launching, *(thread for (thread,) in needed)})
+    if len(read) > MOST_THREADS:
+        return "1"
+    return f"({sql.thread} IN ({_listed(read)}) OR {_marks(text)})"
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    """Numbers as SQL, as in ``IN (1, 2)``."""
+    return ", ".join(map(str, map(int, numbers)))
 
 
 def _some_idle(db: Database, idle: str) -> bool:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyprof.parse.attribute import scope
+from pyprof.table import arrow
 from pyprof.table.columns import NULL, Ints
 
 SEQ, OP_ID, LINKS = b", seq = ", b", op_id = ", b", input_op_ids = "
@@ -181,7 +182,7 @@ def _distinct_slices(data: NDArray[np.uint8], cuts: Ints) -> tuple[Ints, list[by
     count = len(cuts) - 1
     valid = np.full(count // 8 + 1, 0b01010101, np.uint8)  # every second slice, with numbers and links, is null
     buffers = [pa.py_buffer(part) for part in (valid, cuts, data)]
-    array = pa.Array.from_buffers(pa.large_binary(), count, buffers).dictionary_encode()
+    array = arrow.computed("dictionary_encode", pa.Array.from_buffers(pa.large_binary(), count, buffers))
     codes = np.frombuffer(array.indices.buffers()[1], np.int32, count)  # to_numpy of nulls would import pandas
     return codes.astype(np.int64), array.dictionary.to_pylist()
 

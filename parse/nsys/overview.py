@@ -27,6 +27,7 @@ from pyprof.parse.attribute.steps import Nodes, marks, nodes_of, steps, updates_
 from pyprof.parse.formats.database import Database
 from pyprof.parse.formats.parquet_folder import opened
 from pyprof.parse.nsys.api_launches import launches, read_calls
+from pyprof.parse.nsys.graph_nodes import captured_nodes
 from pyprof.parse.nsys.nccl_payloads import payloads
 from pyprof.parse.nsys.nvtx_ranges import distinct_scopes, read_ranges
 from pyprof.parse.nsys.nvtx_sql import count_ranges, last_nodes
@@ -126,7 +127,9 @@ def _capture(db: Database) -> tuple[Capture, Sample | None]:
         around = np.unique(np.concatenate([column[sample.rows] for column in times]))
     nvtx = read_ranges(db, around, tids)
     capture = assemble(db, operations, nvtx, launched, payloads(db))
-    capture.losses = losses(db, operations, launched, call, named_calls)
+    capture.losses = losses(
+        db, operations, launched, call, named_calls, captured_nodes(db, calls.global_tid, named_calls)
+    )
     return capture, sample
 
 

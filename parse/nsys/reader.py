@@ -6,6 +6,7 @@ events. Times are ns from the capture's start and may be negative.
 
 import re
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -31,12 +32,14 @@ from pyprof.parse.nsys.api_launches import (
     with_graph_numbers,
 )
 from pyprof.parse.nsys.captured_ranges import with_captured_ranges
+from pyprof.parse.nsys.graph_nodes import KERNEL, CapturedNodes, captured_nodes, nodes_that_never_ran
 from pyprof.parse.nsys.memory import memory_events
 from pyprof.parse.nsys.nccl_payloads import Payload, memberships, missing_sizes, payloads, with_messages
 from pyprof.parse.nsys.nvtx_ranges import Nvtx, read_ranges
 from pyprof.parse.nsys.nvtx_sql import left_out
 from pyprof.parse.nsys.operations import KINDS, SOURCES, Operations, read_operations
 from pyprof.parse.nsys.synchronizations import host_calls
+from pyprof.source_path import without_folders
 from pyprof.step_timer import NAME
 from pyprof.table.columns import NULL, Ints, distinct
 from pyprof.table.losses import Loss
@@ -80,14 +83,13 @@ def check(db: Database) -> None:
 
 
 def _capture(db: Database, lean: bool) -> Capture:
-    operations = read_operations(db)
-    nvtx = read_ranges(db, launching=launching_threads(db) if lean else None)
-    if lean and not any(scope.kind in NAMING for scope in nvtx.scopes):
-        nvtx = read_ranges(db)  # needed for the warning that says whether the capture has ops at all
+    with db.beside(partial(_ranges, lean=lean)) as ranges:
+        operations = read_operations(db)
+        calls, named_calls = read_calls(db)
+        nvtx = ranges()
     nvtx, warned = with_captured_ranges(db, nvtx)
     messages = payloads(db)
     nvtx = nvtx._replace(ranges=with_messages(messages, nvtx.ranges, nvtx.scopes, nvtx.tids))
-    calls, named_calls = read_calls(db)
     call, launched = launches(db, operations, calls, nvtx.tids)
     memory = memory_events(db, calls, nvtx.tids)
     capture = assemble(db, operations, nvtx, launched, messages)
@@ -101,8 +103,18 @@ def _capture(db: Database, lean: bool) -> Capture:
     capture.graph_launches = with_graph_numbers(db, captured, nvtx.tids) if captured else None
     capture.opaque_graph = operations.graph
     capture.threads = threads(nvtx.tids)
-    capture.losses = losses(db, operations, launched, call, named_calls)
+    nodes = captured_nodes(db, calls.global_tid, named_calls)
+    capture.losses = losses(db, operations, launched, call, named_calls, nodes)
+    capture.warnings += nodes_that_never_ran(nodes, operations)
     return capture
+
+
+def _ranges(db: Database, lean: bool) -> Nvtx:
+    """The ranges; ``lean``: those on which a row can depend."""
+    nvtx = read_ranges(db, launching=launching_threads(db) if lean else None)
+    if lean and not any(scope.kind in NAMING for scope in nvtx.scopes):
+        nvtx = read_ranges(db)  # needed for the warning that says whether the capture has ops at all
+    return nvtx
 
 
 def threads(tids: Iterable[int]) -> list[tuple[int, int]]:
@@ -110,13 +122,18 @@ def threads(tids: Iterable[int]) -> list[tuple[int, int]]:
     return [(tables.process_of(tid), tables.thread_of(tid)) for tid in tids]
 
 
-def losses(db: Database, operations: Operations, launched: Launches, call: Ints, calls: Calls) -> list[Loss]:
+def losses(
+    db: Database, operations: Operations, launched: Launches, call: Ints, calls: Calls, nodes: CapturedNodes
+) -> list[Loss]:
     """What nsys says that it lost, and what the records show. ``call``: the index of each operation's call."""
     messages = [str(text) for _, text in db.records(tables.DIAGNOSTICS, "severity", "text")]
     uncalled = launched.reason_code == launched.reason.index(NO_CALL)
     columns = {**operations.columns, "pid": operations.pid}
     last = int(calls.start.max(initial=NULL))
-    joined = Joined(calls, call, columns, lambda: last, lambda: db.read(tables.API, "error")["error"] > 0)
+    launched_nodes = nodes.pid[nodes.kind == KERNEL], nodes.node[nodes.kind == KERNEL]
+    joined = Joined(
+        calls, call, columns, lambda: last, lambda: db.read(tables.API, "error")["error"] > 0, launched_nodes
+    )
     lost = lost_records(joined, uncalled, "nsys")
     return [*untimed(operations.untimed), *reported_losses(messages, "nsys"), *lost]
 
@@ -211,5 +228,5 @@ def _warnings(db: Database, operations: Operations, messages: list[Payload]) -> 
         advice = "profile with --cuda-graph-trace=node to see their kernels"
         warnings.append(f"CUDA graphs are opaque in this capture: {advice}")
     severe = (text for severity, text in messages_of_nsys if severity is not None and severity >= SEVERE)
-    warnings += [f"nsys: {text}" for text in list(dict.fromkeys(severe))[:MOST_MESSAGES]]
+    warnings += [f"nsys: {without_folders(str(text))}" for text in list(dict.fromkeys(severe))[:MOST_MESSAGES]]
     return warnings + missing_sizes(db, messages)

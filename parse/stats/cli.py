@@ -49,12 +49,13 @@ def _run(args: argparse.Namespace) -> Done:
     from pathlib import Path
 
     from pyprof.files import check_output, open_output
+    from pyprof.gc_pause import uncollected
     from pyprof.parse.stats import layout
     from pyprof.parse.stats.json_document import tables_of
     from pyprof.parse.stats.recording import recording
 
     check_output(args.output, args.force)  # before minutes of work
-    with recording(Path(args.file)) as events:
+    with uncollected(), recording(Path(args.file)) as events:
         tables = [(report, report.rows(events)) for report in args.report]
         warnings = events.warnings
     missing = dict.fromkeys(report.report.missing for report, rows in tables if not rows)
@@ -66,7 +67,8 @@ def _run(args: argparse.Namespace) -> Done:
         )
     else:
         with open_output(args.output, args.force) as out:
-            out.write(layout.FORMATS[args.format](tables).encode("utf-8", "replace"))
+            for text in layout.FORMATS[args.format](tables):
+                out.write(text.encode("utf-8", "replace"))
     return Done([*warned(warnings), *(f"skipped: {line}" for line in skipped)])
 
 

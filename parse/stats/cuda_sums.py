@@ -3,7 +3,7 @@
 import numpy as np
 
 from pyprof.parse.stats import group_statistics as grouped
-from pyprof.parse.stats.group_statistics import Cell, Rows, by_text, known, rounded, summarise
+from pyprof.parse.stats.group_statistics import Cell, Row, Rows, by_text, known, rounded, summarise
 from pyprof.parse.stats.recording import KERNEL, MEMCPY, MEMSET, Calls, Gpu, Recording
 from pyprof.table.columns import NULL, Coded, distinct
 
@@ -48,9 +48,10 @@ def cuda_gpu_kern_gb_sum(recording: Recording, variant: str = "") -> Rows:
     gpu = recording.gpu.of(KERNEL)
     names, grids, blocks = kernel_names(gpu, variant), by_text(gpu.grid), by_text(gpu.block)
     groups, code = distinct(names.codes, grids.codes, blocks.codes)
-    cells = [(_xyz(grids.values[g]), _xyz(blocks.values[b]), names.values[n]) for n, g, b in groups]
-    texts = [f"{name} {grid} {block}" for grid, block, name in cells]
-    return grouped.group_rows(code, gpu.durations(), texts, cells)
+    names_of = [names.values[n] for n, _, _ in groups]
+    grids_of, blocks_of = [_xyz(grids.values[g]) for _, g, _ in groups], [_xyz(blocks.values[b]) for _, _, b in groups]
+    texts = [f"{name} {grid} {block}" for name, grid, block in zip(names_of, grids_of, blocks_of, strict=True)]
+    return grouped.group_rows(code, gpu.durations(), texts, [grids_of, blocks_of, names_of])
 
 
 def _xyz(size: str) -> str:
@@ -66,8 +67,9 @@ def cuda_gpu_sum(recording: Recording, variant: str = "") -> Rows:
     gpu = recording.gpu
     names = kernel_names(gpu, variant)
     groups, code = distinct(names.codes, (gpu.kind != KERNEL).astype(np.int64))
-    cells = [("MEMORY_OPER" if is_memory else "CUDA_KERNEL", names.values[name]) for name, is_memory in groups]
-    return grouped.group_rows(code, gpu.durations(), [name for _, name in cells], cells)
+    kinds = ["MEMORY_OPER" if is_memory else "CUDA_KERNEL" for _, is_memory in groups]
+    texts = [names.values[name] for name, _ in groups]
+    return grouped.group_rows(code, gpu.durations(), texts, [kinds, texts])
 
 
 def cuda_gpu_mem_time_sum(recording: Recording, _: str = "") -> Rows:
@@ -108,7 +110,7 @@ def cuda_kern_exec_sum(recording: Recording, variant: str = "") -> Rows:
     queue = {s.group: s for s in summarise(code[late], queued[late])}
     # If no kernel of a group waited, only the deviation is set, as in nsys.
     no_waits: list[Cell] = [0, None, None, None, None, rounded(0.0)]
-    rows: Rows = []
+    rows: list[Row] = []
     texts = [f"{kernels.values[k]} {apis.values[a]}" for *_, a, k in groups]
     for s in sorted(total, key=lambda s: (-s.mean, texts[s.group])):
         *where, a, k = groups[s.group]

@@ -1,9 +1,12 @@
 """nsys and nvprof databases as recordings. Tables, columns: ``parse/nsys/tables.py``, ``parse/formats/nvprof.py``."""
 
+from collections.abc import Iterator
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
+from pyprof.errors import SchemaError
 from pyprof.parse.attribute.capture import OPEN
 from pyprof.parse.formats import cupti, nvprof
 from pyprof.parse.formats.cupti import gpu_operations, name_operations, texts_of
@@ -73,32 +76,72 @@ def _spans(db: Database) -> Spans:
     sql, e = RangeSql(db), db.expressions(NVTX)
     names = ("start_ns", "end_ns", "thread", "end_thread", "event_type", "domain")
     number = "row_number() OVER ()" if sql.order == "NULL" else sql.order
-    columns = ", ".join([*(f"coalesce({e[name]}, {NULL})" for name in names), number])
-    query = f'SELECT {columns} FROM "{NVTX.table}" e WHERE {sql.is_timed} ORDER BY {sql.order}'  # noqa: S608 (our own text)
-    start, end, thread, end_thread, event_type, domain, row = db.query_ints(query, len(names) + 1)
+    text = f"coalesce({sql.text}, '')"
+    numbers = [*(f"coalesce({e[name]}, {NULL})" for name in names), number, f"length(CAST({text} AS BLOB))"]
+    texts, read = _Texts(), list[list[Ints]]()
+    try:
+        for columns, joined in db.chunks(numbers, NVTX.table, sql.join, sql.is_timed, text):
+            read.append([*columns[:-1], texts.add(joined, columns[-1])])
+    except ValueError as error:
+        found = f"expected numbers and texts in {NVTX.table}, found another value ({error}); export it again"
+        raise SchemaError(db.file, found) from None
+    columns = [np.concatenate(parts) for parts in zip(*read, strict=True)] or [np.zeros(0, np.int64)] * len(numbers)
+    read.clear()
+    row = columns[-2]
+    once = np.diff(row, prepend=row[:1] - 1) != 0  # a text whose id stands twice gives a range two rows
+    columns = [column[once] for column in columns]
+    start, end, thread, end_thread, event_type, domain, row, code = columns
     return Spans(
         start=start,
         end=np.where(end == NULL, last_time(db), end),
         pid=process_of(thread),
         tid=thread_of(thread),
-        name=_range_names(db, thread >> 24, domain),
+        name=_range_names(db, thread >> 24, domain, code, texts.taken()),
         startend=np.isin(event_type, START_END),
         one_thread=end_thread == NULL,  # nsys names the thread that ended a range only if it is a different one
         id=row,
     )
 
 
-def _range_names(db: Database, process: Ints, domain: Ints) -> Coded:
+class _Texts:
+    """The distinct texts of ranges, numbered in order of appearance."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, int] = {}
+
+    def taken(self) -> list[str]:
+        """The texts, which are then forgotten."""
+        texts, self.known = list(self.known), {}
+        return texts
+
+    def add(self, joined: bytes, lengths: Ints) -> Ints:
+        """The numbers of texts, given joined and their lengths in bytes."""
+        ends = np.cumsum(lengths)
+        if ends[-1] != len(joined):
+            raise ValueError("texts of another encoding than UTF-8")
+        bounds = [0, *ends.tolist()]
+        known = self.known
+        pieces: Iterator[str]
+        if joined.isascii():
+            text = joined.decode()
+            pieces = (text[begin:end] for begin, end in pairwise(bounds))
+        else:
+            pieces = (joined[begin:end].decode("utf-8", "replace") for begin, end in pairwise(bounds))
+        return np.array([known.setdefault(piece, len(known)) for piece in pieces], np.int64)
+
+
+def _range_names(db: Database, process: Ints, domain: Ints, code: Ints, texts: list[str]) -> Coded:
     """`domain:text` of every range; the default domain has no name. ``process``: globalTids without their threads."""
-    sql = RangeSql(db)
-    seen: dict[str, int] = {}
-    query = f"SELECT coalesce({sql.text}, '') FROM {sql.rows} WHERE {sql.is_timed} ORDER BY {sql.order}"  # noqa: S608
-    code = np.fromiter((seen.setdefault(str(row[0]), len(seen)) for row in db.execute(query)), np.int64)
-    texts, names = list(seen), domain_names(db)
-    used, codes = distinct(process, domain, code)
+    names = domain_names(db)
+    owners, owner = distinct(process, domain)
     # A domain's number stands where a sliced file has lost the event that names it.
-    numbers = {number: "" if number in (0, NULL) else f"domain {number}" for _, number, _ in used}
-    return Coded(codes.astype(np.int32), [f"{names.get((p, d), numbers[d])}:{texts[c]}" for p, d, c in used])
+    prefixes = [f"{names.get((p, d), '' if d in (0, NULL) else f'domain {d}')}:" for p, d in owners]
+    if len(owners) == 1:  # as nearly always: millions of texts are changed one by one, each old one freed
+        for place, text in enumerate(texts):
+            texts[place] = prefixes[0] + text
+        return Coded(code.astype(np.int32), texts)
+    used, codes = distinct(owner, code)
+    return Coded(codes.astype(np.int32), [prefixes[o] + texts[c] for o, c in used])
 
 
 class NvprofRecording(Recording):

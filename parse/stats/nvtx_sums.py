@@ -6,7 +6,7 @@ ended on the same thread. Levels, children and parents consider only projected r
 counts are in the table. Ids are the row numbers in nsys's table of NVTX events.
 """
 
-from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,9 +14,9 @@ import numpy as np
 from pyprof.parse.attribute.nesting import innermost, nest
 from pyprof.parse.stats import group_statistics as grouped
 from pyprof.parse.stats.cuda_sums import kernel_names
-from pyprof.parse.stats.group_statistics import Cell, Rows, by_text, known, rounded, summarise
+from pyprof.parse.stats.group_statistics import Cells, Columns, Rows, by_text, known, statistics
 from pyprof.parse.stats.recording import KERNEL, Calls, Recording, Spans
-from pyprof.table.columns import NULL, Ints, distinct
+from pyprof.table.columns import NULL, Ints, distinct, numbered
 
 STYLES = ("PushPop", "StartEnd")  # indexed by Spans.startend
 OUTSIDE = -1  # stands for the missing range and its style
@@ -24,14 +24,15 @@ OUTSIDE = -1  # stands for the missing range and its style
 
 def nvtx_sum(recording: Recording, _: str = "") -> Rows:
     texts, styles, code = _by_text_and_style(recording.spans)
-    return grouped.group_rows(code, recording.spans.durations(), texts, list(zip(styles, texts, strict=True)))
+    return grouped.group_rows(code, recording.spans.durations(), texts, [styles, texts])
 
 
 def _by_text_and_style(spans: Spans) -> tuple[list[str], list[str], Ints]:
     """The texts and styles of the distinct pairs of both, and each range's number among them."""
     names = by_text(spans.name)
-    groups, code = distinct(names.codes, spans.startend.astype(np.int64))
-    return [names.values[name] for name, _ in groups], [STYLES[style] for _, style in groups], code
+    first, code = numbered(names.codes, spans.startend.astype(np.int64))
+    texts = [names.values[name] for name in names.codes[first].tolist()]
+    return texts, [STYLES[style] for style in spans.startend[first].tolist()], code
 
 
 def nvtx_pushpop_sum(recording: Recording, _: str = "") -> Rows:
@@ -59,17 +60,28 @@ def nvtx_kern_sum(recording: Recording, variant: str = "") -> Rows:
     ranges, kernels = by_text(spans.name), kernel_names(gpu, variant)
     # span -1 finds the last, which is OUTSIDE
     name, style = (np.append(column.astype(np.int64), OUTSIDE)[span] for column in (ranges.codes, spans.startend))
-    groups, code = distinct(name, style, gpu.launch.pid[row], gpu.launch.tid[row], kernels.codes[row])
-    pairs, _ = distinct(code[span >= 0], span[span >= 0])
-    instances = Counter(group for group, _ in pairs)  # the number of different ranges in each group
-    rows: list[tuple[tuple[object, ...], list[Cell]]] = []
-    for s in summarise(code, gpu.durations()[row]):
-        name_code, style_code, pid, tid, kernel = groups[s.group]
-        text, kernel_name = ranges.values[name_code] if name_code != OUTSIDE else "", kernels.values[kernel]
-        head: list[Cell] = [None, None] if name_code == OUTSIDE else [text, STYLES[style_code]]
-        cells = [*head, *known((pid, tid)), instances[s.group], s.rows, s.total, *s.times(), kernel_name]
-        rows.append(((text, style_code, pid, tid, -s.total, kernel_name), cells))
-    return [cells for _, cells in sorted(rows, key=lambda row: row[0])]
+    keys = (name, style, gpu.launch.pid[row], gpu.launch.tid[row], kernels.codes[row])
+    first, code = numbered(*keys)
+    name, style, pid, tid, kernel = (key[first].astype(np.int64) for key in keys)
+    inside, around = code[span >= 0], span[span >= 0]
+    instances = np.bincount(inside[numbered(inside, around)[0]], minlength=len(first))  # different ranges in each group
+    found = statistics(code, gpu.durations()[row])
+    by_name = _ranks(kernels.values, kernel), -found.total, tid, pid, style, _ranks([*ranges.values, ""], name)
+    order = np.lexsort(by_name)
+    found = found.take(order)
+    heads = [Cells([*ranges.values, None], name[order]), Cells([*STYLES, None], style[order])]
+    owners = [Cells(known(cells.values), cells.codes) for cells in (Cells.of(pid[order]), Cells.of(tid[order]))]
+    counts = [Cells.of(instances[order]), Cells.of(found.rows), Cells.of(found.total)]
+    return Columns([*heads, *owners, *counts, *found.times(), Cells(kernels.values, kernel[order])])
+
+
+def _ranks(texts: Sequence[str], used: Ints) -> Ints:
+    """The place of each used text among them in alphabetical order. ``used``: indices of texts; -1: the last one."""
+    codes, number = np.unique(used, return_inverse=True)
+    names = [texts[code] for code in codes.tolist()]
+    rank = np.empty(len(codes), np.int64)
+    rank[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
+    return rank[number.reshape(-1)]
 
 
 def enclosing(spans: Spans, launch: Calls) -> tuple[Ints, Ints]:
@@ -106,16 +118,15 @@ class _Projected:
 def nvtx_gpu_proj_sum(recording: Recording, _: str = "") -> Rows:
     projected = _project(recording)
     texts, styles, code = _by_text_and_style(projected.spans)
+    found = statistics(code, projected.end - projected.start).largest_first(texts)
     lengths, operations, levels, children = (
-        summarise(code, column)
+        statistics(code, column).take(found.group)
         for column in (projected.spans.durations(), projected.operations, projected.level, projected.children)
     )
-    rows: Rows = []
-    for s in grouped.largest_first(summarise(code, projected.end - projected.start), texts):
-        g = s.group
-        means = [rounded(column[g].mean) for column in (operations, levels, children)]
-        rows.append([texts[g], styles[g], s.total, lengths[g].total, s.rows, *s.times(), operations[g].total, *means])
-    return rows
+    means = [Cells.of(column.mean, grouped.TENTH) for column in (operations, levels, children)]
+    names = [Cells(column, found.group) for column in (texts, styles)]
+    totals = [Cells.of(column) for column in (found.total, lengths.total, found.rows)]
+    return Columns([*names, *totals, *found.times(), Cells.of(operations.total), *means])
 
 
 def nvtx_gpu_proj_trace(recording: Recording, _: str = "") -> Rows:

@@ -28,7 +28,7 @@ def host_table(capture: Capture, tree: RangeTree) -> HostTable:
     events = at_times(capture, calls.thread[order], calls.start[order])
     rows = attribute(events, tree)
     kinds = Coded.of(map(api_kind, calls.name.values))
-    kind = Coded(kinds.codes[calls.name.codes[order]], kinds.values)
+    kind = Coded(np.append(kinds.codes, -1)[calls.name.codes[order]], kinds.values)  # no name, no kind
     thread, start, end = calls.thread[order], calls.start[order], end[order]
     after = hand_overs(kind, pid[order], thread, start, end, tree)
     columns: dict[str, Data] = {

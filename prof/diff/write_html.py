@@ -1,7 +1,8 @@
 """The difference as one web page without external files, in the report's style. Every text of a capture is escaped."""
 
 import math
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -30,16 +31,19 @@ def _model(found: Comparison, verdicts: Sequence[Verdict]) -> dict[str, Any]:
     unit = 10.0 ** (6 - places)
     entries = every_entry(found, unit)
     sides = (("A", found.a), ("B", found.b))
+    plain = _without_folders(found.a.name, found.b.name)
     gate_lines = [line for verdict in verdicts for line in say.verdict_words(verdict)]
     return {
         "version": __version__,
         "title": f"{Path(found.a.name).name} -> {Path(found.b.name).name}",
         "clocks": say.clock_words(found),
         "headline": say.headline(found),
-        "sides": [{"letter": letter, "name": side.name, "words": say.side_words(side)} for letter, side in sides],
+        "sides": [
+            {"letter": letter, "name": plain(side.name), "words": say.side_words(side)} for letter, side in sides
+        ],
         "figures": _figures(found, places),
-        "sentences": say.sentences(found),
-        "warnings": say.warnings(found),
+        "sentences": list(map(plain, say.sentences(found))),
+        "warnings": list(map(plain, say.warnings(found))),
         "gates": [{"text": line, "fails": line.startswith("failed")} for line in gate_lines],
         "entries": [_entry(row, places, extent) for row, extent in _extents(entries)],
         "still": sum(_still(row) for row in entries),
@@ -55,6 +59,19 @@ def _model(found: Comparison, verdicts: Sequence[Verdict]) -> dict[str, Any]:
             for swap in found.swaps[:SWAPS]
         ],
     }
+
+
+def _without_folders(*names: str) -> Callable[[str], str]:
+    """A function that shortens files' names in a text to what tells them apart: a page is sent to others."""
+    common = os.path.commonpath([os.path.dirname(os.path.abspath(name)) for name in names])
+    pairs = sorted(((name, os.path.relpath(name, common)) for name in set(names)), key=lambda pair: -len(pair[0]))
+
+    def plain(text: str) -> str:
+        for name, short in pairs:
+            text = text.replace(name, short)
+        return text
+
+    return plain
 
 
 def _figures(found: Comparison, places: int) -> list[dict[str, str]]:

@@ -14,6 +14,8 @@ from pyprof.prof.job.merged_ranks import complete
 from pyprof.prof.job.partition import Partition
 from pyprof.prof.job.slow_ranks import SlowRank, Waits, mean_step_ns, rank_files, slow_ranks, steps_of, waits
 
+MOST_MISSING = 1000  # numbers of ranks that are listed
+
 
 class CollectiveKind(Record):
     """All collectives of one kind in one communicator."""
@@ -36,7 +38,7 @@ class JobDocument(Record):
     folder: Annotated[str, doc("of the job")]
     files: Annotated[list[Partition], doc("that were found, in order")]
     ranks: Annotated[list[int], doc("numbers of the ranks")]
-    missing: Annotated[list[int], doc("ranks that the numbering leaves out, below the highest")]
+    missing: Annotated[list[int], doc("ranks that the numbering leaves out, below the highest; the first 1,000")]
     steps: Annotated[int, doc("steps per capture; 0: none are marked, and amounts per step are those per capture")]
     step_ns: Annotated[float, doc("the mean step of all ranks and steps")]
     kernels: Annotated[int, doc("kernels, copies and memsets of all ranks")]
@@ -54,7 +56,7 @@ def job_document(job: Job) -> JobDocument:
         folder=str(job.folder),
         files=job.files,
         ranks=ranks,
-        missing=sorted(set(range(ranks[-1])) - set(ranks)) if ranks else [],
+        missing=_missing(ranks),
         steps=len(pc.unique(job.tables.steps["step"].drop_null())),
         step_ns=mean_step_ns(job),
         kernels=sum(each.rows for each in job.made),
@@ -64,6 +66,15 @@ def job_document(job: Job) -> JobDocument:
         waits=waits(job),
         collectives=_kinds(job),
     )
+
+
+def _missing(ranks: list[int]) -> list[int]:
+    """The first of the numbers below the highest rank that no rank has. A file may call itself rank 2 ** 31."""
+    found: list[int] = []
+    for number, rank in enumerate(ranks):
+        first = ranks[number - 1] + 1 if number else 0
+        found += range(first, min(rank, first + MOST_MISSING - len(found)))
+    return found
 
 
 def _kinds(job: Job) -> list[CollectiveKind]:

@@ -81,7 +81,7 @@ def roofline(table: Table, annotation: Annotation, peaks: Peaks | None = None) -
     unit = _units(table, annotation)
     unit.codes[flop == 0] = -1  # no arithmetic, no unit
     compute = np.where(flop == 0, 0.0, 1e9 * flop / _peaks(unit, number, devices))
-    bandwidth = by_device(number, [device.bandwidth for device in devices])
+    bandwidth = by_device(number, [device.bandwidth or math.nan for device in devices])
     memory = np.where(_elsewhere(table, annotation), np.nan, 1e9 * nbytes / bandwidth)
     sol_ns = np.maximum(compute, memory)  # NaN where either is NaN
     launch = geometry(table, number, devices)
@@ -124,9 +124,10 @@ def _device(name: str, info: str, cpu: bool, peaks: Peaks | None) -> Device | No
 
 
 def _peaks(unit: Coded, number: Ints, devices: Sequence[Device]) -> Floats:
-    """FLOP/s of each row's unit on its device."""
+    """FLOP/s of each row's unit on its device; NaN also where a file's figures of the device give 0."""
     peaks = [[*map(device.peak, unit.values), math.nan] for device in devices]
-    return np.array([*peaks, [math.nan] * (len(unit.values) + 1)])[number, unit.codes]
+    found = np.array([*peaks, [math.nan] * (len(unit.values) + 1)])[number, unit.codes]
+    return np.where(found > 0, found, np.nan)
 
 
 def _elsewhere(table: Table, annotation: Annotation) -> Bools:

@@ -6,6 +6,7 @@ from pyprof.command.argument_types import file_name, parsed
 from pyprof.command.envelope import write_answer
 from pyprof.command.frame import Done, check_standard_output, run_command, warned
 from pyprof.command.parser import Parser, add_common, add_json
+from pyprof.gc_pause import uncollected
 from pyprof.prof.load import add_input, load_annotated
 from pyprof.prof.table.columns import ADVICE, COLUMN
 
@@ -44,6 +45,7 @@ def main(argv: list[str] | None = None) -> int:
     return run_command("pyprof perfetto", build_parser, _run, argv)
 
 
+@uncollected()
 def _run(args: argparse.Namespace) -> Done:
     check_standard_output(args, "trace")
     from pyprof.files import open_output

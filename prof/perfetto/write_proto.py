@@ -9,18 +9,22 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import repeat
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain, pairwise, repeat
 from typing import BinaryIO
 
 import numpy as np
 
 from pyprof.prof.perfetto.tracks import Arg, Counter, Slices, Trace, Track, in_order, per_value
 from pyprof.table.columns import NULL, Coded, Ints, Ragged
+from pyprof.table.varints import varints
 from pyprof.text import clean
 
-CHUNK = 1 << 20  # bytes of packets that are compressed together
+EVENTS = 1 << 14  # written and compressed together: about half a megabyte
 LEVEL = 3
+AHEAD = 8  # chunks that wait to be compressed
 FIRST_UUID = 1  # of tracks; 0 is no track
 
 
@@ -42,18 +46,37 @@ def varint(number: int) -> bytes:
 
 
 SMALL: list[bytes] = []
-SMALL += [varint(value) for value in range(1 << 11)]
+MOST = 1 << 11
+SMALL += [varint(value) for value in range(MOST)]
 
 
-def varints(values: Ints) -> Iterator[bytes]:
-    """``varint`` of many numbers, none of them negative."""
-    shifts = 7 * np.arange(9)
-    for begin in range(0, len(values), 1 << 15):
-        block_of = values[begin : begin + (1 << 15), None] >> shifts
-        size = np.maximum((block_of > 0).sum(axis=1), 1)
-        more = np.arange(9) < (size - 1)[:, None]
-        data = ((block_of & 0x7F) | np.where(more, 0x80, 0)).astype(np.uint8).tobytes()
-        yield from (data[at : at + length] for at, length in zip(range(0, len(data), 9), size.tolist(), strict=True))
+def rows_of(*parts: bytes | Ints) -> Iterator[bytes]:
+    """Rows of bytes, each the same ``parts``: bytes as they are, and of an array the row's number as ``varint``.
+
+    >>> [row.hex() for row in rows_of(b"x", np.array([1, 300]))]
+    ['7801', '78ac02']
+    """
+    rows = next(len(part) for part in parts if not isinstance(part, bytes))
+    for begin in range(0, rows, 1 << 15):
+        count = min(begin + (1 << 15), rows) - begin
+        blocks, kept = [], []
+        for part in parts:
+            if isinstance(part, bytes):
+                blocks.append(np.broadcast_to(np.frombuffer(part, np.uint8), (count, len(part))))
+                kept.append(np.ones((count, len(part)), bool))
+            else:
+                digits, used = varints(part[begin : begin + count])
+                blocks.append(digits)
+                kept.append(used)
+        written = np.concatenate(kept, axis=1)
+        data = np.concatenate(blocks, axis=1)[written].tobytes()
+        ends = np.cumsum(written.sum(axis=1))
+        yield from (data[at:end] for at, end in pairwise([0, *ends.tolist()]))
+
+
+def _sizes(values: Ints) -> Ints:
+    """The number of bytes of ``varint`` of each number, none of them negative."""
+    return np.searchsorted(1 << 7 * np.arange(1, 9), values, "right") + 1
 
 
 def number(field: int, value: int) -> bytes:
@@ -78,35 +101,36 @@ FIRST = number(13, 1 | 2)  # .sequence_flags: INCREMENTAL_STATE_CLEARED, NEEDS_I
 FURTHER = number(13, 2)
 CATEGORIES, NAMES, ARG_NAMES, VALUES = 1, 2, 3, 29  # of InternedData
 SLICE_BEGIN, SLICE_END, COUNTER = 1, 2, 4  # TrackEvent.Type
+EVENT = varint(11 << 3 | 2)  # TracePacket.track_event
 OPENS, CLOSES = (varint(field << 3 | 1) for field in (47, 48))  # TrackEvent.flow_ids, terminating_flow_ids
 
 
 def write_proto(trace: Trace, out: BinaryIO) -> None:
     """Write the trace. Times must not be negative."""
     interned = _Interned()
-    begins = [begin for part in trace.slices for begin in _begins(part, interned)]
-    for chunk in _chunks(_packets(trace, begins, interned)):
-        out.write(block(1, block(50, zlib.compress(chunk, LEVEL))))  # Trace.packet, .compressed_packets
+    bodies = [body for part in trace.slices for body in _begins(part, interned)]
+    with ThreadPoolExecutor(1) as pool:  # zlib releases Python's lock
+        waiting: deque[Future[bytes]] = deque()
+        for chunk in chain([_head(trace, interned)], _events(trace, bodies)):
+            waiting.append(pool.submit(zlib.compress, chunk, LEVEL))
+            if len(waiting) > AHEAD:
+                _write_chunk(waiting.popleft().result(), out)
+        for compressed in waiting:
+            _write_chunk(compressed.result(), out)
 
 
-def _packets(trace: Trace, begins: Sequence[bytes], interned: _Interned) -> Iterator[bytes]:
-    yield block(1, SEQUENCE + FIRST + block(12, interned.message()))
+def _write_chunk(compressed: bytes, out: BinaryIO) -> None:
+    out.write(block(1, block(50, compressed)))  # Trace.packet, .compressed_packets
+
+
+def _head(trace: Trace, interned: _Interned) -> bytes:
+    """The packets before all events."""
+    packets = [block(1, SEQUENCE + FIRST + block(12, interned.message()))]
     ranks: dict[int, int] = {}
     for i, track in enumerate(trace.tracks):
         rank = ranks[track.parent] = ranks.get(track.parent, -1) + 1
-        yield block(1, SEQUENCE + block(60, _descriptor(i, track, rank)))
-    yield from _events(trace, begins)
-
-
-def _chunks(packets: Iterator[bytes]) -> Iterator[bytes]:
-    chunk = bytearray()
-    for packet in packets:
-        chunk += packet
-        if len(chunk) >= CHUNK:
-            yield bytes(chunk)
-            chunk.clear()
-    if chunk:
-        yield bytes(chunk)
+        packets.append(block(1, SEQUENCE + block(60, _descriptor(i, track, rank))))
+    return b"".join(packets)
 
 
 def _descriptor(index: int, track: Track, rank: int) -> bytes:
@@ -144,7 +168,7 @@ class _Interned:
 
 
 def _begins(part: Slices, interned: _Interned) -> Iterator[bytes]:
-    """TracePacket.track_event of each slice's begin, and the packet's fields after it."""
+    """The fields of TracePacket.track_event of each slice's begin."""
     if not len(part):
         return iter(())
     fields: list[Sequence[bytes] | Iterator[bytes]] = [
@@ -155,9 +179,8 @@ def _begins(part: Slices, interned: _Interned) -> Iterator[bytes]:
         _flows(part.opens, OPENS),
         _flows(part.closes, CLOSES),
     ]
-    kind = number(9, SLICE_BEGIN)
-    # not strict, because repeat() never ends
-    return (block(11, kind + b"".join(parts)) + SEQUENCE + FURTHER for parts in zip(*fields, strict=False))
+    kind = repeat(number(9, SLICE_BEGIN))
+    return map(b"".join, zip(kind, *fields, strict=False))  # not strict, because repeat() never ends
 
 
 def _argument(arg: Arg, interned: _Interned) -> Sequence[bytes]:
@@ -169,39 +192,59 @@ def _argument(arg: Arg, interned: _Interned) -> Sequence[bytes]:
         )
     if arg.data.dtype.kind == "f":
         return per_value(arg.data, lambda value: block(4, name + double(5, value)) if np.isfinite(value) else b"")
-    return per_value(arg.data, lambda value: block(4, name + number(4, value)) if value != NULL else b"")
+    values, which = np.unique(arg.data.astype(np.int64), return_inverse=True)
+    field = name + varint(4 << 3)
+    width = np.where(values < 0, 10, _sizes(values))  # a negative number has 64 bits
+    made = list(rows_of(varint(4 << 3 | 2), len(field) + width, field, values))
+    if len(values) and values[0] == NULL:
+        made[0] = b""
+    return [made[place] for place in which.reshape(-1).tolist()]
 
 
 def _flows(flows: Ragged | None, tag: bytes) -> Sequence[bytes] | Iterator[bytes]:
     if flows is None or not len(flows.values):
         return repeat(b"")
-    return [b"".join(tag + flow.to_bytes(8, "little") for flow in listed) for listed in flows.lists()]
+    width = len(tag) + 8
+    data = np.empty((len(flows.values), width), np.uint8)
+    data[:, : len(tag)] = np.frombuffer(tag, np.uint8)
+    data[:, len(tag) :] = flows.values.astype("<i8").view(np.uint8).reshape(-1, 8)
+    encoded, bounds = data.tobytes(), (flows.offsets * width).tolist()
+    return [encoded[begin:end] for begin, end in pairwise(bounds)]
 
 
 # Events
 
 
-def _events(trace: Trace, begins: Sequence[bytes]) -> Iterator[bytes]:
-    """The packets: each a time and an event. ``begins`` has the encoded fields of a TracePacket for each slice."""
+def _events(trace: Trace, bodies: list[bytes]) -> Iterator[bytes]:
+    """Packets, many in one piece. ``bodies``: the fields of the track event of each slice's begin."""
     time, which, is_begin = in_order(trace.slices)
     end, uuids = number(9, SLICE_END), range(FIRST_UUID, FIRST_UUID + len(trace.tracks))
-    ends = [block(11, end + number(11, uuid)) + SEQUENCE + FURTHER for uuid in uuids]
-    track = np.concatenate([part.track for part in trace.slices]).tolist()
-    events = zip(varints(time), which.tolist(), is_begin.tolist(), strict=True)
-    yield from _packets_at((at, begins[i] if begin else ends[track[i]]) for at, i, begin in events)
+    ends = len(bodies)
+    bodies += [end + number(11, uuid) for uuid in uuids]
+    track = np.concatenate([part.track for part in trace.slices])
+    body = np.where(is_begin == 1, which, ends + track[which])
+    size = np.fromiter(map(len, bodies), np.int64, len(bodies))
+    for begin in range(0, len(time), EVENTS):
+        part = slice(begin, begin + EVENTS)
+        yield _packets(time[part], [bodies[i] for i in body[part].tolist()], size[body[part]])
     for counter in trace.counters:
-        yield from _packets_at(zip(varints(counter.time), _values(counter), strict=True))
+        values = list(_values(counter))
+        for begin in range(0, len(values), EVENTS):
+            part = slice(begin, begin + EVENTS)
+            inside = values[part]
+            yield _packets(counter.time[part], inside, np.full(len(inside), len(inside[0])))
 
 
-def _packets_at(events: Iterable[tuple[bytes, bytes]]) -> Iterator[bytes]:
-    """Trace.packet with its .timestamp."""
-    for at, event in events:
-        yield b"\n" + varint(1 + len(at) + len(event)) + b"@" + at + event  # "\n": field 1, a block; "@": field 8
+def _packets(time: Ints, bodies: Sequence[bytes], size: Ints) -> bytes:
+    """A Trace.packet per event: its .timestamp and .track_event, whose fields are ``bodies`` of ``size`` bytes."""
+    after = SEQUENCE + FURTHER
+    whole = 1 + _sizes(time) + len(EVENT) + _sizes(size) + size + len(after)
+    heads = rows_of(b"\n", whole, b"@", time, EVENT, size)  # "\n": field 1, a block; "@": field 8
+    return b"".join(chain.from_iterable(zip(heads, bodies, repeat(after), strict=False)))
 
 
 def _values(counter: Counter) -> Iterator[bytes]:
+    """The fields of the track event of each of a counter's values."""
     head = number(9, COUNTER) + number(11, FIRST_UUID + counter.track) + varint(44 << 3 | 1)
     data = counter.value.astype("<f8").tobytes()
-    before = varint(11 << 3 | 2) + varint(len(head) + 8) + head
-    after = SEQUENCE + FURTHER
-    return (before + data[at : at + 8] + after for at in range(0, len(data), 8))
+    return (head + data[at : at + 8] for at in range(0, len(data), 8))

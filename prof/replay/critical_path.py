@@ -54,14 +54,16 @@ def critical_path(run: Recorded, tasks: Tasks, ends: Ints, communicates: Bools) 
 def _backwards(tasks: Tasks, ends: Ints) -> tuple[Ints, Ints, Ints]:
     """The tasks of the path in order of time, and the cause and lag of each one's dependency; cause -1: the first."""
     task, path = int(ends.argmax()), []
-    begin = int(tasks.release.min())
+    begin, seen = int(tasks.release.min()), set[int]()
     while True:
+        seen.add(task)
         between = slice(int(tasks.first[task]), int(tasks.first[task + 1]))
         reached = ends[tasks.source[between]] + tasks.lag[between]
-        if not len(reached) or int(reached.max()) < int(tasks.release[task]):
+        edge = between.start + int(reached.argmax()) if len(reached) else -1
+        # Of calls whose times overlap on one thread, which no profiler records, each may wait for the other.
+        if edge < 0 or int(reached.max()) < int(tasks.release[task]) or int(tasks.source[edge]) in seen:
             path.append((task, -1, int(tasks.release[task]) - begin))
             break
-        edge = between.start + int(reached.argmax())
         path.append((task, int(tasks.cause[edge]), int(tasks.lag[edge])))
         task = int(tasks.source[edge])
     found = np.array(path[::-1], np.int64)

@@ -12,7 +12,7 @@ import numpy as np
 
 from pyprof.prof.timing.steps import slowest_steps
 from pyprof.prof.timing.warmup import warm_up
-from pyprof.table.columns import NULL, HostTable, Ints, Table
+from pyprof.table.columns import NULL, HostTable, Ints, Table, numbered
 
 if TYPE_CHECKING:
     from pyprof.prof.work.annotate import Annotation
@@ -79,5 +79,5 @@ def _calls_between(host: HostTable, begin: int, end: int) -> HostTable:
 def rows_alike(table: Table, rows: Ints) -> Ints:
     """All rows of a table that have kernel, op, layer and line of one of these rows."""
     keys = [table.coded(key).codes for key in ("kLongName", "kShortName", "op", "layer", "trace", "phase")]
-    _, number = np.unique(np.stack(keys, 1), axis=0, return_inverse=True)
+    _, number = numbered(*keys)
     return np.flatnonzero(np.isin(number, np.unique(number[rows])))

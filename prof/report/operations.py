@@ -1,5 +1,6 @@
 """The rows of the page's model: for each operation the number of its call, its times, lane and thread."""
 
+import base64
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,7 +9,10 @@ import numpy as np
 from pyprof.prof.timing.waiting import waiting
 from pyprof.table.columns import NULL, Ints, Table, distinct, known
 from pyprof.table.graph_replays import replay_numbers
+from pyprof.table.varints import varints
 
+LONG = 4096  # rows: longer columns are packed, which takes half of the bytes
+FEW_RUNS = 8  # a column whose runs of equal values are so many times fewer than its rows is stored by run
 RISING = ("start", "instance")  # stored as differences from one row to the next
 
 
@@ -88,11 +92,27 @@ def _instances(table: Table, order: Ints) -> Ints:
     return instance
 
 
-def _listed(values: Ints, rising: bool) -> list[int | None] | Mapping[str, int | None]:
-    """A column as a list, as a list of differences if it is ``rising``, or as one value if all are equal."""
+def _listed(values: Ints, rising: bool) -> list[int | None] | Mapping[str, Any]:
+    """A column as a list, or as one value if all are equal; a long one packed.
+
+    ``rising``: the list has the differences from one row to the next, those without a value last.
+    """
     if len(values) and np.all(values == values[0]):
         return {"all": known(values[0]), "count": len(values)}
-    if not rising:
+    if rising:
+        timed = values[values != NULL]
+        values = np.append(np.diff(timed, prepend=0), np.full(len(values) - len(timed), NULL))
+    if len(values) < LONG:
         return [known(value) for value in values.tolist()]
-    timed = values[values != NULL]
-    return [*np.diff(timed, prepend=0).tolist(), *[None] * (len(values) - len(timed))]
+    first = np.flatnonzero(np.append(True, values[1:] != values[:-1]))
+    if len(first) * FEW_RUNS > len(values):
+        return {"packed": _packed(values), "count": len(values)}
+    lengths = np.diff(first, append=len(values))
+    return {"packed": _packed(values[first]), "count": len(first), "lengths": _packed(lengths), "rows": len(values)}
+
+
+def _packed(values: Ints) -> str:
+    """Numbers as varints in base64: 0 for NULL, or else 1 more than their zigzag form (0, -1, 1, -2, ...)."""
+    zigzag = np.where(values == NULL, -1, (values << 1) ^ (values >> 63))
+    digits, written = varints(zigzag + 1)
+    return base64.b64encode(digits[written].tobytes()).decode()

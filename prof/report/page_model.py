@@ -1,7 +1,7 @@
 """The page's model: table, annotation and roofline as JSON-compatible values, without formatting or drawing.
 
 Rows repeat from step to step. The fields that stay the same (names, op, layer, shapes, FLOPs, ...) form a *call*,
-stored once in ``calls``; a row has the number of its call and its times. So 100,000 kernels take about 3 MB instead of
+stored once in ``calls``; a row has the number of its call and its times. So 100,000 kernels take about 2 MB instead of
 60.
 """
 
@@ -37,7 +37,7 @@ from pyprof.table.attribution import LAUNCH_ALONE, attributed_rows
 from pyprof.table.columns import NULL, Coded, MemoryTable, Table, distinct_texts
 from pyprof.table.schema import outermost
 
-FORMAT = 2  # of the model; the page checks it
+FORMAT = 3  # of the model; the page checks it
 # Key in the model -> field of the record.
 STEP = {"step": "number", "start": "start_ns", "span": "span_ns", "phases": "phase_ns", "idle": "idle_ns"}
 DEVICE = {key: key for key in ("name", "source", "byte_per_s", "flop_per_s")}

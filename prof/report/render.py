@@ -12,7 +12,9 @@ from pyprof.prof.colours import style_sheet
 from pyprof.prof.page import environment, part, policy, script
 from pyprof.prof.report.definitions import TERMS, marked, named
 
-LIBRARY = "report/templates/vendor/echarts.min.js"
+VENDOR = "report/templates/vendor"
+LIBRARY = f"{VENDOR}/echarts.min.js"
+LICENCES = ("echarts.NOTICE", "zrender.LICENSE", "echarts.LICENSE-d3")  # Apache's own text is at the library's begin
 # The page's scripts in the order in which they run; each defines one name in the page's namespace.
 SCRIPTS = (
     "format model theme state labels draw legend phases memory roofline layers stacks lines timeline op kernels lists"
@@ -28,8 +30,9 @@ def render(model: Mapping[str, Any], out: BinaryIO) -> None:
     # Ours, as are the scripts: nothing of the capture is in them.
     style = style_sheet() + part("report/templates/report.css")
     rules = policy([library, ours])
+    licences = "\n\n".join(part(f"{VENDOR}/{name}").strip() for name in LICENCES)
     frame = {"policy": rules, "style": style, "library": library, "script": ours, "data": island(model)}
-    page = template.render(model=model, terms=TERMS, marked=marked, named=named, **frame)
+    page = template.render(model=model, terms=TERMS, licences=licences, marked=marked, named=named, **frame)
     out.write(page.encode("utf-8", "replace"))  # a lone surrogate in a name has no UTF-8 form
 
 

@@ -28,7 +28,8 @@ class Cells:
         return Cells(self.columns[:count], self.data[:count], self.rows)
 
     def blocks(self, changes: Sequence[Change]) -> Iterator[Iterator[tuple[str, ...]]]:
-        """The rows as texts, in blocks. ``changes`` has one function per column, called once per distinct text."""
+        """The rows as texts, in blocks. ``changes``: a function per column, called once per distinct value of a
+        block."""
         columns = zip(self.columns, self.data, changes, strict=True)
         fields = [_field(column, data, change) for column, data, change in columns]
         for begin in range(0, self.rows, BLOCK):
@@ -41,7 +42,14 @@ def _field(column: Column, data: Data, change: Change) -> Callable[[int, int], l
     if isinstance(data, Coded):
         texts = [*map(change, data.values), change(column.empty)]  # code -1 finds the last
         return lambda begin, end: [texts[code] for code in data.codes[begin:end].tolist()]
-    return lambda begin, end: [change("" if n == NULL else str(n)) for n in data[begin:end].tolist()]
+
+    def numbers(begin: int, end: int) -> list[str]:
+        values = data[begin:end].tolist()
+        texts = {value: change(str(value)) for value in set(values)}
+        texts[NULL] = change("")
+        return [texts[value] for value in values]
+
+    return numbers
 
 
 def ints(data: Data) -> Ints:

@@ -88,7 +88,7 @@ def recorded(
     """
     shapes = json.loads(sizes)
     if not dtypes:
-        return _from_sizes(shapes, known, op)
+        return _from_sizes(shapes, known, op, json.loads(values) if values else ())
     kinds = json.loads(dtypes)
     if lists:
         shapes, kinds = _uncut(shapes, kinds, json.loads(lists), known.kernel.lists, op)
@@ -167,7 +167,8 @@ def value(text: str, kind: str = "Scalar") -> Any:
 # --- from shapes only, as in NVTX ranges -------------------------------------------------------------------
 
 
-def _from_sizes(shapes: Sequence[Any], known: Known, op: str) -> tuple[Any, ...]:
+def _from_sizes(shapes: Sequence[Any], known: Known, op: str, lists_of_numbers: Sequence[Any]) -> tuple[Any, ...]:
+    """``lists_of_numbers``: texts, empty for other arguments; only pyprof's own record of a graph's capture has any."""
     signature = signature_of(op)
     lists = known.kernel.lists or signature.lists
     if lists:
@@ -180,9 +181,10 @@ def _from_sizes(shapes: Sequence[Any], known: Known, op: str) -> tuple[Any, ...]
         end = len(shapes) - after
         rest = [_sized(i, shape, "", known) for i, shape in enumerate(shapes[end:], start=2)]
         arguments = [arguments[0], _indices(shapes[1:end], shapes[0]), *rest]
-    for position, flag in known.kernel.flags:
+    found = [(i, value(text)) for i, text in enumerate(lists_of_numbers) if isinstance(text, str) and text]
+    for position, known_value in (*known.kernel.flags, *found):
         if position < len(arguments) and arguments[position] is UNKNOWN:
-            arguments[position] = flag
+            arguments[position] = known_value
     return tuple(arguments)
 
 

@@ -18,8 +18,8 @@ from typing import Any
 
 import torch
 
-from pyprof.benchmark.bench_result import Bench, Measured
-from pyprof.benchmark.call_timer import Call, Timing, time_calls
+from pyprof.benchmark.bench_result import Bench, Measured, Timing
+from pyprof.benchmark.call_timer import Call, time_calls
 from pyprof.benchmark.device_facts import cache_bytes, facts, free_bytes
 from pyprof.benchmark.hardware_limit import device_of, limit, precision_of, work_of
 from pyprof.benchmark.rotation import copied, copies_needed, is_cold, storage_bytes

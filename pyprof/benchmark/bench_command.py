@@ -73,7 +73,7 @@ def build_parser() -> Parser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    return run_command("pyprof bench", build_parser, _run, argv, inputs=("replay",))
+    return run_command("pyprof bench", build_parser, _run, argv, inputs=("replay",), runs_code=True)
 
 
 def _run(args: argparse.Namespace) -> Done:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pyprof.benchmark.bench_result import Bench, Measured
-from pyprof.benchmark.replay_calls import ReplayedCall, arguments_text
 from pyprof.command.json_schema import Record, doc, extended
 from pyprof.text import csv_line
+
+if TYPE_CHECKING:
+    from pyprof.benchmark.replay_calls import ReplayedCall
 
 METHODS = ["cuda graph", "cuda events", "cpu timer"]
 
@@ -135,6 +137,8 @@ def _totals(rows: Sequence[ReplayedCall]) -> Totals:
 
 
 def _replayed(row: ReplayedCall) -> Replayed:
+    from pyprof.benchmark.replay_calls import arguments_text  # imports torch, which pyprof schema does without
+
     timing = row.timing
     return Replayed(
         op=row.call.op, direction={"fprop": "forward", "bprop": "backward"}.get(row.call.direction, ""),

@@ -4,12 +4,35 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyprof.benchmark.call_timer import CPU, EVENTS, GRAPH, Timing
 from pyprof.benchmark.other_programs import caution
 from pyprof.quantities import amount, binary_bytes
 
+GRAPH, EVENTS, CPU = "cuda graph", "cuda events", "cpu timer"
 SMALL = 10  # calls that take longer than so many empty nodes are shown without the node's time
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (0.0, "ns"))
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """The time of one call. The spread is that between trials: its quartiles."""
+
+    seconds: float  # the median
+    low_s: float
+    high_s: float
+    best_s: float  # the shortest trial
+    trials: int
+    method: str  # GRAPH, EVENTS or CPU
+    calls: int  # in a trial
+    empty_node_s: float | None = None  # of a graph's node, beside its kernel's duration; has been subtracted
+    host_s: float | None = None  # of the host, to launch one call; only measured without a graph
+    why: str = ""  # why there is no graph
+    clock_mhz: int | None = None  # of the multiprocessors, while they worked
+    other_cores: float | None = None  # that other programs used meanwhile; only on a CPU, where the system tells
+
+    @property
+    def launches(self) -> bool:
+        """Whether the host's launches, and not the GPU, probably decide the time."""
+        return self.host_s is not None and self.host_s > 0.9 * self.seconds
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,19 +18,18 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
 import torch
 
+from pyprof.benchmark.bench_result import CPU, EVENTS, GRAPH, Timing
 from pyprof.benchmark.device_facts import cache_bytes, clock_mhz, free_bytes
 from pyprof.benchmark.other_programs import OtherPrograms
 from pyprof.benchmark.rotation import copies_needed
 from pyprof.benchmark.timer import CPU_TRIAL_S, PATIENCE, SHORTEST_CALL_S, Effort
 
 Call = Callable[[], object]
-GRAPH, EVENTS, CPU = "cuda graph", "cuda events", "cpu timer"
 GRAPH_S = 1e-3  # a graph lasts about this long, so that the start of a replay does not count
 MOST_CALLS = 4096  # in a graph
 # What a profiler shows for a kernel that does nothing, on an H200: the median of 70 of torch.cuda._sleep(1) under
@@ -40,29 +39,6 @@ EMPTY_KERNEL_S = 0.672e-6
 EMPTY_NODES = 4  # after each call, in the graph that shows what they take
 SPACED_CALLS = 640  # at least so many in that graph
 SPACED_ELEMENTS = 1 << 16  # of each input and each result of these calls, in half precision
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """The time of one call. The spread is that between trials: its quartiles."""
-
-    seconds: float  # the median
-    low_s: float
-    high_s: float
-    best_s: float  # the shortest trial
-    trials: int
-    method: str  # GRAPH, EVENTS or CPU
-    calls: int  # in a trial
-    empty_node_s: float | None = None  # of a graph's node, beside its kernel's duration; has been subtracted
-    host_s: float | None = None  # of the host, to launch one call; only measured without a graph
-    why: str = ""  # why there is no graph
-    clock_mhz: int | None = None  # of the multiprocessors, while they worked
-    other_cores: float | None = None  # that other programs used meanwhile; only on a CPU, where the system tells
-
-    @property
-    def launches(self) -> bool:
-        """Whether the host's launches, and not the GPU, probably decide the time."""
-        return self.host_s is not None and self.host_s > 0.9 * self.seconds
 
 
 def time_calls(

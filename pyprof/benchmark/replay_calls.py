@@ -8,7 +8,8 @@ import numpy as np
 import torch
 
 from pyprof.benchmark.bench import Subject, backward_of, measured_times
-from pyprof.benchmark.call_timer import Timing, kernels_of
+from pyprof.benchmark.bench_result import Timing
+from pyprof.benchmark.call_timer import kernels_of
 from pyprof.benchmark.device_facts import free_bytes
 from pyprof.benchmark.sweep_axes import DTYPES
 from pyprof.benchmark.timer import Effort

@@ -9,7 +9,8 @@ from dataclasses import replace
 import torch
 
 from pyprof.benchmark.bench import Subject, backward_of
-from pyprof.benchmark.call_timer import Call, Timing, time_calls
+from pyprof.benchmark.bench_result import Timing
+from pyprof.benchmark.call_timer import Call, time_calls
 from pyprof.benchmark.device_facts import cache_bytes, free_bytes
 from pyprof.benchmark.rotation import copies_needed
 from pyprof.benchmark.timed_functions import Timeable, timeable

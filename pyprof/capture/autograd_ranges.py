@@ -26,6 +26,11 @@ class _ThreadState(threading.local):
 _THREAD = _ThreadState()
 
 
+def ranges_are_on() -> bool:
+    """Whether these ranges are pushed now, on this thread."""
+    return _THREAD.on
+
+
 def program_profiler_is_on() -> bool:
     """Whether one of PyTorch's profilers is on, on this thread, other than that of these ranges."""
     import torch
@@ -39,6 +44,11 @@ class AutogradRanges:
     def __init__(self, state: Any) -> None:
         self._state = state
         self._closed = False
+        self._threads = 0  # on which they are pushed
+
+    @property
+    def on_some_thread(self) -> bool:
+        return self._threads > 0
 
     @staticmethod
     def of_nvtx() -> AutogradRanges | None:
@@ -55,6 +65,7 @@ class AutogradRanges:
 
         patches.set(profiler, "_enable_profiler", self._enabler(profiler._enable_profiler))
         patches.set(profiler, "_disable_profiler", self._disabler(profiler._disable_profiler))
+        patches.set(profiler, "_run_on_profiler_stop", self._stopper(profiler._run_on_profiler_stop))
 
     def begin(self) -> None:
         """Push ranges on this thread from now on. If another profiler is on, begin when it ends."""
@@ -77,18 +88,26 @@ class AutogradRanges:
             sys.stderr.write(f"pyprof: continuing without PyTorch's own ranges, which cannot be pushed: {error}\n")
             return
         _THREAD.on = True
+        self._threads += 1
         profiler._run_on_profiler_start()
 
     def end(self) -> None:
         """Push no more ranges on this thread."""
-        import torch
         from torch.autograd import profiler
 
         _THREAD.suspended = False
-        if _THREAD.on:
-            _THREAD.on = False
-            torch._C._autograd._disable_profiler()
+        if self._off():
             profiler._run_on_profiler_stop()
+
+    def _off(self) -> bool:
+        """Push no more ranges on this thread; whether they were pushed until now."""
+        import torch
+
+        was_on, _THREAD.on = _THREAD.on, False
+        if was_on:
+            self._threads -= 1
+            torch._C._autograd._disable_profiler()
+        return was_on
 
     def close(self) -> None:
         """Push no more ranges on this thread, and do not begin on any other thread."""
@@ -97,8 +116,9 @@ class AutogradRanges:
 
     def _enabler(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def _enable_profiler(*args: Any, **kwargs: Any) -> Any:
-            suspended = _THREAD.on or _THREAD.suspended
-            self.end()
+            # The other profiler has told PyTorch that one is on, by which inductor's kernels know whether to push their
+            # ranges: so that is not taken back here.
+            suspended = self._off() or _THREAD.suspended
             try:
                 result = original(*args, **kwargs)
             except BaseException:
@@ -120,3 +140,12 @@ class AutogradRanges:
                     self.begin()
 
         return _disable_profiler
+
+    @staticmethod
+    def _stopper(original: Callable[[], Any]) -> Callable[[], Any]:
+        def _run_on_profiler_stop() -> None:
+            """Tell PyTorch that no profiler is on: not while ours is, which is back before another one says so."""
+            if not _THREAD.on:
+                original()
+
+        return _run_on_profiler_stop

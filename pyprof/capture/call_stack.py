@@ -4,7 +4,8 @@ The frames are walked once per marked call, and the text of a stack that occurre
 is the tuple of the frames' instruction offsets. On a match, the code objects are compared by identity: hashing a code
 object would hash its bytecode, and equal code objects may come from two files. Frames of torch, pyprof and the standard
 library are left out unless the user asks for them. Paths do not identify the machine or the user: they are relative to
-the working directory or to site-packages; all other paths are cut to their last two parts.
+the working directory or to site-packages; all other paths are cut to their last two parts, without a home folder
+(source_path.py).
 """
 
 import json
@@ -13,6 +14,8 @@ import sys
 import sysconfig
 from operator import is_
 from types import CodeType, FrameType
+
+from pyprof.source_path import short_path
 
 _FRAMES = 50  # innermost frames kept: a deeper stack is recursion, and the text has a limit
 _REMEMBERED_MOST = 100_000  # stacks kept; ordinary programs have fewer call sites, generated code may have more
@@ -89,7 +92,7 @@ class Tracer:
                 return path[len(folder) :]
         if path.startswith(_LIBRARY) and not self._everything:
             return ""
-        return os.path.join(*path.split(os.sep)[-2:]) if os.path.isabs(path) else path
+        return short_path(path)
 
 
 def _line(code: CodeType, offset: int) -> int:

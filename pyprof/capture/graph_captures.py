@@ -26,7 +26,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from pyprof.capture import session
-from pyprof.capture.autograd_ranges import program_profiler_is_on
+from pyprof.capture.autograd_ranges import AutogradRanges, program_profiler_is_on, ranges_are_on
 from pyprof.capture.kineto_turns import without_noise
 from pyprof.capture.patch import Patches
 from pyprof.capture.sinks import Entry, Profiler, pop, push
@@ -36,6 +36,10 @@ from pyprof.cuda_graph_nodes import CapturedGraph
 from pyprof.files import tell
 from pyprof.marker import GRAPH_RANGE
 
+UNTOLD = (
+    "pyprof: {} of CUDA graphs, recorded for a range that pyprof.start() begins, are in no report, since it was not "
+    "called; if nsys collects from the first line on, use init(graphs=False): then PyTorch's own ranges are in it"
+)
 _NUMBERS = itertools.count(1)  # one sequence per process: a trace may hold graphs of several collectors' time
 
 
@@ -179,12 +183,47 @@ class NvtxGraphs:
         self._captures = GraphCaptures(self._start, self._stop)
         self._over = False  # whether nsys collects, or has collected
         self._parts: list[str] = []  # of the record
+        self._backward_next = False  # whether a capture was recorded, and no backward pass began since
+        self._patches = Patches()
 
     def open(self) -> None:
+        from torch import autograd
+
         self._captures.open()
+        if self._session.autograd is not None and hasattr(autograd, "_engine_run_backward"):
+            run = autograd._engine_run_backward
+            self._patches.set(autograd, "_engine_run_backward", self._backward(run, self._session.autograd))
 
     def close(self) -> None:
+        """Record no more, and drop what was recorded."""
         self._captures.close()
+        self._captures.records.clear()
+        self._patches.undo()
+
+    def end(self) -> None:
+        """The session ends: say so if nsys was told of nothing."""
+        count, over = len(self._captures.records), self._over
+        self.close()
+        if count and not over:
+            tell(UNTOLD.format(f"{count:,} capture{'' if count == 1 else 's'}"))
+
+    def _backward(self, original: Callable[..., Any], own: AutogradRanges) -> Callable[..., Any]:
+        def _engine_run_backward(*args: Any, **kwargs: Any) -> Any:
+            """Run the backward pass after a recorded capture without PyTorch's own ranges.
+
+            In it torch.compile captures the graph's backward, on a thread of autograd's, which has the profilers that
+            are on when it begins. Where these ranges are, no other profiler can begin.
+            """
+            if not self._backward_next or self._over or not ranges_are_on():
+                return original(*args, **kwargs)
+            own.end()
+            try:
+                return original(*args, **kwargs)
+            finally:
+                self._backward_next = False
+                own.begin()
+
+        return _engine_run_backward
 
     def tell(self) -> None:
         """A range of nsys has begun: push what was recorded. No capture is recorded from then on."""
@@ -206,7 +245,11 @@ class NvtxGraphs:
 
     def _start(self) -> Any:
         """Start PyTorch's profiler; None where it is not wanted, or where the program's own is on."""
-        if self._over or program_profiler_is_on():
+        if self._over:
+            return None
+        if program_profiler_is_on():
+            if self._session.autograd is not None and self._session.autograd.on_some_thread:
+                _say(RuntimeError("another thread began it while PyTorch's ranges were on"))
             return None
         from torch.autograd.profiler import profile
 
@@ -222,6 +265,7 @@ class NvtxGraphs:
         self._session.set_profiler(None)
         with without_noise():
             profiler.__exit__(None, None, None)
+        self._backward_next = True
         return profiler
 
 

@@ -104,7 +104,7 @@ def main(argv: list[str] | None = None) -> int:
     """Return the script's exit code, or 1 if pyprof itself failed. Raises ScriptInterrupted if ^C ended the script."""
     words = _with_report_joined(build_parser(), sys.argv[1:] if argv is None else argv)
     scripts: list[Ran] = []
-    code = run_command("pyprof run", build_parser, partial(_run, scripts), words, inputs=())
+    code = run_command("pyprof run", build_parser, partial(_run, scripts), words, inputs=(), runs_code=True)
     if any(ran.interrupted for ran in scripts):
         raise ScriptInterrupted
     return code

@@ -211,7 +211,7 @@ class Session:
 
     def close(self) -> None:
         if self.graphs is not None:
-            self.graphs.close()
+            self.graphs.end()
         if self.autograd is not None:
             self.autograd.close()
         self.compiled.close()

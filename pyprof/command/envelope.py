@@ -43,6 +43,7 @@ ANSWERS = (
     Answer("counters", 1, "ncu", "pyprof.prof.ncu.json_document", "Counters"),
     Answer("parse", 1, "parse", "pyprof.parse.json_document", "ParsedFiles"),
     Answer("stats", 1, "stats", "pyprof.parse.stats.json_document", "Tables"),
+    Answer("scrub", 1, "scrub", "pyprof.parse.scrub.json_document", "Scrubbed"),
     Answer("kernels", 1, "prof", "pyprof.prof.table.json_document", "Kernels"),
     Answer("groups", 1, "prof", "pyprof.prof.table.json_document", "Groups"),
     Answer("summary", 1, "prof", "pyprof.prof.summary.json_document", "SummaryDocument"),

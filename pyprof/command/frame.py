@@ -14,19 +14,24 @@
         ...                                            # raises PyprofError (exit 1) or UsageError (exit 2)
         return Done([*warned(warnings), "wrote report.html"])
 
-Exit codes: 0; 1 for bad input; 2 for wrong usage; 130 after ^C. ``Done`` may name another one: ``pyprof diff`` exits
+Exit codes: 0; 1 for bad input; 2 for wrong usage; 130 after ^C. SIGTERM and SIGHUP end the process as ever, once
+temporary files have been removed. ``Done`` may name another one: ``pyprof diff`` exits
 with 3 if a condition of ``--fail-if`` is true, and ``pyprof run`` exits with the script's code.
 """
 
 import argparse
+import os
+import signal
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 from pyprof.command.envelope import fail
 from pyprof.command.parser import Parser, wants_json
 from pyprof.errors import PyprofError, UsageError, packages
-from pyprof.files import tell
+from pyprof.files import remove_scratch, tell
 
 
 class Done(NamedTuple):
@@ -36,14 +41,68 @@ class Done(NamedTuple):
     code: int = 0
 
 
+class _Ended(BaseException):
+    """SIGTERM or SIGHUP has come."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+_SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+
+
+@contextmanager
+def _removing_files(wanted: bool) -> Iterator[None]:
+    """If a signal ends the process, leave the block by an exception first, so that it removes its temporary files.
+
+    What someone else has set for a signal stays: nohup ignores SIGHUP. ``wanted``: false for a user's own code, which
+    an exception from nowhere would surprise.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    ours = [number for number in _SIGNALS if wanted and is_main and signal.getsignal(number) == signal.SIG_DFL]
+
+    def end(number: int, _: Any) -> None:
+        raise _Ended(number)
+
+    for number in ours:
+        signal.signal(number, end)
+    try:
+        yield
+    except _Ended as ended:
+        signal.signal(ended.number, signal.SIG_IGN)  # a second one does not stop the removal
+        remove_scratch()
+        signal.signal(ended.number, signal.SIG_DFL)
+        os.kill(os.getpid(), ended.number)
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
+
+
 def run_command(
     prog: str,
     build_parser: Callable[[], Parser],
     work: Callable[[argparse.Namespace], Done],
     argv: Sequence[str] | None,
     inputs: Sequence[str] = ("file",),
+    runs_code: bool = False,
 ) -> int:
-    """Parse and run a command, and return its exit code. ``inputs``: the arguments that name the files it reads."""
+    """Parse and run a command, and return its exit code. ``inputs``: the arguments that name the files it reads.
+
+    ``runs_code``: whether the command runs a user's program in this process, whose signals are then its own.
+    """
+    with _removing_files(not runs_code):
+        return _run(prog, build_parser, work, argv, inputs)
+    raise AssertionError("the process has ended by a signal")
+
+
+def _run(
+    prog: str,
+    build_parser: Callable[[], Parser],
+    work: Callable[[argparse.Namespace], Done],
+    argv: Sequence[str] | None,
+    inputs: Sequence[str],
+) -> int:
     words = sys.argv[1:] if argv is None else argv
     args = argparse.Namespace(json=wants_json(words), quiet=False)
     try:
@@ -61,6 +120,7 @@ def run_command(
     except MemoryError:
         return fail(prog, PyprofError("there is not enough memory for this file"), args.json, _names(args, inputs))
     except KeyboardInterrupt:  # incomplete files have already been removed
+        remove_scratch()
         tell(f"{prog}: interrupted")
         return 130
     if not args.quiet and not args.json:

@@ -118,7 +118,14 @@ def main(argv: list[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
     at = words.index("--") if "--" in words else len(words)
     command = words[at + 1 :] if at < len(words) else None
-    return run_command("pyprof ncu", build_parser, lambda options: _run(options, command), words[:at], ("report",))
+    return run_command(
+        "pyprof ncu",
+        build_parser,
+        lambda options: _run(options, command),
+        words[:at],
+        ("report",),
+        runs_code=bool(command),
+    )
 
 
 def _run(options: argparse.Namespace, command: Sequence[str] | None) -> Done:

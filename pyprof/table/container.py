@@ -12,11 +12,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, BinaryIO, cast
 
 import msgspec
 import numpy as np
@@ -24,6 +27,7 @@ from msgspec import Meta
 
 from pyprof._version import __version__
 from pyprof.errors import InputError, PyprofError, SchemaError
+from pyprof.files import link_unnamed, scratch_folder, unnamed_file, usual_mode
 from pyprof.table.columns import NULL, HostTable, MemoryTable, Table
 from pyprof.text import clean
 
@@ -77,16 +81,42 @@ def check_container_output(target: Path, force: bool) -> None:
 
 
 def write_container(container: Container, target: Path, force: bool = False) -> None:
-    """Write the folder ``target``. It is written beside its place and moved there when it is complete."""
+    """Write the folder ``target``. It is written beside its place and moved there when it is complete.
+
+    On Linux its files have no names until all are complete, so that nothing is left if the process is killed.
+    """
     check_container_output(target, force)
+    parent = target.absolute().parent
     try:
-        with tempfile.TemporaryDirectory(prefix=f".{target.name[:100]}.", dir=target.absolute().parent) as scratch:
+        with ExitStack() as stack:
+            files = [(name, stack.enter_context(_file(parent)), write) for name, write in _parts(container)]
+            for _, file, write in files:
+                write(file)
+                file.flush()
+            scratch = stack.enter_context(scratch_folder(parent, f".{target.name[:100]}."))
             made = Path(scratch, "made")
             made.mkdir()
-            _fill(container, made)
+            for name, file, _ in files:
+                _name(file, made / name)
             _move(made, target, Path(scratch, "before"))
     except OSError as error:
         raise PyprofError(f"{target}: cannot be written: {error.strerror or error}") from error
+
+
+def _file(folder: Path) -> BinaryIO:
+    handle = unnamed_file(folder)
+    return cast(BinaryIO, tempfile.TemporaryFile(dir=folder)) if handle is None else open(handle, "w+b")
+
+
+def _name(file: BinaryIO, name: Path) -> None:
+    """Put a complete file in its place: by a link, or where there are none, as a copy."""
+    try:
+        link_unnamed(file.fileno(), name)
+    except OSError:
+        file.seek(0)
+        with name.open("wb") as out:
+            shutil.copyfileobj(file, out)
+    name.chmod(usual_mode(name.parent / "new"))
 
 
 def _move(made: Path, target: Path, before: Path) -> None:
@@ -102,19 +132,16 @@ def _move(made: Path, target: Path, before: Path) -> None:
         raise
 
 
-def _fill(container: Container, folder: Path) -> None:
-    from pyprof.table.parquet import write_parquet
+def _parts(container: Container) -> list[tuple[str, Callable[[BinaryIO], object]]]:
+    """The names of the files, and what writes each."""
+    from pyprof.table.parquet import write_columns
 
     tables: Mapping[str, Table | None] = {
         KERNELS_FILE: container.kernels,
         MEMORY_FILE: container.memory,
         HOST_FILE: container.host,
     }
-    rows = {}
-    for name, table in tables.items():
-        if table is not None:
-            write_parquet(table, folder / name)
-            rows[name] = len(table)
+    there = {name: table for name, table in tables.items() if table is not None}
     meta = {
         "format": FORMAT,
         "version": VERSION,
@@ -122,9 +149,13 @@ def _fill(container: Container, folder: Path) -> None:
         "profiler": None if container.profiler is None else clean(container.profiler),
         "files": [clean(file) for file in container.files],
         "warnings": [clean(text) for text in container.warnings],
-        "tables": rows,
+        "tables": {name: len(table) for name, table in there.items()},
     }
-    (folder / META).write_text(json.dumps(meta, indent=1) + "\n", encoding="ascii")
+    text = (json.dumps(meta, indent=1) + "\n").encode("ascii")
+    return [
+        *((name, partial(write_columns, table)) for name, table in there.items()),
+        (META, lambda out: out.write(text)),
+    ]
 
 
 def read_container(folder: Path) -> Container:

@@ -7,7 +7,7 @@ and is loaded when a function here is called.
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -42,6 +42,12 @@ ADVICE = "make it with parse.py -o net.parquet, or -o net.pyprof"
 
 def write_parquet(table: Table, output: Name, force: bool = False) -> None:
     """Write the table to the file ``output`` or to standard output."""
+    with open_output(output, force) as out:
+        write_columns(table, out)
+
+
+def write_columns(table: Table, out: BinaryIO) -> None:
+    """Write the table as Parquet."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -59,7 +65,7 @@ def write_parquet(table: Table, output: Name, force: bool = False) -> None:
     schema = pa.schema(fields, facts)
     texts = {c.key: arrow.texts(table.coded(c.key).values) for c in table.schema if _is_text(c)}
     form: dict[str, Any] = {"compression": "zstd", "dictionary_pagesize_limit": DICTIONARY_PAGE, "version": "2.6"}
-    with open_output(output, force) as out, pq.ParquetWriter(out, schema, **form) as writer:
+    with pq.ParquetWriter(out, schema, **form) as writer:
         for begin in range(0, len(table), ROW_GROUP):
             rows = slice(begin, min(begin + ROW_GROUP, len(table)))
             arrays = [_array(pa, table.columns[c.key], texts.get(c.key), rows) for c in table.schema]
@@ -83,7 +89,7 @@ def read_columns(path: Path, kind: type[Columns]) -> Columns:
             check_size(file.metadata, path)
             arrow_table = file.read([name for name in file.schema_arrow.names if name in known])
             arrow_table.validate(full=True)  # reading does not check the codes of texts and the offsets of lists
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # also of names that are no UTF-8
         why = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(path, f"expected a Parquet file, found a broken one ({why}); {ADVICE}") from None
     names = arrow_table.column_names

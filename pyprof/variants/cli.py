@@ -135,7 +135,7 @@ def _combinations(text: str) -> list[tuple[str, ...]]:
 
 def main(argv: list[str] | None = None) -> int:
     words = with_options_first(build_parser(), sys.argv[1:] if argv is None else argv)
-    return run_command("pyprof try", build_parser, _run, words, inputs=())
+    return run_command("pyprof try", build_parser, _run, words, inputs=(), runs_code=True)
 
 
 def with_options_first(parser: Parser, words: Sequence[str]) -> list[str]:

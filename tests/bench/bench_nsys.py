@@ -4,9 +4,10 @@
 
 Repeats a golden capture TIMES times (100: 120,000 rows and 620,000 ranges), as a training loop would, then runs, each
 in a process of its own: a plain Python scan of the columns that parse needs, parse.py --summary, parse.py to Parquet
-and to net.dict, prof.py on both. Prints the seconds of processor time, the best of the runs, rows a second, the ratio
-to the scan, and the peak memory of each. --idle adds a thread with that many ranges and no launch, and checks that the
-table stays the same.
+and to net.dict, prof.py on both, its summary from the capture itself, pyprof perfetto and three reports of pyprof
+stats. Prints the seconds on the clock and of processor time, each the best of the runs (taken in turns), their ratios
+to the scan, rows a second on the clock, and the peak memory of each. --idle adds a thread with that many ranges and no
+launch, and checks that the table stays the same.
 """
 
 import argparse
@@ -18,6 +19,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,6 +28,7 @@ from pyarrow.parquet import read_table
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "h200_gpt2_step.sqlite.gz"
 TABLES = ("NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_MEMSET")
+STATS = ("nvtx_sum", "nvtx_gpu_proj_sum", "nvtx_kern_sum")
 NUMBERS = re.compile(r"(seq = |op_id = |\()(\d+)")
 SCAN = """
 import sqlite3, sys
@@ -44,9 +47,9 @@ for query in (
 
 
 class Run(NamedTuple):
-    seconds: float  # processor time, children's start included
+    clock: float  # s
+    processor: float  # s, of all threads, the interpreter's start included
     peak_mib: float
-    name: str
 
 
 def repeat(source: Path, target: Path, times: int) -> int:
@@ -80,21 +83,27 @@ def _later(names: list[str], row: tuple[object, ...], k: int, span: int) -> list
     return list(moved.values())
 
 
-def measure(name: str, command: list[str]) -> Run:
-    """Processor seconds and peak memory of one command, of this Python's children."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    script = (
-        "import resource, subprocess, sys; code = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL,"
-        " stderr=subprocess.DEVNULL).returncode; u = resource.getrusage(resource.RUSAGE_CHILDREN);"
-        " print(code, u.ru_utime + u.ru_stime, u.ru_maxrss / 1024)"
+def measure(command: list[str], folder: Path) -> Run:
+    """Times and peak memory of one command. Compiled modules are kept in ``folder``, as an installed package does."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONPYCACHEPREFIX": str(folder / "compiled")}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    script = (  # a small process in between, since a child begins with its parent's peak memory
+        "import resource, subprocess, sys, time; begin = time.perf_counter(); code = subprocess.run(sys.argv[1:],"
+        " stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode; clock = time.perf_counter() - begin;"
+        " u = resource.getrusage(resource.RUSAGE_CHILDREN);"
+        " print(code, clock, u.ru_utime + u.ru_stime, u.ru_maxrss / 1024)"
     )
     done = subprocess.run(
         [sys.executable, "-c", script, *command], env=environment, capture_output=True, text=True, check=True
     )
-    code, seconds, peak = done.stdout.split()
+    code, *figures = done.stdout.split()
     if code != "0":
         sys.exit(f"{' '.join(command)}: exit {code}")
-    return Run(float(seconds), float(peak), name)
+    return Run(*map(float, figures))
+
+
+def best(runs: Iterable[Run]) -> Run:
+    return Run(*map(min, zip(*runs, strict=True)))
 
 
 def add_idle(file: Path, ranges: int) -> None:
@@ -119,8 +128,9 @@ def bench(source: Path, folder: Path, times: int, idle: int, runs: int) -> None:
     capture, table, lines = (str(folder / name) for name in ("net.sqlite", "net.parquet", "net.dict"))
     rows = repeat(source, Path(capture), times)
     parse, prof = [sys.executable, "-m", "pyprof.parse"], [sys.executable, "-m", "pyprof.prof"]
+    other = [sys.executable, "-m", "pyprof"]
     if idle:
-        measure("", [*parse, capture, "-o", f"{table}.before.parquet"])
+        measure([*parse, capture, "-o", f"{table}.before.parquet"], folder)
         add_idle(Path(capture), idle)
     columns = ["--csv", "-c", "kernel,op,dir,sil,tc,flops,bytes"]
     commands = {
@@ -131,18 +141,24 @@ def bench(source: Path, folder: Path, times: int, idle: int, runs: int) -> None:
         "parse to net.dict": [*parse, capture, "-o", lines, "--force"],
         "prof on Parquet": [*prof, *columns, table],
         "prof on net.dict": [*prof, *columns, lines],
+        "prof's summary": [*prof, "--summary", capture],
+        "perfetto": [*other, "perfetto", capture, "-o", f"{table}.pftrace", "--force"],
+        **{report: [*other, "stats", "-r", report, capture] for report in STATS},
     }
-    found = [min(measure(name, command) for _ in range(runs)) for name, command in commands.items()]
+    turns = [{name: measure(command, folder) for name, command in commands.items()} for _ in range(runs + 1)]
+    found = {name: best(turn[name] for turn in turns[1:]) for name in commands}  # the first one compiles
     print(
         f"{source.name} x {times}: {rows:,} rows" + (f", a thread of {idle:,} ranges without a launch" if idle else "")
     )
     if idle:
         same = read_table(table).equals(read_table(f"{table}.before.parquet"))
         print("the table is the same" if same else "THE TABLE IS ANOTHER")
-    for run in found:
+    scan = found["plain scan"]
+    for name, run in found.items():
         print(
-            f"{run.name:18} {run.seconds:7.2f} s {rows / run.seconds:12,.0f} rows/s"
-            f" {run.seconds / found[0].seconds:6.2f} x scan {run.peak_mib:7,.0f} MiB"
+            f"{name:18} {run.clock:7.2f} s on the clock {run.clock / scan.clock:6.2f} x scan"
+            f" {run.processor:7.2f} s of processor {run.processor / scan.processor:6.2f} x scan"
+            f" {rows / run.clock:12,.0f} rows/s {run.peak_mib:7,.0f} MiB"
         )
 
 

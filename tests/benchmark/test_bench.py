@@ -10,8 +10,16 @@ import torch.nn.functional as F  # noqa: E402
 
 import pyprof  # noqa: E402
 from pyprof.benchmark import bench as bench_module  # noqa: E402
-from pyprof.benchmark.bench_result import Bench, Measured, time_text  # noqa: E402
-from pyprof.benchmark.call_timer import CPU, EVENTS, GRAPH, Timing, time_calls  # noqa: E402
+from pyprof.benchmark.bench_result import (  # noqa: E402  # noqa: E402
+    CPU,
+    EVENTS,
+    GRAPH,
+    Bench,
+    Measured,
+    Timing,
+    time_text,
+)
+from pyprof.benchmark.call_timer import time_calls  # noqa: E402
 from pyprof.benchmark.hardware_limit import DirectionWork, limit, precision_of, work_of  # noqa: E402
 from pyprof.benchmark.timer import Effort  # noqa: E402
 from pyprof.counting.count import count  # noqa: E402

@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from pyprof.benchmark import timed_functions, timer  # noqa: E402
-from pyprof.benchmark.call_timer import Timing  # noqa: E402
+from pyprof.benchmark.bench_result import Timing  # noqa: E402
 from pyprof.benchmark.time_edits import _less, _prepared, time_edits  # noqa: E402
 from pyprof.benchmark.timed_chain import Chain  # noqa: E402
 from pyprof.benchmark.timed_functions import timeable  # noqa: E402

@@ -83,6 +83,19 @@ def test_torch_profiler_works_inside() -> None:
         assert on()
 
 
+def test_inductor_s_kernels_know_that_a_profiler_is_on() -> None:
+    """They push ranges by this flag. The program's profiler sets it before it begins, and ours when it is back."""
+    from torch.autograd import profiler
+
+    pyprof.init()
+    assert profiler._is_profiler_enabled
+    with torch.profiler.profile():
+        assert profiler._is_profiler_enabled
+    assert profiler._is_profiler_enabled and on()
+    pyprof.deinit()
+    assert not profiler._is_profiler_enabled
+
+
 def test_the_embedded_collector_works_inside(tmp_path: Path) -> None:
     pyprof.init()
     with pyprof.profile(tmp_path / "net.json"):

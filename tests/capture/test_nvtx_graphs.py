@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +13,8 @@ torch = pytest.importorskip("torch")
 
 import pyprof  # noqa: E402
 from pyprof.capture import session  # noqa: E402
+from pyprof.capture.autograd_ranges import AutogradRanges  # noqa: E402
+from pyprof.capture.graph_captures import UNTOLD  # noqa: E402
 from pyprof.captured_record import CAPTURED_RANGE, CLOCK_RANGE, CapturedRecord, clock_ns, joined, piece  # noqa: E402
 from tests.capture.conftest import Domain  # noqa: E402
 from tests.capture.test_graph_captures import Graph, capture  # noqa: E402
@@ -24,6 +27,10 @@ def graph_class(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Graph]]:
     yield Graph
     pyprof.deinit()
     assert dict(vars(Graph)) == before  # everything was put back
+
+
+def torch_profiler_is_on() -> bool:
+    return bool(torch._C._autograd._profiler_enabled())
 
 
 def told(domain: Domain) -> CapturedRecord | None:
@@ -50,6 +57,23 @@ def test_a_capture_before_the_range_is_told_when_the_range_begins(domain: Domain
     last = max(start + duration for _, start, duration, _ in ranges)
     assert len(clocks) == 5 and 0 < clocks[0] - last < 60e9  # one clock: told after it ended, within a minute
     pyprof.stop()
+
+
+def test_a_range_that_never_begins_is_said(domain: Domain, capfd: pytest.CaptureFixture[str]) -> None:
+    """As where nsys collects from the first line on: PyTorch's own ranges make way while a capture is recorded."""
+    pyprof.init(sink="nvtx")
+    capture(Graph())
+    pyprof.deinit()
+    assert UNTOLD.format("1 capture") in capfd.readouterr().err
+    pyprof.init(sink="nvtx", graphs=False)
+    capture(Graph())
+    pyprof.deinit()
+    pyprof.init(sink="nvtx")
+    capture(Graph())
+    pyprof.start()
+    pyprof.stop()
+    pyprof.deinit()
+    assert "graphs=False" not in capfd.readouterr().err
 
 
 def test_each_range_of_the_tool_is_told(domain: Domain) -> None:
@@ -131,6 +155,88 @@ def test_lists_of_tensors_are_flat_as_in_nvtx(domain: Domain) -> None:
     name, _, rest = text.partition(", seq = ")
     number, _, rest = rest.partition(",")
     assert (name, number.isdecimal(), rest) == ("aten::cat", True, " op_id = 0, sizes = [[3, 4], [3, 4], []]")
+    pyprof.stop()
+
+
+def test_lists_of_numbers_are_told_which_nvtx_leaves_out(domain: Domain) -> None:
+    pyprof.init(sink="nvtx")
+    graph, x = Graph(), torch.ones(3, 4)
+    graph.capture_begin()
+    x.sum(0), x.sum(1, keepdim=True), x.add(x, alpha=2), torch.cat([x, x], 1)
+    graph.capture_end()
+    pyprof.start()
+    record = told(domain)
+    assert record is not None
+    named = [(text.partition(",")[0], each) for text, each in zip(record.texts, record.lists, strict=True)]
+    assert [each for name, each in named if name == "aten::sum"] == [("", "[0]", "", ""), ("", "[1]", "", "")]
+    assert [each for name, each in named if name in ("aten::add", "aten::cat")] == [(), ()]
+    pyprof.stop()
+
+
+class Nested(torch.autograd.Function):
+    """A backward within a backward and so on, until autograd runs the innermost one on a thread of its own (60)."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, depth: int, innermost: Any) -> torch.Tensor:
+        ctx.rest = depth - 1, innermost
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        depth, innermost = ctx.rest
+        if depth == 0:
+            innermost()
+        else:
+            backward(depth, innermost)
+        return gradient, None, None
+
+
+def backward(depth: int, innermost: Any) -> None:
+    with torch.enable_grad():
+        x = torch.ones(2, requires_grad=True)
+        Nested.apply(x, depth, innermost).sum().backward()
+
+
+@pytest.fixture
+def own_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A PyTorch without a GPU cannot push to NVTX. Its ranges for VTune (ITT) take their place."""
+    made = AutogradRanges(torch.autograd.ProfilerState.ITT)
+    monkeypatch.setattr(AutogradRanges, "of_nvtx", staticmethod(lambda: made))
+
+
+@pytest.mark.usefixtures("own_ranges")
+def test_a_capture_in_the_backward_pass_that_follows_one(domain: Domain) -> None:
+    """As of torch.compile's mode reduce-overhead: the forward pass captures a graph, and then the backward pass one."""
+    seen: list[tuple[bool, bool]] = []
+
+    def innermost() -> None:
+        seen.append((threading.current_thread() is threading.main_thread(), torch_profiler_is_on()))
+        if len(seen) == 1:
+            capture(Graph())
+
+    pyprof.init(sink="nvtx")
+    assert torch_profiler_is_on()
+    capture(Graph())
+    for _ in range(2):
+        backward(65, innermost)
+        assert torch_profiler_is_on()
+    assert seen == [(False, False), (False, True)]  # only in the first are PyTorch's own ranges off
+    pyprof.start()
+    record = told(domain)
+    assert record is not None and len(record.captures) == 2
+    assert any(record.texts[each[3]].startswith("aten::gelu") for each in record.captures[1])
+    pyprof.stop()
+
+
+@pytest.mark.usefixtures("own_ranges")
+def test_a_capture_on_autograd_s_thread_that_cannot_be_recorded_is_said(
+    domain: Domain, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pyprof.init(sink="nvtx")
+    backward(65, lambda: capture(Graph()))
+    pyprof.start()
+    assert told(domain) is None
+    assert "is not recorded, and its kernels will have no op: another thread began it" in capfd.readouterr().err
     pyprof.stop()
 
 

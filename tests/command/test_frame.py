@@ -12,8 +12,8 @@ from pyprof import __version__, cli, demo
 from pyprof.errors import PyprofError
 
 NAMES = (
-    "run, ncu, parse, prof, memory, ranks, stats, report, perfetto, plot, replay, plan, try, diff, trend, peaks, "
-    "bench, schema, demo"
+    "run, ncu, parse, prof, memory, ranks, stats, scrub, report, perfetto, plot, replay, plan, try, diff, trend, "
+    "peaks, bench, schema, demo"
 )
 
 
@@ -34,6 +34,7 @@ def test_help_lists_every_command_on_standard_output(option, capsys):
         "memory",
         "ranks",
         "stats",
+        "scrub",
         "report",
         "perfetto",
         "plot",

@@ -24,8 +24,8 @@ import torch
 import torch.nn.functional as F
 
 from pyprof.benchmark.bench import Subject, measure
-from pyprof.benchmark.bench_result import Bench
-from pyprof.benchmark.call_timer import Timing, empty_node_s
+from pyprof.benchmark.bench_result import Bench, Timing
+from pyprof.benchmark.call_timer import empty_node_s
 from pyprof.benchmark.device_facts import cache_bytes, free_bytes
 from pyprof.benchmark.rotation import copies_needed, storage_bytes
 from pyprof.benchmark.sweeps import PRODUCTS, Sweeps

@@ -1,10 +1,8 @@
-"""``--nvml`` on a GPU: python tests/device/clocks.py rates|energy|cost|capture [--out FOLDER]
+"""``--nvml`` on a GPU: python tests/device/clocks.py rates|energy|capture [--out FOLDER]
 
 * rates: how long a reading takes, and how often NVML's values change;
 * energy: 100 steps of GPT-2: power integrated from the readings, against NVML's energy counter read before and after
   exactly these steps;
-* cost: the median step of GPT-2 with and without ``--nvml``, alternating, with and without the profiler, and of a
-  model so small that Python sets the pace, whose step another thread of the program would delay most;
 * capture: a small trace with readings, for tests/golden.
 """
 
@@ -12,9 +10,8 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from statistics import mean, median
+from statistics import median
 from typing import Any
 
 import gpt2
@@ -25,7 +22,6 @@ from pyprof.clock_sampler import ClockSampler, _uuid
 from pyprof.nvml import Nvml
 
 STEPS = 100
-Step = Callable[[], Any]
 
 
 def say(line: object) -> None:
@@ -35,13 +31,13 @@ def say(line: object) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", choices=("rates", "energy", "cost", "capture"), nargs="+")
+    parser.add_argument("what", choices=("rates", "energy", "capture"), nargs="+")
     parser.add_argument("--out", type=Path, default=Path())
     options = parser.parse_args()
     say(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, CUDA {torch.version.cuda}")
     for what in options.what:
         started = time.perf_counter()
-        {"rates": rates, "energy": energy, "cost": cost, "capture": capture}[what](options.out)
+        {"rates": rates, "energy": energy, "capture": capture}[what](options.out)
         say(f"[{what}: {time.perf_counter() - started:.1f} s]")
 
 
@@ -111,55 +107,6 @@ def joules(gpu: dict[str, Any], begin: int, end: int) -> tuple[float, float]:
     known = ~np.isnan(counted)
     low, high = np.interp([0, end - begin], at[known] - begin, counted[known])
     return float(power.mean() * (end - begin) / 1e12), float(high - low) / 1e3
-
-
-def cost(_: Path) -> None:
-    """Blocks of steps without and with the sampler, in pairs of alternating order: a clock that drifts hits both."""
-    from torch.profiler import ProfilerActivity, profile
-
-    large = gpt2.training("cuda", gpt2.Config(), 4)
-    small = gpt2.training("cuda", gpt2.Config(layers=12, width=64, heads=2, context=32, vocabulary=101), 1)
-    cases = (("GPT-2 small, batch 4", large, 12, 16), ("tiny: Python sets the pace", small, 30, 16))
-    for name, step, steps, pairs in cases:
-        for _ in range(40):
-            step()
-        report_cost(name, [pair(step, steps, number) for number in range(pairs)])
-    pyprof.init()
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], record_shapes=True, acc_events=False):
-        for name, step, steps, pairs in (("GPT-2 small, batch 4", large, 5, 8), ("tiny", small, 8, 8)):
-            report_cost(f"{name}, under PyTorch's profiler", [pair(step, steps, number) for number in range(pairs)])
-
-
-def report_cost(name: str, pairs: list[tuple[list[float], list[float]]]) -> None:
-    off, on = (median(time for times in side for time in times) for side in zip(*pairs, strict=True))
-    ratios = sorted(mean(with_it) / mean(without) - 1 for without, with_it in pairs)
-    low, middle, high = (100 * ratios[round(place * (len(ratios) - 1))] for place in (0.25, 0.5, 0.75))
-    say(
-        f"{name}: median step {off:.3f} -> {on:.3f} ms ({100 * (on / off - 1):+.2f}%); of {len(pairs)} pairs of "
-        f"{len(pairs[0][0])} steps: mean {middle:+.2f}%, quartiles {low:+.2f}% and {high:+.2f}%"
-    )
-
-
-def pair(step: Step, steps: int, number: int) -> tuple[list[float], list[float]]:
-    """The times of a block of steps without and with the sampler, in ms."""
-    times = {with_nvml: block(step, steps, with_nvml) for with_nvml in (number % 2 == 1, number % 2 == 0)}
-    return times[False], times[True]
-
-
-def block(step: Step, steps: int, with_nvml: bool) -> list[float]:
-    sampler = ClockSampler() if with_nvml else None
-    if sampler is not None:
-        sampler.begin()
-    step().item()
-    times = []
-    for _ in range(steps):
-        begin = time.perf_counter()
-        step().item()
-        times.append(1e3 * (time.perf_counter() - begin))
-    if sampler is not None:
-        sampler.end()
-        sampler.close()
-    return times
 
 
 def capture(folder: Path) -> None:

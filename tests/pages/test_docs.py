@@ -75,6 +75,36 @@ def test_a_changed_output_is_found_and_written(checker, page, end, shown):
     assert list(checker.check(page, root)) == []
 
 
+def test_an_output_begins_and_ends_at_the_named_lines(checker, page):
+    """Of 'usage: ...', an empty line, 'commands:' and one line per command: the line of run, before that of ncu."""
+    page.write_text("<!-- output: pyprof -h; from:   run; up to:   ncu -->\n<!-- /output -->\n")
+    checker.paste(page)
+    text = page.read_text().partition("-->\n```text\n")[2]
+    assert text.startswith("  run") and text.count("\n") == 3  # the line, the fence, the mark
+    assert list(checker.check(page, page.parents[1])) == []
+
+
+def test_a_session_shows_the_command_as_typed_and_dots_for_what_is_left_out(checker, page, root):
+    command = "pyprof diff -q -w 100 tests/golden/h200_diff_padded.json.gz tests/golden/h200_diff_eager.json.gz"
+    gate = '--fail-if "step > 3%"'
+    page.write_text(f"<!-- session: {command} {gate}; exit code: 3; from: failed -->\n<!-- /session -->\n")
+    checker.paste(page)
+    assert page.read_text().splitlines()[1:-1] == [
+        "```console",
+        f"$ {command.replace(' -q -w 100', '')} {gate}",
+        "...",
+        "failed: step > 3%: 10.08 -> 23.14 ms, +13.06 ms (+129.5%), noise ±0.05 ms",  # as docs/how-to/diff.md
+        "```",
+    ]
+    assert list(checker.check(page, page.parents[1])) == []
+
+
+def test_a_command_with_another_exit_code_is_an_error(checker, page):
+    page.write_text("<!-- output: pyprof prof missing.json -->\n<!-- /output -->\n")
+    with pytest.raises(SystemExit, match=r"pyprof prof missing.json: exit code 1"):
+        checker.paste(page)
+
+
 def test_what_the_front_pages_show_is_printed(checker, root):
     """Where a model or a reader changes the figures: tools/check_docs.py --write, and read the diff."""
     for page in (root / "README.md", root / "docs" / "tutorial.md"):

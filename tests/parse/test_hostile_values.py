@@ -125,3 +125,15 @@ def test_a_huge_name_is_cut_and_says_so(tmp_path):
 def test_a_csv_field_drives_no_terminal():
     assert inert("a\x1b]0;x\x07\x9b2J\u202eb\0") == "a?]0;x??2J?b?"
     assert inert("two\nlines\tand a tab") == "two\nlines\tand a tab"
+
+
+@pytest.mark.parametrize(
+    "before", ["", " ", "   ", "\t", "\n", "\r\n", "\x0b ", "\u00a0", "\u3000", "\ufeff", "\u200b"]
+)
+@pytest.mark.parametrize("sign", ["=", "+", "-", "@", "\uff1d"])
+def test_a_formula_after_blanks_is_a_text(before, sign):
+    text = inert(f"{before}{sign}cmd()")
+    assert text.startswith(("'", "?"))  # a control character is no blank any more
+    assert text.endswith(f"{sign}cmd()")
+    assert inert(f"gemm{before}{sign}1") == f"gemm{before}{sign}1".replace("\x0b", "?")
+    assert inert("-1.5") == "-1.5" and inert(" 2e-3") == " 2e-3"

@@ -107,7 +107,7 @@ def test_it_is_overwritten_only_with_force(trace, tmp_path, capfdbinary):
     assert b"exists; give --force" in capfdbinary.readouterr().err
     assert read_container(folder).warnings == ("a warning",)
     assert parse([str(trace), "-o", str(folder), "--force", "-q"]) == 0
-    assert read_container(folder).files == (str(trace),)
+    assert read_container(folder).files == (trace.name,)
     assert sorted(os.listdir(tmp_path)) == ["net.json", "net.pyprof"]
 
 
@@ -131,7 +131,7 @@ def test_a_failure_leaves_nothing_and_keeps_what_was(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("pyprof.table.parquet.write_parquet", full)
+    monkeypatch.setattr("pyprof.table.parquet.write_columns", full)
     with pytest.raises(PyprofError, match="cannot be written: No space left on device"):
         write_container(Container(KERNELS, None), target, force=True)
     assert read_container(target).warnings == ("a warning",) and os.listdir(tmp_path) == ["net.pyprof"]

@@ -2,19 +2,42 @@
 
 const model = (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  if (data.format !== 2) throw new Error(`this page reads format 2 of the data, found ${data.format}`);
+  if (data.format !== 3) throw new Error(`this page reads format 3 of the data, found ${data.format}`);
   const unknown = (list, Type) => Type.from(list, (value) => (value === null ? (Type === Float64Array ? NaN : -1) : value));
+
+  // Varints in base64: 0 for an unknown number, or else 1 more than its zigzag form (0, -1, 1, -2, ...).
+  function unpacked(text, count, Type) {
+    const bytes = atob(text), values = new Type(count), none = Type === Float64Array ? NaN : -1;
+    for (let i = 0, at = 0; i < count; i++) {
+      let code = 0, scale = 1, byte;
+      do {
+        byte = bytes.charCodeAt(at++);
+        code += (byte & 127) * scale;
+        scale *= 128;
+      } while (byte > 127);
+      values[i] = code === 0 ? none : code % 2 ? (code - 1) / 2 : -code / 2;
+    }
+    return values;
+  }
+
+  function repeated(values, lengths, rows) {
+    const all = new values.constructor(rows);
+    for (let i = 0, at = 0; i < values.length; at += lengths[i++]) all.fill(values[i], at, at + lengths[i]);
+    return all;
+  }
 
   function column(name, Type) {
     const list = data.rows[name];
     if (Array.isArray(list)) return unknown(list, Type);
+    if (list.lengths) return repeated(unpacked(list.packed, list.count, Type), unpacked(list.lengths, list.count, Int32Array), list.rows);
+    if (list.packed) return unpacked(list.packed, list.count, Type);
     return new Type(list.count).fill(list.all === null ? (Type === Float64Array ? NaN : -1) : list.all);
   }
 
   // A column that is stored as differences from one row to the next.
   function rising(name) {
     const values = column(name, Float64Array);
-    if (!Array.isArray(data.rows[name])) return values;
+    if ("all" in data.rows[name]) return values;
     let now = 0;
     for (let i = 0; i < values.length; i++) if (!Number.isNaN(values[i])) values[i] = now += values[i];
     return values;

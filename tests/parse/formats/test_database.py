@@ -97,7 +97,6 @@ def test_texts_are_joined_byte_by_byte(tmp_path: Path) -> None:
             db.execute("INSERT INTO t VALUES (CAST(? AS TEXT))", (text.encode("utf-8", "surrogatepass"),))
         db.commit()
     with database(path) as db:
-        db.connection.text_factory = bytes
         found = list(db.chunks(["length(CAST(a AS BLOB))"], "t", text="a"))
     assert [part.tolist() for (part,), _ in found] == [[1, 0, 4], [70_000, 3]]
     assert [text for _, text in found] == ["aé\0b".encode(), b"x" * 70_000 + b"\xed\xa0\x80"]

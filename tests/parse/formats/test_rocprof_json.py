@@ -13,6 +13,7 @@ from pyprof.parse.detect import reader
 from pyprof.parse.formats import rocprof_json
 from pyprof.parse.formats.rocm_events import EXPERIMENTAL
 from pyprof.parse.tables.correlate import correlate
+from pyprof.prof.simulation.cli import main as replay
 from pyprof.table.columns import Table
 from tests.parse.formats.test_rocpd import CPU, GPU, V3, rocprof
 from tests.parse.formats.test_rocpd import write as write_database
@@ -166,3 +167,20 @@ def test_a_real_file_has_every_dispatch(data):
     blocks = [first["grid_size"][axis] // first["workgroup_size"][axis] for axis in "xyz"]
     assert table.coded("grid").texts()[0] == str(blocks)
     assert np.all(table.ints("pid") == 908)
+
+
+def test_agents_that_are_no_records_are_none(tmp_path):
+    """Found by the fuzzer."""
+    broken = document()
+    broken["agents"] = [None, 7, broken["agents"][1]]
+    table = parsed(write(tmp_path / "net.json", broken))
+    assert table.coded("kind").texts() == ["kernel", "memcpy"]
+    assert len(set(table.coded("gpu").texts())) == 1
+
+
+def test_calls_that_overlap_on_one_thread_have_a_critical_path(tmp_path, capsys):
+    """Found by the fuzzer: each call waited for the other, and the path had no end."""
+    broken = document()
+    broken["buffer_records"]["hip_api"][0]["start_timestamp"] = -964226905136
+    assert replay([str(write(tmp_path / "net.json", broken))]) == 0
+    assert "Critical path" in capsys.readouterr().out

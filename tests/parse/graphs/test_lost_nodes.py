@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from pyprof.parse.graphs.lost_nodes import NEVER
 from pyprof.parse.read import read_graphs, read_profile
 from pyprof.table.losses import losses
 from tests.parse.kineto.kineto_file import Event, begin, call, kernel, write, x
@@ -43,6 +44,31 @@ def test_the_only_replay_of_a_graph_lacks_kernels_that_its_capture_launched(tmp_
     assert why(tmp_path, graph, marked(4, 3000, *replay(3000, 200, RELU)), LATER) == []  # captured before pyprof began
     other = marked(4, 5000, *({**event, "ts": event["ts"] + 4000} for event in captured(1000, 400, *NET[:2])))
     assert why(tmp_path, graph, other, marked(4, 7000, *replay(7000, 200, GEMM)), LATER) == []
+
+
+MEMSET = [*launched("aten::zero_", 1070, 14, "cudaMemsetAsync")]
+
+
+def memset(start: float, corr: int) -> Event:
+    return x("gpu_memset", "Memset (Device)", start, 1, 7, 0, device=0, stream=7, correlation=corr, bytes=64)
+
+
+def test_a_replay_lacks_a_memset_that_another_of_the_same_number_has(tmp_path):
+    whole = marked(3, 3000, *replay(3000, 200, *KERNELS), memset(3050, 200))
+    part = marked(3, 4000, *replay(4000, 201, *KERNELS))
+    text = "1 of 2 launches of CUDA graphs lacks 1 operation of their graphs"
+    assert why(tmp_path, whole, part, LATER) == [text]
+    assert why(tmp_path, whole, marked(3, 4000, *replay(4000, 201, *KERNELS), memset(4050, 201)), LATER) == []
+
+
+def test_a_memset_that_was_captured_and_that_no_replay_has_is_said(tmp_path):
+    """It may have no bytes, and so no record: that is no loss."""
+    graph, rows = marked(3, 1000, *captured(1000, 10, *NET, *MEMSET)), marked(3, 3000, *replay(3000, 200, *KERNELS))
+    assert why(tmp_path, graph, rows, LATER) == []
+    said = [text for text in read_profile(tmp_path / "replay.json").notes.warnings if "captured" in text]
+    assert said == [NEVER.format("1 copy")]
+    assert why(tmp_path, graph, [*rows, memset(3050, 200)], LATER) == []
+    assert not [text for text in read_profile(tmp_path / "replay.json").notes.warnings if "captured" in text]
 
 
 def test_the_last_replay_may_not_be_done(tmp_path):

@@ -237,6 +237,24 @@ def test_kernels_that_overlap_on_two_streams_have_no_certain_order(tmp_path):
     assert ops(found) == [""] * 3 and whys(found) == {reasons.GRAPH_BRANCHES}
 
 
+def test_a_graph_of_memsets_alone(tmp_path: Path) -> None:
+    """As one that only clears gradients. Of two such graphs, only the one with as many memsets fits."""
+    one = captured(1000, 10, *launched("aten::zero_", 1010, 11, "cudaMemsetAsync"))
+    two = captured(
+        2100,
+        200,
+        *launched("aten::fill_", 2110, 211, "cudaMemsetAsync"),
+        *launched("aten::zero_", 2130, 212, "cudaMemsetAsync"),
+    )
+    found = table(tmp_path, one, two, [api("cudaGraphLaunch", 4000, 300), copy(4010, 300, "gpu_memset")])
+    assert ops(found) == ["aten::zero_"]
+    rows = [copy(4010, 300, "gpu_memset"), copy(4020, 300, "gpu_memset")]
+    found = table(tmp_path, one, two, [api("cudaGraphLaunch", 4000, 300), *rows])
+    assert ops(found) == ["aten::fill_", "aten::zero_"]
+    found = table(tmp_path, one, two, [api("cudaGraphLaunch", 4000, 300), copy(4010, 300)])
+    assert ops(found) == [""] and whys(found) == {reasons.GRAPH_COUNT}
+
+
 def test_copies_and_memsets_are_nodes_too(tmp_path):
     more = [
         *launched("aten::copy_", 1070, 14, "cudaMemcpyAsync"),

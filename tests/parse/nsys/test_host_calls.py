@@ -94,3 +94,12 @@ def test_a_call_has_the_op_around_it(tmp_path):
 def test_the_table_is_made_only_where_it_is_wanted(tmp_path):
     file = write(tmp_path / "net.sqlite", StringIds=NAMES, **{API: [api(0, 4, 1)], KERNEL: [kernel(20, 1)]})
     assert read_profile(file).host is None and read(file, lean=True).calls is None
+
+
+def test_a_call_without_a_name_has_no_kind(tmp_path):
+    """Found by the fuzzer: the ids of names were damaged. One call is named, by which no other gets its kind."""
+    calls = [api(0, 4, 1, name=999), api(10, 14, 2, name=50)]
+    found = host(tmp_path, **{API: calls, KERNEL: [kernel(60, 2)]})
+    assert found.coded("kind").texts() == ["", "launch"]
+    (tmp_path / "net.sqlite").unlink()
+    assert host(tmp_path, **{API: calls[:1], KERNEL: [kernel(60, 1)]}).coded("kind").texts() == [""]

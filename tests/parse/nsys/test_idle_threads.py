@@ -12,6 +12,7 @@ from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.contexts import Contexts
 from pyprof.parse.attribute.notes import CaptureNotes, no_ops
 from pyprof.parse.attribute.range_tree import RangeTree
+from pyprof.parse.nsys import nvtx_sql
 from pyprof.parse.nsys.reader import read
 from pyprof.parse.tables.correlate import correlate
 from tests import tables
@@ -51,6 +52,17 @@ def test_the_table_is_the_same(tmp_path: Path) -> None:
     alone, beside = (capture(tmp_path / str(i), ranges) for i, ranges in enumerate((OPS, OPS + IDLE)))
     assert tables.rows(correlate(beside)) == tables.rows(correlate(alone))
     assert correlate(beside).coded("op").texts() == ['["linear"]', '["linear"]']
+
+
+def test_with_more_threads_than_a_condition_can_list_all_ranges_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lean = capture(tmp_path / "lean", OPS + IDLE, lean=True)
+    monkeypatch.setattr(nvtx_sql, "MOST_THREADS", 1)
+    all_of_them = capture(tmp_path / "all", OPS + IDLE, lean=True)
+    assert len(lean.ranges) == len(OPS)
+    assert len(all_of_them.ranges) == len(OPS) + len(IDLE)
+    assert tables.rows(correlate(lean)) == tables.rows(correlate(all_of_them))
 
 
 def test_only_ranges_that_rows_can_ask_for_have_contexts(tmp_path: Path) -> None:

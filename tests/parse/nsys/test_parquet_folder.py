@@ -163,3 +163,14 @@ def test_other_folders_and_single_tables_are_explained(tmp_path):
     part = GOLDEN / "h200_tiny_pqtdir" / "NVTX_EVENTS.parquet"
     with pytest.raises(InputError, match="found one table of an export by nsys: give the folder"):
         reader(part)
+
+
+def test_a_column_that_stands_twice_is_one_line(tmp_path):
+    """Found by the fuzzer."""
+    folder = as_parquet(write_database(tmp_path / "net.sqlite", **{KERNEL: [kernel(100, 5)]}), tmp_path / "net")
+    part = folder / f"{KERNEL}.parquet"
+    table = parquet.read_table(part)
+    parquet.write_table(table.append_column("start", table.column("start")), part)
+    with pytest.raises(InputError) as error:
+        reader(folder)(folder)
+    assert str(error.value) == f"{part}: expected each column once, found start twice (export it again)"

@@ -192,3 +192,10 @@ def test_enclosing_ranges_are_those_around_the_whole_call(ranges, calls):
         for r, (first, room, owner, _) in enumerate(ranges)
         if thread_ == owner and first <= at < first + 1 + room and at + lasted <= first + 1 + room
     ]
+
+
+def test_a_text_whose_id_stands_twice_gives_a_range_one_row(tmp_path):
+    """Found by the fuzzer."""
+    strings = [(60, "one"), (60, "other"), (1, "gemm"), (101, "gemm"), (50, "cudaLaunchKernel")]
+    found = report(tmp_path, "nvtx_sum", **{NVTX: [push(10, 20, 60), push(30, 50, "x")], "StringIds": strings})
+    assert [row[1:3] for row in found] == [[20, 1], [10, 1]]

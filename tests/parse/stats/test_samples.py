@@ -59,7 +59,7 @@ def test_every_row_of_every_report_is_what_nsys_printed(sample, data):
             if not count:
                 assert f"does not contain {REPORT[name].missing}." in printed[name]
                 continue
-            ours = layout.columns([(Wanted(REPORT[name]), rows)])
+            ours = "".join(layout.columns([(Wanted(REPORT[name]), rows)]))
             assert parsed(ours) == parsed(printed[name]), name
             assert ours.strip("\n") == printed[name].strip("\n"), name  # and byte for byte
 
@@ -69,7 +69,7 @@ def test_the_other_database_is_another_run(data):
     text = (data / "nsys_stats" / f"{OWNER}nsys_stats.txt").read_text(encoding="utf-8")
     with recording(data / "nsys" / f"{OWNER}result_2_7B_clean.sqlite.gz") as found:
         rows = Wanted(REPORT["cuda_gpu_kern_sum"]).rows(found)
-    table = layout.columns([(Wanted(REPORT["cuda_gpu_kern_sum"]), rows)])
+    table = "".join(layout.columns([(Wanted(REPORT["cuda_gpu_kern_sum"]), rows)]))
     assert parsed(table)[1] != parsed(sections(text)["cuda_gpu_kern_sum"])[1]
 
 

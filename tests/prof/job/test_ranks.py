@@ -19,6 +19,7 @@ from pyprof.prof.cli import main as prof
 from pyprof.prof.job import whole_job as whole
 from pyprof.prof.job.cli import main
 from pyprof.prof.job.job_folder import Job, read_job
+from pyprof.prof.job.json_document import _missing
 from pyprof.prof.job.merged_ranks import job_tables, merged
 from pyprof.prof.job.partition import read_tables
 from pyprof.prof.job.slow_ranks import slow_ranks, waits
@@ -356,3 +357,10 @@ def test_folders_of_others_are_never_removed(tmp_path: Path, capfd: pytest.Captu
         folder.mkdir()
     made(tmp_path, *files)
     assert [folder.exists() for folder in (*theirs, left)] == [True, True, False]
+
+
+def test_a_rank_with_a_huge_number_takes_no_memory(tmp_path: Path) -> None:
+    """Found by the fuzzer: a file of 3 KB said that it was rank 2,147,483,647, and 1.2 GB of numbers were missing."""
+    assert _missing([0, 2, 5]) == [1, 3, 4]
+    assert _missing([1, 2**31 - 1]) == [0, *range(2, 1001)]
+    assert _missing([]) == []

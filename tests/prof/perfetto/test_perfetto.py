@@ -23,7 +23,7 @@ from pyprof.prof.perfetto.lanes import DEEPEST, nested_lanes, single_lanes
 from pyprof.prof.perfetto.projection import project
 from pyprof.prof.perfetto.tracks import Slices, in_order
 from pyprof.prof.perfetto.write_json import write_json
-from pyprof.prof.perfetto.write_proto import varint, varints, write_proto
+from pyprof.prof.perfetto.write_proto import rows_of, varint, write_proto
 from pyprof.prof.work.annotate import annotate
 from pyprof.table.columns import NULL, Coded, Ragged, Table
 from pyprof.table.gpu_samples import GpuSamples
@@ -114,8 +114,9 @@ def test_a_counter_is_the_sum_of_what_runs():
 def test_varints_are_protobufs():
     # 300 = 0b10_0101100: the low seven bits first, with the bit that says that more follows
     assert [varint(n).hex() for n in (0, 127, 128, 300)] == ["00", "7f", "8001", "ac02"]
-    numbers = [0, 1, 127, 128, 300, 2**31, 2**62]
-    assert list(varints(np.array(numbers))) == [varint(n) for n in numbers]
+    numbers = [0, 1, 127, 128, 300, 2**31, 2**62, -1, -300]
+    assert list(rows_of(np.array(numbers))) == [varint(n) for n in numbers]
+    assert list(rows_of(b"x", np.array([300]), b"", np.array([1]))) == [b"x\xac\x02\x01"]
     assert varint(-1) == b"\xff" * 9 + b"\x01"
 
 

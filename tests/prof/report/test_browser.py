@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pyprof.prof.load import load_table
-from pyprof.prof.report import cli
+from pyprof.prof.report import cli, operations
 from pyprof.prof.timing.waiting import WORDS, waits
 from pyprof.table.columns import NULL, Coded
 from tests.prof.report.browser import Browser
@@ -47,6 +47,20 @@ def test_the_page_opens_without_a_word_and_draws_every_chart(opened):
     assert opened.run("return pyprof.roofline.shown().length") > 10
     assert opened.run("return pyprof.layers.boxes().length") > 20
     assert opened.run("return document.querySelectorAll('#kernels .row').length") > 10
+
+
+def test_packed_columns_are_read_as_lists_are(chromium, root, tmp_path, monkeypatch):
+    file = root / "tests" / "golden" / "h200_lenet.sqlite.gz"
+    read = []
+    for name, longest in (("plain.html", 1 << 30), ("packed.html", 1)):
+        monkeypatch.setattr(operations, "LONG", longest)
+        assert cli.main([str(file), "-q", "-o", str(tmp_path / name)]) == 0
+        chromium.open(tmp_path / name)
+        assert chromium.run_async(READY)
+        read.append(chromium.run("return Object.entries(model.rows).map(([name, list]) => [name, Array.from(list)])"))
+    assert chromium.log() == []
+    assert read[0] == read[1] and len(read[0]) > 8
+    assert '"lengths":' in (tmp_path / "packed.html").read_text()
 
 
 @pytest.mark.parametrize("width", [1280, 390])

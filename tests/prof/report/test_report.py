@@ -1,5 +1,6 @@
 """The web page: its numbers by hand, hostile names, and the command."""
 
+import base64
 import hashlib
 import html
 import io
@@ -12,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 
 from pyprof.prof import cli as prof_cli
 from pyprof.prof.page import ROOM
-from pyprof.prof.report import cli
+from pyprof.prof.report import cli, operations
 from pyprof.prof.report.memory_section import thinned
 from pyprof.prof.report.page_model import page_model
 from pyprof.prof.report.render import island, render
@@ -94,6 +95,32 @@ def test_rows_come_by_start_and_those_without_one_last():
     model = model_of(small(start=np.array([50, NULL, 20, 30, 40])))
     assert model["rows"]["start"] == [20, 10, 10, 10, None]
     assert model["rows"]["dur"] == [20, 10, 14, 10, 10]
+
+
+def unpacked(text, count):
+    """The numbers that the page's own code reads: varints in base64, 0 for an unknown number."""
+    found, code, shift = [], 0, 0
+    for byte in base64.b64decode(text):
+        code |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            found.append(None if code == 0 else (code - 1) // 2 if code % 2 else -(code // 2))
+            code = shift = 0
+    assert len(found) == count
+    return found
+
+
+def test_long_columns_are_packed(monkeypatch):
+    plain = model_of(small(start=np.array([50, NULL, 20, 30, 1 << 40])))["rows"]
+    monkeypatch.setattr(operations, "LONG", 1)
+    packed = model_of(small(start=np.array([50, NULL, 20, 30, 1 << 40])))["rows"]
+    assert plain["start"] == [20, 10, 20, (1 << 40) - 50, None]
+    for key, column in plain.items():
+        same = column if isinstance(column, dict) else unpacked(packed[key]["packed"], packed[key]["count"])
+        assert same == column, key
+    runs = operations._listed(np.repeat([3, NULL, -7], [100, 50, 1]), rising=False)
+    assert unpacked(runs["packed"], runs["count"]) == [3, None, -7]
+    assert (unpacked(runs["lengths"], runs["count"]), runs["rows"]) == ([100, 50, 1], 151)
 
 
 def test_calls_of_ops_are_numbered_in_order_of_time():
@@ -235,6 +262,15 @@ def test_the_library_is_the_one_that_its_page_names():
     assert hashlib.sha256(library).hexdigest() in (ROOM / "report" / "templates" / "vendor" / "README.md").read_text(
         encoding="utf-8"
     )
+
+
+def test_the_page_carries_the_licences_of_what_it_contains():
+    """ECharts, and what its bundle contains: ZRender, d3. Apache's and BSD's terms ask for it in each copy."""
+    page = page_of(small())
+    assert "Licensed to the Apache Software Foundation" in page and "www.apache.org/licenses/LICENSE-2.0" in page
+    for holder in ("2017-2026 The Apache Software Foundation", "2017, Baidu Inc.", "2010-2016 Mike Bostock"):
+        assert f"Copyright {holder}" in page.replace("(c) ", "")
+    assert page.count("Redistributions in binary form must reproduce") == 2
 
 
 # The command

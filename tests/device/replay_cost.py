@@ -1,0 +1,104 @@
+"""What a recorded capture of a CUDA graph leaves behind: the host's time of later launches and replays, on a GPU.
+
+    python tests/device/replay_cost.py graphs|none FOLDER LABEL    # one process, one line of JSON
+    TEARDOWN_CUPTI=1 python tests/device/replay_cost.py graphs FOLDER LABEL
+
+``graphs`` and ``none``: whether pyprof.profile records captures before the collected steps. The measurements are those
+before anything was recorded, while pyprof waits, after a capture, and after the collected steps.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import graphs
+import torch
+
+import pyprof
+
+Call = Callable[[], Any]
+NODES = 400  # of the graph of kernels that do next to nothing
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("captures", choices=("graphs", "none"))
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("label")
+    options = parser.parse_args()
+    graphs.DEVICE = "cuda"  # type: ignore[attr-defined]
+    small = torch.zeros(1, device="cuda")
+    decode, train = graphs.decoding(), graphs.training()
+    for _ in range(3):
+        decode(), train()
+    early = {"decode": captured(decode), "tiny": captured(lambda: [small.add_(1) for _ in range(NODES)])}
+    found: dict[str, Any] = {"label": options.label, "captures": options.captures, "pid": os.getpid()}
+    found["before"] = measured(early, train, small)
+    file = options.folder / f"{options.label}.json.gz"
+    with pyprof.profile(file, wait=True, force=True, graphs=options.captures == "graphs"):
+        found["waiting"] = measured(early, train, small)
+        began = time.perf_counter()
+        late = {"recorded decode": captured(decode), "recorded train": captured(train)}
+        found["both captures ms"] = 1e3 * (time.perf_counter() - began)
+        found["captured"] = measured({**early, **late}, train, small)
+        pyprof.start()
+        for _ in range(2):
+            pyprof.step()
+            train()
+            late["recorded decode"].replay()
+            late["recorded train"].replay()
+        torch.cuda.synchronize()
+        pyprof.step()
+        pyprof.stop()
+        found["after the steps"] = measured({**early, **late}, train, small)
+    found["written"] = measured({**early, **late}, train, small)
+    sys.stdout.write(json.dumps(found) + "\n")
+
+
+def captured(step: Call) -> Any:
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return graph
+
+
+def measured(replayed: dict[str, Any], train: Call, small: torch.Tensor) -> dict[str, float]:
+    """In µs, medians: of the host to launch a graph, of replays back to back, of a kernel's launch, of a step."""
+    found = {}
+    for name, graph in replayed.items():
+        found[f"{name}: launch"] = statistics.median(_host_us(graph.replay) for _ in range(60))
+        found[f"{name}: replay"] = statistics.median(_us(graph.replay, 30) for _ in range(5))
+    found["kernel: launch"] = statistics.median(_us(lambda: small.add_(1), 400) for _ in range(9))
+    found["training step"] = statistics.median(_us(train, 1) for _ in range(12))
+    return {name: round(value, 2) for name, value in found.items()}
+
+
+def _host_us(call: Call) -> float:
+    """Of the call alone; the GPU is idle before, and waited for after."""
+    torch.cuda.synchronize()
+    began = time.perf_counter_ns()
+    call()
+    lasted = time.perf_counter_ns() - began
+    torch.cuda.synchronize()
+    return lasted / 1e3
+
+
+def _us(call: Call, times: int) -> float:
+    torch.cuda.synchronize()
+    began = time.perf_counter_ns()
+    for _ in range(times):
+        call()
+    torch.cuda.synchronize()
+    return (time.perf_counter_ns() - began) / 1e3 / times
+
+
+if __name__ == "__main__":
+    main()
