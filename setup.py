@@ -19,10 +19,10 @@ FOLDER = {
 BASE = [
     "numpy>=1.26",
     "pyarrow>=16",
-    "msgspec>=0.19",
+    "msgspec>=0.21",  # the first whose errors are ValueErrors, as which they are caught
     "orjson>=3.10",
     "cxxfilt>=0.3",
-    "nvtx>=0.2.10",
+    "nvtx>=0.2.12",  # the first with get_domain() without a name
     "rich>=13",
     "jinja2>=3.1.6",  # older ones let a template leave its sandbox (CVE-2025-27516)
     "markupsafe>=2.0",  # of jinja2, which asks for the same: HTML made in Python is escaped by it
@@ -37,6 +37,9 @@ DOCS = [  # make docs: the site
     "mkdocs-material>=9.5,<10",
     "mkdocstrings[python]>=0.29",
 ]
+MCP = ["mcp>=1.30"]  # `pyprof mcp`: the Model Context Protocol's own SDK, of either major version
+# Where samples and callbacks go: their users have these packages, the tests need them.
+WATCHED = ["accelerate>=1.1", "ipython>=8.20", "prometheus-client>=0.20", "tensorboard>=2.16"]
 DEV = [
     "build>=1.2",
     "coverage[toml]>=7.5",
@@ -99,7 +102,8 @@ setup(
         "nvml": NVML,
         "ncu": NCU,
         "docs": DOCS,
-        "dev": [*PLOT, *CLUSTER, *DOCS, *DEV],
+        "mcp": MCP,
+        "dev": [*PLOT, *CLUSTER, *DOCS, *MCP, *WATCHED, *DEV],
         "all": [*PLOT, *NVML, *DEV],
     },
     entry_points={

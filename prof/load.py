@@ -19,6 +19,7 @@ from pyprof.command.envelope import Input
 from pyprof.errors import InputError
 from pyprof.files import Name, is_standard
 from pyprof.parse.graph_option import add_graphs
+from pyprof.prof.kept_files import kept
 
 if TYPE_CHECKING:
     from pyprof.command.progress import Say
@@ -53,6 +54,13 @@ def load_table(name: Name, say: Say = lambda _: None, graphs: Sequence[str] = ()
     ``host``: make the table of host calls of a profiler's file, too.
     Raises InputError for a file that is neither, is damaged, or holds neither a GPU operation nor a CPU op.
     """
+    if is_standard(name):
+        return _read(name, say, graphs, host)
+    key = (str(name), *graphs, host)
+    return kept(key, [str(name), *graphs], lambda: _read(name, say, graphs, host))
+
+
+def _read(name: Name, say: Say, graphs: Sequence[str], host: bool) -> LoadedFile:
     from pyprof.parse.detect import is_table  # imported here, not at the top: commands import this module for --help
     from pyprof.prof.job import is_job
     from pyprof.prof.table.check_cells import check_cells

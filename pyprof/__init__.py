@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pyprof.prof.notebook import load as load
     from pyprof.prof.ops.formulas import flops as flops
     from pyprof.prof.ops.model import model as model
+    from pyprof.sampling.sample import Sample as Sample
 
 _PUBLIC = {  # module -> the public names that it defines
     "capture.session": "init deinit",
@@ -45,6 +46,7 @@ _PUBLIC = {  # module -> the public names that it defines
     "prof.ops.formulas": "flops",
     "prof.ops.model": "model",
     "marker": "Marker parse_marker",
+    "sampling.sample": "Sample",
     "errors": "PyprofError",
 }
 _HOME = {name: module for module, names in _PUBLIC.items() for name in names.split()}
@@ -57,6 +59,13 @@ def __getattr__(name: str) -> Any:
     value = getattr(importlib.import_module(f"pyprof.{_HOME[name]}"), name)
     globals()[name] = value
     return value
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """What `%load_ext pyprof` calls in IPython and Jupyter: adds the magic `%%pyprof`."""
+    from pyprof.integrations.ipython import register
+
+    register(shell)
 
 
 def __dir__() -> list[str]:

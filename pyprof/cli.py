@@ -36,6 +36,8 @@ COMMANDS = (
     Command("trend", "pyprof.prof.diff.trend_cli", "one program's step over many captures: which one changed it"),
     Command("peaks", "pyprof.benchmark.peaks", "measure what this machine's GPU (or CPU) really reaches"),
     Command("bench", "pyprof.benchmark.bench_command", "time one call, or the heaviest calls of a capture, alone"),
+    Command("mcp", "pyprof.mcp.cli", "answer coding agents' questions about captures (Model Context Protocol)"),
+    Command("completion", "pyprof.completion", "shell completion for bash, zsh and fish"),
     Command("schema", "pyprof.command.schemas", "the JSON Schemas of what --json prints"),
     Command("demo", "pyprof.demo", "run, parse, prof and report on one training step of LeNet"),
 )

@@ -241,6 +241,8 @@ def test_parse_imports_nothing_of_prof(root):
 def test_every_import_is_of_a_declared_dependency(root, asked_for):
     allowed = sys.stdlib_module_names | asked_for["BASE"] | asked_for["PLOT"] | asked_for["CLUSTER"]
     allowed |= {"pyprof", "torch", "distributed", "pynvml"}  # nvidia-ml-py installs pynvml
+    allowed |= {"mcp", "anyio"}  # the extra mcp, and what mcp itself is built on
+    allowed |= {"transformers", "wandb", "prometheus_client"}  # the program's own: imported where it uses them
     firsts = {path: {name.partition(".")[0] for name in imports(path)} for path in modules_of(root)}
     assert {str(path): extra for path, words in firsts.items() if (extra := words - allowed)} == {}
 

@@ -43,3 +43,16 @@ def test_each_change_was_measured_alone_and_in_order(losses):
         assert set(alone) >= set(losses[row["program"]]) - {""}
         assert sorted(alone) == sorted(found["change"] for found in row["in_order"])
         assert [each["when"] for each in row["base"]] == ["first", "before", "after"]
+
+
+def test_the_second_recording_measures_what_the_first_did():
+    """Each change alone, and where there was time, all that were kept together (tests/golden/plan)."""
+    first = {row["program"]: row for row in json.loads(MEASURED.read_text())}
+    again = {row["program"]: row for row in json.loads(MEASURED.with_name("measured_again.json").read_text())}
+    assert set(again) == set(first)
+    for program, row in again.items():
+        assert [each["when"] for each in row["base"]] == ["first", "before"]
+        assert {each["change"] for each in row["alone"]} == {each["change"] for each in first[program]["alone"]}
+        kept = {each["change"] for each in row["in_order"] if each["kept"]}
+        assert all(set(pair["on"]) <= kept for pair in row["together"])
+        assert all(each["gain_low"] <= each["gain"] <= each["gain_high"] for each in row["alone"] + row["together"])

@@ -1,27 +1,34 @@
 """Predictions of edits beside what the changes brought, and whether they are as good as they should be.
 
-    PYTHONPATH=. python tools/plan_pairs.py [FOLDER] [--captured]
+    PYTHONPATH=. python tools/plan_pairs.py [FOLDER ...] [--captured] [--errors]
 
-Without FOLDER, the programs of tests/golden/advice, each with one change. FOLDER has measured.json, as
+Without FOLDER, the programs of tests/golden/advice, each with one change. A FOLDER has measured.json, as
 tests/device/plan_truth.py writes it, and captures/ of programs with several (tests/device/plan_programs): each change
 alone, then after those before it. The time of the unchanged step is given, as by pyprof plan --step-ms; with
 --captured, the capture alone says it. Measured times are steps in a row without a profiler on an H200, whose host is
 faster at one time than at another, by half: so a saving is compared by its share of the step that it was measured
 against, in turns, and the last step is what these shares leave of the first. A change that no rule of RULES stands for
-is predicted to save nothing.
+is predicted to save nothing. --errors also prints what prof/edits/errors_of_rules.py says, made from these pairs, and
+how many of the intervals hold the measured value if those of a program are made from the pairs of all others.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import statistics
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from pyprof.prof.edits import forecast
 from pyprof.prof.edits.base_run import BaseRun
 from pyprof.prof.edits.edit import Edit
+from pyprof.prof.edits.errors_of_rules import ERRORS
 from pyprof.prof.edits.forecast import Forecast, Forecaster
 from pyprof.prof.edits.rules import EDIT_RULES
 from pyprof.prof.edits.scenario import Scenario, apply, captured
@@ -50,11 +57,16 @@ RULES = {
     "copies": "pageable_copy",
     "half": "weight_casts",
     "graph": "cuda_graph",
+    "static_cache": "static_cache",
     "sparse": "sparse_grad",
     "vocabulary": "alignment",
     "gelu": "fusion:Call F.gelu",
     "rms_norm": "fusion:Call F.rms_norm",
     "sorted": "mask_loop",
+    "qkv": "sibling_layers:Make one layer",
+    "merged": "sibling_layers:Put tables",
+    "window": "made_on_cpu",
+    "pairs": "made_on_cpu",
 }
 WORTH, NEAR, NEAR_END, NOTHING = 0.03, 0.25, 0.10, 0.01  # shares of a step, of a saving, of a final step, of a step
 NONE = (0.0, 0.0, 0.0)
@@ -119,10 +131,10 @@ def saving(forecaster: Forecaster, before: Scenario, changed: Scenario) -> tuple
     return found.ns / 1e6, found.low / 1e6, found.high / 1e6
 
 
-def golden() -> Iterator[Pair]:
+def golden(only: str = "") -> Iterator[Pair]:
     for row in json.loads((GOLDEN / "measured.json").read_text(encoding="utf-8")):
         rule = RENAMED.get(row["rule"], row["rule"])
-        if rule not in EDIT_RULES:
+        if rule not in EDIT_RULES or only not in ("", row["case"]):
             continue
         before = base_of(GOLDEN / f"{row['case']}.before.json.gz")
         start = captured(before)
@@ -132,11 +144,11 @@ def golden() -> Iterator[Pair]:
         yield Pair(row["case"], rule, row["before_ms"], found, (brought, brought, brought))
 
 
-def several(folder: Path, given: bool = True) -> Iterator[Pair]:
+def several(folder: Path, given: bool = True, only: str = "") -> Iterator[Pair]:
     """Each change alone, then after those before it. ``given``: the step's time as measured."""
     for row in json.loads((folder / "measured.json").read_text(encoding="utf-8")):
         capture = folder / "captures" / f"{row['program']}.base.json.gz"
-        if capture.exists():
+        if capture.exists() and only in ("", row["program"]):
             yield from _of_program(row, base_of(capture), given)
 
 
@@ -157,22 +169,28 @@ def _of_program(row: dict[str, Any], base: BaseRun, given: bool) -> Iterator[Pai
         if pair.ruled and change["kept"]:
             kept.append(change)
     if kept:
-        yield _end(program, kept, step_ms, forecaster)
+        yield _end(program, kept, row.get("together", []), step_ms, forecaster)
 
 
-def _end(program: str, kept: Sequence[dict[str, Any]], step_ms: float, forecaster: Forecaster) -> Pair:
-    """The step after all changes that were kept and that rules stand for."""
-    end, left = captured(forecaster.base), step_ms
+def _end(
+    program: str, kept: Sequence[dict[str, Any]], together: Sequence[dict[str, Any]], step_ms: float, f: Forecaster
+) -> Pair:
+    """The step after all changes that were kept and that rules stand for; measured against the first, if it was."""
+    for pair in together:
+        if set(pair["on"]) <= RULES.keys():
+            kept = [pair]
+    end = captured(f.base)
     for name in kept[-1]["on"]:
         end = after(end, RULES[name])
-    for change in kept:
-        left *= (
-            1 - change["gain"] / change["without"]
-            if "without" in change
-            else change["wall"] / (change["wall"] + change["gain"])
-        )
-    measured = left, min(left, kept[-1]["wall"]), max(left, kept[-1]["wall"])
-    return Pair(program, "(the last step)", step_ms, _ms(forecaster.forecast(end)), measured)
+    shares = [[each[key] / _without(each) for key in ("gain", "gain_high", "gain_low")] for each in kept]
+    left = [step_ms * float(np.prod([1 - share[key] for share in shares])) for key in range(3)]
+    if len(kept) > 1:
+        left[1:] = min(left[0], kept[-1]["wall"]), max(left[0], kept[-1]["wall"])
+    return Pair(program, "(the last step)", step_ms, _ms(f.forecast(end)), (left[0], left[1], left[2]))
+
+
+def _without(change: dict[str, Any]) -> float:
+    return float(change.get("without", change["wall"] + change["gain"]))
 
 
 def _ms(found: Forecast) -> tuple[float, float, float]:
@@ -221,18 +239,64 @@ def judged(pairs: Sequence[Pair]) -> Iterator[str]:
     yield f"{flat} intervals have no width"
 
 
+def rule_of(pair: Pair) -> str:
+    name = pair.changes.split(" ")[-1]
+    return RULES.get(name, name).partition(":")[0]
+
+
+def errors(pairs: Sequence[Pair]) -> dict[str, float]:
+    """Per rule, the standard deviation of the logarithm of measured over predicted savings; "" for that of all.
+
+    Two more pairs at the deviation of all go with those of a rule.
+    """
+    found: dict[str, list[float]] = {}
+    for pair in pairs:
+        if pair.matters and pair.ruled and pair.predicted[0] > 0:
+            found.setdefault(rule_of(pair), []).append(math.log(pair.measured[0] / pair.predicted[0]) ** 2)
+    every = [square for squares in found.values() for square in squares]
+    whole = sum(every) / max(len(every), 1)
+    shrunk = {name: (sum(squares) + 2 * whole) / (len(squares) + 2) for name, squares in found.items()}
+    return {name: math.sqrt(square) for name, square in {"": whole, **shrunk}.items()}
+
+
+def every_pair(folders: Sequence[Path], given: bool, only: str = "") -> Iterator[Pair]:
+    """The pairs of all programs, or of one."""
+    yield from chain.from_iterable(several(folder, given, only) for folder in folders) if folders else golden(only)
+
+
+def cross_validated(folders: Sequence[Path], pairs: Sequence[Pair], given: bool) -> Iterator[str]:
+    """The errors of rules by these pairs, and how many intervals hold if each program's are made without it."""
+    known, known_all = dict(ERRORS), forecast.ERROR
+    yield "Errors of rules: " + ", ".join(
+        f"{name or 'all'} {error:.2f}" for name, error in sorted(errors(pairs).items())
+    )
+    again: list[Pair] = []
+    for program in dict.fromkeys(pair.program for pair in pairs):
+        found = errors([pair for pair in pairs if pair.program != program])
+        forecast.ERROR = found.pop("")
+        ERRORS.clear()
+        ERRORS.update(found)
+        again += every_pair(folders, given, program)
+    forecast.ERROR = known_all
+    ERRORS.update(known)
+    ruled = [pair for pair in again if pair.ruled and pair.predicted != NONE]
+    inside = sum(pair.inside for pair in ruled)
+    yield f"80% intervals by the errors of other programs alone: {inside} of {len(ruled)} hold the measured value"
+
+
 def main(words: Sequence[str]) -> None:
     print("| program | changes, the last one's saving | step, ms | predicted, ms | measured, ms | ratio |")
     print("|---|---|---|---|---|---|")
     pairs = []
     folders = [word for word in words if not word.startswith("--")]
-    for pair in several(Path(folders[0]), "--captured" not in words) if folders else golden():
+    given, paths = "--captured" not in words, [Path(folder) for folder in folders]
+    for pair in every_pair(paths, given):
         pairs.append(pair)
         amounts = [f"{a:.3g} ({b:.3g} to {c:.3g})" for a, b, c in (pair.predicted, pair.measured)]
         cells = [pair.program, pair.changes, f"{pair.step_ms:.3g}", *amounts, f"{pair.ratio:.2f}"]
         print(f"| {' | '.join(cells)} |" if pair.ruled else f"| {' | '.join([*cells[:3], 'no rule', cells[4], ''])} |")
     print()
-    for line in judged(pairs):
+    for line in chain(judged(pairs), cross_validated(paths, pairs, given) if "--errors" in words else ()):
         print(line)
 
 

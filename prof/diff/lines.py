@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from pyprof.prof.diff.compared_steps import Steps, Wanted, find_steps
 from pyprof.prof.limits.roofline import dtype_of_rows
 from pyprof.prof.load import LoadedFile
+from pyprof.prof.ranks.pace import Pace, pace_of_table
 from pyprof.prof.timing.clocks import clocks
 from pyprof.prof.timing.loading import Leading, without_loading
 from pyprof.prof.work.annotate import Annotation, annotate
@@ -25,6 +26,7 @@ from pyprof.prof.work.layer_path import layer_parts
 from pyprof.table.attribution import AttributedTime, runs_on_cpu
 from pyprof.table.columns import NULL, Coded, Floats, Ints, Table, distinct, distinct_texts
 from pyprof.table.kernel_names import narrow_name
+from pyprof.table.losses import losses
 from pyprof.table.schema import first_text
 
 VARYING = "varying"  # shapes that differ from step to step
@@ -101,6 +103,7 @@ class Side:
     bytes_counted: float  # the same two shares for bytes
     bytes_counted_rows: float
     attributed: float  # share of the time that has an op
+    pace: Pace | None  # of its ranks, if there are several and nothing of the capture is lost
     sm_mhz: float  # mean SM clock of the GPUs while they worked in these steps; NaN where --nvml did not read it
     table: Table
     kind: Coded
@@ -152,6 +155,7 @@ def make_side(loaded: LoadedFile, wanted: Wanted | None = None) -> Side:
         bytes_counted=float(duration[inside & (annotation.bytes != NULL)].sum()) / taken,
         bytes_counted_rows=_known_share(annotation.bytes[inside]),
         attributed=time.attributed_ns / taken,
+        pace=None if losses(table) else pace_of_table(table, annotation),
         sm_mhz=_sm_mhz(table.take(np.flatnonzero(inside))),
         table=table,
         kind=what,

@@ -9,6 +9,8 @@ from pyprof.prof.diff.gate import Check, Verdict
 from pyprof.prof.diff.kernels import Swap
 from pyprof.prof.diff.lines import VARYING, Kernel, Side
 from pyprof.prof.diff.noise import Delta
+from pyprof.prof.ranks.pace import Pace
+from pyprof.prof.ranks.slow_sentences import cause_text, held_sentence
 from pyprof.prof.summary.wording import amount
 from pyprof.prof.summary.work_sentences import NEARLY
 
@@ -103,8 +105,31 @@ def clock_words(found: Comparison) -> str:
 
 def sentences(found: Comparison) -> list[str]:
     """Where the difference comes from, the most important sentence first; ``clock_words`` come before the headline."""
-    makers = (_split, _most, _kernels, _tensor, _work, _drift, _coarse)
+    makers = (_ranks, _split, _most, _kernels, _tensor, _work, _drift, _coarse)
     return [sentence for make in makers for sentence in make(found)]
+
+
+def _ranks(found: Comparison) -> Iterator[str]:
+    """Which ranks the others wait for in A and in B, and how much of the collectives' time is waiting."""
+    sides = [(name, side.pace) for name, side in (("A", found.a), ("B", found.b))]
+    for name, pace in sides:
+        if pace is not None and pace.slow:
+            held = held_sentence(pace.slow[0], pace.step_ns, pace.steps > 0)
+            causes = "; ".join(map(cause_text, pace.slow[0].causes))
+            yield f"{name}: {held.rstrip('.')}{f': {causes}' if causes else ''}."
+    waits = [_waiting_ns(pace) for _, pace in sides]
+    before, after = waits
+    if before is not None and after is not None and any(pace is not None and pace.slow for _, pace in sides):
+        places = digits(found)
+        yield (
+            f"Of the collectives, {shown_ms(before, places)} ms per step and rank in A and {shown_ms(after, places)} "
+            "ms in B are waiting for other ranks, not communication."
+        )
+
+
+def _waiting_ns(pace: Pace | None) -> float | None:
+    known = [kind.wait_ns for kind in pace.collectives if kind.wait_ns is not None] if pace is not None else []
+    return sum(known) if known else None
 
 
 def _split(found: Comparison) -> Iterator[str]:

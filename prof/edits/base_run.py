@@ -17,6 +17,7 @@ from pyprof.prof.replay.recorded_run import GIVING, Recorded
 from pyprof.prof.replay.replayed_run import Replayed, replay
 from pyprof.prof.replay.tasks import CALL, DEPENDS, GAP, HOST, LAUNCH, QUEUE, SYNC, WORK, Tasks
 from pyprof.prof.replay.without_profiler import MOST_NS
+from pyprof.prof.timing.gpus import TO_DEVICE, named_rows
 from pyprof.prof.timing.profiler_cost import OwnShare, estimated_share
 from pyprof.prof.work.annotate import Annotation
 from pyprof.table.columns import NULL, Bools, Floats, HostTable, Ints, Table
@@ -146,12 +147,23 @@ class BaseRun:
     def own(self) -> Floats:
         """Per call: its own duration as captured, without waiting, ns."""
         found = self.tasks.duration[self.call_task].astype(np.float64)
-        return np.where(self.recorded.calls.among(*GIVING), np.minimum(found, LONGEST_CALL_NS), found)
+        launches = self.recorded.calls.among(*GIVING) & ~self.staged
+        return np.where(launches, np.minimum(found, LONGEST_CALL_NS), found)
+
+    @cached_property
+    def staged(self) -> Bools:
+        """Per call: whether it copies pageable memory to the GPU, for which the host itself moves the bytes first."""
+        work = self.recorded.work
+        rows = named_rows(self.table, *TO_DEVICE) & named_rows(self.table, "Pageable")
+        found = np.zeros(len(self.recorded.calls), bool)
+        found[work.call[rows[work.row] & (work.call >= 0)]] = True
+        return found
 
     @cached_property
     def slowed(self) -> Bools:
         """Per call: whether the profiler makes it slower."""
-        return self.recorded.calls.among(*SLOWED) | ((self.recorded.calls.kind < 0) & ~calls_of_memory(self))
+        launches = self.recorded.calls.among(*SLOWED) | ((self.recorded.calls.kind < 0) & ~calls_of_memory(self))
+        return launches & ~self.staged
 
     @cached_property
     def host_share(self) -> OwnShare:
@@ -159,10 +171,14 @@ class BaseRun:
 
         An estimate is at most 25 µs per launch in steps with many launches, as it is for cards.
         """
-        own, launches = own_of(self.run), len(np.unique(self.recorded.work.call))
+        own = own_of(self.run)
+        return own if own.measured else self.estimated_share
+
+    @cached_property
+    def estimated_share(self) -> OwnShare:
+        """The same, by what it was in other programs."""
+        own, launches = estimated_share(self.table), len(np.unique(self.recorded.work.call))
         steps = int(self.steps[1].max()) + 1 if len(self.steps[0]) else 1
-        if own.measured:
-            return own
         if launches < FEW * steps:
             return OwnShare(own.share, own.share * OF_FEW[0], min(own.share * OF_FEW[1], 1.0), measured=False)
         slowed = np.where(self.slowed, self.own, 0.0) + np.minimum(self.segment, self.most_of_profiler)

@@ -24,6 +24,7 @@ COSTS = {
     "weight_casts": "precision: layers that autocast keeps in fp32 run in half precision, too (they need less memory)",
     "sparse_grad": "another optimizer for this table; momentum and weight decay skip rows without a gradient",
     "select_in_loop": NOTHING,
+<<<<<<< HEAD
     "dropout_in_eval": "nothing: results have no noise, as inference should have none",
     "small_grid": "one batched call in place of the loop, and memory for the operands side by side",
     "mask_loop": "a rewritten loop; memory for the elements once more, in sorted order; other rounding",
@@ -33,6 +34,19 @@ COSTS = {
     "size_sync": "other ops, which may compute what the mask leaves out",
     "pageable_copy": "as much pinned memory of the host as is copied",
     "data_loader": "memory and CPU time for the workers' processes",
+=======
+    "dropout_in_eval": "numerics: results without noise, as inference should have",
+    "small_grid": "code: one batched call in place of the loop; memory: operands side by side",
+    "mask_loop": "code: the loop rewritten; memory: the elements once more in sorted order; numerics: another order",
+    "cell_loop": "code: another layer, whose checkpoints have other names; memory: the results of all steps at once",
+    "sibling_layers": "code: one layer in place of several, whose checkpoints have other names and shapes",
+    "made_on_cpu": "memory: what is kept",
+    "static_cache": "memory: the cache's greatest size from the beginning; code: a mask for what is not filled yet",
+    "item": "code: values are printed later, or every few steps",
+    "size_sync": "code: other ops, which may compute what the mask leaves out",
+    "pageable_copy": "memory: as much of the host's as the copies, pinned",
+    "data_loader": "memory and CPU time of the workers' processes",
+>>>>>>> main
     "allocator": "memory: PyTorch keeps what it has reserved",
     "cuda_graph": "fixed shapes and addresses: each step must have the same; memory for the graph's own pool",
 }

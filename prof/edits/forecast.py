@@ -18,6 +18,7 @@ import numpy as np
 from pyprof.prof.edits.base_run import BaseRun
 from pyprof.prof.edits.edit import Edit
 from pyprof.prof.edits.errors_of_rules import ERROR, ERRORS
+from pyprof.prof.edits.host_pace import likely_shares, normal_quantiles
 from pyprof.prof.edits.scenario import Scenario, captured
 from pyprof.prof.replay.without_profiler import LEAST_SHARE, run_to_run_ns
 from pyprof.prof.timing.profiler_cost import unprofiled
@@ -27,7 +28,6 @@ DRAWS = 11
 SURE = 0.1  # the share of cases beyond each end of an interval
 # Of the time of work that is done again: the measured times beside the predictions in docs/how-to/memory.md.
 REPEATED_DEVIATION = 0.08
-MEASURED = 0.06  # half of the pace's interval, in logarithms, where the step's own time says it
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,21 +50,14 @@ class Forecaster:
         known = unprofiled(base.table.measured)
         self.base = base
         self.measured = step_ns is not None or known is not None
-        own, self.scale, most = base.host_share, 1.0, 1.0
-        center, below, above = own.share, math.log(own.share / own.low), math.log(own.high / own.share)
         wanted = step_ns if step_ns is not None else known.step_ns if known is not None else 0.0
-        if wanted:
-            found, limits = _pace(base, wanted)
-            if limits:
-                center, below, above = found, MEASURED, MEASURED
-            elif not own.measured:
-                center, most = min(center, found), found
-            self.scale = wanted / captured(base).step_ns(center, np.zeros(0))
+        self.shares: Floats = likely_shares(base, wanted, DRAWS)
+        self._normal = normal_quantiles(DRAWS)
         self._last: list[tuple[Scenario, Floats]] = []  # the last two runs and their times: both are asked for again
-        place = (np.arange(DRAWS) + 0.5) / DRAWS
-        self._normal = np.array([NormalDist().inv_cdf(p) for p in place.tolist()])
-        deviation = np.where(self._normal < 0, below, above) / NormalDist().inv_cdf(1 - SURE)
-        self.shares: Floats = np.minimum(center * np.exp(deviation * self._normal), max(most, center))
+        self.scale = 1.0
+        if wanted:
+            self.scale = wanted / float(self._times(captured(base)).mean())
+            self._last = []
 
     def forecast(self, scenario: Scenario) -> Forecast:
         """The step's time, its mean and interval over all draws."""
@@ -152,21 +145,3 @@ def _summary(times: Floats, deviation: float) -> Forecast:
     low, high = np.quantile(times, (SURE, 1 - SURE)).tolist()
     mean, more = float(times.mean()), NormalDist().inv_cdf(1 - SURE) * deviation
     return Forecast(mean, mean - math.hypot(max(mean - low, 0), more), mean + math.hypot(max(high - mean, 0), more))
-
-
-def _pace(base: BaseRun, step_ns: float) -> tuple[float, bool]:
-    """The share of the host's captured time with which the replay meets the measured step, and whether it is the limit.
-
-    If the step takes longer than measured at any pace, the GPU is the limit, and the host's pace stays unknown.
-    """
-    scenario, none = captured(base), np.zeros(0)
-    low, high = 0.02, 1.0
-    if scenario.step_ns(high, none) <= step_ns:
-        return high, False
-    if scenario.step_ns(low, none) >= step_ns:
-        return high, False
-    for _ in range(20):
-        middle = (low + high) / 2
-        low, high = (middle, high) if scenario.step_ns(middle, none) < step_ns else (low, middle)
-    bound = scenario.step_ns(high, none) - scenario.step_ns(high / 1.3, none) > 0.05 * step_ns
-    return high, bound

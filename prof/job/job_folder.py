@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from hashlib import blake2b
 from pathlib import Path
@@ -25,11 +26,12 @@ from msgspec import Meta
 from pyprof.errors import InputError, PyprofError
 from pyprof.files import open_output
 from pyprof.prof.job import JOB, is_job
-from pyprof.prof.job.merged_ranks import WAITS, JobTables, job_tables
-from pyprof.prof.job.partition import Partition
-from pyprof.prof.job.rank_tables import SCHEMAS, RankTables
+from pyprof.prof.job.partition import Partition, read_tables
+from pyprof.prof.ranks.merged_ranks import WAITS, JobTables, Ranks, job_tables
+from pyprof.prof.ranks.rank_clocks import CLOCKS
+from pyprof.prof.ranks.rank_tables import SCHEMAS, RankTables
 
-FORMAT, VERSION = "pyprof/job", 1
+FORMAT, VERSION = "pyprof/job", 2
 LARGEST = 256 << 20  # bytes of job.json: 16,384 files have 8 MB
 
 # What a run leaves behind that ended early or came before: merged tables, and folders that a worker was filling.
@@ -50,6 +52,19 @@ class Job:
     files: list[Partition]
     tables: JobTables
     waits: pa.Table  # who waited for whom, as merged_ranks.WAITS
+    clocks: pa.Table  # as rank_clocks.CLOCKS
+
+    @property
+    def ranks(self) -> Ranks:
+        """Its ranks; the tables of each are read when they are needed."""
+        files = {rank: partition for partition in self.made for rank in partition.ranks}
+
+        def of(ranks: Sequence[int]) -> RankTables:
+            folders = {files[rank].folder: files[rank] for rank in ranks}
+            return RankTables.concat([read_tables(self.folder, each) for each in folders.values()])
+
+        names = {rank: partition.file for rank, partition in files.items()}
+        return Ranks(sorted(files), self.tables, self.waits, self.clocks, of, names)
 
     @property
     def made(self) -> list[Partition]:
@@ -80,7 +95,7 @@ def write_job(job: Job) -> None:
     merged = job.folder / f"merged-{digest}"
     shutil.rmtree(merged, ignore_errors=True)
     merged.mkdir()
-    for name, table in _tables(job.tables, job.waits).items():
+    for name, table in _tables(job.tables, job.waits, job.clocks).items():
         pq.write_table(table, merged / f"{name}.parquet", compression="zstd")
     content = _Job(FORMAT, VERSION, merged.name, job.files)
     with open_output(str(job.folder / JOB), force=True) as out:
@@ -107,19 +122,19 @@ def read_job(folder: Path) -> Job:
     names = [content.merged, *(each.folder for each in content.files)]
     if any(Path(name).name != name or name == ".." for name in names):
         raise InputError(file, "expected names of folders within the job, found a path; make the job anew")
-    *tables, waits = (
+    *tables, waits, clocks = (
         _table(folder / content.merged / f"{name}.parquet", schema) for name, schema in _schemas().items()
     )
-    return Job(folder, content.files, JobTables(*tables), waits)
+    return Job(folder, content.files, JobTables(*tables), waits, clocks)
 
 
-def _tables(tables: JobTables, waits: pa.Table) -> dict[str, pa.Table]:
-    return {**{each.name: getattr(tables, each.name) for each in fields(JobTables)}, "waits": waits}
+def _tables(tables: JobTables, waits: pa.Table, clocks: pa.Table) -> dict[str, pa.Table]:
+    return {**{each.name: getattr(tables, each.name) for each in fields(JobTables)}, "waits": waits, "clocks": clocks}
 
 
 def _schemas() -> dict[str, pa.Schema]:
     empty = job_tables(RankTables(*(schema.empty_table() for schema in SCHEMAS.values())))
-    return {name: table.schema for name, table in _tables(empty, WAITS.empty_table()).items()}
+    return {name: table.schema for name, table in _tables(empty, WAITS.empty_table(), CLOCKS.empty_table()).items()}
 
 
 def _table(file: Path, schema: pa.Schema) -> pa.Table:

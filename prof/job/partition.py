@@ -27,8 +27,8 @@ from pyprof._version import __version__
 from pyprof.command.json_schema import Record, doc
 from pyprof.errors import InputError, PyprofError
 from pyprof.parse.read import Parsed, read_profile
-from pyprof.prof.job.rank_tables import SCHEMAS, RankTables, rank_tables
 from pyprof.prof.job.sources import local_copy, rank_in_name
+from pyprof.prof.ranks.rank_tables import SCHEMAS, RankTables, rank_tables
 from pyprof.prof.work.annotate import annotate
 from pyprof.table.columns import NULL, Ints, Table
 from pyprof.table.container import Container, write_container
@@ -65,7 +65,8 @@ def make_partition(file: str, job: str, place: int) -> Partition:
             digest = _digest(copy)
             folder = f"{clean(PurePosixPath(file).name)[:80]}-{_short(file)}"
             before = _read_record(Path(job, f"{folder}.ranks", RECORD))
-            if before is not None and (before.digest, before.version, before.file) == (digest, __version__, file):
+            same = before is not None and (before.digest, before.version, before.file) == (digest, __version__, file)
+            if before is not None and same and _has_tables(Path(job), before):
                 return msgspec.structs.replace(before, reused=True)
             return _made(file, copy, digest, Path(job), folder, place)
     except (PyprofError, OSError, MemoryError) as error:
@@ -167,6 +168,17 @@ def _read_record(file: Path) -> Partition | None:
         return msgspec.json.decode(file.read_bytes(), type=Partition)
     except (OSError, msgspec.MsgspecError):
         return None
+
+
+def _has_tables(job: Path, partition: Partition) -> bool:
+    """Whether the partition's tables are there with the columns that this version reads."""
+    try:
+        return all(
+            pq.read_schema(job / f"{partition.folder}.ranks" / f"{name}.parquet").equals(schema)
+            for name, schema in SCHEMAS.items()
+        )
+    except (OSError, pa.ArrowException):
+        return False
 
 
 def read_tables(job: Path, partition: Partition) -> RankTables:

@@ -4,21 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pyprof.prof.job.json_document import CollectiveKind, JobDocument
-from pyprof.prof.job.slow_ranks import Excess, SlowRank
+from pyprof.prof.job.json_document import JobDocument
+from pyprof.prof.ranks.collective_kinds import CollectiveKind
+from pyprof.prof.ranks.slow_ranks import SlowRank
+from pyprof.prof.ranks.slow_sentences import NOTHING, brief_ms, cause_text, held_sentence, places, profiler_sentences
 from pyprof.text import printable
-
-# cause: what a rank that has it does longer than the others
-_CAUSES = {
-    "kernels": "it launches {kernels:,.0f} kernels more per step, which take {ms} ms",
-    "work": "its GPU takes {ms} ms longer per step for as many kernels: slower clocks, or larger inputs",
-    "launch": "its GPU is idle {ms} ms longer per step because launches come late",
-    "host": "its GPU is idle {ms} ms longer per step in pauses of the host",
-    "data": "its GPU is idle {ms} ms longer per step because no batch is ready",
-    "copy": "its GPU is idle {ms} ms longer per step while the host is inside a blocking copy",
-    "sync": "its GPU is idle {ms} ms longer per step after the host has waited for a value from it",
-    "queued": "its GPU is idle {ms} ms longer per step between kernels that have been launched",
-}
 
 
 def job_lines(job: JobDocument, top: int, width: int) -> Iterator[str]:
@@ -30,9 +20,13 @@ def job_lines(job: JobDocument, top: int, width: int) -> Iterator[str]:
     for slow in job.slow[:top]:
         yield from _slow(job, slow)
         yield ""
+    for sentence in profiler_sentences(job):
+        yield sentence
+        yield ""
     if len(job.slow) > top:
         yield f"{len(job.slow) - top} more ranks hold others up for 2% of a step or longer (--top, --json)."
         yield ""
+    yield from _communication(job)
     if job.collectives:
         yield from _collectives(job.collectives, top, width)
     failed = [each for each in job.files if each.error]
@@ -43,13 +37,22 @@ def job_lines(job: JobDocument, top: int, width: int) -> Iterator[str]:
 
 
 def _head(job: JobDocument) -> Iterator[str]:
-    steps = f"{job.steps} steps of {_ms(job.step_ns)} ms on average" if job.steps else "no marked steps"
+    steps = f"{job.steps} steps of {brief_ms(job.step_ns)} ms on average" if job.steps else "no marked steps"
     yield f"{_ranks(job.ranks)}: {steps}, {job.kernels:,} GPU operations."
     if job.missing:
         yield f"Ranks without a file: {_numbers(job.missing)}."
+    yield from _clocks(job)
     sources = {each.rank_from for each in job.files if not each.error}
     if sources != {"the capture"}:
         yield f"The ranks' numbers come from {' and '.join(sorted(sources))}."
+
+
+def _clocks(job: JobDocument) -> Iterator[str]:
+    """How certain it is which instants of the ranks are the same."""
+    known = [clock.within_ns for clock in job.clocks[1:] if clock.within_ns is not None]
+    if known:
+        some = "" if len(known) == len(job.ranks) - 1 else f" of {len(known) + 1} ranks"
+        yield f"The clocks{some} are aligned by the ends of collectives, within {max(known) / 1e3:,.3g} µs."
 
 
 def _no_slow_rank(job: JobDocument) -> Iterator[str]:
@@ -63,39 +66,55 @@ def _no_slow_rank(job: JobDocument) -> Iterator[str]:
 
 
 def _slow(job: JobDocument, slow: SlowRank) -> Iterator[str]:
-    share = f" ({slow.held_ns / job.step_ns:.0%} of a step)" if job.step_ns else ""
-    unit = "per step" if job.steps else "in the capture"
-    others = "the other rank waits" if slow.peers == 1 else f"each of {slow.peers} other ranks waits"
-    yield f"Rank {slow.rank} holds the others up: {others} {_ms(slow.held_ns)} ms {unit} for it{share}."
+    yield held_sentence(slow, job.step_ns, job.steps > 0)
     if slow.wait_ns > 1.1 * slow.held_ns:
-        yield f"  Its collectives take them {_ms(slow.wait_ns)} ms longer; beside a part of that, other work runs."
+        yield f"  Its collectives take them {brief_ms(slow.wait_ns)} ms longer; beside a part of that, other work runs."
     yield f"  It comes last to {slow.times} collectives. Compared with the mean of the others,"
     if not slow.causes:
-        yield "  nothing of its own takes longer: it may wait for ranks of another communicator."
+        yield f"  {NOTHING}."
     for cause in slow.causes:
-        yield from _cause(cause)
+        yield f"  - {cause_text(cause)}"
+        yield from (f"      {brief_ms(ns):>8} ms  {where}" for ns, where in places(cause))
 
 
-def _cause(cause: Excess) -> Iterator[str]:
-    yield f"  - {_CAUSES[cause.cause].format(ms=_ms(cause.ns), kernels=cause.kernels)}"
-    for place in cause.places:
-        where = " · ".join(filter(None, (printable(place.op), printable(place.where))))
-        if where and place.ns >= 0.1 * cause.ns:
-            yield f"      {_ms(place.ns):>8} ms  {where}"
+def _communication(job: JobDocument) -> Iterator[str]:
+    found = job.communication
+    if found is None:
+        return
+    unit = "per step and rank" if job.steps else "per rank"
+    waiting = "" if found.held_ns is None else f", {brief_ms(found.held_ns)} ms of that waiting for other ranks"
+    yield f"Communication takes {brief_ms(found.ns)} ms {unit}, {brief_ms(found.exposed_ns)} ms of it exposed{waiting}."
+    if job.bubbles:
+        most = job.bubbles[0]
+        slowest = max(job.bubbles, key=lambda each: each.work_ns)
+        yield (
+            f"Pipeline: rank {most.rank} waits longest for data of other stages, {brief_ms(most.ns)} ms; rank "
+            f"{slowest.rank} works longest, {brief_ms(slowest.work_ns)} ms."
+        )
+    yield ""
 
 
 def _collectives(kinds: Sequence[CollectiveKind], top: int, width: int) -> Iterator[str]:
     yield "Collectives, per step and rank:"
-    yield f"{'ms':>9}  {'of it waiting':>13}  {'GB/s':>6}  {'calls':>7}  {'ranks':>5}  collective (communicator)"
+    head = f"{'ms':>9}  {'exposed':>8}  {'waiting':>8}  {'GB/s':>6}  {'calls':>7}  {'ranks':>5}"
+    yield f"{head}  collective (communicator)"
     for kind in kinds[:top]:
-        wait = "?" if kind.wait_ns is None else _ms(kind.wait_ns)
-        rate = "?" if kind.bus_gbps is None else f"{kind.bus_gbps:.4g}"
-        name = printable(f"{kind.op} ({kind.group})" if kind.group else kind.op)
-        line = f"{_ms(kind.ns):>9}  {wait:>13}  {rate:>6}  {kind.calls:>7.4g}  {kind.ranks:>5}  {name}"
-        yield line[:width]
+        wait = "?" if kind.wait_ns is None else brief_ms(kind.wait_ns)
+        rate = "?" if not kind.bus_gbps else f"{kind.bus_gbps:.4g}"
+        line = f"{brief_ms(kind.ns):>9}  {brief_ms(kind.exposed_ns):>8}  {wait:>8}  {rate:>6}  {kind.calls:>7.4g}"
+        yield f"{line}  {kind.ranks:>5}  {_name(kind)}"[:width]
     if len(kinds) > top:
         yield f"{len(kinds) - top} more (--top)"
-    yield "GB/s: the bytes that a rank must send, per time without the waiting (the bus bandwidth of nccl-tests)."
+    yield "exposed: while nothing else runs on the GPU. waiting: until the last rank came. GB/s: the bytes that a"
+    yield "rank must send, per time without the waiting (the bus bandwidth of nccl-tests). What a communicator is for"
+    yield "is inferred from its operations."
+
+
+def _name(kind: CollectiveKind) -> str:
+    groups = f"{kind.groups} communicators" if kind.groups > 1 else kind.group
+    parallel = {"": "", "sharded": "sharded data parallel"}.get(kind.kind, f"{kind.kind} parallel")
+    told = ", ".join(filter(None, (groups, parallel)))
+    return printable(f"{kind.op} ({told})" if told else kind.op)
 
 
 def _ranks(ranks: Sequence[int]) -> str:
@@ -105,7 +124,3 @@ def _ranks(ranks: Sequence[int]) -> str:
 def _numbers(numbers: Sequence[int]) -> str:
     shown = ", ".join(map(str, numbers[:8]))
     return f"{shown} and {len(numbers) - 8} more" if len(numbers) > 8 else shown
-
-
-def _ms(ns: float) -> str:
-    return f"{ns / 1e6:.3g}" if ns < 1e9 else f"{ns / 1e6:,.0f}"

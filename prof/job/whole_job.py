@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from pyprof.errors import InputError
 from pyprof.parse.merge import apart, host_apart
 from pyprof.prof.job.job_folder import read_job
+from pyprof.prof.ranks.rank_clocks import clocks
+from pyprof.table.clock_shift import moved
 from pyprof.table.columns import HostTable, MemoryTable, Table
 from pyprof.table.container import read_container
 from pyprof.table.kernel_names import name_wrappers
@@ -36,7 +38,10 @@ class _Rank:
 
 
 def whole_job(folder: Path, say: Say, host: bool = False) -> WholeJob:
-    """The kernels of all ranks, and with ``host`` the host's calls. Raises InputError if they are too many."""
+    """The kernels of all ranks by the first one's clock, and with ``host`` the host's calls.
+
+    Clocks that no collective compares stay as they are. Raises InputError if there are too many kernels.
+    """
     job = read_job(folder)
     rows = sum(each.rows for each in job.made)
     if rows > MOST_ROWS:
@@ -45,12 +50,14 @@ def whole_job(folder: Path, say: Say, host: bool = False) -> WholeJob:
             f"expected at most {MOST_ROWS:,} GPU operations, found {rows:,}: give one rank's folder, such as {one}"
         )
         raise InputError(folder, f"{message}, or use pyprof ranks {folder}")
-    ranks = []
+    ranks, ahead = [], {clock.rank: clock.ahead_ns or 0.0 for clock in clocks(job.clocks, job.ranks.numbers)}
     for partition in job.made:
         place = folder / f"{partition.folder}.pyprof"
         say(f"reading {place.name}")
         container = read_container(place)
-        ranks.append(_Rank(kernels_of(container, str(place)), None, container.host if host else None))
+        kernels, calls = kernels_of(container, str(place)), container.host if host else None
+        back = -round(ahead[partition.ranks[0]]) if partition.ranks else 0
+        ranks.append(_Rank(moved(kernels, back), None, None if calls is None else moved(calls, back)))
     table = name_wrappers(Table.concat(apart([each.table for each in ranks])))
     warnings = dict.fromkeys(text for each in job.made for text in each.warnings)
     missing = [f"{each.file} is left out: {each.error}" for each in job.failed]

@@ -19,8 +19,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pyprof.errors import PyprofError
-from pyprof.prof.job.merged_ranks import WAITS, JobTables, complete, job_tables, merged, waits_of
 from pyprof.prof.job.partition import Partition, failed, make_partition, read_tables
+from pyprof.prof.ranks.merged_ranks import WAITS, JobTables, clocks_of, complete, job_tables, matched, merged, waits_of
+from pyprof.prof.ranks.rank_clocks import CLOCKS
+from pyprof.prof.ranks.rank_tables import RankTables
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -122,8 +124,8 @@ def _why(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def merged_tables(pool: Workers, job: str, made: Sequence[Partition]) -> tuple[JobTables, pa.Table]:
-    """The tables of all partitions as one, merged by the workers in a tree; and who waited for whom."""
+def merged_tables(pool: Workers, job: str, made: Sequence[Partition]) -> tuple[JobTables, pa.Table, pa.Table]:
+    """The tables of all partitions as one, merged by the workers in a tree; who waited for whom; their clocks."""
     parts = _parts(made)
     level = _results(pool, partial(_tables_of, job), parts)
     while len(level) > 1:
@@ -131,14 +133,15 @@ def merged_tables(pool: Workers, job: str, made: Sequence[Partition]) -> tuple[J
     tables = JobTables(**{each.name: _copied(getattr(level[0], each.name)) for each in fields(JobTables)})
     together = complete(tables.collectives, sum(len(each.ranks) for each in made))
     if not len(together):
-        return tables, WAITS.empty_table()
+        return tables, WAITS.empty_table(), CLOCKS.empty_table()
     shared = Path(job, TOGETHER)
     pq.write_table(together, shared)
     try:
-        waits = _results(pool, partial(_waits_of, job), parts)
+        found = _results(pool, partial(_waits_of, job), parts)
     finally:
         shared.unlink(missing_ok=True)
-    return tables, _copied(pa.concat_tables(waits))
+    waits, clocks = (_copied(pa.concat_tables(part)) for part in zip(*found, strict=True))
+    return tables, waits, clocks
 
 
 def _parts(items: Sequence[Any]) -> list[list[Any]]:
@@ -155,12 +158,17 @@ def _results(pool: Workers, function: Callable[[Any], Any], items: Sequence[Any]
 
 
 def _tables_of(job: str, made: Sequence[Partition]) -> JobTables:
-    return merged([job_tables(read_tables(Path(job), partition)) for partition in made])
+    return job_tables(_read(job, made))
 
 
-def _waits_of(job: str, made: Sequence[Partition]) -> pa.Table:
+def _waits_of(job: str, made: Sequence[Partition]) -> tuple[pa.Table, pa.Table]:
     together = pq.read_table(Path(job, TOGETHER))
-    return pa.concat_tables([waits_of(read_tables(Path(job), partition), together) for partition in made])
+    found = matched(_read(job, made), together)
+    return waits_of(found), clocks_of(found)
+
+
+def _read(job: str, made: Sequence[Partition]) -> RankTables:
+    return RankTables.concat([read_tables(Path(job), partition) for partition in made])
 
 
 def _copied(table: pa.Table) -> pa.Table:

@@ -237,4 +237,24 @@ GENERAL: dict[str, tuple[tuple[str, str, str], ...]] = {
             "cache = new.new_zeros(new.size(0), longest, *new.shape[2:])  # once\ncache.index_copy_(1, position, new)",
         ),
     ),
+    "sibling_layers": (
+        (
+            "Make one layer",
+            "q, k, v = self.q(x), self.k(x), self.v(x)",
+            "self.qkv = nn.Linear(width, 3 * width)  # once\nq, k, v = self.qkv(x).chunk(3, dim=-1)",
+        ),
+        (
+            "Put tables",
+            "parts = [table(one) for table, one in zip(self.tables, ids)]",
+            "self.table = nn.Embedding(sum(rows), width)  # once; first: torch.tensor([0, *rows[:-1]]).cumsum(0)\n"
+            "parts = self.table(ids + self.first[:, None])",
+        ),
+    ),
+    "made_on_cpu": (
+        (
+            "",
+            "window = torch.hann_window(size).to(x.device)",
+            'self.register_buffer("window", torch.hann_window(size), persistent=False)  # once\nwindow = self.window',
+        ),
+    ),
 }

@@ -26,6 +26,7 @@ from pyprof.prof.report.distinct_calls import call_columns
 from pyprof.prof.report.memory_section import memory_section
 from pyprof.prof.report.operations import operation_columns
 from pyprof.prof.report.plan_section import plan_section
+from pyprof.prof.report.ranks_section import ranks_section
 from pyprof.prof.summary.capture_numbers import Summary, summarise
 from pyprof.prof.summary.sentences import assumptions, figures, headline, sentences
 from pyprof.prof.summary.tables import summary_tables
@@ -68,6 +69,7 @@ def page_model(
         **_vocabulary(),
         "title": title,
         "summary": _summary(summary),
+        "ranks": ranks_section(summary.pace),
         "memory": None if memory is None else memory_section(memory, summary.memory),
         "plan": None if plan is None else plan_section(plan),
         "advice": [_card(card, unit) for card in cards],

@@ -16,6 +16,7 @@ from pyprof.parse.attribute.reasons import UNKNOWN
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import Roofline, roofline
 from pyprof.prof.memory.memory_numbers import DeviceMemory, memory_numbers
+from pyprof.prof.ranks.pace import Pace, pace_of_table
 from pyprof.prof.summary import work_numbers as work
 from pyprof.prof.summary.captured_graphs import GraphContent, graph_contents
 from pyprof.prof.summary.components import Part, Series, StepPart, components, parts_of, series
@@ -91,6 +92,10 @@ class Summary:
         int | None, doc("time of communication while nothing else ran; null in an incomplete capture")
     ]
     collectives: Annotated[tuple[Collective, ...], doc("by kind and number of ranks, where they are on record")]
+    pace: Annotated[
+        Pace | None,
+        doc("the ranks of the table, and who waits for whom; null for one rank, and for an incomplete capture"),
+    ]
     waiting: Annotated[
         RankWaits, doc("how long ranks wait for each other in collectives, where all ranks of a group are in the table")
     ]
@@ -219,6 +224,7 @@ def _summary(table: Table, annotation: Annotation, limits: Roofline, **left_out:
         communication_ns=int(duration[communication].sum()),
         exposed_ns=exposed_ns(table, communication) if communication.any() else 0,
         collectives=collectives(table, annotation, late.wait),
+        pace=None if left_out["incomplete"] else pace_of_table(table, annotation),
         waiting=late.waiting,
         **_counted(table, annotation, has_op),
         limits=work.limit_numbers(limits, duration),

@@ -12,6 +12,7 @@ from pyprof.prof.summary import work_sentences as work
 from pyprof.prof.summary.capture_numbers import Summary
 from pyprof.prof.summary.expert_sentences import expert_sentences
 from pyprof.prof.summary.memory_sentences import memory_sentences
+from pyprof.prof.summary.rank_sentences import rank_sentences
 from pyprof.prof.summary.serving_sentences import serving_sentences
 from pyprof.prof.summary.wording import amount, counted, joined
 from pyprof.prof.timing.usage import Usage
@@ -21,6 +22,7 @@ from pyprof.table.losses import incomplete_line
 
 ROWS = {"kernel": "kernel", "memcpy": "copy", "memset": "memset", "graph": "graph launch", "cpu": "CPU op"}
 MAKERS = (
+    rank_sentences,
     time.warm_up_sentences,
     time.loading_sentences,
     time.busy_sentences,

@@ -209,7 +209,8 @@ def communication_sentences(summary: Summary) -> Iterator[str]:
         wait = "not counting" if any(sent.waits_known for sent in known) else "counting"
         kinds = joined([_collective(sent) for sent in known[:MOST]])
         yield f"The collectives reach this bus bandwidth, {wait} the wait for other ranks: {kinds}."
-    yield from _straggler_sentences(summary.waiting)
+    if summary.pace is None or not summary.pace.known:
+        yield from _straggler_sentences(summary.waiting)
 
 
 def _exposed(exposed_ns: int | None, total: int) -> str:

@@ -79,8 +79,8 @@ def _casts(edit: Edit, run: Run) -> dict[int, float]:
     """Per row, the ns of the casts that mixed precision adds before it, which the edit's duration includes."""
     if edit.rule != "amp":
         return {}
-    from pyprof.prof.edits.narrow import Flow
-    from pyprof.prof.edits.reduced_precision import PRODUCTS
+    from pyprof.prof.edits.rules.narrow import Flow
+    from pyprof.prof.edits.rules.reduced_precision import PRODUCTS
 
     chosen = np.zeros(run.rows, bool)
     chosen[edit.retyped] = True

@@ -20,6 +20,7 @@ class Message:
     read: float = math.nan  # bytes of this rank's memory
     written: float = math.nan
     group: str = ""  # the communicator or process group
+    peer: int = -1  # the other rank of a send or receive, as the communicator numbers it; -1: not recorded
 
     @property
     def size(self) -> float:
@@ -48,7 +49,9 @@ def _message(record: dict[str, Any]) -> Message:
     texts = {key: value for key, value in record.items() if isinstance(value, str)}
     sizes = (_whole(record.get(key)) for key in ("in", "out"))
     read, written = (math.nan if size is None else float(size) for size in sizes)
-    return Message(texts.get("op", ""), _whole(record.get("ranks")) or 0, read, written, texts.get("group", ""))
+    peer = _whole(record.get("peer"))
+    ranks, group = _whole(record.get("ranks")) or 0, texts.get("group", "")
+    return Message(texts.get("op", ""), ranks, read, written, group, -1 if peer is None else peer)
 
 
 def _whole(value: object) -> int | None:

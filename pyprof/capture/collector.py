@@ -444,6 +444,21 @@ class TraceFile(Collector):
             for recording in self._recordings():
                 recording.forget()
 
+    def export(self, raw: Path) -> tuple[dict[str, str], dict[str, Any]] | None:
+        """Write the trace as PyTorch's profiler exports it, for another process that mends it (``mend_trace``).
+
+        Returns the markers' texts and pyprof's own records; None if nothing was collected.
+        """
+        self.close()
+        if self._best is None:
+            return None
+        try:
+            self._best.profiler.export_chrome_trace(str(raw))
+            return self._sink.texts, self._own(self._best)
+        finally:
+            for recording in self._recordings():
+                recording.forget()
+
     def _own(self, best: Range) -> dict[str, Any]:
         """What pyprof itself recorded, for the trace's key "pyprof"; of captures of graphs, those the trace lacks."""
         others = [recording for recording in self._with_graphs if recording is not best.profiler]

@@ -29,8 +29,10 @@ _lock = threading.Lock()
 
 @contextmanager
 def profile(
-    file: str | os.PathLike[str],
+    file: str | os.PathLike[str] | None = None,
     *,
+    every: int | None = None,
+    to: Any = None,
     force: bool = False,
     trace: bool | str = False,
     dispatch: bool = False,
@@ -58,16 +60,43 @@ def profile(
         replays have ops. A capture takes longer then, a replay does not: docs/how-to/graphs.md has the costs.
     force: overwrite an existing file.
 
+    every, to: in place of a file, for a whole training: record one iteration in ``every``, and send its numbers (step
+        time, idle share, tensor cores, MFU, the longest ops) to ``to``, as docs/how-to/sample.md says:
+        "tensorboard:FOLDER", "wandb", "prometheus:FILE", a SummaryWriter, a run of W&B, a function of a
+        ``pyprof.Sample``, or a list of these. Another process reads the trace. What fails in it is told once; the
+        program goes on. Of the other options, ``trace`` and ``dispatch`` go with it.
+
     The file is written at the end of the block, also if the block raises, and appears only when it is complete.
     Raises PyprofError before anything runs if the file exists, cannot be written, or another `profile` is running; and
     at the end if nothing was collected.
     """
     window = Window(warmup, steps, wait)
     more = {"dispatch": dispatch, "nvml": nvml, "memory": memory, "graphs": graphs}
+    if every is not None or to is not None:
+        number = _checked_every(file, every, to, window != Window() or force or nvml or memory)
+        from pyprof.sampling.sampler import sampled
+
+        with sampled(number, to, trace=trace, dispatch=dispatch):
+            yield
+        return
+    if file is None:
+        raise PyprofError("profile(): expected a file, or every= and to= for one iteration in so many; found neither")
     with collect(Path(file), window, force=force, trace=trace, **more) as collector:
         yield
     for warning in collector.warnings():
         tell(f"pyprof: warning: {warning}")
+
+
+def _checked_every(file: object, every: object, to: object, others: bool) -> int:
+    """The number of iterations of ``every``. Raises PyprofError for what does not go together."""
+    if file is not None or others:
+        found = "a file" if file is not None else "warmup, steps, wait, force, nvml or memory"
+        raise PyprofError(f"profile(): every= and to= go with trace= and dispatch=, and not with {found}")
+    if isinstance(every, bool) or not isinstance(every, int) or every < 1:
+        raise PyprofError(f"profile(): every={every!r} is not a number of iterations from 1 on")
+    if to is None:
+        raise PyprofError('profile(): every= needs to=, where the numbers go: "tensorboard:FOLDER", a function, ...')
+    return every
 
 
 @contextmanager
@@ -125,23 +154,33 @@ def attach(
 @contextmanager
 def _collecting(collector: Collector, trace: bool | str, dispatch: bool, graphs: bool = False) -> Iterator[ExitStack]:
     """Call init() for the block if the program has not. The stack's callbacks run at the end, before deinit()."""
-    global _collector
     with ExitStack() as done:
         if session.current() is None:
-            session.init(trace=trace, dispatch=dispatch, graphs=graphs)
+            session.begin(session.Options(trace=trace, dispatch=dispatch, graphs=graphs), late=True)
             done.callback(session.deinit)
-        with _lock:
-            if _collector is not None:
-                started = f"{_collector.name} is still being collected; one file at a time"
-                raise PyprofError(f"{collector.name}: {started}")
-            _collector = collector
-        try:
-            _step.number = 0
-            collector.open()
+        with only(collector):
             yield done
-        finally:
-            _close_step()
-            _collector = None
+
+
+@contextmanager
+def only(collector: Collector) -> Iterator[None]:
+    """Make this collector the process's one for the block: step(), start() and stop() act on it.
+
+    Raises PyprofError if there is one already.
+    """
+    global _collector
+    with _lock:
+        if _collector is not None:
+            started = f"{_collector.name} is still being collected; one file at a time"
+            raise PyprofError(f"{collector.name}: {started}")
+        _collector = collector
+    try:
+        _step.number = 0
+        collector.open()
+        yield
+    finally:
+        _close_step()
+        _collector = None
 
 
 @contextmanager

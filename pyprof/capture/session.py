@@ -26,14 +26,14 @@ from pyprof.capture.replaced_names import replace_names, restore_names
 from pyprof.capture.sinks import Both, Entry, Nvtx, Sink, pop, push
 from pyprof.compiled_record import COMPILED_RANGE, range_texts
 from pyprof.marker import TRITON
-from pyprof.provenance import inductor_hooks
-from pyprof.provenance.dynamo_modes import unseen
+from pyprof.provenance import dynamo_modes, inductor_hooks
 from pyprof.provenance.triton_launches import TritonLaunches
 
 if TYPE_CHECKING:
     from pyprof.capture.graph_captures import NvtxGraphs
     from pyprof.capture.mode import DispatchMode
     from pyprof.capture.targets import Target
+    from pyprof.provenance.awaited_import import AwaitedImport
 
 # Profilers of PyTorch that are running and that no thread may end or destroy (a segmentation fault), kept to the end.
 ABANDONED: list[Any] = []
@@ -41,13 +41,13 @@ ABANDONED: list[Any] = []
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    trace: bool | str
-    layers: bool
-    dispatch: bool
-    function_stack: bool
-    sink: str
-    autograd: bool
-    graphs: bool
+    trace: bool | str = False
+    layers: bool = True
+    dispatch: bool = False
+    function_stack: bool = False
+    sink: str = "auto"
+    autograd: bool = True
+    graphs: bool = True
 
 
 class _Running(threading.local):
@@ -71,7 +71,8 @@ class CompiledGraphs:
         self._kernels: dict[str, Target] = {}  # the program's own Triton kernels, by name
         self._running = _Running()
         self._launches = TritonLaunches(self)
-        self._dynamo = unseen(self.set, lambda mode: mode is session.mode)
+        self._first_use: AwaitedImport | None = None
+        self._dynamo = dynamo_modes.unseen(self.set, lambda mode: mode is session.mode)
 
     def open(self) -> None:
         inductor_hooks.install(self)
@@ -81,6 +82,13 @@ class CompiledGraphs:
     def close(self) -> None:
         self._launches.close()
         self._dynamo.close()
+        if self._first_use is not None:
+            self._first_use.close()
+
+    def before_any(self, call: Callable[[], None]) -> None:
+        """Call this before the program makes anything that is compiled."""
+        self._first_use = dynamo_modes.at_use(self.set, call)
+        self._first_use.open()
 
     def is_on(self) -> bool:
         return current() is self._session
@@ -145,9 +153,13 @@ class CompiledGraphs:
 
 
 class Session:
-    """Marks calls from its making to close(). `sink`: where markers go now; None while nothing records."""
+    """Marks calls from its making to close(). `sink`: where markers go now; None while nothing records.
 
-    def __init__(self, options: Options) -> None:
+    `late`: this thread gets the mode only when something records. Even without a sink it takes about 1.5 us per call
+    and per attribute of a tensor (x.shape, x.grad), which steps that are timed before the profiler starts shall not.
+    """
+
+    def __init__(self, options: Options, late: bool = False) -> None:
         from pyprof.capture import mode
         from pyprof.capture.call_stack import Tracer
 
@@ -165,6 +177,7 @@ class Session:
         tracer = Tracer(options.trace == "all", stack) if options.trace or stack else None
         self.mode = mode.MarkerMode(tracer, self._nvtx)
         self.compiled = CompiledGraphs(self)
+        self._is_late = late and self._nvtx is None and not options.dispatch and not dynamo_modes.is_in_use()
         self.set_profiler(None)
         try:
             replace_names(self.patches, self.mode, options.layers, self.autograd, lambda: current() is self)
@@ -173,7 +186,10 @@ class Session:
             self.compiled.close()
             self.patches.undo()
             raise
-        mode.enter(self.mode)
+        if self._is_late:
+            self.compiled.before_any(self.not_late)
+        else:
+            mode.enter(self.mode)
         if options.dispatch:
             self._dispatch_mode = mode.DispatchMode(self.mode)
             self._dispatch_mode.__enter__()
@@ -193,6 +209,16 @@ class Session:
         both = Both(nvtx, profiler) if nvtx and profiler else None
         self.sink: Sink | None = both or nvtx or profiler
         self.mode.sink = self.sink
+        if profiler is not None:
+            self.not_late()
+
+    def not_late(self) -> None:
+        """Look at this thread's calls from now on."""
+        from pyprof.capture import mode
+
+        if self._is_late:
+            self._is_late = False
+            mode.enter(self.mode)
 
     def pass_over(self, passing: bool) -> None:
         """Push no ranges for the attached tool on this thread, or with False push them again.
@@ -277,18 +303,22 @@ def init(
     that were started before are not marked; a forked child starts without pyprof.
     Raises ValueError for an unknown sink or trace.
     """
-    global _session
     if sink not in ("auto", "nvtx", "none"):
         raise ValueError(f"pyprof.init: sink={sink!r} is not one of 'auto', 'nvtx', 'none'")
     if trace not in (True, False, "all"):
         raise ValueError(f"pyprof.init: trace={trace!r} is not one of True, False, 'all'")
-    options = Options(trace, layers, dispatch, enable_function_stack, sink, autograd, graphs)
+    begin(Options(trace, layers, dispatch, enable_function_stack, sink, autograd, graphs))
+
+
+def begin(options: Options, late: bool = False) -> None:
+    """The session of these options. ``late``: this thread's calls are looked at only once something records them."""
+    global _session
     with _lock:
         if _session is not None and _session.options == options:
             return
         profiler = None if _session is None else _session.profiler
         _close()
-        session = Session(options)
+        session = Session(options, late)
         session.set_profiler(profiler)
         _session = session
         _watch_process()

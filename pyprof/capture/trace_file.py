@@ -49,10 +49,15 @@ def write_trace(
     with tempfile.TemporaryDirectory(dir=folder, prefix=".pyprof-") as scratch:
         raw, done = Path(scratch, "raw.json"), Path(scratch, "done")
         profiler.export_chrome_trace(str(raw))
-        with open(raw, encoding="utf-8", errors="replace") as lines, _open_text(done, file.suffix == ".gz") as out:
-            out.writelines(with_own(repaired(lines, texts), own or {}))
+        mend_trace(raw, done, texts, own or {}, file.suffix == ".gz")
         check_output(file, force)
         os.replace(done, file)
+
+
+def mend_trace(raw: Path, done: Path, texts: dict[str, str], own: Mapping[str, Any], zipped: bool = False) -> None:
+    """Write what a profiler exported to ``raw`` as ``write_trace`` would; the process need not be the program's."""
+    with open(raw, encoding="utf-8", errors="replace") as lines, _open_text(done, zipped) as out:
+        out.writelines(with_own(repaired(lines, texts), own))
 
 
 # The categories that say how a graph was captured. A launch without a GPU operation was captured.

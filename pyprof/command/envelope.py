@@ -63,6 +63,8 @@ ANSWERS = (
     Answer("plan", 1, "plan", "pyprof.prof.planning.json_document", "PlanDocument"),
     Answer("try", 1, "try", "pyprof.variants.json_document", "TryDocument"),
     Answer("ranks", 1, "ranks", "pyprof.prof.job.json_document", "JobDocument"),
+    Answer("served", 1, "mcp", "pyprof.mcp.json_document", "Served"),
+    Answer("completion", 1, "completion", "pyprof.completion", "Script"),
     Answer("schemas", 1, "schema", "pyprof.command.schemas", "Schemas"),
 )
 ANSWER = {answer.what: answer for answer in ANSWERS}

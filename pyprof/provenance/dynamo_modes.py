@@ -31,6 +31,30 @@ def unseen(set_: Callable[[Any, str, Any], None], is_ours: Callable[[Any], bool]
     return AwaitedImport("torch._dynamo.variables.torch_function", replace)
 
 
+def is_in_use() -> bool:
+    """Whether the program has made anything that dynamo compiles: guards hold the modes that are on at its first call,
+    so that it would be compiled again after a mode has been entered."""
+    module = sys.modules.get("torch._dynamo.eval_frame")
+    backends = getattr(module, "cached_backends", {"unknown": module})  # None: of functions that are never compiled
+    return any(backend is not None for backend in backends.values())
+
+
+def at_use(set_: Callable[[Any, str, Any], None], call: Callable[[], None]) -> AwaitedImport:
+    """What calls this before the program makes anything that dynamo compiles. ``set_`` replaces an attribute."""
+
+    def replace(module: ModuleType) -> None:
+        original = module.optimize  # what torch.compile calls
+
+        @functools.wraps(original)
+        def optimize(*args: Any, **kwargs: Any) -> Any:
+            call()
+            return original(*args, **kwargs)
+
+        set_(module, "optimize", optimize)
+
+    return AwaitedImport("torch._dynamo", replace)
+
+
 def _counting(original: Callable[..., None], is_ours: Callable[[Any], bool]) -> Callable[..., None]:
     @functools.wraps(original)
     def __init__(state: Any, py_stack: Any, *args: Any, **kwargs: Any) -> None:

@@ -58,6 +58,34 @@ def test_no_profiler_runs_before_the_window(tmp_path, monkeypatch):
     assert begun == [3]
 
 
+def test_calls_are_not_looked_at_before_the_window(tmp_path):
+    """A torch function mode takes 1.5 us per call even if it marks none, which the timed steps would contain."""
+    import torch._dynamo
+
+    torch._dynamo.reset()  # as in a program that has compiled nothing yet: guards would hold the mode
+    modes = []
+    with pyprof.profile(tmp_path / "net.json", warmup=2, steps=1):
+        for _ in range(4):
+            modes.append(torch._C._len_torch_function_stack())
+            train(1, 0)
+            pyprof.step()
+    assert modes[:3] == [0, 0, 1]
+    assert torch._C._len_torch_function_stack() == 0
+
+
+def test_what_is_compiled_before_the_window_is_not_compiled_again_in_it(tmp_path):
+    import torch._dynamo
+
+    torch._dynamo.reset()
+    compiled = []
+    with pyprof.profile(tmp_path / "net.json", warmup=2, steps=2):
+        twice = torch.compile(lambda x: x.sin() * 2, backend=lambda module, _inputs: compiled.append(1) or module)
+        for _ in range(4):
+            twice(torch.ones(3))
+            pyprof.step()
+    assert len(compiled) == 1
+
+
 def test_they_stay_in_parquet_and_in_the_container(trace, tmp_path):
     wanted = read_profile(trace).table.measured
     for name in ("net.parquet", "net.pyprof"):

@@ -13,7 +13,7 @@ from pyprof.errors import PyprofError
 
 NAMES = (
     "run, ncu, parse, prof, memory, ranks, stats, scrub, report, perfetto, plot, replay, plan, try, diff, trend, "
-    "peaks, bench, schema, demo"
+    "peaks, bench, mcp, completion, schema, demo"
 )
 
 
@@ -45,6 +45,8 @@ def test_help_lists_every_command_on_standard_output(option, capsys):
         "trend",
         "peaks",
         "bench",
+        "mcp",
+        "completion",
         "schema",
         "demo",
     ]

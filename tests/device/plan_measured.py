@@ -1,6 +1,7 @@
 """What each change brings to programs with several faults, on a GPU, without a profiler.
 
-    python tests/device/plan_measured.py OUT [--programs a,b] [--budget-s 60] [--folder FOLDER] [--alone] [--first a,b]
+    python tests/device/plan_measured.py OUT [--programs a,b] [--budget-s 60] [--folder FOLDER[,FOLDER]] [--alone]
+        [--first a,b]
 
 Each program of FOLDER (tests/device/plan_programs) runs in a process of its own: as it is, with each change alone, then
 with one change after the other, the one that gained most alone first; with --first, those named there come before all
@@ -32,14 +33,18 @@ import sys
 import time
 from collections.abc import Callable
 from itertools import pairwise
+from multiprocessing.context import ForkProcess
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-BLOCKS, BLOCK_S, MOST_STEPS, FEWEST_STEPS, ALONE = 5, 0.12, 40, 2, 3
+FEWEST_BLOCKS, BLOCKS, BLOCK_S, MOST_STEPS, FEWEST_STEPS, ALONE = 3, 5, 0.12, 40, 2, 2
+AGREE_GAIN, AGREE_STEP = 0.08, 0.004  # neighbours agree: their differences lie within this share of one or the other
 WARM_UP, WARM_UP_S = 3, 0.15
 TIMED, CAPTURED = 6, 3  # steps of a capture: before the profiler starts, and with it
-CAPTURE_S = 10.0  # kept of the budget for the captures
+WRITING_S = 30.0
+CAPTURE_S = 8.0  # kept of the budget for the captures
 WORSE = 0.01  # a change that lengthens the step by more than this share is taken back
 Row = dict[str, Any]
 
@@ -47,7 +52,7 @@ Row = dict[str, Any]
 def main() -> None:
     parser = argparse.ArgumentParser(description="measure changes of programs with several faults")
     parser.add_argument("out", type=Path)
-    parser.add_argument("--folder", type=Path, default=HERE / "plan_programs")
+    parser.add_argument("--folder", default=str(HERE / "plan_programs"), help="one or several, separated by commas")
     parser.add_argument("--programs", default="", help="names, separated by commas (default: all)")
     parser.add_argument("--budget-s", type=float, default=60.0, help="of one program")
     parser.add_argument("--total-s", type=float, default=1e9, help="of all programs")
@@ -62,45 +67,56 @@ def main() -> None:
     begun = time.monotonic()
     import torch  # noqa: F401 (once, for all the processes that follow; nothing here may ask for the GPU)
 
-    names = (
-        options.programs.split(",") if options.programs else sorted(path.stem for path in options.folder.glob("*.py"))
-    )
+    found = {path.stem: path for folder in options.folder.split(",") for path in sorted(Path(folder).glob("*.py"))}
+    names = options.programs.split(",") if options.programs else [*found]
+    started = []
     for name in names:
         left = options.total_s - (time.monotonic() - begun)
         if left < CAPTURE_S:
             print(f"{name}: no time left")
             continue
         options.until = time.monotonic() + min(options.budget_s, left)
-        process = multiprocessing.get_context("fork").Process(target=run, args=(name, options))
-        process.start()
-        process.join(min(options.budget_s, left) + 30)
+        started.append((name, measuring(found[name], options)))
+    for name, process in started:
+        process.join(WRITING_S)
         if process.is_alive():
             process.kill()
             process.join()
         print(f"{name}: process ended with {process.exitcode}", flush=True)
 
 
-def loaded(name: str, folder: Path, tiny: bool) -> Any:
+def measuring(path: Path, options: argparse.Namespace) -> ForkProcess:
+    """A program's process, which now needs the GPU no longer: it may still write its capture."""
+    forks = multiprocessing.get_context("fork")
+    measured = forks.Event()
+    process = forks.Process(target=run, args=(path, options, measured))
+    process.start()
+    while process.is_alive() and not measured.wait(0.05):
+        if time.monotonic() > options.until + WRITING_S:
+            process.kill()
+    return process
+
+
+def loaded(path: Path, tiny: bool) -> Any:
     """The program, whose lines then stand in captures by its own path."""
     sys.path[:0] = [str(HERE), str(HERE.parents[1])]
     import plan_program
 
     plan_program.tiny |= tiny
-    path = folder / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None, path
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
+    sys.modules[path.stem] = module
     spec.loader.exec_module(module)
-    return plan_program.PROGRAMS[name]
+    return plan_program.PROGRAMS[path.stem]
 
 
-def run(name: str, options: argparse.Namespace) -> None:
-    program = loaded(name, options.folder, options.tiny)
+def run(path: Path, options: argparse.Namespace, measured: Event) -> None:
+    program = loaded(path, options.tiny)
     if options.losses:
-        (options.out / f"{name}.losses.json").write_text(json.dumps(losses(program)))
+        (options.out / f"{path.stem}.losses.json").write_text(json.dumps(losses(program)))
     else:
-        Measured(program, options).all()
+        Measured(program, options, measured).all()
     sys.stdout.flush()
     os._exit(0)  # loaders' workers and what profilers left behind shall not hold the next program up
 
@@ -187,8 +203,8 @@ class Variant:
 class Measured:
     """One program's measurements, kept in a file."""
 
-    def __init__(self, program: Any, options: argparse.Namespace) -> None:
-        self.program, self.options = program, options
+    def __init__(self, program: Any, options: argparse.Namespace, measured: Event) -> None:
+        self.program, self.options, self.measured = program, options, measured
         self.file = options.out / f"{program.name}.json"
         self.found: Row = json.loads(self.file.read_text()) if self.file.exists() else self.fresh()
         self.reference: Variant | None = None  # what the next change is compared with
@@ -218,17 +234,22 @@ class Measured:
 
     def in_order(self) -> list[str]:
         """By what they gained alone; those that need others, and the last ones, at the end; those of --first first."""
-        first = set(self.options.first.split(","))
         gains = {row["change"]: row["gain"] for row in self.found["measured"] if row["as"] == "alone" and "gain" in row}
         free = [c for c in self.program.changes if c in gains and c not in self.program.needs]
         late = [c for c in (*self.program.changes, *self.program.last) if c in gains and c not in free]
         order = sorted(free, key=lambda change: -gains[change]) + late
-        return sorted(order, key=lambda change: not first.issuperset(self.with_needs(change)))
+        return sorted(order, key=lambda change: not self.is_first(change))
+
+    def is_first(self, change: str) -> bool:
+        return set(self.options.first.split(",")).issuperset(self.with_needs(change))
 
     def one_after_the_other(self) -> tuple[str, ...]:
         """The changes that were kept."""
         kept: tuple[str, ...] = ()
+        compared = False
         for change in self.in_order():
+            if kept and not compared and not self.is_first(change):
+                compared = bool(self.of((), "together", "", kept))
             more = tuple(one for one in self.with_needs(change) if one not in kept)
             now = self.of(kept, "in order", change, more)
             if now is None:
@@ -237,6 +258,8 @@ class Measured:
             if now["kept"]:
                 kept = (*kept, *more)
             self.write()
+        if kept and not compared:
+            self.of((), "together", "", kept)
         return kept
 
     def of(self, before: tuple[str, ...], role: str, change: str, more: tuple[str, ...]) -> Row | None:
@@ -245,7 +268,11 @@ class Measured:
         for row in self.found["measured"]:
             if sorted(row["on"]) == sorted(on) and (row["as"], row["change"]) == (role, change):
                 return row if "wall" in row else None
-        if time.monotonic() > self.options.until - (0 if self.options.no_capture else CAPTURE_S):
+        if not before and (was := self.alone(change)):  # what comes first in order stands there as it was alone
+            self.found["measured"].append(was | {"as": role})
+            return self.found["measured"][-1]
+        kept_free = 0.0 if self.options.no_capture or role == "together" else CAPTURE_S
+        if time.monotonic() > self.options.until - kept_free:
             return None
         begun, row = time.monotonic(), {"as": role, "change": change, "on": on, "error": "the process ended"}
         self.found["measured"].append(row)
@@ -261,6 +288,10 @@ class Measured:
         print(f"{self.program.name:10} {role:10} {change:14} {told}  {row['took_s']} s", flush=True)
         return row if "wall" in row else None
 
+    def alone(self, change: str) -> Row | None:
+        rows = [row for row in self.found["measured"] if (row["as"], row["change"]) == ("alone", change)]
+        return next((row for row in rows if "wall" in row), None)
+
     def compared(self, before: tuple[str, ...], more: tuple[str, ...]) -> Row:
         """The two take turns. What was changed becomes the next reference if the next comparison asks for it."""
         if self.reference is None or self.reference.changes != before:
@@ -273,7 +304,7 @@ class Measured:
             return old.times()
         new = Variant(self.program, (*before, *more))
         without, pairs = [old.block()], []
-        for _ in range(BLOCKS):
+        while len(pairs) < FEWEST_BLOCKS or (len(pairs) < BLOCKS and not agree(pairs, without)):
             wall = new.block()
             without.append(old.block())
             pairs.append((without[-2] + without[-1]) / 2 - wall)
@@ -293,7 +324,7 @@ class Measured:
         freed()
 
     def capture(self, changes: tuple[str, ...], what: str) -> None:
-        """Some steps timed, then some captured; and the program's times without pyprof just before and after."""
+        """Some steps timed, then some captured; and the program's times without pyprof just before."""
         from step_clock import wait
 
         import pyprof
@@ -302,15 +333,15 @@ class Measured:
         if file.exists():
             return
         variant = Variant(self.program, changes)
-        walls = [[variant.block() for _ in range(3)]]
+        before = [round(variant.block(), 4) for _ in range(3)]
         with pyprof.profile(file, force=True, trace=True, warmup=TIMED, steps=CAPTURED):
             for _ in range(TIMED + CAPTURED):
                 variant.step()
                 pyprof.step()
             wait()
-        walls.append([variant.block() for _ in range(3)])
-        around = [[round(wall, 4) for wall in some] for some in walls]
-        told = {"file": file.name, "on": list(changes), "wall_before": around[0], "wall_after": around[1]}
+            if not self.options.last_capture:
+                self.measured.set()
+        told = {"file": file.name, "on": list(changes), "wall_before": before}
         self.found.setdefault("captures", {})[what] = told
         self.write()
         del variant
@@ -320,6 +351,11 @@ class Measured:
         partial = self.file.with_suffix(".partial")
         partial.write_text(json.dumps(self.found, indent=1))
         partial.replace(self.file)
+
+
+def agree(pairs: list[float], without: list[float]) -> bool:
+    spread = max(pairs) - min(pairs)
+    return spread <= max(AGREE_GAIN * abs(statistics.median(pairs)), AGREE_STEP * statistics.median(without))
 
 
 def freed() -> None:

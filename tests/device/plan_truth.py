@@ -3,7 +3,7 @@
 RESULTS has NAME.json of each program, OUT becomes measured.json. Per change: `wall`, the lowest and the highest block,
 `gain` with the least and the greatest of its pairs of neighbours (an interval that spans 0 establishes nothing) and
 `without`, the step that it is a gain of. All in ms per step. `base` is the unchanged program: measured first, and just
-before and just after its capture; after it, what is left of the profiler in the process slows launches.
+before its capture. `together` is it with all changes that were kept of those of --first, in turns with it.
 """
 
 import json
@@ -21,12 +21,13 @@ def short(found: Row) -> Row:
     base = next(row for row in rows if row["as"] == "base")
     around = found["captures"]["base"] if "captures" in found else {}
     walls = [("first", base["wall_blocks"])]
-    walls += [(when, around[f"wall_{when}"]) for when in ("before", "after") if around]
+    walls += [("before", around["wall_before"])] if around else []
     return {
         **{key: found[key] for key in ("program", "limit", "gpu", "torch")},
         "base": [_blocks(when, some) for when, some in walls],
         "alone": [_change(row) for row in rows if row["as"] == "alone"],
         "in_order": [_change(row) for row in rows if row["as"] == "in order"],
+        "together": [_change(row) for row in rows if row["as"] == "together"],
         "failed": [" ".join(pair) for pair in dict.fromkeys(failed)],
     }
 

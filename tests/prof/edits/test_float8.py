@@ -3,8 +3,8 @@
 import pytest
 
 from pyprof.prof.edits.edit import Abstained, Edit
-from pyprof.prof.edits.float8 import CAST_BYTES, CAST_NS, _expected, _layers
 from pyprof.prof.edits.rules import EDIT_RULES
+from pyprof.prof.edits.rules.float8 import CAST_BYTES, CAST_NS, _expected, _layers
 from pyprof.prof.edits.scenario import captured
 from tests.prof.advice.advice_rows import mm, run
 from tools.plan_pairs import GOLDEN, base_of

@@ -1,9 +1,9 @@
 """Loops over masks as one sort, and over time as one recurrent layer; tensors that grow by concatenation."""
 
 from pyprof.prof.edits.edit import Abstained, Edit
-from pyprof.prof.edits.growing_tensors import _grown, _joined, tensors_grow
 from pyprof.prof.edits.rules import EDIT_RULES
-from pyprof.prof.edits.sample_loops import _most
+from pyprof.prof.edits.rules.growing_tensors import _grown, _joined, tensors_grow
+from pyprof.prof.edits.rules.sample_loops import _most
 from pyprof.prof.edits.scenario import apply, captured
 from tests.parse.kineto.kineto_file import MAIN, call, kernel, op, x
 from tests.prof.advice.advice_rows import mm, run

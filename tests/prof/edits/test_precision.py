@@ -3,7 +3,7 @@
 import numpy as np
 
 from pyprof.prof.advice import Run
-from pyprof.prof.edits.narrow import Flow
+from pyprof.prof.edits.rules.narrow import Flow
 from pyprof.prof.work.annotate import annotate
 from tests.prof.advice.advice_rows import mm, table
 

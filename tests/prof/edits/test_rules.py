@@ -5,9 +5,9 @@ import pytest
 
 from pyprof.prof.advice.card import RULES
 from pyprof.prof.edits.edit import Abstained, Edit
-from pyprof.prof.edits.from_findings import with_parameters
-from pyprof.prof.edits.narrow import Flow
 from pyprof.prof.edits.rules import EDIT_RULES
+from pyprof.prof.edits.rules.from_findings import with_parameters
+from pyprof.prof.edits.rules.narrow import Flow
 from pyprof.prof.edits.scenario import apply, captured
 from tests.parse.kineto.kineto_file import MAIN, call, kernel, op, x
 from tests.prof.advice import advice_rows, test_layout

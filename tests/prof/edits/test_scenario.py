@@ -134,9 +134,12 @@ def test_a_wait_that_is_released(tmp_path):
 
 
 def test_a_measured_step_sets_the_hosts_pace(host_bound):
-    """70 µs are measured where the capture has 120: half of the host's time was the profiler's."""
+    """70 µs are measured where the capture has 120: half of the host's time was the profiler's.
+
+    Steps differ by 6%, so that what is usual of other programs, 0.35 of it, counts for a little, too.
+    """
     forecaster = Forecaster(host_bound, 70_000)
-    assert forecaster.shares[5] == pytest.approx(0.5, rel=0.01)
+    assert 0.44 < forecaster.shares[5] < 0.5
     assert forecaster.forecast(captured(host_bound)).ns == pytest.approx(70_000, rel=0.02)
 
 

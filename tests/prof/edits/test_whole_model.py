@@ -5,8 +5,8 @@ import pytest
 
 from pyprof.prof.edits.base_run import BaseRun
 from pyprof.prof.edits.edit import Abstained, Edit
-from pyprof.prof.edits.fused_kernels import FUSED_NS, RATE, fused_kernels, fusible
 from pyprof.prof.edits.rules import EDIT_RULES
+from pyprof.prof.edits.rules.fused_kernels import FUSED_NS, RATE, fused_kernels, fusible
 from pyprof.prof.edits.scenario import apply, captured
 from pyprof.prof.load import load_table
 from pyprof.prof.work.annotate import annotate

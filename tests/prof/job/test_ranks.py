@@ -20,11 +20,12 @@ from pyprof.prof.job import whole_job as whole
 from pyprof.prof.job.cli import main
 from pyprof.prof.job.job_folder import Job, read_job
 from pyprof.prof.job.json_document import _missing
-from pyprof.prof.job.merged_ranks import job_tables, merged
 from pyprof.prof.job.partition import read_tables
-from pyprof.prof.job.slow_ranks import slow_ranks, waits
 from pyprof.prof.job.sources import rank_in_name, sources
 from pyprof.prof.load import load_table
+from pyprof.prof.ranks.merged_ranks import job_tables, merged
+from pyprof.prof.ranks.rank_clocks import clocks
+from pyprof.prof.ranks.slow_ranks import slow_ranks, waits
 from tests.answered import answer
 from tests.paths import ROOT
 from tests.prof.job.rank_files import BYTES, MOVING_US, Rank, write_job
@@ -46,9 +47,12 @@ def made(folder: Path, *files: object, options: tuple[str, ...] = ("--workers", 
 def test_the_rank_that_others_wait_for_is_named_with_the_cause(
     tmp_path: Path, odd: Rank, cause: str, kernels: int
 ) -> None:
-    """Six of eight kernels of 1 ms more, 0.75 ms more in each of eight, or a pause: 6 ms per step in each case."""
-    slow = slow_ranks(made(tmp_path, *write_job(tmp_path, [Rank(), Rank(), odd, Rank()])))
-    assert [(each.rank, each.peers, each.times) for each in slow] == [(2, 3, 3)]
+    """Six of eight kernels of 1 ms more, 0.75 ms more in each of eight, or a pause: 6 ms per step in each case.
+
+    Of the three steps, the first is left out.
+    """
+    slow = slow_ranks(made(tmp_path, *write_job(tmp_path, [Rank(), Rank(), odd, Rank()])).ranks)
+    assert [(each.rank, each.peers, each.times) for each in slow] == [(2, 3, 2)]
     assert slow[0].held_ns == pytest.approx(6e6, rel=0.03)  # 20 µs for the launch of each further kernel
     found = slow[0].causes
     assert [(each.cause, each.kernels) for each in found] == [(cause, kernels)]
@@ -58,15 +62,15 @@ def test_the_rank_that_others_wait_for_is_named_with_the_cause(
 
 def test_a_job_in_step_holds_nobody_up(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     job = made(tmp_path, *write_job(tmp_path, [Rank(), Rank(pause=100), Rank()]))  # 0.1 ms of 10 is below 2%
-    assert slow_ranks(job) == []
+    assert slow_ranks(job.ranks) == []
     assert "No rank holds the others up for 2% of a step or longer." in capfd.readouterr().out
 
 
 def test_two_slow_ranks_are_both_named(tmp_path: Path) -> None:
     """Rank 3 comes last by 1 ms. Rank 1 is late by 5 ms, too, but nobody waits for it."""
     job = made(tmp_path, *write_job(tmp_path, [Rank(), Rank(pause=5000), Rank(), Rank(pause=6000)]))
-    assert [(each.rank, each.held_ns) for each in slow_ranks(job)] == [(3, (6e6 + 1e6 + 6e6) / 3)]
-    table = waits(job)
+    assert [(each.rank, each.held_ns) for each in slow_ranks(job.ranks)] == [(3, (6e6 + 1e6 + 6e6) / 3)]
+    table = waits(job.ranks)
     assert (table.ranks, table.steps) == ([0, 1, 2, 3], [0, 1, 2])
     assert table.held_ns == [[6_000_000] * 3, [1_000_000] * 3, [6_000_000] * 3, [0] * 3]
 
@@ -76,7 +80,7 @@ def test_without_a_rank_of_the_group_nothing_is_said_of_waiting(
 ) -> None:
     files = write_job(tmp_path, [Rank(), Rank(pause=6000), Rank()])
     job = made(tmp_path, *files[:2])
-    assert slow_ranks(job) == []
+    assert slow_ranks(job.ranks) == []
     out = capfd.readouterr().out
     assert "Which rank is waited for is unknown" in out
     assert main([str(tmp_path / "job"), "--json"]) == 0
@@ -133,7 +137,7 @@ def test_the_source_of_the_rank_is_said(
 ) -> None:
     job = made(tmp_path, *write_job(tmp_path, [Rank(), Rank(pause=6000)], names, recorded))
     assert [(each.ranks, each.rank_from) for each in job.files] == [([rank], source) for rank in ranks]
-    assert slow_ranks(job)[0].rank == 1
+    assert slow_ranks(job.ranks)[0].rank == 1
 
 
 def test_a_rank_that_stands_twice_is_read_once(tmp_path: Path) -> None:
@@ -153,7 +157,7 @@ def test_patterns_and_folders_are_found_in_the_order_of_their_numbers(tmp_path: 
 
 def test_urls_are_read(tmp_path: Path) -> None:
     write_job(tmp_path, [Rank(), Rank(pause=6000)])
-    assert [each.rank for each in slow_ranks(made(tmp_path, f"file://{tmp_path}/rank*.json"))] == [1]
+    assert [each.rank for each in slow_ranks(made(tmp_path, f"file://{tmp_path}/rank*.json").ranks)] == [1]
 
 
 # Runs that end early, files that are damaged
@@ -167,7 +171,7 @@ def test_a_second_run_reads_only_what_has_changed(tmp_path: Path) -> None:
     write_job(tmp_path, [Rank(), Rank(pause=3000)])
     job = made(tmp_path, *files)
     assert not job.files[1].reused
-    assert slow_ranks(job)[0].held_ns == 3e6
+    assert slow_ranks(job.ranks)[0].held_ns == 3e6
 
 
 def test_a_damaged_file_is_reported_and_the_others_are_read(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -175,7 +179,7 @@ def test_a_damaged_file_is_reported_and_the_others_are_read(tmp_path: Path, capf
     bad = tmp_path / "rank2.json"
     bad.write_text('{"traceEvents": 7}')
     job = made(tmp_path, *files, bad)
-    assert [each.rank for each in slow_ranks(job)] == [1]
+    assert [each.rank for each in slow_ranks(job.ranks)] == [1]
     out = capfd.readouterr().out
     assert "1 of 3 files could not be read, and are left out:" in out
     assert str(bad) in out
@@ -185,9 +189,9 @@ def test_a_damaged_file_is_reported_and_the_others_are_read(tmp_path: Path, capf
     ("content", "words"),
     [
         ("{", "expected a job's job.json"),
-        ('{"format": "pyprof/job", "version": 2}', "of version 2"),
-        ('{"format": "pyprof/job", "version": 1, "merged": "../x"}', "found a path"),
-        ('{"format": "pyprof/job", "version": 1, "merged": "none"}', "make the job anew"),
+        ('{"format": "pyprof/job", "version": 3}', "of version 3"),
+        ('{"format": "pyprof/job", "version": 2, "merged": "../x"}', "found a path"),
+        ('{"format": "pyprof/job", "version": 2, "merged": "none"}', "make the job anew"),
     ],
 )
 def test_a_damaged_job_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str], content: str, words: str) -> None:
@@ -318,6 +322,27 @@ def test_the_workers_of_this_machine_make_the_same_job(tmp_path: Path) -> None:
 
 
 # Other commands on a job
+
+
+def test_a_jobs_table_has_one_clock(tmp_path: Path) -> None:
+    """Rank 1's clock is an hour ahead. The all-reduces end together, and so they do in the job's table."""
+    files = write_job(tmp_path, [Rank(), Rank(pause=6000)])
+    trace = json.loads(files[1].read_text())
+    for event in trace["traceEvents"]:
+        if "ts" in event and event["name"] != "Record Window End":
+            event["ts"] += 3.6e9
+    files[1].write_text(json.dumps(trace))
+    job = made(tmp_path, *files)
+    ahead = clocks(job.clocks, [0, 1])
+    assert ahead[0].ahead_ns == 0
+    assert ahead[1].within_ns == 0  # the made-up ends are the same to the nanosecond
+    table = load_table(job.folder).table
+    last = {}
+    for rank in (0, 1):
+        rows = (table.ints("rank") == rank) & table.coded("comm").where(bool)
+        last[rank] = (table.ints("start") + table.ints("kDuration"))[rows].tolist()
+    assert last[0] == last[1]
+    assert len(last[0]) == 3
 
 
 def test_every_command_that_reads_a_table_reads_a_job(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

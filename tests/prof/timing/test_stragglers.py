@@ -95,9 +95,8 @@ def test_two_ranks_of_ddp(data: Path, tmp_path: Path) -> None:
     assert (waiting.collectives, waiting.wait_ns) == (5, sum(longer))
     assert waiting.last == (Last(0, 5, sum(longer)),)
     said = " ".join(sentences(summarise(rows, notes)))
+    assert said.startswith("Rank 0 holds the others up: the other rank waits ")
     assert "not counting the wait for other ranks" in said and "213.9 GB/s in " in said and "(542.2 MB)" in said
-    assert "In 5 collectives the ranks wait for each other for 8.202 ms of 10.74 ms (76.4%)." in said
-    assert "They wait longest for rank 0: 8.202 ms in all; it is the last to arrive in 5 of them." in said
 
 
 def test_one_clock_shows_the_same_waits() -> None:

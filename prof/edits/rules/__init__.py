@@ -1,0 +1,21 @@
+"""All rules that propose edits; importing this module registers them."""
+
+from pyprof.prof.edits.edit import EDIT_RULES
+from pyprof.prof.edits.rules import (  # noqa: F401
+    attention,
+    cell_loops,
+    float8,
+    from_findings,
+    graphs,
+    growing_tensors,
+    host_waits,
+    loops,
+    made_on_cpu,
+    mask_loops,
+    reduced_precision,
+    sample_loops,
+    sibling_layers,
+    whole_model,
+)
+
+__all__ = ["EDIT_RULES"]

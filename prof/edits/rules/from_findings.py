@@ -1,0 +1,130 @@
+"""Edits from the rules of --advise that say per kernel what remains of its time, and how many launches go."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from pyprof.prof.advice import Run
+from pyprof.prof.advice.advised import NOTHING_FOUND
+from pyprof.prof.advice.card import RULES, Finding
+from pyprof.prof.advice.fusion import CALLS
+from pyprof.prof.advice.gradients import DENSE, SPARSE_ADAM, SPARSE_SGD
+from pyprof.prof.edits.costs import COSTS, OF_CALLS
+from pyprof.prof.edits.edit import EDIT_RULES, Abstained, Edit, EditRule, Proposal
+from pyprof.prof.edits.rules.loops import LISTS
+from pyprof.prof.edits.scenario import Scenario
+
+# Rule -> standard deviation of the logarithm of the durations that it expects. Of the pairs of programs in
+# docs/explanation/advice.md: alignment, attention_backend and cross_entropy are within a tenth of what remains, the
+# others within a fifth to a half (fusion).
+DEVIATIONS = {
+    "alignment": 0.12,
+    "attention_backend": 0.15,
+    "channels_last": 0.3,
+    "conv_bias": 0.1,
+    "fusion": 0.45,
+    "cross_entropy": 0.15,
+    "optimizer": 0.15,
+    "zero_grad": 0.1,
+    "sparse_grad": 0.3,
+    "select_in_loop": 0.2,
+    "group_norm": 0.3,
+    "weight_casts": 0.1,
+    "dropout_in_eval": 0.1,
+    "small_grid": 0.2,
+}
+FILLS = frozenset(("fill_", "zero_"))
+COMPILED = ("fusion", "group_norm")  # changes that compile a part of the model, and so are parts of compiling it whole
+
+
+def edit_of(rule: str, finding: Finding, deviation: float) -> Edit:
+    """An edit that does what a finding says.
+
+    Launches that vanish are those of the kernels that vanish; where fewer kernels remain than before, but it is not
+    said which, each keeps the same share of its launch.
+    """
+    keeps = finding.saved_ns > 0  # other rows are only mentioned
+    rows, saved = finding.rows[keeps], finding.saved_ns[keeps]
+    calls = finding.launches if finding.calls is None else finding.calls
+    share = 1 - min(max(calls, 0.0) / max(len(rows), 1), 1.0)
+    return Edit(
+        rule=rule,
+        change=finding.change,
+        why=finding.why,
+        cost=OF_CALLS if any(finding.change.startswith(call) for _, call in CALLS) else COSTS.get(rule, ""),
+        rows=rows,
+        ns=-saved,  # completed by proposals(), which knows the durations
+        left=np.full(len(rows), share),
+        added=np.full(len(rows), max(-calls, 0.0) / max(len(rows), 1)),
+        deviation=deviation,
+    )
+
+
+def _with_helpers(run: Run, finding: Finding) -> Finding:
+    """A sparse gradient's finding with the kernels that sort and sum the dense one, which go as well."""
+    theirs = np.flatnonzero(run.mentions("nodes", *DENSE))
+    others = np.setdiff1d(theirs, finding.rows)
+    rows = np.concatenate([finding.rows, others])
+    saved = np.concatenate([finding.saved_ns, run.dur[others]])
+    adam = bool(np.isin(run.aten[finding.rows], ("_foreach_addcdiv_", "addcdiv_", "_fused_adam_")).any())
+    remain = (SPARSE_ADAM if adam else SPARSE_SGD) * run.steps * run.lanes
+    return replace(finding, rows=rows, saved_ns=saved, launches=len(rows) - remain, calls=None)
+
+
+def with_parameters(run: Run, finding: Finding) -> Finding:
+    """A finding on biases with what else each bias is the cause of, tensor by tensor: its zeroing, the sum of its
+    gradients, and its part of an optimizer's loop. Of tensors of one length, as many go from each line as there are
+    biases of that length.
+    """
+    outside = np.isin(run.phase, ("optimizer", "other", "", "forward", "data"))
+    single = (outside & np.isin(run.aten, tuple(LISTS | FILLS))) | ((run.phase == "backward") & (run.aten == "add_"))
+    steps = run.table.ints("step")
+    biases = Counter((int(steps[row]), run.shapes(row)[0][1]) for row in finding.rows.tolist() if _adds_bias(run, row))
+    places: dict[tuple[int, int, str, str], list[int]] = {}
+    for row in np.flatnonzero(single).tolist():
+        shape = run.first_shape(row)
+        if len(shape) == 1 and (int(steps[row]), shape[0]) in biases:
+            places.setdefault((int(steps[row]), shape[0], str(run.aten[row]), run.trace(row)), []).append(row)
+    more = [row for key, rows in places.items() if len(rows) >= biases[key[:2]] for row in rows[: biases[key[:2]]]]
+    others = np.setdiff1d(np.array(more, np.int64), finding.rows)
+    rows = np.concatenate([finding.rows, others])
+    saved = np.concatenate([finding.saved_ns, run.dur[others]])
+    return replace(finding, rows=rows, saved_ns=saved, launches=finding.launches + len(others), calls=None)
+
+
+def _adds_bias(run: Run, row: int) -> bool:
+    shapes = run.shapes(row)
+    return run.aten[row] in ("add", "add_") and len(shapes) > 1 and len(shapes[0]) >= 4
+
+
+COMPLETED = {"sparse_grad": _with_helpers, "conv_bias": with_parameters}
+
+
+def _adapted(name: str, deviation: float) -> EditRule:
+    def proposals(scenario: Scenario) -> Iterator[Proposal]:
+        run, found = scenario.run, False
+        if name in COMPILED and any(edit.rule == "compile" for edit in scenario.edits):
+            yield Abstained(name, "the plan compiles the whole model")
+            return
+        for finding in RULES[name](run) if run.rows else ():
+            if not len(finding.rows) or not bool((finding.saved_ns > 0).any()):
+                continue
+            whole = COMPLETED[name](run, finding) if name in COMPLETED else finding
+            edit = edit_of(name, whole, deviation)
+            remaining = np.maximum(run.dur[edit.rows] + edit.ns, 0.0)
+            # A kernel of which a hundredth remains is gone; its launch goes with it where the rule counts launches.
+            remaining[remaining < 0.01 * run.dur[edit.rows]] = 0.0
+            found = True
+            yield replace(edit, ns=remaining)
+        if not found:
+            yield Abstained(name, NOTHING_FOUND)
+
+    return proposals
+
+
+for _name, _deviation in DEVIATIONS.items():
+    EDIT_RULES[_name] = _adapted(_name, _deviation)

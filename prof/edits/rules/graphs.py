@@ -1,0 +1,100 @@
+"""The step as a CUDA graph: one launch for all kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pyprof.prof.advice import Run
+from pyprof.prof.advice.launch import MANY
+from pyprof.prof.edits.base_run import calls_of_memory
+from pyprof.prof.edits.costs import COSTS
+from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
+from pyprof.prof.edits.rules.growing_tensors import tensors_grow
+from pyprof.prof.edits.rules.host_waits import LARGEST
+from pyprof.prof.edits.scenario import IN_GRAPH, Scenario
+from pyprof.prof.timing.gpus import TO_DEVICE, TO_HOST, named_rows
+from pyprof.table.columns import Ints
+
+LEFT = 0.01  # of the host's work: the copies of inputs into the graph, and its launch
+EQUAL = 0.02  # steps may differ by this share of their launches, and be the same program
+
+
+@edit_rule("cuda_graph")
+def cuda_graph(scenario: Scenario) -> Iterator[Proposal]:
+    """All launches of a step as one graph, if nothing in the step keeps a graph from being captured."""
+    run = scenario.run
+    hindrance = _hindrance(scenario)
+    if hindrance:
+        yield hindrance
+        return
+    rows = np.arange(run.rows)
+    count = run.count(run.rows)
+    yield Edit(
+        rule="cuda_graph",
+        change=(
+            'Launch the step as a CUDA graph: torch.compile(model, mode="reduce-overhead") or torch.cuda.graph; larger '
+            "batches help, too."
+        ),
+        why=f"The host launches {count:.4g} kernels and copies per {run.unit}; as a graph, all at once",
+        cost=COSTS["cuda_graph"],
+        rows=rows,
+        ns=run.dur * IN_GRAPH,
+        left=np.full(len(rows), LEFT),
+        deviation=0.05,
+        graph=True,
+    )
+
+
+def _hindrance(scenario: Scenario) -> Abstained | None:
+    """Why the step cannot be captured as it is; None if nothing speaks against it."""
+    run = scenario.run
+    if run.in_graph.any() or scenario.in_graph.any():
+        return _not("the run launches CUDA graphs already")
+    if run.count(run.rows) < MANY:
+        return _not(f"fewer than {MANY} launches per step")
+    if run.collectives.any() or run.lanes > 1:
+        return _not("collectives between GPUs were not measured in graphs")
+    copies = (run.texts("kind") == "memcpy") & (run.phase != "data")
+    read = _held(scenario, np.flatnonzero(copies & named_rows(run.table, *TO_HOST)))
+    values = read[run.aten[read] == "_local_scalar_dense"]
+    if len(values):
+        return _not(f"values are read within the step ({run.trace(int(values[0]))})", "item")
+    if len(read):
+        small = run.table.ints("bytes")[read].max() <= LARGEST
+        where = run.trace(int(read[0]))
+        return _not(f"tensors are copied to the host within the step ({where})", "size_sync" if small else "")
+    pageable = copies & named_rows(run.table, *TO_DEVICE) & named_rows(run.table, "Pageable")
+    given = _held(scenario, np.flatnonzero(pageable))
+    if len(given):
+        return _not(f"pageable memory is copied within the step ({run.trace(int(given[0]))})", "pageable_copy")
+    if tensors_grow(scenario):
+        return _not("a tensor grows by concatenation, so no two steps have the same shapes", "static_cache")
+    if _memory(scenario):
+        return _not("memory is given back to the driver within the step", "allocator")
+    return None if _alike(run) else _not("the steps do not launch equally many kernels")
+
+
+def _not(why: str, needs: str = "") -> Abstained:
+    return Abstained("cuda_graph", why, needs)
+
+
+def _held(scenario: Scenario, rows: Ints) -> Ints:
+    """Those of the copies for which the host waits."""
+    calls = scenario.calls(rows)
+    return rows[(calls < 0) | ~scenario.released[calls]]
+
+
+def _memory(scenario: Scenario) -> bool:
+    run, calls = scenario.run, scenario.base.recorded.calls
+    within = (calls.start >= int(run.start.min())) & (calls.start < int(run.end.max()))
+    return bool((calls_of_memory(scenario.base) & within & calls.among("free") & ~scenario.released).any())
+
+
+def _alike(run: Run) -> bool:
+    """Whether all steps have about the same number of launches."""
+    if run.marked < 2:
+        return True
+    _, counts = np.unique(run.table.ints("step"), return_counts=True)
+    return bool(counts.max() - counts.min() <= EQUAL * counts.max())

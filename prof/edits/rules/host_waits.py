@@ -1,0 +1,224 @@
+"""What makes the host wait: values read from the GPU, copies of pageable memory, memory given back, late batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pyprof.prof.advice import Run
+from pyprof.prof.advice.copies import LARGE
+from pyprof.prof.advice.launch import BATCH, SMALL
+from pyprof.prof.edits.base_run import calls_of_memory
+from pyprof.prof.edits.costs import COSTS
+from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
+from pyprof.prof.edits.scenario import Scenario
+from pyprof.prof.limits.architectures import PCIE_3, PCIE_5, PINNED, PINNED_PCIE_5
+from pyprof.prof.timing.gpus import TO_DEVICE, TO_HOST, named_rows
+from pyprof.table.columns import NULL, Bools, Floats, Ints
+
+LARGEST = 1 << 16  # bytes of sizes and indices
+LARGEST_MADE = 1 << 20  # bytes of what a layer makes on the CPU; batches are larger, and copied outside of layers
+COPY_NS = 2000.0  # of a copy besides moving its bytes
+PIECES = 4  # small copies of one line and step that one copy can do
+WAITS = ("stream sync", "event sync", "device sync")
+
+
+@edit_rule("item")
+def item(scenario: Scenario) -> Iterator[Proposal]:
+    """Values read one by one: .item(), float(), a condition on a tensor. Neither copy nor wait remains."""
+    run = scenario.run
+    size = run.table.ints("bytes")
+    small = (run.texts("kind") == "memcpy") & named_rows(run.table, *TO_HOST) & (size != NULL) & (size <= SMALL)
+    rows = np.flatnonzero(small & (run.aten == "_local_scalar_dense"))
+    calls = scenario.calls(rows)
+    rows, calls = rows[calls >= 0], calls[calls >= 0]
+    if not len(rows):
+        yield Abstained("item", "no value of the GPU is read within the steps (aten::_local_scalar_dense)")
+        return
+    why = (
+        f"{run.number(rows, 'value is', 'values are')} read from the GPU (.item(), or a condition on a tensor): the "
+        "host waits until the GPU has done all that was launched, and the GPU then waits for the host"
+    )
+    yield Edit(
+        rule="item",
+        change="Do not read values from the GPU within the step: keep them there, and read them every few steps.",
+        why=why,
+        cost=COSTS["item"],
+        rows=rows,
+        ns=np.zeros(len(rows)),
+        left=np.zeros(len(rows)),
+        released=np.concatenate([calls, waits_after(scenario, calls)]),
+    )
+
+
+def _after_joining(run: Run, rows: Ints) -> Floats:
+    """Per copy, the share of its launch that remains where those of one line, many and small, become one."""
+    share = np.ones(len(rows))
+    lines = np.array([run.trace(row) for row in rows.tolist()])
+    for line in np.unique(lines).tolist():
+        mine = lines == line
+        each = run.count(int(mine.sum()))
+        if each >= PIECES and run.table.ints("bytes")[rows[mine]].mean() < LARGE:
+            share[mine] = 1 / each
+    return share
+
+
+@edit_rule("size_sync")
+def size_sync(scenario: Scenario) -> Iterator[Proposal]:
+    """Small copies to the host that are no single values: counts, sizes and indices that an op or the program asks for.
+
+    x[mask], nonzero and unique ask for the size of their result; .tolist() and .cpu() for the values. Only the waits
+    go: what sorting once and batched products in place of a loop over masks bring besides is not counted.
+    """
+    run = scenario.run
+    size = run.table.ints("bytes")
+    small = (run.texts("kind") == "memcpy") & named_rows(run.table, *TO_HOST) & (size != NULL) & (size <= LARGEST)
+    rows = np.flatnonzero(small & (run.aten != "_local_scalar_dense"))
+    calls = scenario.calls(rows)
+    held = (calls >= 0) & ~scenario.released[calls]
+    rows, calls = rows[held], calls[held]
+    if not len(rows):
+        yield Abstained("size_sync", "no sizes, indices or small tensors are copied to the host within the steps")
+        return
+    ops = ", ".join(dict.fromkeys(run.op(row) for row in rows.tolist()))
+    yield Edit(
+        rule="size_sync",
+        change=(
+            "Avoid ops whose result's size depends on the data: torch.where in place of x[mask], one sort and batched "
+            "products in place of a loop over masks; keep lengths that the program needs on the CPU."
+        ),
+        why=(
+            f"{run.number(rows, 'small copy', 'small copies')} to the host ({ops}): the host waits until the GPU has "
+            "done all that was launched, and the GPU then waits for the host"
+        ),
+        cost=COSTS["size_sync"],
+        rows=rows,
+        ns=np.zeros(len(rows)),
+        left=np.zeros(len(rows)),
+        released=np.concatenate([calls, waits_after(scenario, calls)]),
+    )
+
+
+def waits_after(scenario: Scenario, calls: Ints) -> Ints:
+    """The synchronisations that directly follow these calls on their threads, as those of copies to pageable memory."""
+    every = scenario.base.recorded.calls
+    return np.flatnonzero(np.isin(every.before, calls) & every.among(*WAITS))
+
+
+@edit_rule("pageable_copy")
+def pageable_copy(scenario: Scenario) -> Iterator[Proposal]:
+    """Copies of pageable memory to the GPU: pinned, they are faster, and the host goes on at once."""
+    run = scenario.run
+    size = run.table.ints("bytes")
+    chosen = _pageable(run) & np.isin(run.phase, ("data", "forward", "other", "")) & (run.aten == "copy_")
+    chosen[made_in_layers(run)] = False
+    rows = np.flatnonzero(chosen)
+    calls = scenario.calls(rows)
+    rows, calls = rows[calls >= 0], calls[calls >= 0]
+    if not len(rows) or run.device is None or run.device.arch in PCIE_3:
+        yield Abstained("pageable_copy", "no copy of pageable memory to the GPU within the steps, or an unknown GPU")
+        return
+    rate = PINNED_PCIE_5 if run.device.arch in PCIE_5 else PINNED
+    total, share = float(size[rows].sum()), _after_joining(run, rows)
+    yield Edit(
+        rule="pageable_copy",
+        change=(
+            "Copy from pinned memory: DataLoader(pin_memory=True) or tensor.pin_memory(), then .to(device, "
+            "non_blocking=True); one copy for many small ones."
+        ),
+        why=(
+            f"{run.number(rows, 'copy moves', 'copies move')} {run.ms(total):.4g} MB of pageable memory to the GPU, "
+            "and the host waits for each"
+        ),
+        cost=COSTS["pageable_copy"],
+        rows=rows,
+        ns=np.minimum(run.dur[rows], COPY_NS * share + 1e9 * size[rows] / rate),
+        left=share,
+        deviation=0.2,
+        released=np.concatenate([calls, waits_after(scenario, calls)]),
+    )
+
+
+def _pageable(run: Run) -> Bools:
+    """Copies of pageable memory to the GPU, of known sizes."""
+    to_device = (run.texts("kind") == "memcpy") & named_rows(run.table, *TO_DEVICE)
+    found: Bools = to_device & named_rows(run.table, "Pageable") & (run.table.ints("bytes") != NULL)
+    return found
+
+
+def made_in_layers(run: Run) -> Ints:
+    """Small copies of pageable memory to the GPU within layers, if they are the same in each step: no data."""
+    size, steps = run.table.ints("bytes"), run.table.ints("step")
+    small = np.flatnonzero(_pageable(run) & (size <= LARGEST_MADE) & (run.phase != "backward"))
+    rows = np.array([row for row in small.tolist() if run.layer(row)], np.int64)
+    each = {tuple(size[rows[steps[rows] == step]].tolist()) for step in np.unique(steps).tolist()}
+    return rows if len(each) == 1 else rows[:0]
+
+
+@edit_rule("allocator")
+def allocator(scenario: Scenario) -> Iterator[Proposal]:
+    """Memory that is given back to the driver and taken from it again in each step."""
+    base, run = scenario.base, scenario.run
+    calls = base.recorded.calls
+    begin, end = (int(run.start.min()), int(run.end.max())) if run.rows else (0, 0)
+    within = calls_of_memory(base) & (calls.start >= begin) & (calls.start < end) & ~scenario.released
+    freed, taken = np.flatnonzero(within & calls.among("free")), np.flatnonzero(within & ~calls.among("free"))
+    if not len(freed) or not len(taken):
+        yield Abstained("allocator", "no step both frees memory of the driver and allocates it")
+        return
+    found = np.concatenate([freed, taken])
+    spent = run.ms(float((calls.end - calls.start)[found].sum()))
+    yield Edit(
+        rule="allocator",
+        change=(
+            "Leave memory to PyTorch's allocator: remove torch.cuda.empty_cache() from the step; where nothing calls "
+            "it, memory is short, and the allocator frees blocks of other sizes (expandable_segments)."
+        ),
+        why=(
+            f"{run.count(len(freed)):.4g} times per {run.unit} memory is given back to the driver, for which the host "
+            f"waits for the GPU, and {run.count(len(taken)):.4g} times taken again: {spent:.4g} ms of the host's time"
+        ),
+        cost=COSTS["allocator"],
+        released=np.concatenate([found, _syncs_before(scenario, freed)]),
+    )
+
+
+def _syncs_before(scenario: Scenario, calls: Ints) -> Ints:
+    """Synchronisations directly before these calls on their threads: PyTorch waits before it gives memory back."""
+    every = scenario.base.recorded.calls
+    before = every.before[calls]
+    before = before[before >= 0]
+    return np.unique(before[every.among(*WAITS)[before]])
+
+
+@edit_rule("data_loader")
+def data_loader(scenario: Scenario) -> Iterator[Proposal]:
+    """Pauses of the host before the copies of a batch, in training: the batch is made while nothing else goes on."""
+    run, base = scenario.run, scenario.base
+    copies = (run.texts("kind") == "memcpy") & (run.phase == "data") & named_rows(run.table, *TO_DEVICE)
+    rows = np.flatnonzero(copies & (run.table.ints("bytes") >= min(BATCH, LARGE)))
+    trains = bool(np.isin(run.phase, ("backward", "optimizer")).any())
+    calls = scenario.calls(rows)
+    paused = np.unique(segments_of(scenario, calls[calls >= 0]))
+    paused = paused[base.pauses[paused] & ~scenario.prompt[paused]]
+    if not trains or not len(paused):
+        yield Abstained("data_loader", "the host does not pause before copies of input data, or nothing is trained")
+        return
+    spent = run.ms(float(base.segment[paused].sum()))
+    yield Edit(
+        rule="data_loader",
+        change=(
+            "Load data in the background: DataLoader(num_workers=..., persistent_workers=True, prefetch_factor=...). "
+            "As many workers as it takes to make a batch within a step."
+        ),
+        why=f"The host makes the next batch itself, for {spent:.4g} ms per {run.unit}, and launches nothing then",
+        cost=COSTS["data_loader"],
+        prompt=paused,
+    )
+
+
+def segments_of(scenario: Scenario, calls: Ints) -> Ints:
+    """These calls, and those before them that the host makes for the same copy."""
+    unit = scenario.base.unit
+    return np.flatnonzero(np.isin(unit, unit[calls]))

@@ -1,0 +1,193 @@
+"""Python loops over masks or indices, of which each iteration waits for the number of its elements."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from pyprof.prof.advice import Run
+from pyprof.prof.advice.run_columns import numel
+from pyprof.prof.edits.costs import COSTS
+from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
+from pyprof.prof.edits.rules.host_waits import waits_after
+from pyprof.prof.edits.rules.merged_rows import Merged, merge, place
+from pyprof.prof.edits.scenario import Scenario
+from pyprof.prof.timing.gpus import TO_HOST, named_rows
+from pyprof.table.columns import Bools, Ints
+
+SIZED = ("nonzero", "masked_select", "unique_dim", "_unique2", "unique_consecutive")  # results as large as data says
+ITERATIONS = 4  # of a loop, at least
+USUAL = 0.5  # of the iterations have a line that belongs to the loop
+WHOLE_RUN = 0.9  # of the rows of a run without marked steps: what repeats is then the step
+COMPARES = (
+    "eq ne lt gt le ge isin logical_and logical_or logical_not bitwise_and bitwise_or bitwise_not any all".split()
+)
+GATHERS = ("index", "index_select", "gather", "masked_select", "take", "take_along_dim")
+SCATTERS = "index_add_ index_add index_put_ _index_put_impl_ index_copy_ scatter_ scatter_add_ masked_scatter_".split()
+SAMPLES = ("argmax", "multinomial", "topk", "sort")
+# One sort of the labels and what goes with it (counts, offsets, the order's inverse), in place of all masks.
+SORT_NS, SORT_LAUNCHES = 40_000.0, 8
+
+
+@edit_rule("mask_loop")
+def mask_loop(scenario: Scenario) -> Iterator[Proposal]:
+    """Iterations of mask, gather, products and scatter, as one sort, one gather, grouped products and one scatter.
+
+    A loop is found by an op whose result's size depends on data, called again and again from one line of a step, and by
+    the lines between two such calls. Its backward pass goes along. Left out are loops whose iterations may need what
+    the one before has made: masks that change their size, elements taken from a tensor that the iteration itself has
+    computed, and sampling, as where words are generated.
+    """
+    run = scenario.run
+    loops = [loop for anchors in _anchors(run) for loop in _loops(run, anchors)]
+    lines: dict[str, list[tuple[list[int], int]]] = {}
+    taken: set[int] = set()
+    for rows, times in loops:
+        if not taken & set(rows):
+            taken.update(rows)
+            lines.setdefault(place(run, rows[0]), []).append((rows, times))
+    if not lines:
+        why = f"no line asks {ITERATIONS} times or more within a step for elements whose number the data decide"
+        yield Abstained("mask_loop", why)
+    for mine in lines.values():
+        yield _edit(scenario, mine)
+
+
+def _anchors(run: Run) -> list[list[int]]:
+    """Per line and step, the first row of each call of an op whose result's size depends on data."""
+    found: dict[tuple[str, int, int], list[int]] = {}
+    before = -2
+    steps = run.table.ints("step")
+    for row in np.flatnonzero(np.isin(run.aten, SIZED) & (run.phase != "backward")).tolist():
+        if row != before + 1:
+            found.setdefault((place(run, row), int(run.lane[row]), int(steps[row])), []).append(row)
+        before = row
+    return sorted((rows for rows in found.values() if len(rows) >= ITERATIONS), key=lambda rows: rows[0])
+
+
+def _loops(run: Run, anchors: list[int]) -> Iterator[tuple[list[int], int]]:
+    """(rows of forward and backward, iterations) of each loop that has these anchors.
+
+    Between two iterations of a loop there are only lines that most of the iterations have.
+    """
+    bodies = [set(_places(run, range(a, b))) for a, b in pairwise(anchors)]
+    counts = Counter(line for body in bodies for line in body)
+    usual = {line for line, count in counts.items() if count >= USUAL * len(bodies)}
+    first = 0
+    for last, body in enumerate([*bodies, {""}]):
+        if body <= usual:
+            continue
+        if last + 1 - first >= ITERATIONS and _apart(run, anchors[first : last + 1]):
+            yield with_backward(run, _extent(run, anchors[first], anchors[last], usual), usual), last + 1 - first
+        first = last + 1
+
+
+def _places(run: Run, rows: range) -> list[str]:
+    return [place(run, row) for row in rows if run.phase[row] != "backward"]
+
+
+def _apart(run: Run, anchors: list[int]) -> bool:
+    """Whether nothing speaks for an iteration that needs what another one has made."""
+    rows = np.arange(anchors[0], anchors[-1])
+    if not run.marked and len(rows) >= WHOLE_RUN * run.rows:
+        return False
+    equal = len({str(run.shapes(row)[:1]) for row in anchors}) == 1
+    passes = bool(np.isin(run.phase[rows], ("backward", "optimizer", "data")).any())
+    samples = bool(np.isin(run.aten[rows], SAMPLES).any())
+    return equal and not passes and not samples and not _taken_from_own(run, rows)
+
+
+def _taken_from_own(run: Run, rows: Ints) -> bool:
+    """Whether elements are taken from a tensor of as many elements as one that the iterations compute."""
+    takes = rows[np.isin(run.aten[rows], GATHERS)]
+    made = rows[~np.isin(run.aten[rows], (*COMPARES, *GATHERS, *SCATTERS, *SIZED)) & (run.role[rows] != "aux")]
+    made = made[~np.isin(run.family[made], ("fill", "reduction"))]
+    sources = {int(size) for size in run.elements[takes].tolist() if size}
+    return any(_made(run, row) in sources for row in made.tolist())
+
+
+def _made(run: Run, row: int) -> int:
+    """The elements of an op's result, as far as its operands tell."""
+    shapes = [shape for shape in run.shapes(row) if numel(shape)]
+    if run.family[row] == "gemm" and len(shapes) > 1:
+        return numel([*shapes[-2][:-1], shapes[-1][-1]])
+    return int(run.largest[row])
+
+
+def _extent(run: Run, first: int, last: int, usual: set[str]) -> range:
+    """From the mask before the first anchor to the end of the last iteration, as long as the lines are the loop's."""
+    while first > 0 and _belongs(run, first - 1, last, usual):
+        first -= 1
+    while last + 1 < run.rows and _belongs(run, last + 1, last, usual):
+        last += 1
+    return range(first, last + 1)
+
+
+def _belongs(run: Run, row: int, other: int, usual: set[str]) -> bool:
+    steps = run.table.ints("step")
+    same = run.lane[row] == run.lane[other] and steps[row] == steps[other] and run.phase[row] == run.phase[other]
+    return bool(same) and place(run, row) in usual
+
+
+def with_backward(run: Run, forward: Sequence[int], usual: set[str]) -> list[int]:
+    """These rows, and those of the backward pass that have the numbers and lines of their ops."""
+    rows, numbers = np.array(forward, np.int64), run.table.ragged("seqId")
+    mine = numbers.take(rows).values
+    if not len(mine):
+        return list(forward)
+    within = np.zeros(run.rows, bool)
+    within[np.repeat(np.arange(run.rows), np.diff(numbers.offsets))[_between(numbers.values, mine)]] = True
+    steps = run.table.ints("step")
+    within &= (run.phase == "backward") & (steps == steps[rows[0]]) & (run.lane == run.lane[rows[0]])
+    return [*forward, *(row for row in np.flatnonzero(within).tolist() if place(run, row) in usual)]
+
+
+def _between(values: Ints, bounds: Ints) -> Bools:
+    found: Bools = (values >= bounds.min()) & (values <= bounds.max())
+    return found
+
+
+def _edit(scenario: Scenario, loops: list[tuple[list[int], int]]) -> Edit:
+    run = scenario.run
+    merged = Merged([], [], [])
+    for rows, times in loops:
+        asks = [row for row in rows if run.aten[row] in (*SIZED, "_local_scalar_dense")]
+        merged.put(asks[:1], min(SORT_NS, float(run.dur[asks].sum())), 1)
+        merged.put(asks[1:], 0.0, 0)
+        merge(run, [row for row in rows if run.aten[row] not in (*SIZED, "_local_scalar_dense")], times, merged)
+    rows_, ns, left = merged.arrays()
+    firsts = np.array([row for rows, _ in loops for row in rows[:1]], np.int64)
+    before = run.ms_of([row for rows, _ in loops for row in rows])
+    reads = rows_[(run.texts("kind") == "memcpy")[rows_] & named_rows(run.table, *TO_HOST)[rows_]]
+    calls = scenario.calls(reads)
+    released = calls[calls >= 0]
+    times = sum(times for _, times in loops)
+    added = np.where(np.isin(rows_, firsts), float(SORT_LAUNCHES), 0.0)
+    return Edit(
+        rule="mask_loop",
+        change=(
+            "Replace the loop over masks: sort the elements by their label once (argsort, bincount), gather, multiply "
+            "by batched or grouped products (torch.bmm on padded rows, torch.nn.functional.grouped_mm), and scatter "
+            "once with index_add_."
+        ),
+        why=(
+            f"{run.number(len(loops), 'loop', 'loops')} of {times / len(loops):.4g} iterations: each waits for the "
+            f"number of its elements, and launches {_each(run, loops):.4g} kernels, {before:.4g} ms in all; at once, "
+            f"{run.ms(float(ns.sum())):.4g} ms are expected. No iteration may need what another one has written"
+        ),
+        cost=COSTS["mask_loop"],
+        rows=rows_,
+        ns=ns,
+        left=left,
+        added=added,
+        deviation=0.4,
+        released=np.concatenate([released, waits_after(scenario, released)]),
+    )
+
+
+def _each(run: Run, loops: list[tuple[list[int], int]]) -> float:
+    """Kernels of one iteration, those of its backward pass, too."""
+    return sum(len(rows) for rows, _ in loops) / sum(times for _, times in loops)

@@ -1,0 +1,78 @@
+"""What the kernels of a loop's iterations take if each op runs once for all iterations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from pyprof.prof.advice import Run
+from pyprof.table.columns import Floats, Ints
+
+# A kernel over the rows of all iterations takes this besides moving its bytes.
+START_NS = 2000.0
+GROUPED = 0.6  # of a large product's rate, products of one call with as many sizes as there were iterations reach
+# Backward ops that write a whole tensor for each part of it; over all parts at once, once or not at all.
+WHOLE = ("fill_", "zero_", "add_", "add", "copy_", "zeros", "new_zeros")
+
+
+@dataclass
+class Merged:
+    """Durations in ns and shares of launches of some rows, which their edit says."""
+
+    rows: list[int]
+    ns: list[float]
+    left: list[float]
+
+    def put(self, rows: Iterable[int], ns: float, kept: int) -> None:
+        """These rows take ``ns`` together from now on, in ``kept`` launches."""
+        for place, row in enumerate(rows):
+            self.rows.append(row)
+            self.ns.append(ns / kept if place < kept else 0.0)
+            self.left.append(1.0 if place < kept else 0.0)
+
+    def arrays(self) -> tuple[Ints, Floats, Floats]:
+        order = np.argsort(np.array(self.rows, np.int64), kind="stable")
+        return np.array(self.rows, np.int64)[order], np.array(self.ns)[order], np.array(self.left)[order]
+
+
+def place(run: Run, row: int) -> str:
+    """Where a row's op is called: its line, or without lines its layer and op."""
+    return run.trace(row) or f"{run.layer(row)} {run.op(row)}"
+
+
+def alike(run: Run, rows: Iterable[int], where: Callable[[Run, int], str] = place) -> Iterator[list[int]]:
+    """Rows of the same op, kernel role and place."""
+    found: dict[tuple[str, ...], list[int]] = {}
+    for row in rows:
+        key = (str(run.phase[row]), str(run.aten[row]), str(run.role[row]), where(run, row), run.op(row))
+        found.setdefault(key, []).append(row)
+    yield from found.values()
+
+
+def merge(run: Run, rows: Iterable[int], times: int, into: Merged, where: Callable[[Run, int], str] = place) -> None:
+    """Each op once instead of ``times``. ``where``: what ops that become one have in common besides."""
+    for group in alike(run, rows, where):
+        kept = max(1, round(len(group) / times))
+        if len(group) > kept:
+            into.put(group, min(at_once_ns(run, group, kept), float(run.dur[group].sum())), kept)
+
+
+def at_once_ns(run: Run, rows: list[int], kept: int) -> float:
+    """What these rows of one op take, ns, in ``kept`` kernels."""
+    now = float(run.dur[rows].sum())
+    flop, nbytes = float(run.flop[rows].sum()), float(run.nbytes[rows].sum())
+    if run.role[rows[0]] == "aux":
+        return now * kept / len(rows)
+    if run.family[rows[0]] == "gemm" and flop > 0 and run.device is not None:
+        code = run.limits.unit.codes[rows[0]]
+        if code >= 0:
+            unit = run.limits.unit.values[code]
+            return kept * run.product_ns(flop / kept, nbytes / kept if nbytes == nbytes else 0.0, unit, GROUPED)
+    sizes = {str(run.shapes(row)) for row in rows}
+    if run.phase[rows[0]] == "backward" and run.aten[rows[0]] in WHOLE and len(sizes) <= kept:
+        return now * kept / len(rows)
+    if nbytes == nbytes and nbytes > 0 and run.bandwidth == run.bandwidth:
+        return kept * START_NS + 1e9 * nbytes / run.bandwidth
+    return min(now, 2 * kept * now / len(rows))

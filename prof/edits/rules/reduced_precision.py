@@ -1,0 +1,172 @@
+"""TF32 and automatic mixed precision, with all that follows from them in the run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from pyprof.prof.advice import Run
+from pyprof.prof.advice.alignment import LINE, product_of
+from pyprof.prof.advice.attention import fastest_ns, in_math
+from pyprof.prof.advice.mixed_precision import EFFICIENCY, NARROW, TF32, _fits
+from pyprof.prof.advice.run import START_NS
+from pyprof.prof.edits.costs import COSTS
+from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
+from pyprof.prof.edits.rules.narrow import Flow
+from pyprof.prof.edits.scenario import Scenario
+from pyprof.table.columns import Bools, Floats, Ints
+
+# Of the peak, products reach this with an odd leading dimension (kernels align1): bf16 and fp16 on an H200 0.10 to 0.15
+# (three sizes of lm_head and held_vocabulary, docs/explanation/advice.md). In TF32, products of a vision transformer's
+# 197 places gained next to nothing: what fused attention saved before TF32 it saved after it, too.
+ODD, ODD_TF32 = 0.13, 0.06
+# cuDNN's recurrent kernels in half precision, of their time before: products in TF32 and on the vector unit, and the
+# element-wise rest. Peaks would allow 0.5 and 0.07; a step of a recurrent layer is short, and latency remains.
+RNN_TF32, RNN_FP32, RNN_REST = 0.6, 0.4, 0.75
+SHORT_NS = 3000.0
+PRODUCTS = ("gemm", "conv", "attention", "rnn")
+WORTH = 1.15
+
+
+@edit_rule("tf32")
+def tf32(scenario: Scenario) -> Iterator[Proposal]:
+    """Products in fp32 on the vector unit, as TF32. Those of odd sizes gain as much as kernels for such sizes reach."""
+    run = scenario.run
+    if run.device is None or math.isnan(run.device.peak("tc_tf32")):
+        yield Abstained("tf32", "the GPU is not known, or has no TF32")
+        return
+    used = [f for f in ("gemm", "conv") if bool(((run.family == f) & (run.precision == "tf32")).any())]
+    rows = _full(run, [f for f in ("gemm", "conv") if f not in used], ("0",))
+    expected = _expected(run, rows, "tc_tf32", 4)
+    good = run.dur[rows] > np.maximum(WORTH * expected, START_NS)
+    rows, expected = rows[good], expected[good]
+    if not len(rows):
+        already = "another product of the run uses TF32 already, so the flag is set"
+        yield Abstained("tf32", already if used else "no product in fp32 on the vector unit would gain by it")
+        return
+    why = f"{run.number(rows, 'product', 'products')} of float32 operands ran without tensor cores"
+    yield Edit(
+        rule="tf32",
+        change=TF32,
+        why=why,
+        cost=COSTS["tf32"],
+        rows=rows,
+        ns=expected,
+        left=np.ones(len(rows)),
+        deviation=0.2,
+        retyped=rows,
+        unit="tf32",
+    )
+
+
+@edit_rule("amp")
+def amp(scenario: Scenario) -> Iterator[Proposal]:
+    """Forward and loss under autocast: products, the ops that inherit their type, and the casts."""
+    run = scenario.run
+    peaks = run.device.flop_per_s if run.device else ()
+    unit = next((unit for unit in ("tc_bf16", "tc_fp16") if unit in peaks), "")
+    if not unit:
+        yield Abstained("amp", "the GPU is not known, or has no tensor cores for bf16 or fp16")
+        return
+    products = np.isin(run.family, PRODUCTS) & (run.role == "main")
+    if bool(np.isin(run.precision[products], tuple(NARROW)).any()):
+        yield Abstained("amp", "the run has products in half precision already")
+        return
+    rows = np.concatenate([_full(run, ("gemm", "conv", "attention"), ("0", "1")), _recurrent(run)])
+    rows = np.sort(rows[~in_math(run)[rows]])
+    if not len(rows):
+        yield Abstained("amp", "the run has no products of float32 operands whose work is known")
+        return
+    yield _narrowed(run, rows, unit)
+
+
+def _narrowed(run: Run, rows: Ints, unit: str) -> Edit:
+    chosen = np.zeros(run.rows, bool)
+    chosen[rows] = True
+    flow = Flow(run, chosen)
+    ns = flow.shortened()
+    ns[rows] = np.minimum(run.dur[rows], _expected(run, rows, unit, 2))
+    ns += flow.cast_ns
+    changed = np.flatnonzero((ns != run.dur) | (flow.casts > 0))
+    dtype = "bfloat16" if unit == "tc_bf16" else "float16"
+    scaler = "" if dtype == "bfloat16" else " with torch.amp.GradScaler"
+    narrow = np.flatnonzero(chosen | (flow.factor <= 0.5))
+    why = (
+        f"{run.number(rows, 'product', 'products')} of float32 operands take {run.ms_of(rows):.4g} ms; "
+        f"{run.number(int((flow.factor < 1).sum()), 'other kernel inherits', 'other kernels inherit')} the type, and "
+        f"{run.number(int(flow.casts.sum()), 'cast is', 'casts are')} added"
+    )
+    return Edit(
+        rule="amp",
+        change=f'Use mixed precision: run forward and loss under torch.autocast("cuda", dtype=torch.{dtype}){scaler}.',
+        why=why,
+        cost=COSTS["amp"],
+        rows=changed,
+        ns=ns[changed],
+        left=np.ones(len(changed)),
+        added=flow.casts[changed],
+        deviation=0.2,
+        dtype=dtype,
+        retyped=narrow,
+        unit="bf16" if dtype == "bfloat16" else "fp16",
+    )
+
+
+def _full(run: Run, families: tuple[str, ...] | list[str], tc: tuple[str, ...]) -> Ints:
+    """The main kernels of products of float32 operands, whose FLOPs are known."""
+    mask: Bools = np.isin(run.family, families) & (run.role == "main") & (run.dtype == "float32")
+    rows = np.flatnonzero(mask & ~np.isnan(run.flop) & np.isin(run.tc, tc))
+    return np.array([row for row in rows.tolist() if run.family[row] != "conv" or _fits(run, row, LINE // 2)], np.int64)
+
+
+def _recurrent(run: Run) -> Ints:
+    return np.flatnonzero((run.family == "rnn") & (run.dtype == "float32") & (run.texts("kind") == "kernel"))
+
+
+def _expected(run: Run, rows: Ints, unit: str, itemsize: int) -> Floats:
+    """The duration of each product on a unit, ns."""
+    assert run.device is not None
+    found = []
+    for row in rows.tolist():
+        if run.family[row] == "rnn":
+            found.append(_recurrent_ns(run, row))
+            continue
+        fastest = _attention_ns(run, row, itemsize)
+        if fastest == fastest:
+            found.append(fastest)
+            continue
+        efficiency = EFFICIENCY[run.family[row]]
+        nbytes = run.nbytes[row] * itemsize / 4
+        if run.family[row] == "gemm" and _odd(run, row, itemsize):
+            odd = ODD if itemsize == 2 else ODD_TF32
+            efficiency = min(efficiency, odd * run.device.peak(unit) / run.rate(unit))
+        found.append(run.product_ns(run.flop[row], nbytes, unit, efficiency))
+    return np.array(found, np.float64)
+
+
+def _attention_ns(run: Run, row: int, itemsize: int) -> float:
+    """Of a fused attention in half precision, for which PyTorch has faster kernels; NaN for anything else."""
+    if itemsize > 2 or run.family[row] != "attention":
+        return math.nan
+    op = str(run.aten[row]).removesuffix("_forward").removesuffix("_backward")
+    return fastest_ns(run, row, op, "bfloat16")
+
+
+def _odd(run: Run, row: int, itemsize: int) -> bool:
+    """Whether a leading dimension of a product does not fill 16 bytes."""
+    product = product_of(run, row)
+    if product is None:
+        return False
+    leads = product.leads or (("n", product.n), ("k", product.k))
+    return any(size * itemsize % LINE and product.of(dim) > 1 for dim, size in leads)
+
+
+def _recurrent_ns(run: Run, row: int) -> float:
+    took = float(run.dur[row])
+    name = run.name[row]
+    share = RNN_REST
+    if "gemm" in name.lower() or "cutlass" in name:
+        share = RNN_TF32 if "tf32" in name or "tensorop" in name else RNN_FP32
+    return min(took, max(took * share, SHORT_NS))

@@ -1,0 +1,114 @@
+"""Layers of one kind that are called one after the other with equal inputs, as one layer: its kernels run once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+from typing import NamedTuple
+
+import numpy as np
+
+from pyprof.prof.advice import Run
+from pyprof.prof.edits.costs import COSTS
+from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
+from pyprof.prof.edits.rules.mask_loops import with_backward
+from pyprof.prof.edits.rules.merged_rows import Merged, merge, place
+from pyprof.prof.edits.scenario import Scenario
+
+PRODUCTS, TABLES = ("linear",), ("embedding", "embedding_bag")
+CHANGES = {
+    PRODUCTS: (
+        "Make one layer of those that multiply the same input: nn.Linear(width, 3 * width) for query, key and value, "
+        "and chunk(3, dim=-1) of its result."
+    ),
+    TABLES: (
+        "Put tables that are looked up one after the other into one, each one's rows after those of the one before: "
+        "one look-up of the indices plus the tables' first rows."
+    ),
+}
+
+
+class Call(NamedTuple):
+    """A call of a layer, and what calls have in common that one call could do."""
+
+    rows: list[int]
+    layer: str
+    alike: tuple[object, ...]
+
+
+@edit_rule("sibling_layers")
+def sibling_layers(scenario: Scenario) -> Iterator[Proposal]:
+    """Linear layers or tables of one parent, called without any other kernel between them.
+
+    That they have the same input, as query, key and value have, follows from its sizes and from the order: if a layer
+    took the result of the one before, an activation would stand between. Numbered layers (of nn.Sequential) whose
+    results are as wide as their input are left out for that reason. Tables need not have the same input.
+    """
+    run = scenario.run
+    groups = [group for group in _groups(run) if len({call.layer for call in group}) == len(group) > 1]
+    if not groups:
+        yield Abstained("sibling_layers", "no two layers of one parent multiply one input, or look up, in a row")
+    for kinds in CHANGES:
+        mine = [group for group in groups if group[0].alike[0] in kinds]
+        if mine:
+            yield _edit(run, mine, kinds)
+
+
+def _groups(run: Run) -> Iterator[list[Call]]:
+    """Calls in a row of layers of one parent that could be one."""
+    for _, group in groupby(_calls(run), key=lambda call: call.alike):
+        yield list(group)
+
+
+def _calls(run: Run) -> Iterator[Call]:
+    """All calls of layers in the forward pass, in order; of those that could not be one with others, each by itself."""
+    steps = run.table.ints("step")
+    forward = np.flatnonzero((run.phase == "forward") & (run.role != "")).tolist()
+    for (layer, op, lane, step), rows in groupby(
+        forward, key=lambda row: (run.layer(row), run.op(row), int(run.lane[row]), int(steps[row]))
+    ):
+        mine = list(rows)
+        parent, _, leaf = layer.rpartition(":")
+        sizes = _sizes(run, mine, op, leaf)
+        yield Call(mine, layer, (op, parent, lane, step, *sizes) if sizes and parent else (object(),))
+
+
+def _sizes(run: Run, rows: list[int], op: str, leaf: str) -> tuple[object, ...]:
+    """What the calls that one call replaces have in common: a product's rows and depth, a look-up's and its width."""
+    mains = [row for row in rows if run.role[row] != "aux" and run.family[row] in ("gemm", "embedding", "indexing")]
+    if len(mains) != 1 or op not in (*PRODUCTS, *TABLES):
+        return ()
+    shapes = [tuple(shape) for shape in run.shapes(mains[0])]
+    flat = [shape for shape in shapes if len(shape) == 2]
+    if op in PRODUCTS:
+        chained = leaf.rpartition(".")[2].isdigit() and len(flat) > 1 and flat[0][1] == flat[-1][1]
+        return ("product", flat[0]) if len(flat) > 1 and not chained else ()
+    return ("table", flat[0][1], *(shape for shape in shapes if shape != flat[0])) if flat else ()
+
+
+def _edit(run: Run, groups: list[list[Call]], kinds: tuple[str, ...]) -> Edit:
+    merged = Merged([], [], [])
+    every: list[int] = []
+    for group in groups:
+        forward = [row for call in group for row in call.rows]
+        rows = with_backward(run, forward, {place(run, row) for row in forward})
+        layers = {call.layer for call in group}
+        mine = [row for row in rows if run.layer(row) in layers]
+        merge(run, mine, len(group), merged, lambda _run, _row: "")
+        every += mine
+    rows_, ns, left = merged.arrays()
+    names = [call.layer.rpartition(":")[2] for call in groups[0]]
+    named = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return Edit(
+        rule="sibling_layers",
+        change=CHANGES[kinds],
+        why=(
+            f"{run.number(len(groups), 'time', 'times')} layers of one kind follow each other, such as {named}: "
+            f"{run.count(len(every)):.4g} kernels per {run.unit}, {run.ms_of(every):.4g} ms"
+        ),
+        cost=COSTS["sibling_layers"],
+        rows=rows_,
+        ns=ns,
+        left=left,
+        deviation=0.2,
+    )

@@ -1,0 +1,263 @@
+"""Which rank the others wait for, for how long per step, and what it does longer than they.
+
+A rank that comes last to a collective has taken longer since the collectives before. Its steps are compared with those
+of the other ranks of the same communicator: the time in which its GPU worked, and its idle time by cause. A difference
+says what took longer. The waiting itself is in neither, because a waiting rank's GPU runs the collective's kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Literal, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyprof.command.json_schema import Record, doc
+from pyprof.prof.ranks.merged_ranks import Ranks
+from pyprof.prof.ranks.rank_tables import IDLE, PLACE_KEY, WORK_KEY
+from pyprof.prof.timing.waiting import CAUSES
+from pyprof.prof.work.kinds import COPIES, NCCL
+
+Cause = Literal["work", "kernels", "inputs", "copies", "launch", "sync", "data", "copy", "host", "queued"]
+IDLE_CAUSES: tuple[Cause, ...] = ("launch", "sync", "data", "copy", "host", "queued")
+assert IDLE_CAUSES == CAUSES
+LEAST_SHARE = 0.02  # of a step: a rank for which the others wait less is not named
+OF_WAIT = 0.2  # causes that explain less of the wait are left out
+MORE = 0.02  # a rank that launches so many more kernels, or as many with so many more FLOPs, does more work
+MOST_PEERS = 16  # whose tables by place are read for a comparison
+
+
+class ExcessPlace(Record):
+    """Where a rank takes longer than the others."""
+
+    op: Annotated[str, doc("what the user called; empty: unknown")]
+    where: Annotated[str, doc("line of the user's code that ends the idle time, or layer and phase of the work")]
+    ns: Annotated[float, doc("time per step beyond the mean of the other ranks")]
+
+
+class Excess(Record):
+    """One thing that a rank takes longer for."""
+
+    cause: Annotated[
+        Cause,
+        doc(
+            '"kernels": more of them, "inputs": as many with more FLOPs, "work": as many in more time, "copies": those '
+            "between host and GPU; others: causes of idle time"
+        ),
+    ]
+    ns: Annotated[float, doc("time per step beyond the mean of the other ranks")]
+    kernels: Annotated[float, doc("kernels per step beyond the mean of the others")]
+    more_kernels: Annotated[float | None, doc("the same as a share of that mean; null: they have none")]
+    more_flops: Annotated[float | None, doc("FLOPs beyond the mean of the others, as a share of it; null: not known")]
+    places: Annotated[list[ExcessPlace], doc("where, the longest first")]
+
+
+class SlowRank(Record):
+    """A rank that others wait for."""
+
+    rank: Annotated[int, doc("its number")]
+    file: Annotated[str, doc("its capture; empty: one file has several ranks")]
+    group: Annotated[str, doc("the communicator in which most of this wait is")]
+    peers: Annotated[int, doc("other ranks of that communicator, with which it is compared")]
+    times: Annotated[int, doc("collectives to which it came last")]
+    held_ns: Annotated[
+        float, doc("time per step that each of the others waits for it while its own GPU does nothing else, on average")
+    ]
+    wait_ns: Annotated[float, doc("the same with the waits that run beside other work")]
+    causes: Annotated[list[Excess], doc("what it takes longer for, the most first")]
+
+
+def steps_of(job: Ranks) -> int:
+    """The number of steps of the job's captures; 1 where none are marked."""
+    return max(len(pc.unique(job.tables.steps["step"].drop_null())), 1)
+
+
+def steps_counted(job: Ranks) -> int:
+    """The steps without the first, in which a capture begins; 1 where there is only one."""
+    return max(steps_of(job) - 1, 1)
+
+
+def mean_step_ns(job: Ranks) -> float:
+    """The mean step of all ranks, without each one's first."""
+    return float(pc.mean(later_steps(job)["span_ns"]).as_py() or 0.0)
+
+
+def unprofiled_step_ns(job: Ranks) -> float | None:
+    """The mean of the ranks' steps without the profiler, where they were timed before it started."""
+    found = pc.mean(job.tables.steps["unprofiled_ns"]).as_py()
+    return None if found is None else float(found)
+
+
+def later_steps(job: Ranks) -> pa.Table:
+    """Each rank's steps but its first, in which a capture begins, on each rank at another time."""
+    return job.tables.steps.filter(later(job, job.tables.steps))
+
+
+def later_collectives(job: Ranks) -> pa.Table:
+    """The collectives of the counted steps."""
+    table = job.tables.collectives
+    if steps_of(job) == 1:
+        return table
+    first = pc.min(job.tables.steps["step"]).as_py()
+    return table.filter(pc.greater(pc.fill_null(table["step"], first), first))
+
+
+def later(job: Ranks, table: pa.Table) -> pa.Array:
+    """The rows of a table with columns rank and step that are not of the rank's first step; all if there is one."""
+    steps = job.tables.steps
+    if steps_of(job) == 1:
+        return pa.array(np.ones(len(table), bool))
+    ranks, place = np.unique(np.asarray(steps["rank"]), return_inverse=True)
+    first = np.full(len(ranks), np.iinfo(np.int64).max)
+    np.minimum.at(first, place, np.asarray(pc.fill_null(steps["step"], 0)))
+    of_rows = np.searchsorted(ranks, np.asarray(table["rank"]))
+    return pa.array(np.asarray(pc.fill_null(table["step"], 0)) > first[of_rows])
+
+
+def slow_ranks(job: Ranks) -> list[SlowRank]:
+    """The ranks that others wait for, the most waited for first; those below 2% of a step are left out."""
+    steps, least = steps_counted(job), LEAST_SHARE * mean_step_ns(job)
+    waited = job.waits.filter(pc.and_(later(job, job.waits), pc.invert(job.waits["two"])))
+    by_group = (
+        job.waits.filter(pc.invert(job.waits["two"])).group_by(["group", "ranks"]).aggregate([("rank", "distinct")])
+    )
+    members = {(row["group"], row["ranks"]): sorted(row["rank_distinct"]) for row in by_group.to_pylist()}
+    sums = waited.group_by(["last", "group", "ranks"]).aggregate([("held_ns", "sum"), ("wait_ns", "sum")])
+    calls = waited.filter(pc.equal(waited["rank"], waited["last"]))
+    times = {row["last"]: row["calls_sum"] for row in calls.group_by("last").aggregate([("calls", "sum")]).to_pylist()}
+    groups: dict[int, list[_Held]] = {}
+    for row in sums.to_pylist():
+        group = (row["group"], row["ranks"])
+        share = steps * (len(members[group]) - 1)
+        groups.setdefault(row["last"], []).append(_Held(row["held_ns_sum"] / share, row["wait_ns_sum"] / share, group))
+    found = [
+        _slow_rank(job, rank, times[rank], held, [each for each in members[max(held).group] if each != rank])
+        for rank, held in groups.items()
+        if sum(each.held_ns for each in held) >= least
+    ]
+    return sorted(found, key=lambda slow: (-slow.held_ns, slow.rank))
+
+
+class _Held(NamedTuple):
+    held_ns: float
+    wait_ns: float
+    group: tuple[str, int]
+
+
+def _slow_rank(job: Ranks, rank: int, times: int, held: Sequence[_Held], peers: Sequence[int]) -> SlowRank:
+    held_ns = sum(each.held_ns for each in held)
+    return SlowRank(
+        rank=rank,
+        file=job.files.get(rank, ""),
+        group=max(held).group[0],
+        peers=len(peers),
+        times=times,
+        held_ns=held_ns,
+        wait_ns=sum(each.wait_ns for each in held),
+        causes=_causes(job, rank, peers, held_ns),
+    )
+
+
+def _causes(job: Ranks, rank: int, peers: Sequence[int], wait: float) -> list[Excess]:
+    """What the rank takes longer for than the mean of its peers, per step."""
+    columns = ("work_ns", "copies_ns", "kernels", "flops", *IDLE)
+    means = later_steps(job).group_by("rank").aggregate([(name, "mean") for name in columns])
+    number = np.asarray(means["rank"])
+    own, other = number == rank, np.isin(number, peers)
+
+    def usual(name: str) -> float:
+        return float(np.asarray(means[f"{name}_mean"])[other].mean())
+
+    def excess(name: str) -> float:
+        return float(np.asarray(means[f"{name}_mean"])[own].mean()) - usual(name)
+
+    kernels, flops = (excess(name) / usual(name) if usual(name) else None for name in ("kernels", "flops"))
+    of_work: Cause = "work"
+    if kernels is None or kernels > MORE:
+        of_work = "kernels"
+    elif flops is not None and flops > MORE:
+        of_work = "inputs"
+    found: list[tuple[Cause, float]] = [
+        (of_work, excess("work_ns")),
+        ("copies", excess("copies_ns")),
+        *((cause, excess(name)) for cause, name in zip(IDLE_CAUSES, IDLE, strict=True)),
+    ]
+    kept = sorted((each for each in found if each[1] >= OF_WAIT * wait), key=lambda each: -each[1])
+    places, more = _Places(job, rank, peers), {"more_kernels": kernels, "more_flops": flops}
+    return [
+        Excess(cause=cause, ns=ns, kernels=excess("kernels"), places=places.of(cause), **more) for cause, ns in kept
+    ]
+
+
+class _Places:
+    """The places of a rank's excess, from its own tables and those of some peers."""
+
+    def __init__(self, job: Ranks, rank: int, peers: Sequence[int]) -> None:
+        step = max(len(peers) // MOST_PEERS, 1)
+        self.rank, self.peers = rank, list(peers)[::step][:MOST_PEERS]
+        self.tables = job.of([rank, *self.peers])
+        self.steps = steps_of(job)
+
+    def of(self, cause: Cause) -> list[ExcessPlace]:
+        if cause in IDLE_CAUSES:
+            return self._of_idle(cause)
+        kind = self.tables.work["kind"]
+        left_out = pc.is_in(kind, pa.array([NCCL, COPIES]))
+        return self._of_work(pc.equal(kind, COPIES) if cause == "copies" else pc.invert(left_out))
+
+    def _of_idle(self, cause: Cause) -> list[ExcessPlace]:
+        rows = self.tables.idle.filter(pc.equal(self.tables.idle["cause"], cause))
+        return self._longest(rows, PLACE_KEY, max(self.steps - 1, 1), lambda row: (row["op"], row["trace"]))
+
+    def _of_work(self, chosen: pa.ChunkedArray) -> list[ExcessPlace]:
+        rows = self.tables.work.filter(chosen)
+
+        def place(row: dict[str, str]) -> tuple[str, str]:
+            return row["op"] or row["kind"], " · ".join(filter(None, (_path(row["layer"]), row["phase"])))
+
+        return self._longest(rows, WORK_KEY, self.steps, place)
+
+    def _longest(
+        self, rows: pa.Table, key: Sequence[str], steps: int, place: Callable[[dict[str, str]], tuple[str, str]]
+    ) -> list[ExcessPlace]:
+        own = pc.equal(rows["rank"], self.rank)
+        mine, theirs = (
+            {
+                tuple(row[name] for name in key): (row["ns_sum"], row)
+                for row in rows.filter(chosen).group_by(list(key)).aggregate([("ns", "sum")]).to_pylist()
+            }
+            for chosen in (own, pc.invert(own))
+        )
+        sums: dict[tuple[str, str], float] = {}
+        for each, (ns, row) in mine.items():
+            usual = theirs[each][0] / len(self.peers) if each in theirs else 0.0
+            where = place(row)
+            sums[where] = sums.get(where, 0.0) + (ns - usual) / steps
+        longest = sorted(sums.items(), key=lambda item: -item[1])[:3]
+        return [ExcessPlace(op=op, where=where, ns=ns) for (op, where), ns in longest if ns > 0]
+
+
+def _path(layer: str) -> str:
+    from pyprof.table.schema import list_texts
+
+    return ".".join(list_texts(layer)) if layer else ""
+
+
+class Waits(Record):
+    """How long each rank was held up by others in each step."""
+
+    ranks: Annotated[list[int], doc("numbers of the ranks")]
+    steps: Annotated[list[int | None], doc("numbers of the steps; null: the capture marks none")]
+    held_ns: Annotated[list[list[int | None]], doc("a list per rank with a value per step; null: not known")]
+
+
+def waits(job: Ranks) -> Waits:
+    """The time that each rank was held up in each step, from collectives of which all ranks are present."""
+    sums = job.waits.group_by(["rank", "step"]).aggregate([("held_ns", "sum")]).to_pylist()
+    held = {(row["rank"], row["step"]): row["held_ns_sum"] for row in sums}
+    numbers = sorted({step for _, step in held}, key=lambda step: -1 if step is None else step)
+    return Waits(
+        ranks=job.numbers, steps=numbers, held_ns=[[held.get((rank, step)) for step in numbers] for rank in job.numbers]
+    )

@@ -1,0 +1,70 @@
+"""A slow rank in sentences: how long the others wait for it, and what it does longer than they."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pyprof.prof.ranks.pace import Pace
+from pyprof.prof.ranks.slow_ranks import IDLE_CAUSES, MORE, Excess, SlowRank
+from pyprof.text import printable
+
+# cause: what a rank that has it does longer than the others
+_CAUSES = {
+    "kernels": "it launches {kernels:,.0f} kernels more per step, which take {ms} ms",
+    "inputs": "its GPU takes {ms} ms longer per step for as many kernels with {flops:.0%} more FLOPs: larger inputs",
+    "work": "its GPU takes {ms} ms longer per step for as many kernels{same}",
+    "copies": "its GPU spends {ms} ms more per step in copies between host and GPU",
+    "launch": "its GPU is idle {ms} ms longer per step because launches come late",
+    "host": "its GPU is idle {ms} ms longer per step in pauses of the host",
+    "data": "its GPU is idle {ms} ms longer per step because no batch is ready",
+    "copy": "its GPU is idle {ms} ms longer per step while the host is inside a blocking copy",
+    "sync": "its GPU is idle {ms} ms longer per step after the host has waited for a value from it",
+    "queued": "its GPU is idle {ms} ms longer per step between kernels that have been launched",
+}
+PROFILED = 1.1  # times the step without the profiler: from there on its cost is mentioned
+NOTHING = "nothing of its own takes longer: it may wait for ranks of another communicator"
+
+
+def held_sentence(slow: SlowRank, step_ns: float, marked: bool) -> str:
+    """Who waits for the rank, and for how long. ``marked``: whether the captures mark steps."""
+    share = f" ({slow.held_ns / step_ns:.0%} of a step)" if step_ns else ""
+    unit = "per step" if marked else "in the capture"
+    others = "the other rank waits" if slow.peers == 1 else f"each of {slow.peers} other ranks waits"
+    return f"Rank {slow.rank} holds the others up: {others} {brief_ms(slow.held_ns)} ms {unit} for it{share}."
+
+
+def profiler_sentences(pace: Pace) -> Iterator[str]:
+    """That a part of the waits is the profiler's, where it made the steps longer."""
+    before = pace.unprofiled_ns
+    if before is not None and pace.slow and pace.step_ns > PROFILED * before:
+        yield (
+            f"Without the profiler a step took {brief_ms(before)} ms, with it {brief_ms(pace.step_ns)} ms: late "
+            "launches and pauses of the host, and the waits for them, are partly the profiler's."
+        )
+
+
+def cause_text(cause: Excess) -> str:
+    """What takes the rank longer than the others, as a clause."""
+    flops = cause.more_flops
+    same = ": slower clocks, larger inputs, or other programs on its GPU"
+    if flops is not None:
+        same = " and FLOPs: slower clocks, or other programs on its GPU"
+    text = _CAUSES[cause.cause].format(ms=brief_ms(cause.ns), kernels=cause.kernels, flops=flops or 0.0, same=same)
+    more = cause.more_kernels is not None and cause.more_kernels > MORE and cause.cause in IDLE_CAUSES
+    return f"{text}; it launches {cause.kernels:,.0f} kernels more per step" if more else text
+
+
+def places(cause: Excess) -> Iterator[tuple[float, str]]:
+    """Where the time goes: ns per step and the place, for places with a tenth of it or more."""
+    for place in cause.places:
+        where = " · ".join(filter(None, (printable(place.op), printable(place.where))))
+        if where and place.ns >= 0.1 * cause.ns:
+            yield place.ns, where
+
+
+def brief_ms(ns: float) -> str:
+    """
+    >>> brief_ms(6_020_000), brief_ms(2_500_000_000)
+    ('6.02', '2,500')
+    """
+    return f"{ns / 1e6:.3g}" if ns < 1e9 else f"{ns / 1e6:,.0f}"

@@ -1,0 +1,28 @@
+"""Sentences about a job's ranks: which one the others wait for, for how long, and why."""
+
+from collections.abc import Iterator
+
+from pyprof.prof.ranks.slow_sentences import NOTHING, brief_ms, cause_text, held_sentence, places, profiler_sentences
+from pyprof.prof.summary.capture_numbers import Summary
+from pyprof.prof.summary.wording import counted
+
+MOST = 3  # slow ranks with a sentence of their own
+
+
+def rank_sentences(summary: Summary) -> Iterator[str]:
+    """A sentence per slow rank; or that there is none, where the ranks can be compared."""
+    pace = summary.pace
+    if pace is None or not pace.known:
+        return
+    if not pace.slow:
+        yield f"The {len(pace.ranks)} ranks keep pace: none holds the others up for 2% of a step or longer."
+    for slow in pace.slow[:MOST]:
+        yield held_sentence(slow, pace.step_ns, pace.steps > 0)
+        for cause in slow.causes:
+            where = "; ".join(f"{brief_ms(ns)} ms at {place}" for ns, place in places(cause))
+            yield f"Compared with the mean of the others, {cause_text(cause)}{f' ({where})' if where else ''}."
+        if not slow.causes:
+            yield f"Compared with the mean of the others, {NOTHING}."
+    if len(pace.slow) > MOST:
+        yield f"{counted(len(pace.slow) - MOST, 'more rank')} hold others up for 2% of a step or longer."
+    yield from profiler_sentences(pace)

@@ -1,0 +1,1 @@
+"""pyprof in other people's loops: the Trainer of Hugging Face, Lightning, IPython. Each module needs its package."""

@@ -1,0 +1,93 @@
+"""Layers that follow each other as one, and tensors that a layer makes on the CPU, from literal rows."""
+
+import pytest
+
+from pyprof.prof.edits.rules.host_waits import made_in_layers
+from pyprof.prof.edits.rules.sibling_layers import PRODUCTS, TABLES, _edit, _groups
+from tests.prof.advice.advice_rows import mm, run
+
+ROWS, WIDTH = 4096, 1024
+
+
+def linear(layer, width=WIDTH, rows=ROWS, **more):
+    return mm(rows, WIDTH, width, 20_000, op=["linear"], layer=["Net", "block", layer], **more)
+
+
+def table(layer, rows, width=64, indices=8192):
+    return {
+        "aten": "aten::embedding", "op": ["embedding"], "sizes": [[rows, width], [indices]], "ns": 10_000,
+        "dtypes": ["float32", "int64"], "strides": [[width, 1], [1]], "phase": "forward", "dir": "fprop",
+        "kShortName": "indexSelectLargeIndex", "layer": ["Net", "tables", layer],
+    }  # fmt: skip
+
+
+RELU = {
+    "aten": "aten::relu", "op": ["relu"], "sizes": [[ROWS, WIDTH]], "dtypes": ["bfloat16"], "strides": [[WIDTH, 1]],
+    "ns": 5_000, "phase": "forward", "dir": "fprop", "kShortName": "relu", "layer": ["Net", "block"],
+}  # fmt: skip
+
+
+def together(*rows):
+    return [[call.layer.rpartition(":")[2] for call in group] for group in _groups(run(*rows)) if len(group) > 1]
+
+
+def test_query_key_and_value_are_one_product():
+    """25.8 GFLOP take 43 µs at 0.6 of 990 TFLOP/s, which no H200 reaches; the three kernels take 60."""
+    made = run(RELU, linear("q"), linear("k"), linear("v"), RELU)
+    groups = [group for group in _groups(made) if len(group) > 1]
+    edit = _edit(made, groups, PRODUCTS)
+    assert edit.rows.tolist() == [1, 2, 3] and edit.left.tolist() == [1.0, 0.0, 0.0]
+    assert 3 * 2 * ROWS * WIDTH * WIDTH / (0.6 * 990e12) * 1e9 < edit.ns.sum() <= 60_000
+    assert "such as q, k, v" in edit.why
+
+
+def test_results_of_another_width_may_be_one_product_too():
+    """With fewer heads for keys and values, these are narrower."""
+    assert together(linear("q"), linear("k", 256), linear("v", 256)) == [["q", "k", "v"]]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        (linear("up"), RELU, linear("down")),
+        (linear("q"), linear("k", rows=512)),  # of another sequence
+        (linear("mlp.0"), linear("mlp.1")),  # of nn.Sequential: the second may take the first one's result
+        (linear("q"), {**linear("k"), "layer": ["Net", "other", "k"]}),
+        tuple({**linear(name), "layer": []} for name in "qkv"),
+    ],
+)
+def test_layers_that_may_depend_on_each_other_are_left_alone(rows):
+    assert together(*rows) == []
+
+
+def test_tables_that_are_looked_up_in_a_row():
+    rows = [table(f"tables.{number}", 100 * (number + 1)) for number in range(3)]
+    assert together(*rows) == [["tables.0", "tables.1", "tables.2"]]
+    assert together(*rows[:2], table("tables.9", 500, width=32)) == [["tables.0", "tables.1"]]
+    made = run(*rows)
+    assert _edit(made, list(_groups(made)), TABLES).left.tolist() == [1.0, 0.0, 0.0]
+
+
+def copied(step, nbytes, layer=("Net", "spectrum")):
+    return {
+        "kind": "memcpy", "aten": "aten::copy_", "op": ["to"], "kShortName": "Memcpy HtoD (Pageable -> Device)",
+        "bytes": nbytes, "ns": 900, "phase": "forward", "step": step,
+        "layer": list(layer),
+    }  # fmt: skip
+
+
+def test_what_a_layer_copies_equally_in_each_step_is_made_on_the_cpu():
+    made = run(copied(1, 2048), copied(1, 4096), copied(2, 2048), copied(2, 4096))
+    assert made_in_layers(made).tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        (copied(1, 2048), copied(2, 1024)),  # as large as the data say
+        (copied(1, 2048, ()), copied(2, 2048, ())),  # a batch, outside of layers
+        (copied(1, 1 << 24), copied(2, 1 << 24)),
+    ],
+)
+def test_copies_of_data_are_not(rows):
+    assert made_in_layers(run(*rows)).tolist() == []
