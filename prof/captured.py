@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from pyprof.errors import InputError, packages
-from pyprof.prof.advice import Advice, Run, row_rules
+from pyprof.prof.advice import Advice, Run
 from pyprof.prof.advice.advised import Advised
 from pyprof.prof.edits.cards import advise_capture
 from pyprof.prof.edits.forecast import Forecaster
@@ -86,7 +86,7 @@ class Captured:
         """A column of ``prof.py -c``, of all rows."""
         if name not in self._columns:
             if name == "advice":
-                self._columns[name] = Coded.of(row_rules(self.run, len(self.table)))
+                self._columns[name] = self.advised.of_rows(len(self.table))
             elif name in self.limit_cells:
                 self._columns[name] = self.limit_cells[name]
             else:

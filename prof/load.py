@@ -222,10 +222,12 @@ def load_model_files(args: argparse.Namespace) -> None:
             load_model_file(file)
 
 
-def load_annotated(args: argparse.Namespace, host: bool = False) -> tuple[LoadedFile, Annotation, Peaks | None]:
+def load_annotated(
+    args: argparse.Namespace, host: bool = False, advice: bool = False
+) -> tuple[LoadedFile, Annotation, Peaks | None]:
     """The input as the options say, annotated, and the peaks (None: the data sheet's). The output is checked first.
 
-    ``host``: with the table of the host's calls.
+    ``host``: with the table of the host's calls. ``advice``: with the column advice, which that of the cards is.
     """
     from pyprof.command.progress import progress
     from pyprof.files import check_output
@@ -235,12 +237,18 @@ def load_annotated(args: argparse.Namespace, host: bool = False) -> tuple[Loaded
     check_output(args.output, args.force)  # before minutes of work
     load_model_files(args)
     peaks = load_peaks(args.peaks) if args.peaks else None
-    with progress(2, not args.quiet) as say:
-        loaded = load_table(args.file, say, args.graphs, host)
+    with progress(3 if advice else 2, not args.quiet) as say:
+        loaded = load_table(args.file, say, args.graphs, host or advice)
         annotation = annotate(loaded.table)
         if getattr(args, "ncu", None):
             from pyprof.prof.counters.measured import read_counters
 
             say(f"reading {', '.join(args.ncu)}")
             annotation = replace(annotation, counters=read_counters([*map(Path, args.ncu)], loaded.table))
+        if advice:
+            from pyprof.prof.edits.cards import advise_capture
+
+            say("replaying")
+            advised = advise_capture(loaded.table, annotation, loaded.host, peaks, loaded.name)[0]
+            annotation = replace(annotation, advice=advised.of_rows(len(loaded.table)))
         return loaded, annotation, peaks

@@ -14,7 +14,7 @@ from pyprof.files import open_output
 from pyprof.prof.load import LoadedFile, load_annotated
 from pyprof.prof.table import write_plain, written_forms
 from pyprof.prof.table.cells import Cells
-from pyprof.prof.table.columns import DEFAULT, MEASURED, MEASURED_BRIEF
+from pyprof.prof.table.columns import ADVICE, DEFAULT, MEASURED, MEASURED_BRIEF
 from pyprof.prof.table.query import make_query, run_query
 from pyprof.prof.table.totals import totals
 from pyprof.prof.table.where import absent_texts
@@ -31,7 +31,7 @@ def print_table(args: argparse.Namespace) -> Done:
     default, group, sort = _default(args), args.group or (), args.sort or ()
     query = make_query(args.columns, default, args.where, group, sort, args.top, args.layer_depth, bool(args.ncu))
     write = _writer(args)
-    loaded, annotation, peaks = load_annotated(args)
+    loaded, annotation, peaks = load_annotated(args, advice=ADVICE in query.reads())
     cells, rows, notes = run_query(query, loaded.table, annotation, peaks)
     whole = totals(loaded.table, annotation)
     absent = absent_texts(query.where, loaded.table, annotation) if query.where and not len(rows) else ()

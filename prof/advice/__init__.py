@@ -24,7 +24,7 @@ from pyprof.prof.advice import (  # noqa: F401 (each registers its rules)
     tail,
 )
 from pyprof.prof.advice.card import RULES, Advice, Finding
-from pyprof.prof.advice.rank import advise, row_rules, together_ms
+from pyprof.prof.advice.rank import advise, together_ms
 from pyprof.prof.advice.run import Run
 
-__all__ = ["RULES", "Advice", "Finding", "Run", "advise", "row_rules", "together_ms"]
+__all__ = ["RULES", "Advice", "Finding", "Run", "advise", "together_ms"]

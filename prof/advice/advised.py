@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 from pyprof.command.json_schema import Record, doc
 from pyprof.prof.advice.card import CPU_RULES, RULES, Advice
 from pyprof.prof.advice.rank import LEAST_SHARE, advise, findings, together_ms
+from pyprof.table.columns import Coded
 
 if TYPE_CHECKING:
     from pyprof.prof.advice.run import Run
     from pyprof.table.columns import Ints
 
 NOTHING_FOUND = "nothing in the run is what it looks for, or what it needs is not known (docs/explanation/advice.md)"
-TOO_LITTLE = f"what it proposes saves less than {LEAST_SHARE:.1%} of a step"
+TOO_LITTLE = f"what it proposes saves less than {LEAST_SHARE:.1%} of a step, or in one case of ten nothing"
 INCOMPLETE = "the capture has lost records, so advice would be false"
 
 
@@ -49,6 +50,15 @@ class Advised:
     now: StepTime | None = None
     measured: bool = False  # whether ``now`` was measured without the profiler
     not_replayed: str = ""
+
+    def of_rows(self, rows: int) -> Coded:
+        """The column ``advice`` of a table with this many rows: the rules of the cards about a row, best first."""
+        found: list[list[str]] = [[] for _ in range(rows)]
+        for card, concerned in zip(self.cards, self.rows, strict=True):
+            for row in concerned.tolist():
+                if card.rule not in found[row]:
+                    found[row].append(card.rule)
+        return Coded.of([",".join(names) for names in found])
 
 
 def advised_by_sums(run: Run, why: str) -> Advised:

@@ -1,7 +1,7 @@
 """Advice for programs that run on the CPU alone: threads, bf16, channels last, chains of element-wise ops.
 
 The constants are of one machine: an AMD EPYC of family 26 (AVX-512 with bf16), PyTorch 2.13, one thread, by the
-thread's own CPU time. docs/explanation/advice.md has the measurements.
+thread's own CPU time. docs/explanation/advice.md has the measurements, also those of a Xeon with AMX.
 """
 
 from __future__ import annotations
@@ -19,17 +19,24 @@ from pyprof.table.columns import Bools, Floats, Ints
 
 WIDE_NS = 100_000.0  # shorter ops do not repay waking further threads
 PARALLEL = ("gemm", "conv", "attention", "norm", "pointwise", "reduction", "softmax", "pooling", "embedding")
-SCALING = 0.85  # of the further threads; assumed, not measured
+SCALING = 0.85  # of the further threads; of a Xeon, eight threads saved 1.00 to 1.16 times what it says
 PRODUCTS = ("gemm", "conv", "attention")
 NARROW = frozenset({"bfloat16", "float16"})
 # Products in bf16 are this many times as fast. AVX-512 has twice the multiply-adds per instruction: with the casts,
 # convolutions took 1/1.7 to 1/2.8 of their time, linear layers (whose fp32 is slow on AMD's CPUs) 1/3.8 to 1/4.
-# Of AMX nothing was measured here; it has eight times the multiply-adds per cycle.
+# AMX has eight times the multiply-adds per cycle; a quarter was assumed before eight programs were measured.
 BF16 = {"avx512_bf16": 2.0, "amx": 4.0}
 LEAST_FLOP = 1e7  # smaller products are overhead
 # Channels last, as shares of the time in NCHW: forward convolutions took 0.5 to 0.95, those of an image's three
 # channels 0.55, batch norms 0.3 to 0.6 forward and 0.5 to 1.5 backward; backward convolutions took as long as before.
 CONV_LAST, IMAGE_LAST, NORM_LAST, IMAGE_CHANNELS = 0.75, 0.55, 0.5, 4
+# Pooling over windows in NCHW is not vectorized. Alone (4 × 64 × 56 × 56, windows of 2 and of 3), it took this share.
+POOLED_LAST = {
+    "max_pool2d_with_indices": 0.05,
+    "max_pool2d_with_indices_backward": 0.45,
+    "avg_pool2d": 0.08,
+    "avg_pool2d_backward": 0.22,
+}
 STREAMING = 1 << 20  # bytes of an op from which its rate is that of memory, or of the cache its tensors fit in
 # Element-wise ops whose arithmetic takes longer than moving their bytes; compiled code still has to do it.
 LONG_ARITHMETIC = tuple("exp log tanh sigmoid silu gelu erf pow sin cos softplus mish selu elu logsigmoid".split())
@@ -90,10 +97,10 @@ def cpu_bf16(run: Run) -> Iterator[Finding]:
 
 @cpu_rule("cpu_channels_last")
 def cpu_channels_last(run: Run) -> Iterator[Finding]:
-    """2-d convolutions in fp32 whose inputs are contiguous in NCHW, and the batch norms of such tensors.
+    """2-d convolutions in fp32 whose inputs are contiguous in NCHW, and the batch norms and pooling of such tensors.
 
-    Only the forward pass is counted: in the backward pass as many ops lost as gained. Abstains without strides, and if
-    group norms are in the run, which take NCHW.
+    Of convolutions and norms the forward pass is counted alone: in the backward pass as many ops lost as gained.
+    Abstains without strides, and if group norms are in the run, which take NCHW.
     """
     if bool(run.mentions("op", "group_norm", "instance_norm").any()):
         return
@@ -104,14 +111,16 @@ def cpu_channels_last(run: Run) -> Iterator[Finding]:
     ahead = run.phase != "backward"
     convolutions, norms = convolutions[ahead[convolutions]], np.flatnonzero((run.family == "norm") & images & ahead)
     few = np.array([[*run.first_shape(row), 0, 0][1] <= IMAGE_CHANNELS for row in convolutions.tolist()])
-    share = np.r_[np.where(few, IMAGE_LAST, CONV_LAST), np.full(len(norms), NORM_LAST)]
-    rows = np.r_[convolutions, norms]
+    pools = np.flatnonzero(np.isin(run.aten, list(POOLED_LAST)) & images)
+    pooled = [POOLED_LAST[str(run.aten[row])] for row in pools.tolist()]
+    share = np.r_[np.where(few, IMAGE_LAST, CONV_LAST), np.full(len(norms), NORM_LAST), pooled]
+    rows = np.r_[convolutions, norms, pools]
     saved = run.dur[rows] * (1 - share)
     before, after = run.ms_of(rows), run.ms_of(rows) - run.ms(float(saved.sum()))
     why = (
-        f"{run.number(convolutions, 'convolution', 'convolutions')} and "
-        f"{run.number(norms, 'batch norm', 'batch norms')} read NCHW: {before:.4g} ms; channels last {after:.4g} ms "
-        "are expected"
+        f"{run.number(convolutions, 'convolution', 'convolutions')}, "
+        f"{run.number(norms, 'batch norm', 'batch norms')} and {run.number(pools, 'pooling op', 'pooling ops')} read "
+        f"NCHW: {before:.4g} ms; channels last {after:.4g} ms are expected"
     )
     change = (
         "Use channels last: model.to(memory_format=torch.channels_last), and the same for the input. Views and "
@@ -123,7 +132,7 @@ def cpu_channels_last(run: Run) -> Iterator[Finding]:
 def _nchw(run: Run) -> Bools:
     """A mask of the rows whose first 4-d argument of fp32 is contiguous in NCHW and has more than one channel."""
     found = np.zeros(run.rows, bool)
-    for row in np.flatnonzero(np.isin(run.family, ("conv", "norm")) & (run.dtype == "float32")).tolist():
+    for row in np.flatnonzero(np.isin(run.family, ("conv", "norm", "pooling")) & (run.dtype == "float32")).tolist():
         strides = run.strides(row) or []
         for shape, stride in zip(run.shapes(row), strides, strict=False):
             if len(shape) == 4 and isinstance(stride, list) and len(stride) == 4:

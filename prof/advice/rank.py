@@ -74,16 +74,6 @@ def _card(run: Run, name: str, finding: Finding, shares: tuple[str, ...]) -> Adv
     )
 
 
-def row_rules(run: Run, rows: int) -> list[str]:
-    """For each of the ``rows`` rows of the run's table: the names of the rules that concern it, best first."""
-    found: list[list[str]] = [[] for _ in range(rows)]
-    for name, finding in findings(run):
-        for row in run.origin[finding.rows].tolist():
-            if name not in found[row]:
-                found[row].append(name)
-    return [",".join(names) for names in found]
-
-
 def together_ms(run: Run) -> float:
     """The ms per step that all cards save together, counting only the greatest saving of each kernel."""
     best = np.zeros(run.rows)

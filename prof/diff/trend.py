@@ -42,7 +42,7 @@ class Point(Record):
 class Trend(Record):
     """One program's step over several captures, in their order."""
 
-    least: Annotated[float, doc("a smaller change, as a share of the step, is not called one")]
+    least: Annotated[float, doc("a step that differs by less than this share is reported as unchanged")]
     points: Annotated[list[Point], doc("a capture each")]
     best: Annotated[int, doc("place of the capture with the shortest step, from 0")]
     since_best: Annotated[float, doc("how much longer the last capture's step is, as a share of the best one's")]

@@ -27,11 +27,14 @@ def build_parser() -> Parser:
         description="One program's step over many captures, in the order given (of a pattern or folder, that of the "
         "numbers in names): a line for each, and where the step changed, the parts of it that did, as pyprof diff "
         "finds them.",
-        epilog="pyprof trend nightly/*.json.gz --fail-if 'step > 3%%'    exits with 3 if the last capture's step is so "
+        epilog="pyprof trend nightly/*.json.gz --fail-if 'step > 3%'    exits with 3 if the last capture's step is so "
         "much longer than that of the one before; pyprof diff --help lists the conditions.",
     )
     parser.add_argument("files", nargs="+", metavar="file", help="captures, patterns or folders; two or more")
-    least = f"call a smaller change of the step none (default: {LEAST:g}); one within the noise of the steps is none"
+    least = (
+        f"report no change where the step differs by less than this (default: {LEAST:g}%%), or by less than its steps "
+        "differ among themselves"
+    )
     percent = number(0, 1000, "a number of percent from 0 on")
     parser.add_argument("--least", metavar="PERCENT", type=percent, default=LEAST, help=least)
     parse_gate = imported("pyprof.prof.diff.gate", "parse_gate")

@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-import numpy as np
-
 from pyprof.errors import InputError
 from pyprof.prof.advice import Run
 from pyprof.prof.advice.advised import (
@@ -171,10 +169,9 @@ def _found(forecaster: Forecaster, start: Scenario, edit: Edit, now: Forecast) -
         return None
     if forecaster.quickly(start) - forecaster.quickly(after) < least / 2:  # far below, as most are
         return None
-    gains = forecaster.gains(start, after)
-    if gains.mean() < least or np.quantile(gains, 0.1) <= 0:
-        return None
     saved = forecaster.difference(start, after)
+    if saved.ns < least or saved.low <= 0:
+        return None
     applied = after.edits[-1]  # with measured durations, where there are
     return Found(_card(start.run, applied, saved, now, forecaster.measured), applied.rows, applied)
 

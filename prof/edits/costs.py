@@ -1,27 +1,40 @@
-"""What changes cost besides the work of making them: numerics, memory, code."""
+"""What changes cost besides the work of making them: precision, memory, code."""
 
-NOTHING = "nothing: the same numbers, a line of code"
-OF_CALLS = "numerics: sums in another order"  # of a change that calls PyTorch's function in place of its formula
-
+NOTHING = "a line of code; the numbers stay the same"
+OF_CALLS = "other rounding: sums are added in another order"  # where PyTorch's function replaces a formula
+COMPILED = "seconds to compile at the first call, and again for other shapes; other rounding"
 COSTS = {
-    "alignment": "code: sizes of layers; a few more parameters; checkpoints have other shapes",
-    "tf32": "numerics: products round their operands to 10 bits of mantissa",
-    "amp": "numerics: products, and what follows them, in 8 (bf16) or 11 bits (fp16); memory: a narrow copy of weights",
-    "fp8": "numerics: operands of 4 bits, with scales: check the loss; code: torchao, and a compiled model",
-    "attention": "numerics: sums in another order; other random numbers for dropout; no attention weights",
-    "attention_backend": "numerics: sums in another order",
-    "optimizer": "numerics: sums in another order",
-    "parameter_loop": "memory: temporaries of all parameters at once, if the loop made any",
-    "fusion": "code: compiled at the first call, and again for other shapes; numerics: sums in another order",
-    "compile": "a minute or so to compile at the first call, again for other shapes; numerics: sums in another order",
-    "cross_entropy": "code: compiled at the first call, and again for other shapes; numerics: sums in another order",
-    "group_norm": "code: compiled at the first call, and again for other shapes; numerics: sums in another order",
-    "zero_grad": "code: what reads gradients must expect None",
-    "channels_last": "numerics: sums in another order; code: inputs in the same format",
-    "conv_bias": "checkpoints lose these biases",
-    "weight_casts": "numerics: layers that autocast keeps in fp32 run in half precision; less memory",
-    "sparse_grad": "code: another optimizer for this table; momentum and weight decay skip rows without a gradient",
+    "alignment": "layers of other sizes, with a few more parameters; checkpoints have other shapes",
+    "tf32": "precision: operands of products are rounded to 10 bits of mantissa",
+    "amp": "precision: products, and what follows them, have 8 significant bits (bf16) or 11 (fp16); memory for a "
+    "narrow copy of the weights",
+    "fp8": "precision: operands have 4 significant bits, with scales, so check the loss; it needs torchao and a "
+    "compiled model",
+    "attention": "other rounding, and other random numbers for dropout; the attention weights are not returned",
+    "attention_backend": OF_CALLS,
+    "optimizer": OF_CALLS,
+    "parameter_loop": "memory: temporaries of all parameters exist at once, if the loop made any",
+    "fusion": COMPILED,
+    "compile": "a minute or so to compile at the first call, and again for other shapes; other rounding",
+    "cross_entropy": COMPILED,
+    "group_norm": COMPILED,
+    "zero_grad": "a little care: code that reads gradients must expect None",
+    "channels_last": "other rounding; inputs must be in the same format",
+    "conv_bias": "checkpoints without these biases",
+    "weight_casts": "precision: layers that autocast keeps in fp32 run in half precision, too (they need less memory)",
+    "sparse_grad": "another optimizer for this table; momentum and weight decay skip rows without a gradient",
     "select_in_loop": NOTHING,
+<<<<<<< HEAD
+    "dropout_in_eval": "nothing: results have no noise, as inference should have none",
+    "small_grid": "one batched call in place of the loop, and memory for the operands side by side",
+    "mask_loop": "a rewritten loop; memory for the elements once more, in sorted order; other rounding",
+    "cell_loop": "another layer, whose checkpoints have other names; memory for the results of all time steps at once",
+    "static_cache": "memory for the cache's greatest size from the beginning, and a mask for what is not filled yet",
+    "item": "values that are printed later, or every few steps",
+    "size_sync": "other ops, which may compute what the mask leaves out",
+    "pageable_copy": "as much pinned memory of the host as is copied",
+    "data_loader": "memory and CPU time for the workers' processes",
+=======
     "dropout_in_eval": "numerics: results without noise, as inference should have",
     "small_grid": "code: one batched call in place of the loop; memory: operands side by side",
     "mask_loop": "code: the loop rewritten; memory: the elements once more in sorted order; numerics: another order",
@@ -33,6 +46,7 @@ COSTS = {
     "size_sync": "code: other ops, which may compute what the mask leaves out",
     "pageable_copy": "memory: as much of the host's as the copies, pinned",
     "data_loader": "memory and CPU time of the workers' processes",
+>>>>>>> main
     "allocator": "memory: PyTorch keeps what it has reserved",
-    "cuda_graph": "code: the same shapes and addresses in each step; memory: the graph's own pool",
+    "cuda_graph": "fixed shapes and addresses: each step must have the same; memory for the graph's own pool",
 }

@@ -8,7 +8,7 @@ from pyprof.command.frame import Done, check_standard_output, run_command, warne
 from pyprof.command.parser import Parser, add_common, add_json
 from pyprof.gc_pause import uncollected
 from pyprof.prof.load import add_input, load_annotated
-from pyprof.prof.table.columns import COLUMN
+from pyprof.prof.table.columns import ADVICE, COLUMN
 
 FORMS = (".perfetto-trace", ".pftrace", ".json", ".json.gz")
 
@@ -54,8 +54,8 @@ def _run(args: argparse.Namespace) -> Done:
     from pyprof.prof.perfetto.write_json import write_json
     from pyprof.prof.perfetto.write_proto import write_proto
 
-    loaded, annotation, peaks = load_annotated(args)
     columns, ranges = args.columns or ARGUMENTS, not args.no_ranges
+    loaded, annotation, peaks = load_annotated(args, advice=ADVICE.name in columns)
     run = loaded.name, loaded.table, annotation, peaks, loaded.capture
     trace = collect(*run, columns=columns, ranges=ranges, memory=loaded.memory)
     as_json = args.output.removesuffix(".gz").endswith(".json")

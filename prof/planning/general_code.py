@@ -7,7 +7,7 @@ GENERAL: dict[str, tuple[tuple[str, str, str], ...]] = {
         (
             "",
             "",
-            'torch.set_float32_matmul_precision("high")  # at the program\'s begin: products\n'
+            'torch.set_float32_matmul_precision("high")  # at the start: products\n'
             "torch.backends.cudnn.allow_tf32 = True  # convolutions",
         ),
     ),

@@ -29,7 +29,7 @@ class PlanTimings(Record):
     calls: Annotated[int, doc("how many were known")]
     measured: Annotated[int, doc("how many of them were timed now (--measure)")]
     missing: Annotated[int, doc("how many more the plan's changes ask for")]
-    failed: Annotated[list[str], doc("calls that could not be timed, with the reason")]
+    failed: Annotated[list[str], doc("calls that could not be timed, of all that the file has, with the reason")]
 
 
 SECONDS = 120.0  # of measuring, where the user does not say

@@ -12,6 +12,7 @@ from pyprof.prof.planning.plan_sentences import head, interval, ms, others, plac
 
 WIDTH = 100
 LEAST_WIDTH = 60
+INDENT = " " * 11  # of what stands below a change: behind its time, and so that most code fits 80 characters
 MEASURED = (
     "Measured: the second capture's kernels at the places of a change, in a replay; what a change saves of the host's "
     "time is in the step alone (-)."
@@ -24,7 +25,7 @@ def plan_lines(document: PlanDocument, width: int = WIDTH) -> Iterator[str]:
     yield from textwrap.wrap(safe(head(document)), width)
     yield ""
     if document.changes:
-        yield f"{'ms':>9}  {'80% interval':^17}  change"
+        yield f"{'step, ms':>9}  {'80% interval':^17}  change"
         yield f"{ms(document.now.ms):>9}  {interval(document.now):^17}  as it is{safe(place(document))}"
         for change, title in titles(document):
             yield from _change_lines(change, title, width)
@@ -41,31 +42,40 @@ def _change_lines(change: PlannedChange, title: str, width: int) -> Iterator[str
     text = safe(f"{title} [{change.rule}]")
     yield from textwrap.wrap(text, width, initial_indent=first, subsequent_indent=hang, break_on_hyphens=False)
     if change.trace:
-        yield cut_to(f"{hang}{safe(change.trace)}{safe(f' · {change.op}' if change.op else '')}", width)
+        yield cut_to(f"{INDENT}{safe(change.trace)}{safe(f' · {change.op}' if change.op else '')}", width, "middle")
     if change.timed:
         share = "all" if change.timed > 0.995 else f"{change.timed:.0%}"
-        yield cut_to(f"{hang}{share} of its new durations measured", width)
-    yield from _code_lines(change, hang, width)
-    yield from (
-        textwrap.wrap(safe(change.cost), width, initial_indent=f"{hang}costs ", subsequent_indent=f"{hang}      ")
-        if change.cost
-        else ()
-    )
+        yield cut_to(f"{INDENT}{share} of its new durations measured", width)
+    yield from _code_lines(change, width)
+    if change.cost:
+        text = safe(f"What it costs: {change.cost}.")
+        yield from textwrap.wrap(text, width, initial_indent=INDENT, subsequent_indent=INDENT)
 
 
-def _code_lines(change: PlannedChange, hang: str, width: int) -> Iterator[str]:
+def _code_lines(change: PlannedChange, width: int) -> Iterator[str]:
     """The program's statement, and the change in code as a difference."""
     code = change.code
     if change.source and (code is None or code.general):
-        yield from (cut_to(f"{hang}  {safe(line)}".rstrip(), width) for line in change.source.split("\n"))
+        for line in change.source.split("\n"):
+            yield from _code(" ", line, width)
     if code is None:
         return
     if code.general:
-        yield cut_to(f"{hang}in general form; the names are examples:", width)
+        yield cut_to(f"{INDENT}In general form; the names are examples:", width)
     elif code.place != change.trace:
-        yield cut_to(f"{hang}{safe(code.place)}", width)
+        yield cut_to(f"{INDENT}{safe(code.place)}", width, "middle")
     for sign, text in (("-", code.before), ("+", code.after)):
-        yield from (cut_to(f"{hang}{sign} {safe(line)}".rstrip(), width) for line in text.split("\n") if text)
+        for line in text.split("\n") if text else ():
+            yield from _code(sign, line, width)
+
+
+def _code(sign: str, line: str, width: int) -> list[str]:
+    """A line of code behind its sign; if it is longer than the width, its rest is on further lines."""
+    first = f"{INDENT}{sign} "
+    further = first + " " * (len(line) - len(line.lstrip()) + 8)
+    return textwrap.wrap(
+        safe(line), width, initial_indent=first, subsequent_indent=further, break_on_hyphens=False
+    ) or [first.rstrip()]
 
 
 def _checked_lines(document: PlanDocument, checked: PlanChecked, width: int) -> Iterator[str]:

@@ -171,10 +171,13 @@ def _registers(table: Table, annotation: Annotation) -> Ints:
 
 
 def _advice(table: Table, annotation: Annotation) -> Coded:
-    from pyprof.prof.advice import Run, row_rules
-    from pyprof.table.columns import Coded
+    """As ``load_annotated`` has asked for them; without the host's calls, by the rules' own sums."""
+    if annotation.advice is not None:
+        return annotation.advice
+    from pyprof.prof.advice import Run
+    from pyprof.prof.advice.advised import advised_by_sums
 
-    return Coded.of(row_rules(Run(table, annotation), len(table)))
+    return advised_by_sums(Run(table, annotation), "").of_rows(len(table))
 
 
 def _int(name: str, header: str, unit: str, meaning: str, get: Get) -> Column:
@@ -297,6 +300,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("advice", "Advice", "", "rules of the advice that concern the row, the greatest saving first", _advice),
 )
 COLUMN = {column.name: column for column in COLUMNS}
+ADVICE = COLUMN["advice"]  # which takes a replay, so that it is computed where it is asked for
 
 
 def meant_column(name: str, known: Mapping[str, Column]) -> str:

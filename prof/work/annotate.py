@@ -33,12 +33,16 @@ class Annotation:
     family: Coded
     uncounted: dict[str, int]  # op whose FLOPs are unknown -> ns of its rows
     counters: Counters | None = None  # what the hardware did, by a report of Nsight Compute; None: there is none
+    advice: Coded | None = None  # rules of the advice that concern a row, where somebody asked for them
 
     def take(self, rows: Any) -> Annotation:
         """The annotation of some rows. ``uncounted`` still covers all rows; ``uncounted_of`` computes it for some."""
         coded = {name: getattr(self, name).take(rows) for name in ("tc", "tcprec", "role", "family")}
         counters = self.counters.take(rows) if self.counters is not None else None
-        return Annotation(self.flops[rows], self.bytes[rows], **coded, uncounted=self.uncounted, counters=counters)
+        advice = self.advice.take(rows) if self.advice is not None else None
+        return Annotation(
+            self.flops[rows], self.bytes[rows], **coded, uncounted=self.uncounted, counters=counters, advice=advice
+        )
 
 
 def annotate(table: Table) -> Annotation:

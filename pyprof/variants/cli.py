@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyprof.variants.run_variants import Ran, Runner
 
 FOLLOW = ("--with", "--without", "--plan", "--capture")  # options that may also stand directly behind the script
-WIDTH = 110
+WIDTH, LEAST_WIDTH = 110, 60  # characters per line: without a terminal, and at least
 
 
 def build_parser() -> Parser:
@@ -300,5 +300,6 @@ class _Trial:
             write_answer("try", document, input=captures)
         elif not self._args.quiet:  # standard output is the script's
             sys.stdout.flush()
-            sys.stderr.write("".join(f"{line}\n" for line in ("", *try_lines(document, WIDTH))))
+            width = max(shutil.get_terminal_size().columns, LEAST_WIDTH) if sys.stderr.isatty() else WIDTH
+            sys.stderr.write("".join(f"{line}\n" for line in ("", *try_lines(document, width))))
         return Done(code=code)

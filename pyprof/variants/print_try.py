@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from pyprof.command.terminal_text import cut_to, safe
 from pyprof.variants.json_document import MeasuredStep, TriedVariant, TryDocument
 
 NAME = 16  # characters of the first column, at least
-HEAD = ("step ms", "quartiles", "peak GB", "difference", "predicted")
+COLUMNS = {"step ms": 8, "quartiles": 16, "peak GB": 7, "difference": 12, "predicted": 22}  # and their characters
+LEFT_OUT = ("quartiles", "peak GB")  # these go first where the width has no room for all
 
 
 def try_lines(document: TryDocument, width: int) -> Iterator[str]:
@@ -24,20 +25,30 @@ def try_lines(document: TryDocument, width: int) -> Iterator[str]:
     yield from textwrap.wrap(head, width)
     yield ""
     column = max([NAME, *(len("+".join(variant.changes)) for variant in document.variants)]) + 2
-    predicted = any(variant.predicted for variant in document.variants)
-    yield cut_to(_row("change", HEAD if predicted else (*HEAD[:-1], ""), column), width)
-    yield cut_to(_row("as it is", (*_measured(first), "", ""), column), width)
+    shown = _that_fit(any(variant.predicted for variant in document.variants), width - column)
+    yield cut_to(_row("change", COLUMNS, shown, column), width)
+    yield cut_to(_row("as it is", (*_measured(first), "", ""), shown, column), width)
     for variant in document.variants:
         if variant.measured is not None:
-            yield cut_to(_row("+".join(variant.changes), _cells(variant, variant.measured), column), width)
+            cells = _cells(variant, variant.measured)
+            yield cut_to(_row("+".join(variant.changes), cells, shown, column), width)
     yield from _losses(document, column, width)
     yield from _without(document.variants, column, width)
     yield from _conclusion(document, width)
 
 
-def _row(name: str, cells: Sequence[str], column: int) -> str:
-    ms, quartiles, peak, difference, predicted = cells
-    return f"{name:{column}}{ms:>8}  {quartiles:>16}  {peak:>7}  {difference:>12}  {predicted:>22}".rstrip()
+def _that_fit(predicted: bool, room: int) -> list[str]:
+    """The columns that fit into this many characters."""
+    shown = [name for name in COLUMNS if predicted or name != "predicted"]
+    for name in LEFT_OUT:
+        if sum(COLUMNS[each] + 2 for each in shown) - 2 > room:
+            shown.remove(name)
+    return shown
+
+
+def _row(name: str, cells: Iterable[str], shown: Sequence[str], column: int) -> str:
+    told = zip(COLUMNS.items(), cells, strict=True)
+    return f"{name:{column}}" + "  ".join(f"{cell:>{size}}" for (key, size), cell in told if key in shown).rstrip()
 
 
 def _cells(variant: TriedVariant, step: MeasuredStep) -> tuple[str, ...]:
@@ -57,7 +68,7 @@ def _losses(document: TryDocument, column: int, width: int) -> Iterator[str]:
         return
     shown = [variant for variant in document.variants if variant.measured is not None]
     yield ""
-    yield cut_to(f"{'loss':{column}}of the first {len(first)} steps; largest relative difference", width)
+    yield cut_to(f"{'loss':{column}}of the first {len(first)} steps; the largest relative difference", width)
     yield cut_to(f"{'as it is':{column}}{_numbers(first)}", width)
     for variant in shown:
         assert variant.measured is not None

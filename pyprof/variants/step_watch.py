@@ -23,6 +23,7 @@ class StepWatch:
         self.kind = ""
         self.count = 0
         self.trains = False  # whether backward() was called or an optimizer made: then module calls are no steps
+        self.settle: Callable[[bool], None] = lambda _: None  # told whether the warm-up is over: modules are known
         self._warmup, self._steps, self._done = warmup, steps, done
         self._timer = StepTimer()
         self._losses: list[list[Any]] = [[]]  # per step, scalars on the device; the last step is in progress
@@ -35,10 +36,13 @@ class StepWatch:
         self._timer.end()
         if kind != self.kind:
             self.kind, self.count = kind, 0
+            self.settle(False)
             self._timer.restart()
             self._losses = [[scalar for step in self._losses for scalar in step]]
         self.count += 1
         self._losses.append([])
+        if self.count == max(self._warmup, 1) and (kind != MODULE or not self.trains):
+            self.settle(True)
         if self.count >= self._warmup + self._steps and (kind != MODULE or not self.trains):
             self._finished = True
             self._done()

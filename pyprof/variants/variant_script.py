@@ -49,7 +49,9 @@ class VariantRun:
         if not settings.changes:
             default_changes.watch_attention(patches, facts)
         models = ModelChanges(settings.changes, self._watch, facts, done)
-        Outermost(patches, models.around)
+        outermost = Outermost(patches, models.around)
+        if "compile" not in settings.changes:  # which may trace the calls of all modules again
+            self._watch.settle = outermost.settle
         watch_backward(patches, self._watch, models.leave_autocast)
         finder = StepFinder(lambda: self._watch.ended(OPTIMIZER))
         control.heed_steps(lambda: self._watch.ended(MARK))

@@ -36,7 +36,7 @@ class Installed:
         default_changes.change_optimizers(self.patches, settings, self.watch, self.facts, self.done)
         default_changes.change_loaders(self.patches, settings, self.facts, self.done)
         self.models = ModelChanges(changes, self.watch, self.facts, self.done)
-        Outermost(self.patches, self.models.around)
+        self.outermost = Outermost(self.patches, self.models.around)
         watch_backward(self.patches, self.watch, self.models.leave_autocast)
 
 
@@ -164,6 +164,64 @@ def test_an_argument_that_a_graph_cannot_hold() -> None:
     graphed = Graphed(torch.nn.Linear(2, 2), torch.nn.Module.__call__)
     with pytest.raises(TypeError, match="an argument of the module is a set, not a tensor"):
         graphed(torch.ones(1, 2), {1})
+
+
+# Which modules are watched
+
+
+class Net(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4))
+
+    def forward(self, x: Any) -> Any:
+        return self.body(x)
+
+
+class OwnCall(torch.nn.Linear):
+    def __call__(self, *args: Any) -> Any:
+        return super().__call__(*args)
+
+
+def test_after_the_warm_up_only_the_outermost_modules_classes_are_watched(installed: Any) -> None:
+    original = torch.nn.Module.__call__
+    each = installed("amp")
+    net, other, x = Net(), torch.nn.Linear(4, 4), torch.ones(2, 4)
+    with torch.no_grad():
+        assert net(x).dtype == torch.bfloat16
+        each.outermost.settle(True)
+        assert torch.nn.Module.__call__ is original and "__call__" in vars(Net)
+        assert (net(x).dtype, Net()(x).dtype) == (torch.bfloat16, torch.bfloat16)
+        assert other(x).dtype == torch.float32  # its class was not an outermost module's
+        each.outermost.settle(False)
+        assert other(x).dtype == torch.bfloat16
+        each.outermost.settle(True)
+        assert (net(x).dtype, other(x).dtype) == (torch.bfloat16, torch.bfloat16)
+    each.patches.undo()
+    assert "__call__" not in vars(Net) and "__call__" not in vars(torch.nn.Linear)
+    assert torch.nn.Module.__call__ is original
+
+
+def test_a_class_with_a_call_of_its_own_is_watched_as_before(installed: Any) -> None:
+    each = installed("amp")
+    model, x = OwnCall(4, 4), torch.ones(2, 4)
+    with torch.no_grad():
+        model(x)
+        each.outermost.settle(True)
+        assert model(x).dtype == torch.bfloat16
+
+
+def test_the_warm_up_s_end_settles_and_another_kind_of_step_does_not() -> None:
+    told: list[bool] = []
+    watch = StepWatch(2, 3, lambda: None)
+    watch.settle = told.append
+    watch.ended(MODULE)
+    watch.ended(MODULE)
+    assert told == [False, True]
+    watch.ended(OPTIMIZER)  # it was training after all
+    assert told == [False, True, False]
+    watch.ended(OPTIMIZER)
+    assert told == [False, True, False, True]
 
 
 # Steps and losses

@@ -75,7 +75,7 @@ def _edit(scenario: Scenario, rows: Ints, found: list[Fused]) -> Edit:
     before, after = run.ms_of(taken), run.ms(float(ns[taken].sum()))
     return Edit(
         rule="compile",
-        change="Compile the whole model: model = torch.compile(model), before the loop.",
+        change="Compile the whole model: once, before the loop, model = torch.compile(model).",
         why=(
             f"{run.number(taken, 'element-wise kernel, norm or copy', 'element-wise kernels, norms and copies')} "
             f"take {before:.4g} ms; fused with their neighbours, {after:.4g} ms are expected. Of the model's "

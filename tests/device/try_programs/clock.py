@@ -1,6 +1,6 @@
 """For programs that know nothing of pyprof: their changes by hand (HAND=amp,compile) and their own measurement.
 
-GPU_LOCK names a file: the program waits for it before it uses the GPU, so that several can import side by side.
+GPU_LOCK names a file: the program waits for it before it uses the GPU, so that several can prepare side by side.
 CLOCK names a file that gets the step's time and the first losses.
 """
 
@@ -8,45 +8,66 @@ import fcntl
 import json
 import os
 import time
+from statistics import median
 
 import torch
 
 HAND = {name for name in os.environ.get("HAND", "").split(",") if name}
 WARM, STEPS = 10, 20
+locks = []
 
 
 def begin():
-    """Wait for the GPU, set seeds and what HAND asks for of flags."""
-    if os.environ.get("GPU_LOCK"):
-        lock = os.open(os.environ["GPU_LOCK"], os.O_RDWR | os.O_CREAT)  # held until the process ends
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    """Set seeds and what HAND asks for of flags."""
     if "tf32" in HAND:
         torch.set_float32_matmul_precision("high")
     torch.manual_seed(5)
 
 
+def turn():
+    """Wait for the GPU. A program calls this before its first work there."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()  # makes PyTorch's context, which takes a second
+    if os.environ.get("GPU_LOCK"):
+        locks.append(os.open(os.environ["GPU_LOCK"], os.O_RDWR | os.O_CREAT))  # held until closed, or the process ends
+        fcntl.flock(locks[0], fcntl.LOCK_EX)
+
+
 class Clock:
-    """`step(loss)` at the end of each step."""
+    """`step(loss)` at the end of each step. A step's time is that between two CUDA events; on a CPU, the host's."""
 
     def __init__(self):
-        self.count, self.losses, self.began, self.ms = 0, [], 0.0, None
+        self.count, self.losses, self.marks, self.ms = 0, [], [], []
 
     def step(self, loss=None):
         self.count += 1
         if loss is not None and self.count <= 5:
             self.losses.append(loss.detach().clone())
-        if self.count in (WARM, WARM + STEPS):
-            if torch.cuda.is_available():
-                torch.cuda.synchronize()
-            now = time.perf_counter()
-            if self.count == WARM:
-                self.began = now
-            else:
-                self.ms = (now - self.began) / STEPS * 1e3
+        if WARM <= self.count <= WARM + STEPS:
+            self.marks.append(_now())
+        if self.count == WARM + STEPS:
+            self.ms = [_between(*pair) for pair in zip(self.marks, self.marks[1:], strict=False)]
 
     def end(self):
         losses = [float(loss) for loss in self.losses]
         print("losses", *(f"{loss:.4f}" for loss in losses))
         if os.environ.get("CLOCK"):
             with open(os.environ["CLOCK"], "w") as out:
-                json.dump({"ms": self.ms, "losses": losses}, out)
+                json.dump({"ms": median(self.ms), "steps_ms": self.ms, "losses": losses}, out)
+        for lock in locks:
+            os.close(lock)
+
+
+def _now():
+    if not torch.cuda.is_available():
+        return time.perf_counter()
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
+
+
+def _between(first, last):
+    if isinstance(first, float):
+        return (last - first) * 1e3
+    last.synchronize()
+    return first.elapsed_time(last)

@@ -4,7 +4,7 @@ import sys
 
 import numpy as np
 import torch
-from clock import HAND, STEPS, WARM, Clock, begin
+from clock import HAND, STEPS, WARM, Clock, begin, turn
 from torch import nn
 
 
@@ -28,6 +28,7 @@ model = nn.Sequential(
     nn.Flatten(),
     nn.Linear(64, 10),
 )
+turn()
 model = model.to(device)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 workers = {"num_workers": int(HAND and 4), "persistent_workers": True} if "workers" in HAND else {}

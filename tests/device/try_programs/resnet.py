@@ -4,10 +4,12 @@ import contextlib
 
 import torch
 import torchvision
-from clock import HAND, STEPS, WARM, Clock, begin
+from clock import HAND, STEPS, WARM, Clock, begin, turn
 
 begin()
-model = torchvision.models.resnet50().cuda()
+model = torchvision.models.resnet50()
+turn()
+model = model.cuda()
 images, labels = torch.randn(64, 3, 224, 224).cuda(), torch.randint(0, 1000, (64,)).cuda()
 if "channels_last" in HAND:
     model = model.to(memory_format=torch.channels_last)

@@ -3,7 +3,7 @@
 import tempfile
 
 import torch
-from clock import HAND, STEPS, WARM, Clock, begin
+from clock import HAND, STEPS, WARM, Clock, begin, turn
 from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainerCallback, TrainingArguments
 
 begin()
@@ -13,11 +13,20 @@ rows = [{"input_ids": torch.randint(0, 30522, (256,)), "labels": i % 2} for i in
 clock = Clock()
 
 
+class Kept(Trainer):
+    """Keeps the loss of the step in progress."""
+
+    def training_step(self, *args, **kwargs):
+        self.kept = super().training_step(*args, **kwargs)
+        return self.kept
+
+
 class Ends(TrainerCallback):
     def on_step_end(self, *args, **kwargs):
-        clock.step()
+        clock.step(trainer.kept)
 
 
+turn()
 arguments = TrainingArguments(
     tempfile.mkdtemp(),
     max_steps=WARM + STEPS + 2,
@@ -30,5 +39,6 @@ arguments = TrainingArguments(
     logging_steps=1000,
     seed=5,
 )
-Trainer(model, arguments, train_dataset=rows, callbacks=[Ends()]).train()
+trainer = Kept(model, arguments, train_dataset=rows, callbacks=[Ends()])
+trainer.train()
 clock.end()

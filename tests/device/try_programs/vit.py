@@ -4,10 +4,12 @@ import contextlib
 
 import torch
 import torchvision
-from clock import HAND, STEPS, WARM, Clock, begin
+from clock import HAND, STEPS, WARM, Clock, begin, turn
 
 begin()
-model = torchvision.models.vit_b_16().cuda().eval()
+model = torchvision.models.vit_b_16()
+turn()
+model = model.cuda().eval()
 images = torch.randn(32, 3, 224, 224).cuda()
 if "compile" in HAND:
     model = torch.compile(model)

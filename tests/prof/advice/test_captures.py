@@ -63,7 +63,7 @@ def test_the_cards_of_a_capture(data, name):
 
 # Cards through the replay. The b200's ranks meet in collectives, which were not measured in graphs.
 REPLAYED = {
-    "kineto/h200_gpt2_bf16.json.gz": ["compile", "fusion", "cross_entropy", "fusion"],
+    "kineto/h200_gpt2_bf16.json.gz": ["compile", "fusion", "cross_entropy"],
     "kineto/h200_lenet_fp32.json.gz": ["launch_bound"],
     "nsys/h200x2_gpt2_ddp.sqlite.gz": ["fusion", "cross_entropy", "optimizer", "communication"],
     "kineto/AMD-AGI+TraceLens__tests__traces__b200__eager_trace_e443f32f14.json.gz": [],

@@ -93,6 +93,15 @@ def test_forward_convolutions_and_norms_in_nchw():
     assert card.confidence == "low"
 
 
+def test_pooling_in_nchw_counts_forward_and_backward():
+    """5 ms of a max pool become 0.25, 0.6 of its backward pass 0.27; the convolution's 10 ms 7.5."""
+    pool = op("max_pool2d_with_indices", 5_000_000, [4, 64, 56, 56])
+    back = op("max_pool2d_with_indices_backward", 600_000, [4, 64, 28, 28], [4, 64, 56, 56], phase="backward")
+    card = cards(CONV, pool, back)["cpu_channels_last"]
+    assert card.saved_ms == pytest.approx(2.5 + 4.75 + 0.33, abs=1e-5)
+    assert "1 convolution, 0 batch norms and 2 pooling ops read NCHW: 15.6 ms" in card.why
+
+
 def test_images_that_are_channels_last_already():
     last = CONV | {"strides": [[64 * 56 * 56, 1, 56 * 64, 64], [576, 9, 3, 1]]}
     assert cards(last) == {}

@@ -68,12 +68,13 @@ CLEAN = [
 
 @pytest.mark.parametrize("case", CLEAN)
 def test_programs_that_follow_it_all_get_no_advice(case):
-    """All that were changed and have nothing else to advise (the cards of the others: docs/explanation/advice.md).
-
-    None was compiled as a whole, so what that would bring is not known.
-    """
-    unmeasured = (MEASURED[case]["rule"], "compile")
-    assert [card for cards in cards_of(case, "after") for card in cards if card.rule not in unmeasured] == []
+    """All that were changed and have nothing else to advise (the cards of the others: docs/explanation/advice.md)."""
+    found = [card for cards in cards_of(case, "after") for card in cards if card.rule != MEASURED[case]["rule"]]
+    if case == "held_backend":  # 7 element-wise kernels of 0.41 in 2.14 ms; it was not compiled, so it is not known
+        (card,) = found
+        assert (card.rule, card.confidence) == ("compile", "medium") and card.saved_ms < 0.12 * card.step_ms
+    else:
+        assert found == []
 
 
 def test_the_host_was_the_limit_where_nothing_is_said():

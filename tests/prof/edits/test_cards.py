@@ -98,7 +98,11 @@ def repeated(table, times, gap):
 
 
 def test_of_a_long_capture_some_steps_are_replayed():
-    """GPT-2's five steps forty times: 38,400 rows, of which a window is replayed, with the same savings."""
+    """GPT-2's five steps forty times: 38,400 rows, of which a window is replayed.
+
+    The savings are to the digit those of a capture of the window alone. Beside those of the five steps, which begin
+    with an empty queue and end the capture, large ones differ by less than 3%; small ones lie within their intervals.
+    """
     loaded = load_table(GOLDEN / "h200_diff_eager.json.gz", host=True)
     span = int((loaded.table.ints("start") + loaded.table.ints("kDuration")).max()) + 1_000_000
     table, host = repeated(loaded.table, 40, span), repeated(loaded.host, 40, span)
@@ -111,9 +115,14 @@ def test_of_a_long_capture_some_steps_are_replayed():
     short, _ = advise_capture(loaded.table, annotate(loaded.table), loaded.host)
     assert found.not_replayed == ""
     assert [card.rule for card in found.cards] == [card.rule for card in short.cards]
+    alone, _ = advise_capture(window.table, window.annotation, window.host)
+    assert [(card.rule, card.saved_ms, card.low_ms, card.high_ms) for card in found.cards] == [
+        (card.rule, card.saved_ms, card.low_ms, card.high_ms) for card in alone.cards
+    ]
     for long_card, card in zip(found.cards, short.cards, strict=True):
-        # within 5%, or 1% of the step: the window has other steps, and none that begins the capture
-        assert long_card.saved_ms == pytest.approx(card.saved_ms, rel=0.05, abs=0.01 * card.step_ms)
+        if card.saved_ms > 0.05 * card.step_ms:
+            assert long_card.saved_ms == pytest.approx(card.saved_ms, rel=0.03)
+        assert card.low_ms < long_card.saved_ms < card.high_ms
     for rows, few in zip(found.rows, short.rows, strict=True):
         assert len(rows) >= 40 * len(few)  # all steps' rows, not those of the window
 

@@ -71,4 +71,5 @@ def test_a_file_of_another_gpu_is_refused():
 def test_the_committed_file_is_one():
     found = load_timings(GOLDEN / "timings" / "h200_advice.json")
     assert found.device == "NVIDIA H200" and len(found.calls) > 200
-    assert all(each.seconds for each in found.calls)
+    (failed,) = [each for each in found.calls if each.seconds is None]
+    assert failed.call.startswith("aten::_conv_depthwise2d(") and "cannot check its shapes" in failed.why
