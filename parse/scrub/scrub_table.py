@@ -4,17 +4,15 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import PurePath
-from typing import Any, TypeVar
+from typing import Any
 
 from pyprof.parse.scrub.private_text import Cleaner
 from pyprof.parse.scrub.private_tree import cleaned_tree
 from pyprof.table.columns import Coded, Columns, Table
 from pyprof.table.container import Container
 
-Kind = TypeVar("Kind", bound=Columns)
 
-
-def scrub_table(table: Kind, cleaner: Cleaner) -> Kind:
+def scrub_table(table: Columns, cleaner: Cleaner) -> Columns:
     """The table with clean texts; numbers stay as they are."""
     for key, column in table.columns.items():
         if isinstance(column, Coded):

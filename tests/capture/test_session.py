@@ -230,6 +230,7 @@ def test_stop_says_once_that_nothing_listened(capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.trace.*:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit.trace.*:FutureWarning")  # since PyTorch 2.14 or 2.15
 def test_the_exact_mode_lets_a_convolution_be_traced() -> None:
     net, x = nn.Conv2d(3, 8, 3).eval(), torch.ones(1, 3, 8, 8)
     alone = str(torch.jit.trace(net, x).graph)

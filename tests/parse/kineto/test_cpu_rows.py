@@ -165,6 +165,7 @@ def test_the_table_names_each_op_once_and_knows_what_views():
 
 
 @pytest.mark.torch
+@pytest.mark.filterwarnings("ignore:with_modules is deprecated:FutureWarning")  # since PyTorch 2.14 or 2.15
 def test_what_torch_writes_here(tmp_path):
     torch = pytest.importorskip("torch")
     from torch.profiler import ProfilerActivity, profile
