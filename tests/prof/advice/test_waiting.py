@@ -58,6 +58,7 @@ def test_a_graph_s_launch_takes_the_host_once():
             tid=1,
             api="cudaGraphLaunch",
             graphNode=i + 1,
+            occupancy=50.0,
         )
         for launch in (0, 80_000)
         for i in range(30)
