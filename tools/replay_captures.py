@@ -25,10 +25,12 @@ from pyprof.prof.replay.replayed_run import replay
 from pyprof.prof.timing.stragglers import meetings
 
 ROOT = Path(__file__).resolve().parent.parent
-NOT_CAPTURES = {"measured", "fbgemm_calls", "h200_bench", "h200_truth", "h200_checkpointing"}  # JSON files of the tests
+NOT_CAPTURES = set(  # JSON files of the tests
+    "measured measured_again pairs truth fbgemm_calls h200_advice h200_bench h200_truth h200_checkpointing".split()
+)
 # Recorded while other processes used the GPU (tests/golden/README.md): kernels begin up to 2 ms late where nothing of
 # their own process runs.
-SHARED = ("gpt2_whole_", "llama_whole_", "user_kernels_", "h200_callables_steps")
+SHARED = ("gpt2_whole_", "llama_whole_", "h200_callables_steps")
 PAGE = ROOT / "docs" / "explanation" / "replay.md"
 TABLE = re.compile(r"(<!-- table: made by tools/replay_captures.py -->\n).*?(<!-- /table -->)", re.DOTALL)
 SUFFIXES = (".sqlite", ".sqlite.gz", ".json", ".json.gz", ".sql", ".sql.gz", ".db", ".db.gz")

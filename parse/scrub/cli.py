@@ -65,7 +65,8 @@ def _run(args: argparse.Namespace) -> Done:
             file, "expected an export, found a report (nsys export --type sqlite, or ncu --csv --page raw)"
         )
     if is_container(file):
-        left, found = [], _container(file, cleaner, args)
+        left = list[str]()
+        found = _container(file, cleaner, args)
     else:
         check_output(args.output, args.force)
         if file.is_file():

@@ -6,7 +6,7 @@ import pickle
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from io import BufferedReader
+from io import BufferedRandom
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -35,7 +35,7 @@ SNAPSHOT = "expected a memory snapshot of PyTorch"
 class Copied(NamedTuple):
     """The copy, to be read from its beginning."""
 
-    file: BufferedReader
+    file: BufferedRandom
     texts: list[str] | None  # of a form that packs them; None: its bytes show them
     left_out: list[str]  # tables of a database that are not copied
 
@@ -44,8 +44,9 @@ class Copied(NamedTuple):
 def copied(file: Path, cleaner: Cleaner) -> Iterator[Copied]:
     """The file's scrubbed copy. Raises InputError for a file that pyprof does not read."""
     # A database needs a name, which it loses once it is open.
-    with tempfile.NamedTemporaryFile(prefix="pyprof-", delete=False) as copy:
-        name = Path(copy.name)
+    descriptor, path = tempfile.mkstemp(prefix="pyprof-")
+    name = Path(path)
+    with open(descriptor, "w+b") as copy:
         try:
             if is_parquet_folder(file) or _head(file).startswith(HEADER):
                 texts, left = None, _database(file, cleaner, name)
@@ -58,7 +59,7 @@ def copied(file: Path, cleaner: Cleaner) -> Iterator[Copied]:
             raise PyprofError(f"{file}: cannot be copied in the temporary folder: {error.strerror or error}") from error
         finally:
             name.unlink(missing_ok=True)
-        yield Copied(BufferedReader(copy.file.raw), texts, left)
+        yield Copied(copy, texts, left)
 
 
 def _head(file: Path) -> bytes:

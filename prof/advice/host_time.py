@@ -28,13 +28,25 @@ def host_ns(run: Run) -> tuple[float, float]:
     a profiler slows only PyTorch's calls. Without launch times in the capture, the estimate is 6 µs per launch and 0
     for the rest.
     """
-    launched = ~run.in_graph
     if not run.launches_timed:
-        return LAUNCH_NS * run.count(int(launched.sum())), 0.0
+        return LAUNCH_NS * run.count(_launches(run)), 0.0
     launching, besides = run.captured_host_ns
     own = own_of(run)
-    most = np.inf if own.measured else MOST_NS * run.count(int(launched.sum()))
+    most = np.inf if own.measured else MOST_NS * run.count(_launches(run))
     return min(own.share * launching, most), besides
+
+
+def interval_ns(run: Run) -> tuple[float, float]:
+    """The 80% interval of the host's time per step in ns."""
+    own, (launching, besides) = own_of(run), run.captured_host_ns
+    low, high = (min(share * launching + besides, run.step_ns) for share in (own.low, own.high))
+    return min(low, run.host_ns), max(high, run.host_ns)
+
+
+def _launches(run: Run) -> int:
+    """How many calls launched the rows: one for all of a CUDA graph that have its launch."""
+    graph = run.table.ints("apiStart")[run.in_graph]
+    return int((~run.in_graph).sum()) + len(np.unique(graph[graph != NULL]))
 
 
 def launches_timed(run: Run) -> bool:
@@ -47,9 +59,9 @@ def _between(run: Run, rows: Ints, api: Ints, took: Ints) -> tuple[float, float]
     """The ns from the first to the last launch, split into (short gaps and calls, long gaps).
 
     A long gap counts only from the end of the last operation, because until then the host may have waited for the GPU.
-    A CUDA graph's launch has many rows.
+    A CUDA graph's launch has many rows, and counts once.
     """
-    rows = rows[np.argsort(api[rows], kind="stable")]
+    rows = rows[np.unique(api[rows], return_index=True)[1]]
     if len(rows) < 2:
         return 0.0, 0.0
     start, end = api[rows], api[rows] + np.minimum(took[rows], CALL_NS)

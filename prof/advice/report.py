@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, BinaryIO
 
 from pyprof.command.terminal_text import cut_to, safe
-from pyprof.prof.advice.host_time import own_of
+from pyprof.prof.advice.host_time import interval_ns, own_of
 from pyprof.prof.advice.run import HOST_SURE
 from pyprof.prof.timing.timeline import HOST_BOUND
 from pyprof.quantities import ms
@@ -199,11 +199,10 @@ def _outlook(run: Run) -> str:
 
 def _host(run: Run) -> str:
     """The host's time: measured, or estimated with its interval."""
-    own, (launching, besides) = own_of(run), run.captured_host_ns
     host = f"{_digits(run.host_ns / 1e6, 2)} ms"
-    if own.measured:
+    if own_of(run).measured:
         return f"{host} (measured)"
-    low, high = (min(share * launching + besides, run.step_ns) for share in (own.low, own.high))
+    low, high = interval_ns(run)
     return f"about {host} ({_digits(low / 1e6, 2)} to {_digits(high / 1e6, 2)})"
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from pyprof.prof.advice.host_time import interval_ns
 from tests.prof.advice.advice_rows import cards, run
 
 
@@ -44,6 +45,37 @@ def test_half_of_the_hosts_time_under_torch_profiler_is_its_own():
     # 99 gaps of 26 µs and 100 calls of 4: 2.974 ms, of which 0.53, the median of 45 programs
     made = run(*timed(100, 30_000))
     assert made.launching_ns == pytest.approx(1_576_220) and made.host_ns == made.launching_ns
+
+
+def test_a_graph_s_launch_takes_the_host_once():
+    # Two graphs of 30 kernels; their launches take 4 µs each, 76 µs between them: 84 µs, of which 0.53
+    rows = [
+        kernel(
+            launch + i * 1_000,
+            500,
+            apiStart=launch - 5_000,
+            apiDuration=4_000,
+            tid=1,
+            api="cudaGraphLaunch",
+            graphNode=i + 1,
+            occupancy=50.0,
+        )
+        for launch in (0, 80_000)
+        for i in range(30)
+    ]
+    made = run(*rows)
+    assert made.in_graph.all()
+    assert made.host_ns == pytest.approx(84_000 * 0.53)
+    low, high = interval_ns(made)
+    assert low <= made.host_ns <= high
+
+
+def test_the_time_of_many_launches_is_bounded_and_lies_in_its_interval():
+    # 100 calls, one each 96 µs: 9.508 ms, of which 0.53 are 5.04; but a launch takes 25 µs at most
+    made = run(*timed(100, 96_000))
+    assert made.host_ns == 100 * 25_000
+    low, high = interval_ns(made)
+    assert low <= made.host_ns <= high
 
 
 def test_pauses_of_the_host_are_its_own_and_are_no_launches():
