@@ -15,7 +15,7 @@ FOLDER = {
     "pyprof.examples": "examples",
 }
 
-# The lower bounds are what the tests were last run with on Python 3.10 (CONTRIBUTING.md). torch is the user's own.
+# The lower bounds are those of the rows "lowest" in docs/reference/compatibility.md. torch is the user's own.
 BASE = [
     "numpy>=1.26",
     "pyarrow>=16",
