@@ -76,7 +76,7 @@ def compare(nsys: Sequence[str], file: str, report: Wanted, found: Recording, sh
     if theirs is None and done.returncode and "SKIPPED" not in done.stdout + done.stderr:
         print(f"{report.name}: nsys (exit {done.returncode}) printed no table: {last_line(done.stderr or done.stdout)}")
         return False
-    ours = table(layout.comma_separated([(report, report.rows(found))]), report.report.columns)
+    ours = table("".join(layout.comma_separated([(report, report.rows(found))])), report.report.columns)
     return tell(report.name, theirs or [], ours or [], show)
 
 

@@ -26,6 +26,7 @@ from pyprof.table.columns import NULL, Ints
 
 HEADER = b"SQLite format 3\0"
 CHUNK = 32_768  # rows joined into one text at a time; reading is slower with fewer or more rows
+SPARE = 16  # connections for threads to a file that is unpacked
 AHEAD, AHEAD_BYTES = 3, 8 << 20  # chunks read ahead by a thread, in files of at least so many bytes
 Found = TypeVar("Found")
 _NONE: Ints = np.zeros(0, np.int64)
@@ -71,9 +72,9 @@ class Database:
         file: Path,
         connection: sqlite3.Connection,
         guard: Guard,
-        connect: Callable[[], sqlite3.Connection] | None = None,
+        connect: Callable[[], sqlite3.Connection | None] = lambda: None,
     ) -> None:
-        """``connect`` opens the same file once more, for a thread that reads ahead; None: it is read by one thread."""
+        """``connect`` opens the same file once more, for a thread that reads ahead; None: that is not possible."""
         self.file = file
         self.connection = connection
         self._connect = connect
@@ -264,13 +265,13 @@ class Database:
         No connection is shared. SQLite locks a connection while a statement runs on it, and while Python ends another;
         the first may wait for Python's lock to call a limit's check, and the second holds it.
         """
-        if own or self._connect is None or self._guard.size < AHEAD_BYTES:
+        another = None if own else self._another()
+        if another is None:
             yield from _joined(self.connection, query, most, table, divisible)
             return
-        connect = self._connect
 
         def of_thread() -> Iterator[_Joined]:
-            with closing(connect()) as connection:
+            with closing(another) as connection:
                 yield from _joined(connection, query, most, table, divisible)
 
         with closing(read_ahead(of_thread, AHEAD)) as found:
@@ -282,14 +283,14 @@ class Database:
 
         The thread has a connection of its own; see ``_texts_of_chunks``. A small file is read by the block's thread.
         """
-        connect = self._connect
-        if connect is None or self._guard.size < AHEAD_BYTES:
+        another = self._another()
+        if another is None:
             yield lambda: read(self)
             return
 
         def of_thread() -> tuple[Found, "Database"]:
-            with closing(connect()) as connection:
-                database = Database(self.file, connection, self._guard, connect)
+            with closing(another) as connection:
+                database = Database(self.file, connection, self._guard, self._connect)
                 return read(database), database
 
         def result() -> Found:
@@ -300,6 +301,10 @@ class Database:
         with ThreadPoolExecutor(1) as pool:
             running = pool.submit(of_thread)
             yield result
+
+    def _another(self) -> sqlite3.Connection | None:
+        """A connection for a thread that reads ahead; None in a small file."""
+        return None if self._guard.size < AHEAD_BYTES else self._connect()
 
     def query_ints(self, query: str, width: int) -> list[Ints]:
         """The integer columns of a query written by pyprof, as views of one array."""
@@ -387,12 +392,22 @@ def database(file: Path) -> Iterator[Database]:
     with unpacked(file) as (plain, forget):
         guard = Guard(plain.stat().st_size)
         connection = guard.connect(plain)
+        # A copy loses its name, and cannot be opened again.
+        spare = [guard.connect(plain) for _ in range(SPARE)] if plain != file and guard.size >= AHEAD_BYTES else []
         forget()
         try:
-            yield Database(file, connection, guard, partial(guard.connect, plain))
+            yield Database(file, connection, guard, partial(_one_of, spare) if spare else partial(guard.connect, plain))
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # some of SQLite's messages quote the file's bytes
             damage = f"an error: {' '.join(str(error).split())}"
             found = guard.broken or ("names that are not UTF-8" if isinstance(error, UnicodeDecodeError) else damage)
             raise InputError(file, f"expected a whole SQLite database, found {found} (export it again)") from None
         finally:
-            connection.close()
+            for each in (connection, *spare):
+                each.close()
+
+
+def _one_of(spare: list[sqlite3.Connection]) -> sqlite3.Connection | None:
+    try:
+        return spare.pop()
+    except IndexError:
+        return None

@@ -39,8 +39,10 @@ class Guard:
         self._text_left = TEXT_BYTES + TEXT_BYTES_PER_BYTE * size
 
     def connect(self, plain: Path) -> sqlite3.Connection:
-        """Open the database, for the calling thread alone. Only its first bytes are read."""
-        connection = sqlite3.connect(f"{plain.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
+        """Open the database, for one thread at a time. Only its first bytes are read."""
+        connection = sqlite3.connect(
+            f"{plain.resolve().as_uri()}?mode=ro&immutable=1", uri=True, check_same_thread=False
+        )
         connection.execute("PRAGMA trusted_schema=OFF")
         connection.execute("PRAGMA cell_size_check=ON")
         if hasattr(connection, "setlimit"):

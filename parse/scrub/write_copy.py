@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import tempfile
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BufferedRandom
@@ -11,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from pyprof.errors import InputError, PyprofError
-from pyprof.files import open_input
+from pyprof.files import link_unnamed, open_input, unnamed_file
 from pyprof.parse.detect import is_parquet_folder
 from pyprof.parse.formats.database import HEADER
 from pyprof.parse.formats.parquet_folder import opened
@@ -43,15 +45,17 @@ class Copied(NamedTuple):
 @contextmanager
 def copied(file: Path, cleaner: Cleaner) -> Iterator[Copied]:
     """The file's scrubbed copy. Raises InputError for a file that pyprof does not read."""
-    # A database needs a name, which it loses once it is open.
-    descriptor, path = tempfile.mkstemp(prefix="pyprof-")
-    name = Path(path)
-    with open(descriptor, "w+b") as copy:
+    folder = Path(tempfile.gettempdir())
+    name = folder / f"pyprof-{uuid.uuid4().hex}"
+    handle = unnamed_file(folder)
+    if handle is None:
+        handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    with open(handle, "w+b") as copy:
         try:
             if is_parquet_folder(file) or _head(file).startswith(HEADER):
-                texts, left = None, _database(file, cleaner, name)
+                texts, left = None, _database(file, cleaner, copy, name)
             else:
-                name.unlink()
+                name.unlink(missing_ok=True)
                 texts, left = _write(file, cleaner, copy), []
             copy.flush()
             copy.seek(0)
@@ -67,9 +71,12 @@ def _head(file: Path) -> bytes:
         return bytes(source.peek(4096)[:4096])
 
 
-def _database(file: Path, cleaner: Cleaner, name: Path) -> list[str]:
+def _database(file: Path, cleaner: Cleaner, copy: BinaryIO, name: Path) -> list[str]:
+    """Write the copy of a database, which needs a name, and loses it once it is open. Returns the tables left out."""
     with opened(file, EVERY) as db:
         learn(db, cleaner)
+        if not name.exists():
+            link_unnamed(copy.fileno(), name)
         return scrub_database(db, name, cleaner)
 
 

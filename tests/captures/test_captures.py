@@ -70,7 +70,7 @@ def test_every_gpu_operation_is_a_row_and_has_an_op(name, kernels, memsets, copi
 @pytest.mark.parametrize("name", sorted(path.name for path in GOLDEN.glob("*.sqlite.gz")))
 def test_silicon_time_equals_the_databases(name):
     table = parsed(name)
-    with unpacked(GOLDEN / name) as plain:
+    with unpacked(GOLDEN / name) as (plain, _):
         connection = sqlite3.connect(plain)
         (total,) = connection.execute("SELECT sum(end - start) FROM CUPTI_ACTIVITY_KIND_KERNEL").fetchone()
         connection.close()

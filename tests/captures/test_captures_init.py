@@ -47,7 +47,7 @@ def rows(name: str) -> list[dict[str, Any]]:
 
 
 def ask(name: str, query: str) -> list[Any]:
-    with unpacked(ROOT / "tests" / "golden" / name) as plain:
+    with unpacked(ROOT / "tests" / "golden" / name) as (plain, _):
         connection = sqlite3.connect(plain)
         answer = connection.execute(query).fetchall()
         connection.close()

@@ -14,6 +14,7 @@ from pyprof.errors import InputError, UsageError
 from tests.answered import strict, valid
 
 WRITERS = {
+    "scrub",
     "run",
     "ncu",
     "parse",

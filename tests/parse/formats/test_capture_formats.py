@@ -73,7 +73,7 @@ def test_a_table_with_the_files_own_counts_or_one_line(path, tmp_path, capsys):
 
 def own(path: Path) -> dict[str, tuple[int, int]]:
     """Operations and nanoseconds by kind, as the file itself has them."""
-    with unpacked(path) as plain:
+    with unpacked(path) as (plain, _):
         if plain.read_bytes()[:6] == b"SQLite":
             with closing(sqlite3.connect(plain)) as connection:
                 return of_database(connection)
@@ -121,7 +121,7 @@ def test_two_processes_never_mix():
     table = correlate(capture)
     kernels = np.array(table.coded("kind").texts()) == "kernel"
     assert sorted(Counter(table.ints("pid")[kernels].tolist()).values()) == [490, 490]
-    with unpacked(path) as plain, closing(sqlite3.connect(plain)) as connection:
+    with unpacked(path) as (plain, _), closing(sqlite3.connect(plain)) as connection:
         # the thread of the only API call of the same process with the same correlation id
         query = """SELECT (k.globalPid >> 24) & 0xFFFFFF, k.correlationId, r.globalTid & 0xFFFFFF, r.start
             FROM CUPTI_ACTIVITY_KIND_KERNEL k JOIN CUPTI_ACTIVITY_KIND_RUNTIME r ON r.correlationId = k.correlationId
