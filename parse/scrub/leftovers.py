@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from io import BufferedReader
+from typing import BinaryIO
 
 from pyprof.parse.scrub.private_text import private_parts
 
@@ -17,7 +17,7 @@ _FORMS = re.compile(
 )
 
 
-def in_bytes(source: BufferedReader, words: Iterable[str]) -> Counter[str]:
+def in_bytes(source: BinaryIO, words: Iterable[str]) -> Counter[str]:
     """What a file's bytes hold of these words, and of private forms: how often each."""
     listed = "|".join(re.escape(word) for word in sorted(words) if len(word) >= LEAST)
     pattern = re.compile(rf"(?<![A-Za-z0-9])(?:{listed})(?![A-Za-z0-9])".encode(), re.IGNORECASE) if listed else None
@@ -44,7 +44,7 @@ def in_texts(texts: Iterable[str], words: Iterable[str]) -> Counter[str]:
     return found
 
 
-def _parts(source: BufferedReader) -> Iterator[bytes]:
+def _parts(source: BinaryIO) -> Iterator[bytes]:
     before = b""
     while part := source.read(PART):
         yield before + part
