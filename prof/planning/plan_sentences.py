@@ -78,7 +78,8 @@ def titles(document: PlanDocument) -> Iterator[tuple[PlannedChange, str]]:
     """Each change with its title: "Use mixed precision: saves 6.24 ms per step (79%)", of the step as it is."""
     now = document.now.ms
     for change in document.changes:
-        share = f" ({change.saved_ms / now:.0%})" if now else ""
+        part = change.saved_ms / now if now else 0.0
+        share = "" if not now else f" ({part:.0%})" if abs(part) >= 0.01 else " (under 1%)"
         does = f"saves {ms(change.saved_ms)} ms" if change.saved_ms >= 0 else f"costs {ms(-change.saved_ms)} ms"
         yield change, f"{change.title}: {does} per {unit(document)}{share}"
 

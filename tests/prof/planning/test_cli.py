@@ -1,10 +1,12 @@
 """pyprof plan: what it prints, its options, and that each change counts after those before it."""
 
 import os
+from types import SimpleNamespace
 
 import pytest
 
 from pyprof.prof.planning.cli import main
+from pyprof.prof.planning.plan_sentences import titles
 from tests.answered import answer
 from tests.parse.kineto.kineto_file import begin, call, kernel, op, write
 from tests.paths import GOLDEN
@@ -132,3 +134,13 @@ def test_the_programs_own_line_is_shown_and_rewritten(capsys, tmp_path, monkeypa
     told = capsys.readouterr().out
     assert "- x = images.to(device)" in told and "+ x = images.to(device, non_blocking=True)" in told
     assert "names are examples" not in told
+
+
+def test_a_small_change_is_not_said_to_save_nothing():
+    changes = [SimpleNamespace(title=name, saved_ms=saved) for name, saved in (("A", 36.3), ("B", 0.162), ("C", -0.2))]
+    document = SimpleNamespace(now=SimpleNamespace(ms=78.5), changes=changes, steps=3)
+    assert [title for _, title in titles(document)] == [
+        "A: saves 36.3 ms per step (46%)",
+        "B: saves 0.162 ms per step (under 1%)",
+        "C: costs 0.2 ms per step (under 1%)",
+    ]
