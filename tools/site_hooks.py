@@ -16,6 +16,7 @@ from pathlib import Path
 
 from check_docs import FENCE, LINK, ROOT
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
@@ -24,6 +25,7 @@ MARKED_SECTION = re.compile(r"`([^`\n]*<![^`\n]*)`")
 API = ROOT / "build" / "api" / "pyprof"
 
 
+@event_priority(100)  # before mkdocstrings looks for them
 def on_config(config: MkDocsConfig) -> None:
     """Lay the packages out as they are installed, for mkdocstrings."""
     shutil.rmtree(API, ignore_errors=True)
