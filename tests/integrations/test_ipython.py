@@ -32,7 +32,7 @@ def test_a_cell_is_profiled_and_kept_in_a_variable(shell, capsys, tmp_path):
 
 def test_steps_of_a_cell(shell):
     cell = (
-        "model = torch.nn.Linear(4, 4)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "import torch\nmodel = torch.nn.Linear(4, 4)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
         "for _ in range(5):\n    optimizer.zero_grad()\n    model(torch.ones(2, 4)).sum().backward()\n"
         "    optimizer.step()\n"
     )
