@@ -25,7 +25,7 @@ COMMANDS = (
     ),
     Command("ranks", "pyprof.prof.job.cli", "a job's captures: which rank the others wait for, and why"),
     Command("stats", "pyprof.parse.stats.cli", "the tables of nsys stats, of any profiler's file"),
-    Command("scrub", "pyprof.parse.scrub.cli", "a copy of a capture without what tells of the machine and its user"),
+    Command("scrub", "pyprof.parse.scrub.cli", "a copy of a capture without private data of its machine and user"),
     Command("report", "pyprof.prof.report.cli", "kernel table or profiler file to one web page"),
     Command("perfetto", "pyprof.prof.perfetto.cli", "kernel table or profiler file to a trace for ui.perfetto.dev"),
     Command("plot", "pyprof.prof.plot.cli", "a figure of a capture as PNG, SVG or PDF: roofline, layers, timeline"),

@@ -1,1 +1,1 @@
-"""Copies of captures without what tells of the machine and its user: the command ``pyprof scrub``."""
+"""Copies of captures without private data of the machine and its user: the command ``pyprof scrub``."""

@@ -24,7 +24,7 @@ REPORTS = (".nsys-rep", ".qdrep", ".ncu-rep")
 def build_parser() -> Parser:
     parser = Parser(
         prog="pyprof scrub",
-        description="Write a copy of a capture without what tells of the machine and its user: environment, folders, "
+        description="Write a copy of a capture without private data of its machine and user: environment, folders, "
         "hosts, users, command lines, addresses, names of processes, serial numbers. All commands find the same "
         "numbers in it. At the end the copy is searched for what was removed, and what remains is listed.",
         epilog="Names of kernels, layers, ranges and source files stay, and what the program was: look at them before "

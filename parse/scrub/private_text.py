@@ -1,4 +1,4 @@
-"""Removes from a text what tells of the machine and its user: folders, names, addresses, ids of devices, secrets.
+"""Removes from a text private data of the machine and its user: folders, names, addresses, ids of devices, secrets.
 
 Three things are known of a private text. Its form shows it: a path, an IP address, a UUID. Or the capture says it
 itself: the user in ``/home/alice``, the host in ``HOSTNAME=node17``; these words are then removed wherever they stand.

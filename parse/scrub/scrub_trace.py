@@ -39,7 +39,7 @@ _OF_AGENT = frozenset(
 
 
 def scrub_json(file: Path, text: bytes, cleaner: Cleaner) -> bytes:
-    """The document as JSON. Raises InputError if it is none, or is neither of both."""
+    """The document as JSON. Raises InputError if the text is no JSON, or neither a trace of Kineto nor of rocprofv3."""
     try:
         tree = msgspec.json.Decoder(float_hook=Decimal).decode(text)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:

@@ -64,7 +64,7 @@ class Pace(Record):
     waits: Annotated[Waits, doc("how long each rank waited for others in each step")]
     pairs: Annotated[list[Wait], doc("who waits for whom, the longest first")]
     clocks: Annotated[list[Clock], doc("each rank's clock against the first rank's, by the ends of collectives")]
-    communication: Annotated[Communication | None, doc("null: there is none")]
+    communication: Annotated[Communication | None, doc("null: no communication in the capture")]
     bubbles: Annotated[list[Bubble], doc("of the ranks that send to each other and receive, the longest first")]
     collectives: Annotated[list[CollectiveKind], doc("by kind, the longest first")]
 

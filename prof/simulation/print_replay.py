@@ -80,8 +80,8 @@ def _without_profiler(removed: ProfilerRemoved) -> list[str]:
         return [f"Without the profiler, estimated: {step}; pyprof run --warmup 4 measures it"]
     share = cost if removed.host_share_measured else "the host does not limit it"
     return [
-        f"Without the profiler, measured: {ms(removed.measured_ns)} a step, in the replay {ms(removed.step_ns)}, "
-        f"{ms(removed.profiled_ns)} with it; {share}"
+        f"Without the profiler, measured: {ms(removed.measured_ns)} per step (the replay: {ms(removed.step_ns)}); "
+        f"with the profiler {ms(removed.profiled_ns)}; {share}"
     ]
 
 

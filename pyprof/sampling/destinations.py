@@ -40,7 +40,7 @@ def _sent(send: Send, sample: Sample) -> str:
     """Why the destination failed; empty if it did not. It may be a function of the program's."""
     try:
         send(sample)
-    except Exception as error:
+    except Exception as error:  # the program's function may raise anything; the caller reports it
         if isinstance(error, MemoryError):
             raise
         return f"{type(error).__name__}: {error}"

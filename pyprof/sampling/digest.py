@@ -37,7 +37,7 @@ def main() -> int:
             answer = digest(Path(order["raw"]), order["texts"], order["own"])
         except PyprofError as error:
             answer = {"error": str(error)}
-        except Exception as error:
+        except Exception as error:  # whatever it is, the training process tells it, and the next trace may be readable
             if isinstance(error, BrokenPipeError):
                 raise
             answer = {"error": f"{type(error).__name__}: {error}"}

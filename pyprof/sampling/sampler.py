@@ -109,7 +109,7 @@ class Sampler(Collector):
     def _guarded(self, work: Callable[[], None]) -> None:
         try:
             work()
-        except Exception as error:
+        except Exception as error:  # a sample that fails must not end the program's training; it is reported
             if is_from_outside(error):
                 raise
             self._problems.report(f"{type(error).__name__}: {error}")
