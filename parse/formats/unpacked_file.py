@@ -1,12 +1,14 @@
 """A file that may be packed with gzip, as one that is not: SQLite cannot read a stream."""
 
 import os
+import shutil
 import tempfile
 import uuid
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from pyprof.errors import InputError
 from pyprof.files import GZIP, inflated, link_unnamed, unnamed_file
@@ -31,11 +33,11 @@ def unpacked(file: Path) -> Iterator[tuple[Path, Callable[[], None]]]:
             if handle is None:
                 handle = os.open(copy, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
             stack.callback(copy.unlink, missing_ok=True)
-            with os.fdopen(handle, "wb") as out:
+            with os.fdopen(handle, "w+b") as out:
                 out.writelines(inflated(source, file))
                 out.flush()
                 if not copy.exists():
-                    link_unnamed(out.fileno(), copy)
+                    _name(out, copy)
         except (EOFError, zlib.error) as error:
             raise InputError(file, f"expected a whole gzip file, found {error} (copy or compress it again)") from None
         except OSError as error:
@@ -43,6 +45,15 @@ def unpacked(file: Path) -> Iterator[tuple[Path, Callable[[], None]]]:
             found = f"cannot be unpacked to a temporary file: {error.strerror or error} ({advice})"
             raise InputError(file, found) from None
         yield copy, lambda: _forget(copy)
+
+
+def _name(whole: BinaryIO, copy: Path) -> None:
+    try:
+        link_unnamed(whole.fileno(), copy)
+    except OSError:  # a system without hard links, or that does not allow this one
+        whole.seek(0)
+        with copy.open("xb") as out:
+            shutil.copyfileobj(whole, out)
 
 
 def _forget(copy: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from pyprof.errors import InputError, PyprofError
 from pyprof.parse.detect import lean_reader, reader
 from pyprof.parse.formats import database as module
+from pyprof.parse.formats import unpacked_file
 from pyprof.parse.formats.database import database
 from pyprof.parse.formats.read_ahead import read_ahead
 from pyprof.parse.tables.correlate import correlate
@@ -164,3 +165,13 @@ def test_what_is_read_beside_the_block_comes_back_with_its_notes(tmp_path: Path,
 
 def fails(_: module.Database) -> None:
     raise InputError("a", "expected a number, found a text")
+
+
+def test_a_packed_file_is_read_where_an_unnamed_file_gets_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(handle: int, name: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(unpacked_file, "link_unnamed", refused)
+    with database(GOLDEN / "h200_lenet.sqlite.gz") as found:
+        (count,) = found.connection.execute("SELECT count(*) FROM CUPTI_ACTIVITY_KIND_KERNEL").fetchone()
+    assert count == 52  # of LeNet's 57 operations, the kernels
