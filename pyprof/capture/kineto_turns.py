@@ -2,7 +2,7 @@
 
 While a collector is open, the three functions with which any of PyTorch's profilers begins and ends are replaced.
 Before the program's profiler begins, ours ends and keeps its records; when the program's has ended, ours may begin
-again. Two at once end in a segmentation fault (2.13).
+again. Two at once end in a segmentation fault (2.13). Ours also lets CUPTI go when it ends (cupti_teardown.py).
 
 Kineto also writes to standard error each time that it begins and ends: lines that begin with `USDT:`, and, if PyTorch
 was built for a GPU and the machine has none, an error that it found no device. Neither is for the user; here they are
@@ -16,11 +16,12 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Protocol
 
 from pyprof.capture.autograd_ranges import program_profiler_is_on
 from pyprof.capture.patch import Patches
+from pyprof.cupti_teardown import attaching, letting_go
 
 _NOISE = re.compile(rb"USDT:|ERROR:.* DeviceProperties\.cpp:\d+\] gpuGetDeviceCount failed")
 
@@ -61,12 +62,15 @@ class Turns:
     def close(self) -> None:
         self._patches.undo()
 
+    def _if_ours(self, around: AbstractContextManager[None]) -> AbstractContextManager[None]:
+        return around if self._ours.switching else nullcontext()
+
     def _prepare(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def _prepare_profiler(*args: Any, **kwargs: Any) -> Any:
             if not self._ours.switching:
                 self._ours.pause(kineto=True)
             self._ours.keep_records()
-            with without_noise():
+            with without_noise(), self._if_ours(attaching()):
                 return original(*args, **kwargs)
 
         return _prepare_profiler
@@ -85,7 +89,7 @@ class Turns:
 
     def _disable(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def _disable_profiler(*args: Any, **kwargs: Any) -> Any:
-            with without_noise():
+            with without_noise(), self._if_ours(letting_go()):
                 result = original(*args, **kwargs)
             if not self._ours.switching:
                 self._theirs = max(self._theirs - 1, 0)

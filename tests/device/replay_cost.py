@@ -1,7 +1,7 @@
 """What a recorded capture of a CUDA graph leaves behind: the host's time of later launches and replays, on a GPU.
 
     python tests/device/replay_cost.py graphs|none FOLDER LABEL    # one process, one line of JSON
-    TEARDOWN_CUPTI=1 python tests/device/replay_cost.py graphs FOLDER LABEL
+    TEARDOWN_CUPTI=0 python tests/device/replay_cost.py graphs FOLDER LABEL    # CUPTI stays
 
 ``graphs`` and ``none``: whether pyprof.profile records captures before the collected steps. The measurements are those
 before anything was recorded, while pyprof waits, after a capture, and after the collected steps.
@@ -74,11 +74,16 @@ def measured(replayed: dict[str, Any], train: Call, small: torch.Tensor) -> dict
     """In µs, medians: of the host to launch a graph, of replays back to back, of a kernel's launch, of a step."""
     found = {}
     for name, graph in replayed.items():
-        found[f"{name}: launch"] = statistics.median(_host_us(graph.replay) for _ in range(60))
+        found[f"{name}: launch"] = launch_us(graph.replay)
         found[f"{name}: replay"] = statistics.median(_us(graph.replay, 30) for _ in range(5))
     found["kernel: launch"] = statistics.median(_us(lambda: small.add_(1), 400) for _ in range(9))
     found["training step"] = statistics.median(_us(train, 1) for _ in range(12))
     return {name: round(value, 2) for name, value in found.items()}
+
+
+def launch_us(launch: Call, times: int = 60) -> float:
+    """The host's time of a launch, the median."""
+    return round(statistics.median(_host_us(launch) for _ in range(times)), 2)
 
 
 def _host_us(call: Call) -> float:

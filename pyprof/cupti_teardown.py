@@ -1,0 +1,101 @@
+"""Lets CUPTI go when one of pyprof's profilers has ended, so that later launches take no longer than before it.
+
+Through CUPTI, PyTorch's profiler (Kineto) sees CUDA's calls and the GPU's work. It stays in the process when the
+profiler has ended, and from then on each launch takes the host longer (docs/how-to/graphs.md has the times). Kineto
+lets it go if TEARDOWN_CUPTI is 1 in the environment when a profiler ends: a thread of Kineto's waits until a call of
+CUDA's has come and gone, in whose end cuptiFinalize runs (libkineto/src/CuptiActivityApi.cpp, teardownContext). The
+next profiler attaches CUPTI again. One that begins before the thread is done loses its records of the GPU
+(pytorch/kineto#1554). So pyprof makes such a call itself, and waits for the thread.
+
+The variable is set only while pyprof's own profilers begin and end: the program's profilers and processes do not see
+it. Before CUDA 12.6 CUPTI crashes if it comes back to CUDA graphs, and PyTorch itself keeps it then
+(torch/profiler/profiler.py); so does pyprof. What the environment says has precedence.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+VARIABLE = "TEARDOWN_CUPTI"
+# Each of these in the environment: pyprof does not let CUPTI go. The last two: another tool uses it (nsys, ncu).
+KEEPING = (VARIABLE, "DISABLE_CUPTI_LAZY_REINIT", "CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")
+_SAFE_SINCE = 12, 6  # of CUDA
+_WAIT_S = 1.0  # at most; it takes some milliseconds
+_PAUSE_S = 1e-4
+_TASKS = Path("/proc/self/task")
+
+_awaited: set[int] = set()  # threads, of Kineto's and perhaps of others, that began while a profiler ended
+
+
+@contextmanager
+def attaching() -> Iterator[None]:
+    """Around the begin of one of pyprof's profilers."""
+    _wait()
+    with _set():
+        yield
+
+
+@contextmanager
+def letting_go() -> Iterator[None]:
+    """Around the end of one of pyprof's profilers: afterwards CUPTI is no longer in the process, if it may go."""
+    with _set():
+        if not _goes():
+            yield
+            return
+        before = _threads()
+        yield
+        _awaited.update(_threads() - before)
+        _wait()
+
+
+@contextmanager
+def _set() -> Iterator[None]:
+    if not _may_go():
+        yield
+        return
+    os.environ[VARIABLE] = "1"
+    try:
+        yield
+    finally:
+        if os.environ.get(VARIABLE) == "1":  # PyTorch up to 2.7 sets 0 where inductor makes CUDA graphs
+            del os.environ[VARIABLE]
+
+
+def _may_go() -> bool:
+    import torch
+
+    if sys.platform != "linux" or torch.version.cuda is None or any(name in os.environ for name in KEEPING):
+        return False
+    numbers = torch.version.cuda.split(".")[:2]
+    safe = all(number.isdecimal() for number in numbers) and tuple(map(int, numbers)) >= _SAFE_SINCE
+    return safe and torch.cuda.is_initialized()
+
+
+def _goes() -> bool:
+    """Whether Kineto lets CUPTI go when a profiler ends now, be it by pyprof's wish or by the user's."""
+    import torch
+
+    return os.environ.get(VARIABLE) == "1" and sys.platform == "linux" and torch.cuda.is_initialized()
+
+
+def _wait() -> None:
+    """Call CUDA until the awaited threads are gone, or the time is up."""
+    import torch
+
+    until = time.monotonic() + _WAIT_S
+    while _awaited and time.monotonic() < until and torch.cuda.is_initialized():
+        torch.cuda.current_device()  # a call that does nothing else, and that may be made while a graph is captured
+        time.sleep(_PAUSE_S)
+        _awaited.intersection_update(_threads())
+    _awaited.clear()
+
+
+def _threads() -> set[int]:
+    """The system's numbers of this process's threads, without Python's."""
+    return {int(task.name) for task in _TASKS.iterdir()} - {thread.native_id or 0 for thread in threading.enumerate()}

@@ -1,0 +1,182 @@
+"""When pyprof's profilers let CUPTI go, without a GPU: a thread that waits for a call of CUDA's stands for Kineto's.
+
+tests/device/replay_cost.py and tests/device/let_go.py show on a GPU that CUPTI is gone and comes back.
+"""
+
+from __future__ import annotations
+
+import _thread
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import pyprof  # noqa: E402
+from pyprof import cupti_teardown  # noqa: E402
+from pyprof.cupti_teardown import KEEPING, VARIABLE, attaching, letting_go  # noqa: E402
+
+
+class Cuda:
+    """Calls of CUDA are counted, and what awaits one goes on."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.called = threading.Event()
+
+    def current_device(self) -> int:
+        self.calls += 1
+        self.called.set()
+        return 0
+
+    def tear_down(self, lasts_s: float = 0.02) -> Callable[[], None]:
+        """Kineto's thread, of which Python does not know: it ends after the next call of CUDA's."""
+        self.called.clear()
+        running, ended = threading.Event(), threading.Event()
+
+        def thread() -> None:
+            running.set()
+            self.called.wait(10)
+            time.sleep(lasts_s)
+            ended.set()
+
+        _thread.start_new_thread(thread, ())
+        assert running.wait(10)
+        return lambda: assert_(ended.is_set())
+
+
+def assert_(true: bool) -> None:
+    assert true
+
+
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cuda]:
+    """As on a machine with a GPU in use, CUDA 13.0 and no tool."""
+    made = Cuda()
+    for name in KEEPING:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", made.current_device)
+    yield made
+    assert not cupti_teardown._awaited
+
+
+def setting() -> str | None:
+    with letting_go():
+        return os.environ.get(VARIABLE)
+
+
+def test_the_variable_is_set_while_a_profiler_begins_and_ends_and_only_then(cuda: Cuda) -> None:
+    for around in (attaching, letting_go):
+        with around():
+            assert os.environ[VARIABLE] == "1"
+        assert VARIABLE not in os.environ
+        with pytest.raises(RuntimeError), around():
+            raise RuntimeError
+        assert VARIABLE not in os.environ
+    assert cuda.calls == 0  # no thread of Kineto's has begun
+
+
+def test_the_end_waits_until_cupti_is_gone(cuda: Cuda) -> None:
+    with letting_go():
+        is_over = cuda.tear_down()
+    is_over()
+    assert cuda.calls > 0
+
+
+def test_another_thread_that_stays_is_waited_for_a_second_at_most(cuda: Cuda, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cupti_teardown, "_WAIT_S", 0.05)
+    stop = threading.Event()
+    begun = time.monotonic()
+    with letting_go():
+        _thread.start_new_thread(stop.wait, (10,))
+        time.sleep(0.01)
+    assert 0.05 <= time.monotonic() - begun < 2
+    stop.set()
+
+
+def test_threads_of_the_program_are_not_waited_for(cuda: Cuda) -> None:
+    stop = threading.Event()
+    with letting_go():
+        thread = threading.Thread(target=stop.wait, args=(10,))
+        thread.start()
+    assert cuda.calls == 0
+    stop.set()
+    thread.join()
+
+
+@pytest.mark.parametrize("value", ["0", "1", ""])
+def test_the_users_own_setting_wins(cuda: Cuda, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv(VARIABLE, value)
+    assert setting() == value
+    assert os.environ[VARIABLE] == value
+    with letting_go():
+        is_over = cuda.tear_down() if value == "1" else lambda: None
+    is_over()  # whoever asked for it: the next profiler must not begin before
+
+
+@pytest.mark.parametrize("name", KEEPING[1:])
+def test_cupti_stays_where_it_may_not_come_back_or_where_another_tool_uses_it(
+    cuda: Cuda, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(name, "1")
+    assert setting() is None
+
+
+@pytest.mark.parametrize(
+    ("version", "goes"),
+    [("12.6", True), ("12.10", True), ("13.0", True), ("12.4", False), ("11.8", False), (None, False), ("?", False)],
+)
+def test_cuda_before_12_6_and_rocm_keep_it(
+    cuda: Cuda, monkeypatch: pytest.MonkeyPatch, version: str | None, goes: bool
+) -> None:
+    """The same versions as in torch/profiler/profiler.py; torch.version.cuda is None on ROCm and on a CPU."""
+    monkeypatch.setattr(torch.version, "cuda", version)
+    assert setting() == ("1" if goes else None)
+
+
+def test_nothing_is_set_before_the_program_uses_a_gpu(cuda: Cuda, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
+    assert setting() is None
+
+
+def test_what_pytorch_sets_meanwhile_stays(cuda: Cuda) -> None:
+    """PyTorch up to 2.7 sets 0 when a profiler begins or ``torch.compile`` makes CUDA graphs."""
+    with letting_go():
+        os.environ[VARIABLE] = "0"
+    assert os.environ.pop(VARIABLE) == "0"
+
+
+def test_pyprofs_own_profilers_let_it_go_and_the_programs_do_not(
+    cuda: Cuda, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from torch.autograd import profiler
+
+    seen: list[tuple[str, str | None]] = []
+
+    def noting(name: str) -> None:
+        original = getattr(profiler, name)
+
+        def call(*args: object, **kwargs: object) -> object:
+            seen.append((name, os.environ.get(VARIABLE)))
+            return original(*args, **kwargs)
+
+        monkeypatch.setattr(profiler, name, call)
+
+    noting("_prepare_profiler")
+    noting("_disable_profiler")
+    with pyprof.profile(tmp_path / "net.json", wait=True):
+        with torch.profiler.profile():
+            torch.ones(3).sin()
+        theirs, seen[:] = seen[:], []
+        pyprof.start()
+        torch.ones(3).cos()
+        pyprof.stop()
+    assert theirs == [("_prepare_profiler", None), ("_disable_profiler", None)]
+    assert seen == [("_prepare_profiler", "1"), ("_disable_profiler", "1")]
+    assert VARIABLE not in os.environ

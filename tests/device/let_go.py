@@ -1,0 +1,119 @@
+"""CUPTI leaves the process after each of pyprof's profilers, and comes back, on a GPU (pyprof/cupti_teardown.py).
+
+    python tests/device/let_go.py FOLDER [--cycles 6]    # lines of JSON
+
+In each cycle a graph is captured and recorded, then replayed among the collected steps, beside a graph from before.
+Then the program's own profiler runs twice, and pyprof's once more. Said are the host's times of launches, whether all
+results are those of the step without a graph, and how many of the rows in each file have an op: those of the graph
+that was recorded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import graphs
+import replay_cost
+import torch
+
+import pyprof
+from pyprof import cupti_teardown
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--cycles", type=int, default=6)
+    options = parser.parse_args()
+    graphs.DEVICE = "cuda"  # type: ignore[attr-defined]
+    step = stepping()
+    wanted = step().clone()
+    early, output = captured(step)
+    say(what="before", launch_us=launch_us(early))
+    for cycle in range(options.cycles):
+        file = options.folder / f"let_go{cycle}.json.gz"
+        with pyprof.profile(file, wait=True, force=True):
+            late, late_output = captured(step)
+            between = launch_us(early)
+            pyprof.start()
+            for _ in range(2):
+                pyprof.step()
+                early.replay()
+                late.replay()
+            torch.cuda.synchronize()
+            pyprof.step()
+            pyprof.stop()
+        same = all(torch.equal(wanted, found) for found in (output, late_output, step()))
+        say(what=f"cycle {cycle}", launch_us=[between, launch_us(early), launch_us(late)], same=same, **records(file))
+    for number in range(2):
+        with torch.profiler.profile() as own:
+            early.replay()
+            torch.cuda.synchronize()
+        of_gpu = sum(event.device_type == torch.autograd.DeviceType.CUDA for event in own.events())
+        say(what=f"the program's own profiler {number}", records=of_gpu, launch_us=launch_us(early))
+    file = options.folder / "let_go_last.json.gz"
+    with pyprof.profile(file, force=True):
+        step()
+        early.replay()
+        torch.cuda.synchronize()
+    say(what="pyprof's, once more", launch_us=launch_us(early), same=torch.equal(wanted, output), **records(file))
+    say(what="environment", left={name: os.environ.get(name) for name in cupti_teardown.KEEPING})
+
+
+def stepping() -> Callable[[], torch.Tensor]:
+    """A decode step whose result is looked at; the same in each call."""
+    from decode_model import Decoder
+
+    torch.manual_seed(0)
+    model = Decoder(layers=12).to("cuda", torch.bfloat16).eval()
+    ids, place = (torch.zeros(*shape, dtype=torch.long, device="cuda") for shape in ((8, 1), (1,)))
+
+    def step() -> torch.Tensor:
+        with torch.no_grad():
+            ids.zero_(), place.zero_()
+            model(ids, place)
+            return torch.cat([ids.flatten().float(), model.blocks[-1].attention.keys[:, :, 0].flatten().float()])
+
+    for _ in range(3):
+        step()
+    return step
+
+
+def captured(step: Callable[[], torch.Tensor]) -> tuple[Any, torch.Tensor]:
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        output = step()
+    output.zero_()
+    graph.replay()
+    return graph, output
+
+
+def launch_us(graph: Any) -> float:
+    return replay_cost.launch_us(graph.replay)
+
+
+def records(file: Path) -> dict[str, Any]:
+    """Of the file's rows: how many CUDA graphs launched, and how many of these have an op."""
+    from pyprof.parse.detect import reader
+    from pyprof.parse.tables.correlate import correlate
+    from pyprof.table.graph_replays import launched_by_graphs
+
+    table = correlate(reader(file)(file))
+    of_graphs = launched_by_graphs(table)
+    ops = sum(bool(op) for op, is_one in zip(table.coded("op").texts(), of_graphs.tolist(), strict=True) if is_one)
+    return {"rows": len(of_graphs), "of graphs": int(of_graphs.sum()), "with an op": ops}
+
+
+def say(**found: Any) -> None:
+    sys.stdout.write(json.dumps(found) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
