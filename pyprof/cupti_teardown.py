@@ -7,9 +7,11 @@ CUDA's has come and gone, in whose end cuptiFinalize runs (libkineto/src/CuptiAc
 next profiler attaches CUPTI again. One that begins before the thread is done loses its records of the GPU
 (pytorch/kineto#1554). So pyprof makes such a call itself, and waits for the thread.
 
-The variable is set only while pyprof's own profilers begin and end: the program's profilers and processes do not see
-it. Before CUDA 12.6 CUPTI crashes if it comes back to CUDA graphs, and PyTorch itself keeps it then
-(torch/profiler/profiler.py); so does pyprof. What the environment says has precedence.
+The variable is set only while pyprof's own profilers end: the program's profilers and processes do not see it. It must
+not be set when a profiler begins: if the one before it left CUPTI in the process, Kineto lets it go then, in the middle
+of the new one, and the GPU's work fails (seen with 2.11: "unspecified launch failure"). Before CUDA 12.6 CUPTI crashes
+if it comes back to CUDA graphs, and PyTorch itself keeps it then (torch/profiler/profiler.py); so does pyprof. What the
+environment says has precedence.
 """
 
 from __future__ import annotations
@@ -30,40 +32,22 @@ _WAIT_S = 1.0  # at most; it takes some milliseconds
 _PAUSE_S = 1e-4
 _TASKS = Path("/proc/self/task")
 
-_awaited: set[int] = set()  # threads, of Kineto's and perhaps of others, that began while a profiler ended
-
-
-@contextmanager
-def attaching() -> Iterator[None]:
-    """Around the begin of one of pyprof's profilers."""
-    _wait()
-    with _set():
-        yield
-
 
 @contextmanager
 def letting_go() -> Iterator[None]:
     """Around the end of one of pyprof's profilers: afterwards CUPTI is no longer in the process, if it may go."""
-    with _set():
+    ours = _may_go()
+    if ours:
+        os.environ[VARIABLE] = "1"
+    try:
         if not _goes():
             yield
             return
         before = _threads()
         yield
-        _awaited.update(_threads() - before)
-        _wait()
-
-
-@contextmanager
-def _set() -> Iterator[None]:
-    if not _may_go():
-        yield
-        return
-    os.environ[VARIABLE] = "1"
-    try:
-        yield
+        _wait(_threads() - before)  # Kineto's, and perhaps others that began meanwhile
     finally:
-        if os.environ.get(VARIABLE) == "1":  # PyTorch up to 2.7 sets 0 where inductor makes CUDA graphs
+        if ours and os.environ.get(VARIABLE) == "1":  # PyTorch up to 2.7 sets 0 where inductor makes CUDA graphs
             del os.environ[VARIABLE]
 
 
@@ -84,16 +68,15 @@ def _goes() -> bool:
     return os.environ.get(VARIABLE) == "1" and sys.platform == "linux" and torch.cuda.is_initialized()
 
 
-def _wait() -> None:
-    """Call CUDA until the awaited threads are gone, or the time is up."""
+def _wait(threads: set[int]) -> None:
+    """Call CUDA until the threads are gone, or the time is up."""
     import torch
 
     until = time.monotonic() + _WAIT_S
-    while _awaited and time.monotonic() < until and torch.cuda.is_initialized():
+    while threads and time.monotonic() < until:
         torch.cuda.current_device()  # a call that does nothing else, and that may be made while a graph is captured
         time.sleep(_PAUSE_S)
-        _awaited.intersection_update(_threads())
-    _awaited.clear()
+        threads = threads & _threads()
 
 
 def _threads() -> set[int]:

@@ -16,12 +16,12 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import Any, Protocol
 
 from pyprof.capture.autograd_ranges import program_profiler_is_on
 from pyprof.capture.patch import Patches
-from pyprof.cupti_teardown import attaching, letting_go
+from pyprof.cupti_teardown import letting_go
 
 _NOISE = re.compile(rb"USDT:|ERROR:.* DeviceProperties\.cpp:\d+\] gpuGetDeviceCount failed")
 
@@ -62,15 +62,12 @@ class Turns:
     def close(self) -> None:
         self._patches.undo()
 
-    def _if_ours(self, around: AbstractContextManager[None]) -> AbstractContextManager[None]:
-        return around if self._ours.switching else nullcontext()
-
     def _prepare(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def _prepare_profiler(*args: Any, **kwargs: Any) -> Any:
             if not self._ours.switching:
                 self._ours.pause(kineto=True)
             self._ours.keep_records()
-            with without_noise(), self._if_ours(attaching()):
+            with without_noise():
                 return original(*args, **kwargs)
 
         return _prepare_profiler
@@ -89,7 +86,7 @@ class Turns:
 
     def _disable(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def _disable_profiler(*args: Any, **kwargs: Any) -> Any:
-            with without_noise(), self._if_ours(letting_go()):
+            with without_noise(), letting_go() if self._ours.switching else nullcontext():
                 result = original(*args, **kwargs)
             if not self._ours.switching:
                 self._theirs = max(self._theirs - 1, 0)
