@@ -1,11 +1,10 @@
 """CUPTI leaves the process after each of pyprof's profilers, and comes back, on a GPU (pyprof/cupti_teardown.py).
 
-    python tests/device/let_go.py FOLDER [--cycles 6]    # lines of JSON
+    python tests/device/let_go.py FOLDER [--cycles 3]    # lines of JSON
 
-In each cycle a graph is captured and recorded, then replayed among the collected steps, beside a graph from before.
-Then the program's own profiler runs twice, and pyprof's once more. Said are the host's times of launches, whether all
-results are those of the step without a graph, and how many of the rows in each file have an op: those of the graph
-that was recorded.
+In each cycle a graph is captured and recorded, then replayed among the collected steps, beside a graph from before. In
+the second half of the cycles the program's own profiler runs twice between them. Said are the host's times of launches,
+whether results are those of the step without a graph, and how many rows in each file have an op.
 """
 
 from __future__ import annotations
@@ -29,41 +28,54 @@ from pyprof import cupti_teardown
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--cycles", type=int, default=6)
+    parser.add_argument("--cycles", type=int, default=3)
     options = parser.parse_args()
     graphs.DEVICE = "cuda"  # type: ignore[attr-defined]
     step = stepping()
     wanted = step().clone()
     early, output = captured(step)
     say(what="before", launch_us=launch_us(early))
-    for cycle in range(options.cycles):
-        file = options.folder / f"let_go{cycle}.json.gz"
-        with pyprof.profile(file, wait=True, force=True):
-            late, late_output = captured(step)
-            between = launch_us(early)
-            pyprof.start()
-            for _ in range(2):
-                pyprof.step()
-                early.replay()
-                late.replay()
-            torch.cuda.synchronize()
-            pyprof.step()
-            pyprof.stop()
-        same = all(torch.equal(wanted, found) for found in (output, late_output, step()))
-        say(what=f"cycle {cycle}", launch_us=[between, launch_us(early), launch_us(late)], same=same, **records(file))
-    for number in range(2):
-        with torch.profiler.profile() as own:
-            early.replay()
-            torch.cuda.synchronize()
-        of_gpu = sum(event.device_type == torch.autograd.DeviceType.CUDA for event in own.events())
-        say(what=f"the program's own profiler {number}", records=of_gpu, launch_us=launch_us(early))
-    file = options.folder / "let_go_last.json.gz"
-    with pyprof.profile(file, force=True):
-        step()
-        early.replay()
-        torch.cuda.synchronize()
-    say(what="pyprof's, once more", launch_us=launch_us(early), same=torch.equal(wanted, output), **records(file))
+    for number in range(2 * options.cycles):
+        cycle(number, options.folder, step, early)
+        if number == options.cycles:
+            say(what="the graph from before", same=torch.equal(wanted, output))
+        if number >= options.cycles:
+            own(number, options.folder, early)
+            own(number, options.folder, early)
+    say(what="results", same=all(torch.equal(wanted, found) for found in (output, step())))
     say(what="environment", left={name: os.environ.get(name) for name in cupti_teardown.KEEPING})
+
+
+def cycle(number: int, folder: Path, step: Callable[[], torch.Tensor], early: Any) -> None:
+    file, wanted = folder / f"let_go{number}.json.gz", step().clone()
+    with pyprof.profile(file, wait=True, force=True):
+        late, output = captured(step)
+        between = launch_us(early)
+        pyprof.start()
+        for _ in range(2):
+            pyprof.step()
+            early.replay()
+            late.replay()
+        torch.cuda.synchronize()
+        pyprof.step()
+        pyprof.stop()
+    found = records(file)
+    times = [between, launch_us(early), launch_us(late)]
+    say(what=f"cycle {number}", launch_us=times, same=torch.equal(wanted, output), **found)
+
+
+def own(number: int, folder: Path, graph: Any) -> None:
+    """The program's own profiler: the kernels of a replay, and when the first and the last began, since its launch."""
+    file = folder / f"own{number}.json"
+    with torch.profiler.profile() as profiler:
+        graph.replay()
+        torch.cuda.synchronize()
+    profiler.export_chrome_trace(str(file))
+    events = json.loads(file.read_text())["traceEvents"]
+    kernels = sorted(event["ts"] for event in events if event.get("cat") == "kernel")
+    launched = next((event["ts"] for event in events if event.get("name") == "cudaGraphLaunch"), 0.0)
+    since = [round(time - launched) for time in kernels[:: max(len(kernels) - 1, 1)]]
+    say(what="the program's own", kernels=len(kernels), since_launch_us=since, launch_us=launch_us(graph))
 
 
 def stepping() -> Callable[[], torch.Tensor]:
