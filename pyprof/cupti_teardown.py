@@ -1,4 +1,4 @@
-"""Lets CUPTI go when one of pyprof's profilers has ended, so that later launches take no longer than before it.
+"""Lets CUPTI go when the capture of a CUDA graph has been recorded, so that replays are launched as fast as before it.
 
 Through CUPTI, PyTorch's profiler (Kineto) sees CUDA's calls and the GPU's work. It stays in the process when the
 profiler has ended, and from then on each launch takes the host longer (docs/how-to/graphs.md has the times). Kineto
@@ -7,11 +7,15 @@ CUDA's has come and gone, in whose end cuptiFinalize runs (libkineto/src/CuptiAc
 next profiler attaches CUPTI again. One that begins before the thread is done loses its records of the GPU
 (pytorch/kineto#1554). So pyprof makes such a call itself, and waits for the thread.
 
-The variable is set only while pyprof's own profilers end: the program's profilers and processes do not see it. It must
-not be set when a profiler begins: if the one before it left CUPTI in the process, Kineto lets it go then, in the middle
-of the new one, and the GPU's work fails (seen with 2.11: "unspecified launch failure"). Before CUDA 12.6 CUPTI crashes
-if it comes back to CUDA graphs, and PyTorch itself keeps it then (torch/profiler/profiler.py); so does pyprof. What the
-environment says has precedence.
+Seen with PyTorch 2.11 and CUDA 13.0 on an H200:
+
+* If a graph is launched while CUPTI is there and nothing records, and CUPTI goes then, its next replay fails
+  ("unspecified launch failure"). After any profiler that leaves CUPTI behind, it must stay: the caller knows of these.
+* If the variable is set when a profiler begins, and the one before has left CUPTI behind, Kineto lets it go in the
+  middle of the new one. So it is set only while a profiler ends.
+
+Before CUDA 12.6 CUPTI crashes if it comes back to CUDA graphs, and PyTorch itself keeps it then
+(torch/profiler/profiler.py); so does pyprof. What the environment says has precedence.
 """
 
 from __future__ import annotations
@@ -34,9 +38,10 @@ _TASKS = Path("/proc/self/task")
 
 
 @contextmanager
-def letting_go() -> Iterator[None]:
-    """Around the end of one of pyprof's profilers: afterwards CUPTI is no longer in the process, if it may go."""
-    ours = _may_go()
+def letting_go(wanted: bool) -> Iterator[None]:
+    """Around the end of a profiler: afterwards CUPTI is no longer in the process, if that is ``wanted`` and possible,
+    or if the environment wants it."""
+    ours = wanted and _may_go()
     if ours:
         os.environ[VARIABLE] = "1"
     try:

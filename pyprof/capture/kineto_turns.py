@@ -2,7 +2,7 @@
 
 While a collector is open, the three functions with which any of PyTorch's profilers begins and ends are replaced.
 Before the program's profiler begins, ours ends and keeps its records; when the program's has ended, ours may begin
-again. Two at once end in a segmentation fault (2.13). Ours also lets CUPTI go when it ends (cupti_teardown.py).
+again. Two at once end in a segmentation fault (2.13).
 
 Kineto also writes to standard error each time that it begins and ends: lines that begin with `USDT:`, and, if PyTorch
 was built for a GPU and the machine has none, an error that it found no device. Neither is for the user; here they are
@@ -16,12 +16,11 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 from pyprof.capture.autograd_ranges import program_profiler_is_on
 from pyprof.capture.patch import Patches
-from pyprof.cupti_teardown import letting_go
 
 _NOISE = re.compile(rb"USDT:|ERROR:.* DeviceProperties\.cpp:\d+\] gpuGetDeviceCount failed")
 
@@ -86,7 +85,7 @@ class Turns:
 
     def _disable(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def _disable_profiler(*args: Any, **kwargs: Any) -> Any:
-            with without_noise(), letting_go() if self._ours.switching else nullcontext():
+            with without_noise():
                 result = original(*args, **kwargs)
             if not self._ours.switching:
                 self._theirs = max(self._theirs - 1, 0)

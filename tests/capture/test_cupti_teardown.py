@@ -1,6 +1,6 @@
-"""When pyprof's profilers let CUPTI go, without a GPU: a thread that waits for a call of CUDA's stands for Kineto's.
+"""When CUPTI goes after a recorded capture, without a GPU: a thread that waits for a call of CUDA stands for Kineto's.
 
-tests/device/replay_cost.py and tests/device/let_go.py show on a GPU that CUPTI is gone and comes back.
+tests/device/let_go.py shows on a GPU that CUPTI is gone and comes back.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ import _thread
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -62,26 +64,27 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Cuda:
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", made.current_device)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: SimpleNamespace(cuda_stream=0))
     return made
 
 
 def setting() -> str | None:
-    with letting_go():
+    with letting_go(True):
         return os.environ.get(VARIABLE)
 
 
 def test_the_variable_is_set_while_a_profiler_ends_and_only_then(cuda: Cuda) -> None:
-    with letting_go():
+    with letting_go(True):
         assert os.environ[VARIABLE] == "1"
     assert VARIABLE not in os.environ
-    with pytest.raises(RuntimeError), letting_go():
+    with pytest.raises(RuntimeError), letting_go(True):
         raise RuntimeError
     assert VARIABLE not in os.environ
     assert cuda.calls == 0  # no thread of Kineto's has begun
 
 
 def test_the_end_waits_until_cupti_is_gone(cuda: Cuda) -> None:
-    with letting_go():
+    with letting_go(True):
         is_over = cuda.tear_down()
     is_over()
     assert cuda.calls > 0
@@ -91,7 +94,7 @@ def test_another_thread_that_stays_is_waited_for_a_second_at_most(cuda: Cuda, mo
     monkeypatch.setattr(cupti_teardown, "_WAIT_S", 0.05)
     stop = threading.Event()
     begun = time.monotonic()
-    with letting_go():
+    with letting_go(True):
         _thread.start_new_thread(stop.wait, (10,))
         time.sleep(0.01)
     assert 0.05 <= time.monotonic() - begun < 2
@@ -100,7 +103,7 @@ def test_another_thread_that_stays_is_waited_for_a_second_at_most(cuda: Cuda, mo
 
 def test_threads_of_the_program_are_not_waited_for(cuda: Cuda) -> None:
     stop = threading.Event()
-    with letting_go():
+    with letting_go(True):
         thread = threading.Thread(target=stop.wait, args=(10,))
         thread.start()
     assert cuda.calls == 0
@@ -113,7 +116,7 @@ def test_the_users_own_setting_wins(cuda: Cuda, monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setenv(VARIABLE, value)
     assert setting() == value
     assert os.environ[VARIABLE] == value
-    with letting_go():
+    with letting_go(True):
         is_over = cuda.tear_down() if value == "1" else lambda: None
     is_over()  # whoever asked for it: the next profiler must not begin before
 
@@ -145,36 +148,112 @@ def test_nothing_is_set_before_the_program_uses_a_gpu(cuda: Cuda, monkeypatch: p
 
 def test_what_pytorch_sets_meanwhile_stays(cuda: Cuda) -> None:
     """PyTorch up to 2.7 sets 0 when a profiler begins or ``torch.compile`` makes CUDA graphs."""
-    with letting_go():
+    with letting_go(True):
         os.environ[VARIABLE] = "0"
     assert os.environ.pop(VARIABLE) == "0"
 
 
-def test_pyprofs_own_profilers_let_it_go_and_the_programs_do_not(
-    cuda: Cuda, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_unless_it_is_wanted_nothing_is_set(cuda: Cuda) -> None:
+    with letting_go(False):
+        assert VARIABLE not in os.environ
+
+
+class Graph:
+    """What torch.cuda.CUDAGraph does, without a GPU."""
+
+    def capture_begin(self) -> None:
+        torch.ones(3).sin()
+
+    def capture_end(self) -> None:
+        pass
+
+    def replay(self) -> None:
+        pass
+
+
+def capture() -> Graph:
+    graph = Graph()
+    graph.capture_begin()
+    graph.capture_end()
+    return graph
+
+
+@pytest.fixture
+def ends(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
+    """The variable's value at each end of a profiler. At its begin, it must never be set."""
     from torch.autograd import profiler
 
-    seen: list[tuple[str, str | None]] = []
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
+    prepare, disable = profiler._prepare_profiler, profiler._disable_profiler
+    found: list[str | None] = []
 
-    def noting(name: str) -> None:
-        original = getattr(profiler, name)
+    def _prepare_profiler(*args: object, **kwargs: object) -> object:
+        assert VARIABLE not in os.environ
+        return prepare(*args, **kwargs)
 
-        def call(*args: object, **kwargs: object) -> object:
-            seen.append((name, os.environ.get(VARIABLE)))
-            return original(*args, **kwargs)
+    def _disable_profiler(*args: object, **kwargs: object) -> object:
+        found.append(os.environ.get(VARIABLE))
+        return disable(*args, **kwargs)
 
-        monkeypatch.setattr(profiler, name, call)
+    monkeypatch.setattr(profiler, "_prepare_profiler", _prepare_profiler)
+    monkeypatch.setattr(profiler, "_disable_profiler", _disable_profiler)
+    return found
 
-    noting("_prepare_profiler")
-    noting("_disable_profiler")
-    with pyprof.profile(tmp_path / "net.json", wait=True):
-        with torch.profiler.profile():
-            torch.ones(3).sin()
-        theirs, seen[:] = seen[:], []
+
+@contextmanager
+def profiled(monkeypatch: pytest.MonkeyPatch, file: Path, before: bool = False) -> Iterator[None]:
+    """``before``: whether the program has used the GPU before the block."""
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: before)
+    with pyprof.profile(file, wait=True):
+        monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+        yield
+
+
+def test_after_recorded_captures_it_goes_and_after_the_range_it_stays(
+    cuda: Cuda, ends: list[str | None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with profiled(monkeypatch, tmp_path / "net.json"):
+        capture().replay()
+        capture().replay()
         pyprof.start()
         torch.ones(3).cos()
         pyprof.stop()
-    assert theirs == [("_prepare_profiler", None), ("_disable_profiler", None)]
-    assert seen == [("_prepare_profiler", None), ("_disable_profiler", "1")]  # at the begin it would be harmful
+    assert ends == ["1", "1", None]
     assert VARIABLE not in os.environ
+
+
+def test_it_stays_where_graphs_may_have_been_launched_before(
+    cuda: Cuda, ends: list[str | None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A graph that was launched with CUPTI there, but idle, cannot be replayed when CUPTI goes."""
+    with profiled(monkeypatch, tmp_path / "net.json", before=True):
+        capture()
+        pyprof.start()
+        pyprof.stop()
+    assert ends == [None, None]
+
+
+def test_it_stays_after_the_programs_own_profiler(
+    cuda: Cuda, ends: list[str | None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with profiled(monkeypatch, tmp_path / "net.json"):
+        capture()
+        with torch.profiler.profile():
+            torch.ones(3).sin()
+        capture()
+        pyprof.start()
+        pyprof.stop()
+    assert ends == ["1", None, None, None]
+
+
+def test_it_stays_where_another_thread_replays_graphs(
+    cuda: Cuda, ends: list[str | None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with profiled(monkeypatch, tmp_path / "net.json"):
+        thread = threading.Thread(target=capture().replay)
+        thread.start()
+        thread.join()
+        capture()
+        pyprof.start()
+        pyprof.stop()
+    assert ends == ["1", None, None]
