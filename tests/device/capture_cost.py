@@ -107,7 +107,7 @@ def watched(collector: Any) -> dict[str, list[float]]:
         setattr(owner, name, timed)
 
     watch(collector, "_begin_profiler", "begin, with keeping the records before")
-    watch(collector, "_end_profiler", "end, with letting CUPTI go")
+    watch(collector, "_end_profiler", "end")
     watch(collector, "keep_records", "keeping the records before")
     watch(cupti_teardown, "_wait", "waiting until CUPTI is gone")
     return found

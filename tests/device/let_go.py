@@ -1,10 +1,10 @@
-"""CUPTI leaves the process after each of pyprof's profilers, and comes back, on a GPU (pyprof/cupti_teardown.py).
+"""CUPTI leaves the process after each recorded capture, and comes back, on a GPU (pyprof/cupti_teardown.py).
 
-    python tests/device/let_go.py FOLDER [--cycles 3]    # lines of JSON
+    python tests/device/let_go.py FOLDER [--captures 4]    # lines of JSON
 
-In each cycle a graph is captured and recorded, then replayed among the collected steps, beside a graph from before. In
-the second half of the cycles the program's own profiler runs twice between them. Said are the host's times of launches,
-whether results are those of the step without a graph, and how many rows in each file have an op.
+Graphs are captured and recorded, then replayed among the collected steps. Then the program's own profiler runs twice,
+and a further capture is recorded, after which CUPTI stays. Said are the host's times of launches, whether results are
+those of the step without a graph, and how many rows of the file have an op.
 """
 
 from __future__ import annotations
@@ -28,40 +28,41 @@ from pyprof import cupti_teardown
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--cycles", type=int, default=3)
+    parser.add_argument("--captures", type=int, default=4)
     options = parser.parse_args()
     graphs.DEVICE = "cuda"  # type: ignore[attr-defined]
-    step = stepping()
-    wanted = step().clone()
-    early, output = captured(step)
-    say(what="before", launch_us=launch_us(early))
-    for number in range(2 * options.cycles):
-        cycle(number, options.folder, step, early)
-        if number == options.cycles:
-            say(what="the graph from before", same=torch.equal(wanted, output))
-        if number >= options.cycles:
-            own(number, options.folder, early)
-            own(number, options.folder, early)
-    say(what="results", same=all(torch.equal(wanted, found) for found in (output, step())))
-    say(what="environment", left={name: os.environ.get(name) for name in cupti_teardown.KEEPING})
-
-
-def cycle(number: int, folder: Path, step: Callable[[], torch.Tensor], early: Any) -> None:
-    file, wanted = folder / f"let_go{number}.json.gz", step().clone()
+    file = options.folder / "let_go.json.gz"
     with pyprof.profile(file, wait=True, force=True):
-        late, output = captured(step)
-        between = launch_us(early)
+        step = stepping()
+        wanted = step().clone()
+        made = []
+        for number in range(options.captures):
+            made.append(captured(step))
+            times = [launch_us(graph) for graph, _ in made]
+            say(what=f"capture {number}", launch_us=times, same=same(wanted, made))
         pyprof.start()
         for _ in range(2):
             pyprof.step()
-            early.replay()
-            late.replay()
+            for graph, _ in made:
+                graph.replay()
         torch.cuda.synchronize()
         pyprof.step()
         pyprof.stop()
-    found = records(file)
-    times = [between, launch_us(early), launch_us(late)]
-    say(what=f"cycle {number}", launch_us=times, same=torch.equal(wanted, output), **found)
+        say(what="after the range", launch_us=launch_us(made[0][0]), same=same(wanted, made))
+        for number in range(2):
+            own(number, options.folder, made[0][0])
+        made.append(captured(step))
+        say(what="a capture after them", launch_us=launch_us(made[-1][0]), same=same(wanted, made))
+    say(what="the file", **records(file))
+    say(what="environment", left={name: os.environ.get(name) for name in cupti_teardown.KEEPING})
+
+
+def same(wanted: torch.Tensor, made: list[tuple[Any, torch.Tensor]]) -> bool:
+    """Whether a replay of each graph has the result of the step."""
+    for graph, output in made:
+        output.zero_()
+        graph.replay()
+    return all(torch.equal(wanted, output) for _, output in made)
 
 
 def own(number: int, folder: Path, graph: Any) -> None:
@@ -101,8 +102,6 @@ def captured(step: Callable[[], torch.Tensor]) -> tuple[Any, torch.Tensor]:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         output = step()
-    output.zero_()
-    graph.replay()
     return graph, output
 
 
