@@ -16,6 +16,7 @@ from pyprof.prof.work.annotate import annotate
 from pyprof.table.columns import NULL, Table
 from tests.paths import GOLDEN
 
+
 def parsed(name: str) -> Table:
     path = GOLDEN / "compiled" / f"{name}.json.gz"
     return correlate(reader(path)(path))

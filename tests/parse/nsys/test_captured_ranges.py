@@ -9,11 +9,10 @@ import sqlite3
 from collections import Counter
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
 
-from pyprof.captured_record import CAPTURED_RANGE, CLOCK_RANGE, Piece, joined, parts, piece
+from pyprof.captured_record import CAPTURED_RANGE, CLOCK_RANGE
 from pyprof.parse.nsys.captured_ranges import FAR_NS, NOT_ALIGNED, NOT_READ
 from pyprof.prof.load import load_table
 from pyprof.prof.work.annotate import annotate
