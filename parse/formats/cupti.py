@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyprof.parse.formats.database import Database, Source, named
+from pyprof.parse.databases.database import Database, Source, named
 from pyprof.parse.formats.possible_times import LATEST_NS, lasted, settle, times_warning
 from pyprof.table.columns import NULL, Coded, Data, Ints, distinct, value_at
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pyprof.errors import SchemaError
 from pyprof.parse.attribute.capture import OPEN, Ranges
 from pyprof.parse.attribute.scope import Kind, Scope, classify
-from pyprof.parse.formats.database import Database
+from pyprof.parse.databases.database import Database
 from pyprof.parse.formats.shape_text import as_sizes
 from pyprof.parse.nsys import nvtx_sql
 from pyprof.parse.nsys.dataflow import DataFlow

@@ -16,11 +16,11 @@ from pyprof.gc_pause import uncollected
 from pyprof.parse.attribute.capture import OPEN, Capture
 from pyprof.parse.attribute.reasons import NO_CALL
 from pyprof.parse.attribute.scope import NAMING
+from pyprof.parse.databases.database import Database
+from pyprof.parse.databases.parquet_folder import opened
 from pyprof.parse.formats.cupti import Calls, launch_columns
-from pyprof.parse.formats.database import Database
 from pyprof.parse.formats.lost_records import Joined, lost_records, reported_losses, untimed
 from pyprof.parse.formats.measured_steps import of_marker
-from pyprof.parse.formats.parquet_folder import opened
 from pyprof.parse.nsys import tables
 from pyprof.parse.nsys.api_launches import (
     ApiCalls,
