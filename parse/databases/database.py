@@ -175,7 +175,7 @@ class Database:
         counted = "" if present else f'SELECT count(*) FROM "{table}" WHERE {where}'  # noqa: S608 (our own text)
         arrays = dict(zip(present, self._ints(table, present, where), strict=True)) if present else {}
         rows = len(arrays[present[0]]) if present else int(self.rows(counted)[0][0])
-        return [arrays[column] if column in arrays else np.full(rows, NULL, np.int64) for column in columns]
+        return [arrays[column] if column in arrays else np.broadcast_to(np.int64(NULL), rows) for column in columns]
 
     def _ints(self, table: str, columns: Sequence[str], where: str) -> list[Ints]:
         numbers = [f'coalesce("{column}", {NULL})' for column in columns]
