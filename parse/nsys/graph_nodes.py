@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from pyprof.parse.attribute.capture import GRAPH_KINDS
+from pyprof.parse.databases.database import Database
 from pyprof.parse.formats.cupti import Calls
-from pyprof.parse.formats.database import Database
 from pyprof.parse.formats.graph_capture import node_kinds
 from pyprof.parse.nsys.operations import Operations
 from pyprof.parse.nsys.tables import GRAPH_NODES, process_of

@@ -14,9 +14,9 @@ from typing import BinaryIO, NamedTuple
 
 from pyprof.errors import InputError, PyprofError
 from pyprof.files import link_unnamed, open_input, unnamed_file
+from pyprof.parse.databases.database import HEADER
+from pyprof.parse.databases.parquet_folder import opened
 from pyprof.parse.detect import is_parquet_folder
-from pyprof.parse.formats.database import HEADER
-from pyprof.parse.formats.parquet_folder import opened
 from pyprof.parse.formats.plain_pickle import is_pickle, load_plain
 from pyprof.parse.ncu.table_lines import HEADER as NCU_HEADER
 from pyprof.parse.nsys.tables import EVERY

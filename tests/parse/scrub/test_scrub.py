@@ -19,7 +19,8 @@ from pyarrow import parquet
 from pyprof.cli import main
 from pyprof.parse.scrub.private_text import Cleaner
 from pyprof.source_path import short_line, short_path
-from tests.parse.formats import test_database_damage, test_rocprof_json
+from tests.parse.databases import test_database_damage
+from tests.parse.formats import test_rocprof_json
 from tests.parse.formats.test_memory_snapshot import FORWARD, event, snapshot
 from tests.parse.kineto.kineto_file import begin, call, kernel, op, x
 from tests.parse.kineto.kineto_file import write as write_trace
