@@ -71,6 +71,9 @@ class BaseRun:
         kind, cause = self.tasks.kind[target], self.tasks.cause
         self.handed = np.flatnonzero((kind == HOST) & (cause == DEPENDS) & (self.tasks.lag < 0))
         self.waits = np.flatnonzero((kind == CALL) & np.isin(cause, (SYNC, QUEUE)))
+        # Waits for a place in the stream's queue. The host's pace is read from when it launches (_step_ns), and such
+        # waits would count the GPU's as the host's: how far it may be ahead decides nothing in a long run of steps.
+        self.queued = cause[self.waits] == QUEUE
         self.launches = np.flatnonzero((kind == WORK) & (cause == LAUNCH))
         self.gaps = np.flatnonzero((kind == WORK) & (cause == GAP))
 
