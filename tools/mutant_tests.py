@@ -1,6 +1,6 @@
-"""Which tests execute which line, and how a mutant is given to them: each in a fork of a process that has imported torch.
+"""Which tests execute which line, and whether tests fail: each time in a fork of a process that has imported torch.
 
-`tools/mutants.py` drives this. A fork begins with the packages that all tests need and without pyprof, so that it sees the
+For `tools/run_mutants.py`. A fork begins with the packages that tests need and without pyprof, so that it imports the
 mutated file as any process would.
 """
 
@@ -20,13 +20,12 @@ from typing import Any
 import coverage
 import pytest
 
-WARM = "torch torch.profiler torch.nn.functional numpy pandas pyarrow.parquet msgspec orjson jinja2 rich nvtx cxxfilt _pytest.pytester"
-OUTER = ("PYTHONPATH", "COVERAGE_PROCESS_START", "MUTANTS_CONTEXT")
+WARM = "torch torch.profiler numpy pandas pyarrow.parquet msgspec orjson jinja2 rich nvtx cxxfilt hypothesis".split()
 
 
 def warm_up() -> None:
     """Import what tests need, but not pyprof; an import that a package lacks costs time in the forks, nothing else."""
-    for name in WARM.split():
+    for name in WARM:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     gc.freeze()  # pytest collects garbage at its end: what is imported here is none
@@ -34,7 +33,7 @@ def warm_up() -> None:
 
 
 class Contexts:
-    """A pytest plugin: coverage's context is the test, or the fixture where one is set up. Keeps outcomes and seconds."""
+    """A pytest plugin: coverage's context is the test, or the shared fixture that is set up. Keeps outcomes, seconds."""
 
     def __init__(self, cover: coverage.Coverage) -> None:
         self.cover, self.current = cover, ""

@@ -6,8 +6,8 @@
     python tools/run_mutants.py counts FOLDER
 
 TREE is a copy of the checkout (`git archive HEAD | tar x -C TREE`), in which files are changed and put back; it must be
-nobody's worktree. FOLDER keeps what the tests execute (cover/), and one line of JSON per mutant (results.jsonl), so that
-a run that was broken off goes on. PYPROF_DATA and PYPROF_TRUTH are those of the tests.
+nobody's worktree. FOLDER keeps what the tests execute (cover/), and one line of JSON per mutant (results.*.jsonl), so
+that a run that was broken off goes on. PYPROF_DATA and PYPROF_TRUTH are those of the tests.
 """
 
 import argparse
@@ -23,9 +23,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-if __name__ == "__main__":
-    sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tools.mutants import Mutant, files_of, sample
 
@@ -61,7 +59,7 @@ class Coverage:
     def of(self, mutant: Mutant) -> list[str]:
         """The tests that execute a mutant's statement, the first of each function first, then the fastest.
 
-        What runs at import has no test: there it is the tests of the lines that use the names which the statement binds.
+        What runs at import has no test: there it is the tests of the lines that use the names that the statement binds.
         """
         tree = ast.parse((self.sources / mutant.file).read_bytes())
         lines = statement_lines(tree, mutant.line)
