@@ -41,12 +41,18 @@ class Coverage:
     """Which tests execute which line, and how long each takes."""
 
     def __init__(self, folder: Path, sources: Path) -> None:
-        self.sources = sources
+        self.folder, self.sources, self.files = folder, sources, set[Path]()
         self.seconds: dict[str, float] = {}
         self.tests: dict[tuple[str, int], set[str]] = defaultdict(set)  # (file, line) -> tests
         self.words: dict[str, set[tuple[str, int]]] | None = None
-        for path in sorted(folder.glob("*.json")):
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read what has been recorded since the last time."""
+        for path in sorted(set(self.folder.glob("*.json")) - self.files):
             self._add(json.loads(path.read_bytes()))
+            self.files.add(path)
+            self.words = None
 
     def _add(self, recorded: dict[str, Any]) -> None:
         for name, test in recorded["tests"].items():
@@ -158,6 +164,7 @@ class Trial:
         return found
 
     def result(self, mutant: Mutant) -> dict[str, Any]:
+        self.coverage.refresh()
         tests = self.chosen(mutant)
         began = time.monotonic()
         if not tests:
