@@ -33,7 +33,7 @@ def warm_up() -> None:
 
 
 class Contexts:
-    """A pytest plugin: coverage's context is the test, or the shared fixture that is set up. Keeps outcomes and times."""
+    """A pytest plugin: coverage's context is the test, or the shared fixture in its setup. Keeps outcomes and times."""
 
     def __init__(self, cover: coverage.Coverage) -> None:
         self.cover, self.current = cover, ""

@@ -2,8 +2,8 @@
 
 A mutant is one changed place of one file: another comparison, operator, constant, key or return value, a statement left
 out, a condition turned round, two arguments swapped, an index off by one. `tools/run_mutants.py` gives each to the
-tests that execute its line. Not changed, because no test could or should tell: docstrings, annotations, words of errors,
-f-strings, keyword arguments of decorators, zip's `strict`, imports, and code for types alone.
+tests that execute its line. Not changed, because no test could or should tell: docstrings, annotations, words of
+errors, f-strings, keyword arguments of decorators, zip's `strict`, imports, and code for types alone.
 """
 
 import ast
