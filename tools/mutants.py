@@ -79,7 +79,7 @@ def _changes(tree: ast.Module) -> Iterator[tuple[ast.AST, str, str]]:
     for node in _code(tree):
         yield from ((test, "condition", f"(not ({ast.unparse(test)}))") for test in _conditions(node) if _turns(test))
         for kind, other in (*_of_expression(node), *_of_arguments(node), *_of_statement(node)):
-            text = other if isinstance(other, str) else ast.unparse(ast.fix_missing_locations(other))
+            text = other if isinstance(other, str) else ast.unparse(other)
             yield node, kind, text if isinstance(node, ast.stmt) else f"({text})" if _loose(node) else text
 
 
@@ -113,7 +113,7 @@ def _not_for_tests(parent: ast.AST, child: ast.AST) -> bool:
 
 
 def _of_expression(node: ast.AST) -> Iterator[tuple[str, ast.AST | str]]:
-    new = copy.deepcopy(node)
+    new = copy.copy(node)
     match new:
         case ast.Compare(ops=[op]) if type(op) in COMPARISONS:
             new.ops = [COMPARISONS[type(op)]()]
@@ -154,19 +154,19 @@ def _turns(test: ast.expr) -> bool:
 
 
 def _of_arguments(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
-    new = copy.deepcopy(node)
+    new = copy.copy(node)
     if not isinstance(new, ast.Call) or any(isinstance(argument, ast.Starred) for argument in new.args):
         return
     if len(new.args) >= 2 and ast.unparse(new.func) not in ("isinstance", "getattr", "hasattr"):
-        new.args[:2] = new.args[1::-1]
+        new.args = [new.args[1], new.args[0], *new.args[2:]]
         yield "arguments", new
     elif ast.unparse(new.func) == "range" and new.args:
-        new.args[-1] = ast.BinOp(new.args[-1], ast.Sub(), ast.Constant(1))
+        new.args = [*new.args[:-1], ast.BinOp(new.args[-1], ast.Sub(), ast.Constant(1))]
         yield "off by one", new
 
 
 def _of_statement(node: ast.AST) -> Iterator[tuple[str, ast.AST | str]]:
-    new = copy.deepcopy(node)
+    new = copy.copy(node)
     match new:
         case ast.Return(value=value) if value is not None and ast.unparse(value) != "None":
             yield "return value", "return None"
