@@ -167,6 +167,7 @@ def in_fork(work: Callable[[], Any], limit_s: float, log: Path) -> Any:
     if child == 0:
         os.close(read)
         os.setsid()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         os.dup2(out, 1)
         os.dup2(out, 2)

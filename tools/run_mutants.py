@@ -16,6 +16,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import sys
 import time
 from collections import Counter, defaultdict
@@ -194,6 +195,7 @@ class Changed:
         self.path, self.mutant, self.number = path, mutant, number
 
     def __enter__(self) -> None:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # by way of __exit__
         self.source, self.stat = self.path.read_bytes(), self.path.stat()
         self.path.write_bytes(self.mutant.applied(self.source))
         os.utime(self.path, (self.stat.st_atime, self.stat.st_mtime + 1000 + self.number))
