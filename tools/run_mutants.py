@@ -64,22 +64,38 @@ class Coverage:
                         self.tests[file, line].add(name)
 
     def of(self, mutant: Mutant) -> list[str]:
-        """The tests that execute a mutant's statement, the first of each function first, then the fastest.
+        """The tests that execute a mutant's statement: one case of each test function, the fastest first, then the others.
+
+        The test file of the module's name comes before all others.
 
         What runs at import has no test: there it is the tests of the lines that use the names that the statement binds.
+        Where no test executes the statement, it is those that come nearest.
         """
         tree = ast.parse((self.sources / mutant.file).read_bytes())
         lines = statement_lines(tree, mutant.line)
         names = bound_names(tree, mutant.line)
         places = {(mutant.file, line) for line in lines} if not names else self._uses(names)
-        found = sorted({test for place in places for test in self.tests.get(place, ())}, key=self.seconds.__getitem__)
+        found = sorted(self._executing(places) or self._around(tree, mutant), key=self.seconds.__getitem__)
         turn: Counter[str] = Counter()
         order = []
         for test in found:
             function = test.split("[")[0]
-            order.append((turn[function], self.seconds[test], test))
+            other = Path(mutant.file).stem not in test.split("::")[0]
+            order.append((other, turn[function], self.seconds[test], test))
             turn[function] += 1
-        return [test for _, _, test in sorted(order)]
+        return [test for *_, test in sorted(order)]
+
+    def _executing(self, places: Iterable[tuple[str, int]]) -> set[str]:
+        return {test for place in places for test in self.tests.get(place, ())}
+
+    def _around(self, tree: ast.Module, mutant: Mutant) -> set[str]:
+        """The tests of the function, or else of the file: what runs in a tracer or a child may have no record."""
+        functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+        around = [range(f.lineno, (f.end_lineno or 0) + 1) for f in functions]
+        for lines in sorted((lines for lines in around if mutant.line in lines), key=len):
+            if found := self._executing((mutant.file, line) for line in lines):
+                return found
+        return self._executing(place for place in self.tests if place[0] == mutant.file)
 
     def _uses(self, names: Iterable[str]) -> set[tuple[str, int]]:
         if self.words is None:
