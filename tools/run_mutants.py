@@ -64,7 +64,7 @@ class Coverage:
                         self.tests[file, line].add(name)
 
     def of(self, mutant: Mutant) -> list[str]:
-        """The tests that execute a mutant's statement: one case of each test function, the fastest first, then the others.
+        """The tests that execute a statement: one case of each test function, the fastest first, then the others.
 
         The test file of the module's name comes before all others.
 

@@ -2,7 +2,10 @@
 
 import json
 
+from pyprof.prof.ops.plugins import load_models
 from pyprof.prof.work.count import OpCall, count_call
+
+load_models()  # count_call looks models up among those that are loaded
 
 SIZES = json.dumps([[2, 4, 128, 64]] * 3 + [[]] * 7)
 CALL = {
