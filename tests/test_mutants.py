@@ -101,22 +101,64 @@ def test_the_lines_of_a_statement(line: int, lines: list[int]):
     assert list(statement_lines(ast.parse(TEXT), line)) == lines
 
 
-def test_tests_of_a_line_come_fastest_first_and_each_function_once_before_its_other_cases(tmp_path: Path):
-    (tmp_path / "m.py").write_text(TEXT)
-    cover = tmp_path / "cover"
-    cover.mkdir()
-    tests = {"t::a[1]": 0.1, "t::a[2]": 0.2, "t::b": 0.3, "t::other": 0.1, "t::late": 9.0}
-    recorded = {
-        "tests": {name: {"seconds": s, "contexts": [name, "fixture run"]} for name, s in tests.items()},
-        "lines": {"t::a[1]": {"m.py": [8]}, "t::a[2]": {"m.py": [9]}, "t::b": {"m.py": [8]}, "t::other": {"m.py": [1]}},
+def coverage(
+    folder: Path, file: str, seconds: dict[str, float], lines: dict[str, list[int]], shared: str = ""
+) -> Coverage:
+    """Tests that take so long and execute these lines of m.py; ``shared``: the one that uses the fixture "run", too."""
+    (folder / "m.py").write_text(TEXT)
+    (folder / "cover").mkdir(exist_ok=True)
+    tests = {
+        name: {"seconds": s, "contexts": [name, "fixture run"] if name == shared else [name]}
+        for name, s in seconds.items()
     }
-    recorded["tests"]["t::other"]["contexts"] = ["t::other"]
-    (cover / "t.json").write_text(json.dumps(recorded))
-    mutant = next(m for m in mutants_of("m.py", TEXT) if m.kind == "comparison")
-    assert Coverage(cover, tmp_path).of(mutant._replace(line=9)) == ["t::a[1]", "t::b", "t::a[2]"]
-    recorded["lines"]["fixture run"] = {"m.py": [9]}  # what a shared fixture runs counts for all tests that use it
-    (cover / "t.json").write_text(json.dumps(recorded))
-    assert Coverage(cover, tmp_path).of(mutant._replace(line=9)) == ["t::a[1]", "t::b", "t::late", "t::a[2]"]
+    recorded = {"tests": tests, "lines": {context: {"m.py": own} for context, own in lines.items()}}
+    (folder / "cover" / file).write_text(json.dumps(recorded))
+    return Coverage(folder / "cover", folder)
+
+
+def chosen(found: Coverage, line: int) -> list[str]:
+    [mutant] = [mutant for mutant in mutants_of("m.py", TEXT) if mutant.kind == "comparison"]
+    return found.of(mutant._replace(line=line))
+
+
+def test_the_fastest_case_of_each_test_comes_first(tmp_path: Path):
+    seconds = {"t::a[1]": 0.1, "t::a[2]": 0.2, "t::b": 0.3, "t::other": 0.1}
+    found = coverage(tmp_path, "t.json", seconds, {"t::a[1]": [8], "t::a[2]": [9], "t::b": [8], "t::other": [1]})
+    assert chosen(found, 9) == ["t::a[1]", "t::b", "t::a[2]"]  # fast: a[1], b, a[2]; most lines: all alike
+
+
+def test_in_turn_with_the_test_that_executes_most_of_the_file(tmp_path: Path):
+    found = coverage(
+        tmp_path, "t.json", {"t::a": 0.1, "t::b": 0.2, "t::c": 5.0}, {"t::a": [8], "t::b": [8], "t::c": [6, 8]}
+    )
+    assert chosen(found, 8) == ["t::a", "t::c", "t::b"]
+
+
+def test_the_test_file_of_the_modules_name_comes_before_all(tmp_path: Path):
+    found = coverage(tmp_path, "t.json", {"t::a": 0.1, "test_m.py::b": 9.0}, {"t::a": [6, 8], "test_m.py::b": [8]})
+    assert chosen(found, 8) == ["test_m.py::b", "t::a"]
+
+
+def test_what_a_shared_fixture_executes_counts_for_each_test_that_uses_it(tmp_path: Path):
+    found = coverage(
+        tmp_path, "t.json", {"t::a": 0.1, "t::late": 9.0}, {"t::a": [1], "fixture run": [9]}, shared="t::late"
+    )
+    assert chosen(found, 9) == ["t::late"]
+
+
+def test_where_no_test_executes_a_line_those_of_its_function_are_taken(tmp_path: Path):
+    found = coverage(tmp_path, "t.json", {"t::a": 0.1, "t::b": 0.2}, {"t::a": [1], "t::b": [10]})
+    assert chosen(found, 9) == ["t::b"]
+    found = coverage(tmp_path, "t.json", {"t::a": 0.1, "t::b": 0.2}, {"t::a": [1], "t::b": [13]})
+    assert chosen(found, 9) == ["t::a", "t::b"]  # or of the file
+
+
+def test_what_runs_at_import_has_the_tests_of_the_lines_that_use_it(tmp_path: Path):
+    (tmp_path / "other.py").write_text("def g():\n    return LIMIT\n")
+    found = coverage(tmp_path, "t.json", {"t::a": 0.1, "t::b": 0.2}, {"t::a": [8]})
+    found.tests["other.py", 2].add("t::b")
+    found.seconds["t::b"] = 0.2
+    assert chosen(found, 1) == ["t::b"]
 
 
 def test_a_changed_file_is_put_back_with_its_time(tmp_path: Path):

@@ -45,6 +45,7 @@ class Coverage:
         self.folder, self.sources, self.files = folder, sources, set[Path]()
         self.seconds: dict[str, float] = {}
         self.tests: dict[tuple[str, int], set[str]] = defaultdict(set)  # (file, line) -> tests
+        self.lines: Counter[tuple[str, str]] = Counter()  # (file, test) -> how many lines of the file it executes
         self.words: dict[str, set[tuple[str, int]]] | None = None
         self.refresh()
 
@@ -60,13 +61,12 @@ class Coverage:
             self.seconds[name] = test["seconds"]
             for context in test["contexts"]:
                 for file, lines in recorded["lines"].get(context, {}).items():
+                    self.lines[file, name] += len(lines)
                     for line in lines:
                         self.tests[file, line].add(name)
 
     def of(self, mutant: Mutant) -> list[str]:
-        """The tests that execute a statement: one case of each test function, the fastest first, then the others.
-
-        The test file of the module's name comes before all others.
+        """The tests that execute a mutant's statement, those first that are likely to notice.
 
         What runs at import has no test: there it is the tests of the lines that use the names that the statement binds.
         Where no test executes the statement, it is those that come nearest.
@@ -75,15 +75,23 @@ class Coverage:
         lines = statement_lines(tree, mutant.line)
         names = bound_names(tree, mutant.line)
         places = {(mutant.file, line) for line in lines} if not names else self._uses(names)
-        found = sorted(self._executing(places) or self._around(tree, mutant), key=self.seconds.__getitem__)
+        return self._in_order(self._executing(places) or self._around(tree, mutant), mutant.file)
+
+    def _in_order(self, tests: set[str], file: str) -> list[str]:
+        """Those in the file of the module's name; then in turn the fastest and the one that executes most of the module.
+
+        One case of each test function comes before its others.
+        """
         turn: Counter[str] = Counter()
-        order = []
-        for test in found:
+        fastest = []
+        for test in sorted(tests, key=lambda test: (self.seconds[test], test)):
             function = test.split("[")[0]
-            other = Path(mutant.file).stem not in test.split("::")[0]
-            order.append((other, turn[function], self.seconds[test], test))
+            fastest.append((turn[function], self.seconds[test], test))
             turn[function] += 1
-        return [test for *_, test in sorted(order)]
+        fast = [test for *_, test in sorted(fastest)]
+        most = sorted(tests, key=lambda test: (-self.lines[file, test], self.seconds[test], test))
+        both = dict.fromkeys(test for pair in zip(fast, most, strict=True) for test in pair)
+        return sorted(both, key=lambda test: Path(file).stem not in test.split("::")[0])
 
     def _executing(self, places: Iterable[tuple[str, int]]) -> set[str]:
         return {test for place in places for test in self.tests.get(place, ())}
