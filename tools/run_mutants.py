@@ -78,7 +78,7 @@ class Coverage:
         return self._in_order(self._executing(places) or self._around(tree, mutant), mutant.file)
 
     def _in_order(self, tests: set[str], file: str) -> list[str]:
-        """Those in the file of the module's name; then in turn the fastest and the one that executes most of the module.
+        """Those in the module's own test file; then in turn the fastest and the one that executes most of the module.
 
         One case of each test function comes before its others.
         """
