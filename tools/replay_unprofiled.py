@@ -2,7 +2,7 @@
 
     PYTHONPATH=. python tools/replay_unprofiled.py FOLDER ...
 
-FOLDER has what tests/device/unprofiled_steps.py writes (steps.json and captures: the program ran in turns in processes
+FOLDER has what tests/device/plan_unprofiled.py writes (steps.json and captures: the program ran in turns in processes
 with and without pyprof), or tests/device/plan_measured.py (NAME.json, beside it or in captures/ the captures that it
 names: steps of the same process, before it). Prints, for each capture, the step without pyprof in ms, turn by turn, the
 step that the summary gives, which was timed before the profiler started, and that of the replay without the profiler's
@@ -63,7 +63,7 @@ def main(folders: Sequence[str]) -> None:
             each = ", ".join(f"{turn:.1f}" for turn in turns)
             print(f"| {file.name.removesuffix('.json.gz')} | {each} | {profiled:.1f} | {cells[0]} | {cells[1]} |")
     near = [sum(abs(part) <= NEAR for part in column) for column in zip(*apart, strict=True)]
-    print(f"\nOf {len(apart)} captures, {near[0]} of the summary's steps and {near[1]} of the replay's within {NEAR:.0%}")
+    print(f"\nWithin {NEAR:.0%}, of {len(apart)}: {near[0]} of the summary's steps, {near[1]} of the replay's")
 
 
 if __name__ == "__main__":

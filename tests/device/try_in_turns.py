@@ -4,8 +4,9 @@
 
 A pair of processes for each variant of a program of try_programs/: the one that `pyprof try` starts, and one with the
 change made by hand. They take turns every ten steps (turns.py), so that a host that is slower for a second is so for
-both; but in one go where workers prepare batches, who would get ahead while they wait. OUT/in_turns.json has, per variant, the steps in ms as pyprof try times them (`tried`), as the program's own clock
-does in that process (`tried_clock`) and in that by hand (`hand`), and the losses of both.
+both; but in one go where workers prepare batches, who would get ahead while they wait. OUT/in_turns.json has, per
+variant, the steps in ms as pyprof try times them (`tried`), as the program's own clock does in that process
+(`tried_clock`) and in that by hand (`hand`), and the losses of both.
 """
 
 import json

@@ -9,7 +9,6 @@ import multiprocessing
 import os
 import sys
 import time
-import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
@@ -74,13 +73,10 @@ def _run(there: Connection, shown: str, work: Callable[..., Any], args: tuple[An
     for stream in (1, 2):
         os.dup2(out, stream)
     mine[:] = [there]
-    code: Any = 1
     try:
         code = work(*args)
     except SystemExit as ended:
         code = ended.code
-    except Exception:
-        traceback.print_exc()
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     os._exit(code if isinstance(code, int) else 0)  # loaders' workers and profilers shall not hold anybody up

@@ -1,6 +1,6 @@
 """The true step that a capture tells, beside that of the same program in a process without pyprof, on a GPU.
 
-    python3 tests/device/unprofiled_steps.py OUT [--folder FOLDER[,FOLDER]] [--programs a,b] [--captures 2]
+    python3 tests/device/plan_unprofiled.py OUT [--folder FOLDER[,FOLDER]] [--programs a,b] [--captures 2]
 
 Of each program of several faults (plan_programs/), a process without pyprof times its steps, and others capture it with
 `pyprof.profile(warmup=6)`, in turns: without, capture, without, capture, without. OUT/steps.json has, in ms per step,
