@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from pyprof.command.json_schema import Record, doc
 from pyprof.prof.ranks.collective_kinds import CollectiveKind, collective_kinds
+from pyprof.prof.ranks.job_path import JobPath
 from pyprof.prof.ranks.merged_ranks import Ranks, ranks_of
 from pyprof.prof.ranks.rank_clocks import Clock, clocks
 from pyprof.prof.ranks.rank_tables import rank_tables
@@ -67,10 +68,11 @@ class Pace(Record):
     communication: Annotated[Communication | None, doc("null: no communication in the capture")]
     bubbles: Annotated[list[Bubble], doc("of the ranks that send to each other and receive, the longest first")]
     collectives: Annotated[list[CollectiveKind], doc("by kind, the longest first")]
+    path: Annotated[JobPath | None, doc("the critical path across ranks; null: they were not replayed together")]
 
 
-def pace(job: Ranks) -> Pace:
-    """The pace of a job's ranks."""
+def pace(job: Ranks, path: JobPath | None = None) -> Pace:
+    """The pace of a job's ranks. ``path``: across them, where they were replayed."""
     marked = bool(job.tables.steps["step"].null_count < len(job.tables.steps))
     return Pace(
         ranks=job.numbers,
@@ -85,15 +87,16 @@ def pace(job: Ranks) -> Pace:
         communication=_communication(job),
         bubbles=_bubbles(job),
         collectives=collective_kinds(job),
+        path=path,
     )
 
 
-def pace_of_table(table: Table, annotation: Annotation) -> Pace | None:
+def pace_of_table(table: Table, annotation: Annotation, path: JobPath | None = None) -> Pace | None:
     """The pace of the ranks in a kernel table; None if it has fewer than two."""
     rank = table.ints("rank")
     if len(np.unique(rank[rank != NULL])) < 2:
         return None
-    return pace(ranks_of(rank_tables(table, annotation)))
+    return pace(ranks_of(rank_tables(table, annotation)), path)
 
 
 def _pairs(job: Ranks) -> list[Wait]:

@@ -215,6 +215,19 @@ def _calls(table: Table, annotation: Annotation, rank: int) -> list[SymmetricCal
     return sorted([*symmetric_collectives(table, annotation), *between], key=lambda call: (start[call.row], call.row))
 
 
+def collective_rows(table: Table, annotation: Annotation) -> dict[tuple[object, ...], dict[int, int]]:
+    """The row of each rank by collective, whose key is as in ``COLLECTIVE``."""
+    found: dict[tuple[object, ...], dict[int, int]] = {}
+    for key, rows in _devices(table):
+        own = table.take(rows)
+        calls = _calls(own, annotation.take(rows), key[0])
+        step = own.ints("step")[[call.row for call in calls]].tolist()
+        for call, number, sequence, place in zip(calls, step, *_positions(calls, step), strict=True):
+            collective = (call.group, call.ranks, number, sequence, place, call.op)
+            found.setdefault(collective, {})[key[0]] = int(rows[call.row])
+    return found
+
+
 def _pair(record: tuple[Message, ...], rank: int) -> str | None:
     """The name of the pair of ranks of a send or receive; None for other records, and without the peer's number."""
     if len(record) != 1 or record[0].op not in ("send", "recv") or (record[0].ranks != 2 and record[0].peer < 0):
