@@ -29,7 +29,7 @@ from pyprof.prof.ranks.joint_run import (
     with_even_hosts,
 )
 from pyprof.prof.replay.critical_path import CLASSES, PathClass
-from pyprof.prof.replay.tasks import CALL, HOST
+from pyprof.prof.replay.tasks import CALL, HOST, WORK
 from pyprof.prof.replay.without_profiler import WithoutProfiler, without_profiler
 from pyprof.prof.timing.profiler_cost import unprofiled
 from pyprof.prof.work.annotate import annotate
@@ -214,7 +214,8 @@ def _ranks_of(joint: JointRun, task: Ints) -> Ints:
     on_host, item = np.isin(tasks.kind[task], (HOST, CALL)), tasks.item[task]
     of_calls = joint.rank_of_call[np.where(on_host, item, 0)]
     at = np.where(on_host, 0, item)
-    return np.where(on_host, of_calls, np.where(joint.met[at], NULL, joint.rank_of_work[at]))
+    together = joint.met[at] & (tasks.kind[task] == WORK)  # the arrival of each is its rank's own
+    return np.where(on_host, of_calls, np.where(together, NULL, joint.rank_of_work[at]))
 
 
 def _before_data(joint: JointRun) -> Bools:
