@@ -32,7 +32,7 @@ from pyprof.prof.ranks.merged_ranks import WAITS, JobTables, Ranks, job_tables
 from pyprof.prof.ranks.rank_clocks import CLOCKS
 from pyprof.prof.ranks.rank_tables import SCHEMAS, RankTables
 
-FORMAT, VERSION = "pyprof/job", 2
+FORMAT, VERSION = "pyprof/job", 3
 LARGEST = 256 << 20  # bytes of job.json: 16,384 files have 8 MB
 
 # What a run leaves behind that ended early or came before: merged tables, and folders that a worker was filling.

@@ -20,6 +20,7 @@ from pyprof.prof.ranks.joint_run import (
     JointRun,
     as_crowded,
     crowded,
+    host_times,
     joint_run,
     mean_step,
     paces,
@@ -82,6 +83,8 @@ class HostPace(Record):
 
     rank: Annotated[int, doc("its number")]
     pace: Annotated[float, doc("time for the same calls at the same places as a multiple of the fastest rank's")]
+    host_ns: Annotated[float, doc("its work per step in the capture, without waits for the GPU")]
+    operations: Annotated[float, doc("kernels, copies and memsets per step")]
 
 
 class JobPath(Record):
@@ -151,8 +154,13 @@ def job_path(
         on=on,
         captured=_on_ranks(recorded, communicates, ranks),
         like_others=sorted(alike, key=lambda each: each.step_ns),
-        hosts=[HostPace(rank=rank, pace=pace[rank]) for rank in ranks],
+        hosts=[_host(recorded, rank, pace.get(rank, 1.0), max(len(steps), 1)) for rank in ranks],
     )
+
+
+def _host(joint: JointRun, rank: int, pace: float, steps: int) -> HostPace:
+    ns = float(host_times(joint)[joint.rank_of_call == rank].sum()) / steps
+    return HostPace(rank=rank, pace=pace, host_ns=ns, operations=float((joint.rank_of_work == rank).sum()) / steps)
 
 
 def _without(joint: JointRun, ranks: Sequence[int]) -> _Run:

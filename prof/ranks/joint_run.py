@@ -112,9 +112,12 @@ def step_ends(joint: JointRun, ranks: Sequence[int]) -> Floats:
 
 
 def mean_step(joint: JointRun, ranks: Sequence[int]) -> float:
-    """The mean step of these ranks after the first one, which may begin in the middle; of a single one, the run."""
+    """The mean step of these ranks after the first one, which may begin in the middle; of a single one, their run."""
     finish = step_ends(joint, ranks)
-    return float(np.diff(finish).mean()) if len(finish) > 1 else float(joint.replayed.replayed_ns)
+    if len(finish) > 1:
+        return float(np.diff(finish).mean())
+    ends = joint.replayed.work_end[np.isin(joint.rank_of_work, list(ranks))]
+    return float(ends.max(initial=joint.replayed.run.begin()) - joint.replayed.run.begin())
 
 
 def unwaited(joint: JointRun, rank: int) -> JointRun:
@@ -236,7 +239,7 @@ def paces(joint: JointRun) -> dict[int, float]:
     Medians per place leave out pauses, which a few calls have. Of the places' ratios the middle one by time is taken.
     """
     replayed = joint.replayed
-    took = _host_times(joint)
+    took = host_times(joint)
     _, place = call_places(replayed.host, replayed.run.calls.row)
     api = replayed.host.coded("name").take(replayed.run.calls.row).codes.astype(np.int64)
     keys, group = distinct(place, api)
@@ -254,7 +257,7 @@ def paces(joint: JointRun) -> dict[int, float]:
     return {rank: pace / min(found) for rank, pace in zip(ranks, found, strict=True)}
 
 
-def _host_times(joint: JointRun) -> Floats:
+def host_times(joint: JointRun) -> Floats:
     """Per call, the host's work before it and in it, ns."""
     tasks = joint.replayed.tasks
     took = np.zeros(len(joint.rank_of_call))

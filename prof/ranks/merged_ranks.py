@@ -34,6 +34,10 @@ _COLLECTIVE: Aggregates = (
     ("within", "max"),
     ("size", "max"),
     ("wire", "max"),
+    ("read", "sum"),
+    ("most_read", "max"),
+    ("written", "sum"),
+    ("most_written", "max"),
 )
 _WORK: Aggregates = (
     ("present", "sum"),  # ranks that have it
@@ -87,6 +91,8 @@ def job_tables(ranks: RankTables) -> JobTables:
         "least_ns": ns["collectives"],
         "last_end_ns": ranks.collectives["end_ns"],
         "longest_ns": ns["collectives"],
+        "most_read": ranks.collectives["read"],
+        "most_written": ranks.collectives["written"],
     }.items():
         collectives = collectives.append_column(name, values)
     by_place = {}
