@@ -2,6 +2,7 @@
 
 import json
 
+import pyprof.prof.ops.families  # noqa: F401  (count_call looks models up among those that are registered)
 from pyprof.prof.work.count import OpCall, count_call
 
 SIZES = json.dumps([[2, 4, 128, 64]] * 3 + [[]] * 7)
