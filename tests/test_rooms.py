@@ -54,12 +54,12 @@ ALLOWED = {
     "pyprof/replay": "ground pyprof/table prof/ops prof/work",
     "prof/timings": "ground pyprof/command pyprof/table pyprof/replay prof/ops prof/work prof/advice prof/edits "
     "prof/edits/rules",
-    "prof/ranks": "ground pyprof/command pyprof/table prof/work prof/timing",
+    "prof/ranks": "ground pyprof/command pyprof/table prof/work prof/timing prof/replay",
     "prof/summary": "ground pyprof/command pyprof/table parse/attribute prof/memory prof/ops prof/kernels prof/work "
     "prof/limits prof/timing prof/advice prof/ranks",
     "prof/table": "ground pyprof/command pyprof/table parse/formats prof/work prof/counters prof/limits prof/timing "
     "prof/advice",
-    "prof/job": "ground pyprof/command pyprof/table parse prof/work prof/ranks",
+    "prof/job": "ground pyprof/command pyprof/table parse prof/work prof/replay prof/ranks",
     # the outputs, and the commands at the top of prof/
     "prof": "ground pyprof/command pyprof/table parse prof/timings prof/job prof/memory prof/ops prof/kernels "
     "prof/work/helpers prof/work prof/counters prof/limits prof/timing prof/advice prof/edits prof/summary prof/table",
