@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from pyprof.prof.advice import Run
-from pyprof.prof.advice.optimizer import CHUNKS, TENSORS
+from pyprof.prof.advice.optimizer import CHUNKS, LISTS, TENSORS
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
 from pyprof.prof.edits.rules.host_waits import waits_after
@@ -16,10 +16,6 @@ from pyprof.prof.edits.scenario import Scenario
 from pyprof.table.columns import Bools, Ints
 
 MANY = 16  # kernels of one op in a loop; fewer do not matter
-LISTS = frozenset(
-    "add add_ sub sub_ mul mul_ div div_ addcmul addcmul_ addcdiv addcdiv_ lerp lerp_ sqrt sqrt_ neg neg_ copy_ zero_ "
-    "maximum minimum clamp_min clamp_max clamp_min_ clamp_max_ pow abs exp sign linalg_vector_norm norm".split()
-)
 
 
 @edit_rule("parameter_loop")
