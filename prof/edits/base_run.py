@@ -35,7 +35,7 @@ OF_FEW = (0.72, 1.4)
 # An op that a change adds, such as a cast with its dispatch by autocast, takes the host this much longer than the mean
 # launch: 2,260 casts of decoding took 20 µs each where the mean was 22 (docs/explanation/advice.md), and casts of a
 # residual network 20 where it was 16.
-ADDED, ADDED_NS = 1.2, (6_000.0, 40_000.0)
+ADDED, ADDED_NS = 1.2, (6_000.0, 30_000.0)
 # Before a launch of loops over single tensors, as torch.optim, zero_grad and users' own optimizers run them. Without a
 # profiler, such a loop takes 5 to 9 µs for one on an H200's host, its launch included (AdamW and SGD over 200 tensors,
 # AdamW in two programs, SGD by hand over 161); the profiler makes it 40 to 60.
