@@ -38,7 +38,20 @@ def parameter_loop(scenario: Scenario) -> Iterator[Proposal]:
 
 def _after_backward(run: Run) -> Bools:
     torch_optim = run.mentions("op", ".step") & run.mentions("op", "Adam", "SGD")
-    found: Bools = (run.phase == "optimizer") & np.isin(run.aten, tuple(LISTS)) & (run.role != "aux") & ~torch_optim
+    late = (run.phase == "optimizer") | _behind(run)
+    found: Bools = late & np.isin(run.aten, tuple(LISTS)) & (run.role != "aux") & ~torch_optim
+    return found
+
+
+def _behind(run: Run) -> Bools:
+    """A mask of the rows outside of layers after the last backward pass of their step, as averages of the weights."""
+    steps, rows = run.table.ints("step"), np.arange(run.rows)
+    backward = run.phase == "backward"
+    outside = ~run.table.coded("layer").where(bool) & np.isin(run.phase, ("forward", "other", ""))
+    found = np.zeros(run.rows, bool)
+    for step in np.unique(steps[backward]).tolist():
+        mine = steps == step
+        found |= mine & outside & (rows > int(np.flatnonzero(mine & backward)[-1]))
     return found
 
 
@@ -58,7 +71,7 @@ def _is_loop(run: Run, rows: list[int]) -> bool:
 def _reads(run: Run, rows: Ints) -> Ints:
     """The values that the loop reads from the GPU, one for each tensor or so, for each of which the host waits."""
     places = {_place(run, row) for row in rows.tolist()}
-    asked = np.flatnonzero((run.aten == "_local_scalar_dense") & (run.phase == "optimizer"))
+    asked = np.flatnonzero((run.aten == "_local_scalar_dense") & ((run.phase == "optimizer") | _behind(run)))
     found = np.array([row for row in asked.tolist() if _place(run, row) in places], np.int64)
     return found if run.count(len(found)) >= MANY else found[:0]
 
