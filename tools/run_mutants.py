@@ -91,7 +91,7 @@ class Coverage:
         fast = [test for *_, test in sorted(fastest)]
         most = sorted(tests, key=lambda test: (-self.lines[file, test], self.seconds[test], test))
         both = dict.fromkeys(test for pair in zip(fast, most, strict=True) for test in pair)
-        return sorted(both, key=lambda test: Path(file).stem not in test.split("::")[0])
+        return sorted(both, key=lambda test: f"test_{Path(file).stem}.py" not in test)
 
     def _executing(self, places: Iterable[tuple[str, int]]) -> set[str]:
         return {test for place in places for test in self.tests.get(place, ())}
