@@ -244,12 +244,13 @@ def run(options: argparse.Namespace) -> None:
     known = results(options.folder)
     trial = Trial(options.tree, options.folder, options.share, options.most, options.most_s)
     with (options.folder / f"results.{options.share}.jsonl").open("a", encoding="utf-8") as out:
-        for place, (room, number, mutant) in enumerate(in_turn(options.count, options.seed, options.tree)):
+        for place, (room, number, mutant) in enumerate(in_turn(options.count, options.seed, options.drawn)):
             if place % options.shares != options.share:
                 continue
             before = known.get(mutant.key, {}).get("result")
             wanted = before in ("survived", "no coverage") if options.what == "again" else before is None
-            if wanted:
+            here, there = (tree / mutant.file for tree in (options.drawn, options.tree))
+            if wanted and there.is_file() and here.read_bytes() == there.read_bytes():
                 line = {"room": room, "number": number, "key": mutant.key, **mutant._asdict(), **trial.result(mutant)}
                 out.write(json.dumps(line) + "\n")
                 out.flush()
@@ -291,6 +292,9 @@ def main() -> None:
     parser.add_argument("places", nargs="*", type=Path)
     parser.add_argument("--count", type=int, default=300, help="mutants of each room")
     parser.add_argument("--seed", type=int, default=18)
+    parser.add_argument(
+        "--drawn", type=Path, help="the tree of the sample, if TREE is another: files that differ are left out"
+    )
     parser.add_argument("--most", type=int, default=60, help="tests given to one mutant")
     parser.add_argument(
         "--most-s", type=float, default=15.0, help="seconds that these tests may take, without a mutant"
@@ -304,6 +308,7 @@ def main() -> None:
         options.folder = options.places[0]
         return counts(options)
     options.tree, options.folder = (place.resolve() for place in options.places[:2])
+    options.drawn = options.drawn.resolve() if options.drawn else options.tree
     options.tests = [str(place) for place in options.places[2:]]
     return record(options) if options.what == "record" else run(options)
 
