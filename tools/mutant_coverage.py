@@ -1,4 +1,4 @@
-"""Which tests execute which line, by the records of `tools/run_mutants.py record`, and in which order a mutant gets them."""
+"""Which tests execute which line, as `tools/run_mutants.py record` found, and in which order a mutant gets them."""
 
 import ast
 import json
