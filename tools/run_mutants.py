@@ -180,12 +180,13 @@ class Trial:
         mutant_tests.warm_up()
 
     def chosen(self, mutant: Mutant) -> list[str]:
-        found, total = [], 0.0
-        for test in self.coverage.of(mutant)[: self.most]:
-            total += self.coverage.seconds[test]
-            if found and total > self.most_s:
-                break
-            found.append(test)
+        found: list[str] = []
+        left = self.most_s
+        for test in self.coverage.of(mutant):
+            seconds = self.coverage.seconds[test]
+            if len(found) < self.most and (seconds <= left or not found):  # a slow test may come before many fast ones
+                found.append(test)
+                left -= seconds
         return found
 
     def result(self, mutant: Mutant) -> dict[str, Any]:
