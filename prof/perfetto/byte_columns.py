@@ -95,13 +95,15 @@ def padded_varints(values: Ints) -> NDArray[np.uint8]:
     return digits
 
 
-def numbers(before: bytes, field: bytes, values: Ints, known: Bools) -> ByteColumn:
-    """A message each of ``field`` and the number as a varint; ``before`` stands before the message's length."""
+def numbers(message: bytes, field: bytes, values: Ints, known: Bools) -> ByteColumn:
+    """``field`` and the number as a varint; with ``message``, a tag, as the content of a message (below 128 bytes)."""
     digits, used = varints(np.where(known, values, 0))
-    length = (len(field) + used.sum(axis=1)).astype(np.uint8).reshape(-1, 1)  # below 128
-    matrix = beside(len(values), before, length, field, digits)
-    if used.all() and known.all():
-        return equal_widths(matrix)
+    head: list[bytes | NDArray[np.uint8]] = [field]
+    if message:
+        head = [message, (len(field) + used.sum(axis=1)).astype(np.uint8).reshape(-1, 1), field]
+    matrix = beside(len(values), *head, digits)
+    if used.all():
+        return equal_widths(matrix, known)
     written = np.ones(matrix.shape, bool)
     written[:, -digits.shape[1] :] = used
     written[~known] = False

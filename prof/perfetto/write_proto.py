@@ -80,6 +80,7 @@ FURTHER = number(13, 2)
 CATEGORIES, NAMES, ARG_NAMES, VALUES = 1, 2, 3, 29  # of InternedData
 SLICE_BEGIN, SLICE_END, COUNTER = 1, 2, 4  # TrackEvent.Type
 EVENT = varint(11 << 3 | 2)  # TracePacket.track_event
+ARGUMENT = varint(4 << 3 | 2)  # TrackEvent.debug_annotations
 OPENS, CLOSES = (varint(field << 3 | 1) for field in (47, 48))  # TrackEvent.flow_ids, terminating_flow_ids
 
 
@@ -138,8 +139,16 @@ class _Interned:
         return known.setdefault(text, len(known) + 1)
 
     def message(self) -> bytes:
-        texts = ((use, text, i) for use, known in self._numbers.items() for text, i in known.items())
-        return b"".join(block(use, number(1, i) + block(2, _text(text))) for use, text, i in texts)
+        return b"".join(_interned(use, list(known)) for use, known in self._numbers.items() if known)
+
+
+def _interned(use: int, texts: Sequence[str]) -> memoryview:
+    """The entries of texts of one use, whose numbers begin with 1."""
+    encoded = byte_table([_text(text) for text in texts])
+    size, which = padded_varints(sizes(encoded)), padded_varints(np.arange(1, len(texts) + 1))
+    inside = beside(len(texts), varint(1 << 3), which, varint(2 << 3 | 2), size)  # .iid, .name
+    whole = padded_varints(inside.shape[1] + sizes(encoded))
+    return content(joined([equal_widths(beside(len(texts), varint(use << 3 | 2), whole, inside)), encoded]))
 
 
 # Slices
@@ -162,32 +171,35 @@ def _encoders(part: Slices, interned: _Interned) -> Iterator[Encoder]:
     kind = number(9, SLICE_BEGIN)
     uuids = byte_table([kind + number(11, FIRST_UUID + i) for i in range(int(part.track.max(initial=-1)) + 1)])
     yield lambda rows: uuids.take(part.track[rows])
-    texts: list[tuple[Coded, Callable[[str], bytes]]] = [
-        (part.category, lambda text: number(3, interned.number(CATEGORIES, text)) if text else b""),
-        (part.name, lambda text: number(10, interned.number(NAMES, text or "(no name)"))),
-        *((arg.data, _text_argument(arg, interned)) for arg in part.args if isinstance(arg.data, Coded)),
+    texts = [(part.category, CATEGORIES, b"", varint(3 << 3)), (part.name, NAMES, b"", varint(10 << 3))]
+    texts += [
+        (arg.data, VALUES, ARGUMENT, number(1, interned.number(ARG_NAMES, arg.name)) + varint(17 << 3))
+        for arg in part.args
+        if isinstance(arg.data, Coded)
     ]
-    codes = {id(data.codes): data.codes for data, _ in texts}
+    codes = {id(data.codes): data.codes for data, *_ in texts}
     for same in codes:
-        yield _coded([(data.values, make) for data, make in texts if id(data.codes) == same], codes[same])
+        yield _coded([each for each in texts if id(each[0].codes) == same], codes[same], interned)
     yield from (_number_argument(arg, interned) for arg in part.args if not isinstance(arg.data, Coded))
     yield from (_flows(flows, tag) for flows, tag in ((part.opens, OPENS), (part.closes, CLOSES)) if flows is not None)
 
 
-def _coded(columns: Sequence[tuple[Sequence[str], Callable[[str], bytes]]], codes: Any) -> Encoder:
-    """The fields of texts that share their codes, made once per code that occurs."""
-    most = max(len(values) for values, _ in columns)
-    used = np.bincount(codes + 1, minlength=most + 1)[1:] > 0
-    fields = [b"".join(make(values[code]) for values, make in columns) if used[code] else b"" for code in range(most)]
-    fields.append(b"".join(make("") for _, make in columns))  # of code -1
-    table = byte_table(fields)
-    return lambda rows: table.take(codes[rows] % len(fields))
-
-
-def _text_argument(arg: Arg, interned: _Interned) -> Callable[[str], bytes]:
-    """What writes a DebugAnnotation of a text."""
-    name = number(1, interned.number(ARG_NAMES, arg.name))
-    return lambda text: block(4, name + number(17, interned.number(VALUES, text))) if text else b""
+def _coded(columns: Sequence[tuple[Coded, int, bytes, bytes]], codes: Any, interned: _Interned) -> Encoder:
+    """What writes the numbers of texts that share their codes, made once per code. ``columns``: the texts, their use,
+    the tag of the message that holds the number if there is one, and the field before the number."""
+    most = max(len(data.values) for data, *_ in columns)
+    used = np.flatnonzero(np.bincount(codes + 1, minlength=most + 1)[1:]).tolist()
+    tables = []
+    for data, use, message, field in columns:
+        which = np.zeros(most + 1, np.int64)  # the last one is that of code -1
+        texts = [data.values[code] for code in used]
+        if use == NAMES:
+            texts = [text or "(no name)" for text in texts]
+            which[-1] = interned.number(use, "(no name)") if bool((codes < 0).any()) else 0
+        which[used] = [interned.number(use, text) if text else 0 for text in texts]
+        tables.append(numbers(message, field, which, which > 0))
+    table = joined(tables)
+    return lambda rows: table.take(codes[rows] % len(table))
 
 
 def _number_argument(arg: Arg, interned: _Interned) -> Encoder:
@@ -195,10 +207,10 @@ def _number_argument(arg: Arg, interned: _Interned) -> Encoder:
     name, data = number(1, interned.number(ARG_NAMES, arg.name)), arg.data
     assert isinstance(data, np.ndarray)
     if data.dtype.kind == "f":
-        head = varint(4 << 3 | 2) + varint(len(name) + 9) + name + varint(5 << 3 | 1)
+        head = ARGUMENT + varint(len(name) + 9) + name + varint(5 << 3 | 1)
         return lambda rows: doubles(head, data[rows], np.isfinite(data[rows]))
     field = name + varint(4 << 3)
-    return lambda rows: numbers(varint(4 << 3 | 2), field, data[rows], data[rows] != NULL)
+    return lambda rows: numbers(ARGUMENT, field, data[rows], data[rows] != NULL)
 
 
 def _flows(flows: Ragged, tag: bytes) -> Encoder:
