@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pyprof.parse.attribute.capture import Capture
+from pyprof.parse.databases.whole_numbers import LEFT_OUT
 from pyprof.parse.formats.cupti import Calls, triples, wrong_operations
 from pyprof.parse.formats.gpu_info import info_text
 from pyprof.parse.formats.kernel_names import demangle, short_name
 from pyprof.parse.formats.lost_records import untimed
 from pyprof.parse.formats.possible_times import LATEST_NS, settle, times_warning
 from pyprof.parse.formats.text_ranges import TextRange, capture_fields
-from pyprof.parse.formats.whole_numbers import LEFT_OUT
 from pyprof.table.columns import NULL, Coded, Ints
 
 EXPERIMENTAL = "AMD's own formats are read experimentally: compare with a torch.profiler trace, which is read fully"

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from pyprof.parse.attribute.capture import GraphLaunches
 from pyprof.parse.attribute.reasons import BEFORE_CAPTURE, NO_CALL, NO_CALLS, NO_CORRELATION
+from pyprof.parse.databases.database import Database
 from pyprof.parse.formats.cupti import Calls, texts_of
-from pyprof.parse.formats.database import Database
 from pyprof.parse.formats.graph_capture import graph_launches
 from pyprof.parse.nsys.graph_nodes import original_events
 from pyprof.parse.nsys.operations import Operations

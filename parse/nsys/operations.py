@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pyprof.parse.databases.database import Database
 from pyprof.parse.formats.cupti import MEMORY, gpu_operations, name_memory, name_operations, table_columns
-from pyprof.parse.formats.database import Database
 from pyprof.parse.formats.gpu_info import database_infos
 from pyprof.parse.formats.kernel_names import demangle, kept, short_name
 from pyprof.parse.nsys.tables import (

@@ -24,8 +24,8 @@ from pyprof.parse.attribute.notes import CaptureNotes, no_ops
 from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.attribute.scope import NAMING
 from pyprof.parse.attribute.steps import Nodes, marks, nodes_of, steps, updates_of
-from pyprof.parse.formats.database import Database
-from pyprof.parse.formats.parquet_folder import opened
+from pyprof.parse.databases.database import Database
+from pyprof.parse.databases.parquet_folder import opened
 from pyprof.parse.nsys.api_launches import launches, read_calls
 from pyprof.parse.nsys.graph_nodes import captured_nodes
 from pyprof.parse.nsys.nccl_payloads import payloads

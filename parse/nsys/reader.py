@@ -16,11 +16,11 @@ from pyprof.gc_pause import uncollected
 from pyprof.parse.attribute.capture import OPEN, Capture
 from pyprof.parse.attribute.reasons import NO_CALL
 from pyprof.parse.attribute.scope import NAMING
+from pyprof.parse.databases.database import Database
+from pyprof.parse.databases.parquet_folder import opened
 from pyprof.parse.formats.cupti import Calls, launch_columns
-from pyprof.parse.formats.database import Database
 from pyprof.parse.formats.lost_records import Joined, lost_records, reported_losses, untimed
 from pyprof.parse.formats.measured_steps import of_marker
-from pyprof.parse.formats.parquet_folder import opened
 from pyprof.parse.nsys import tables
 from pyprof.parse.nsys.api_launches import (
     ApiCalls,
@@ -35,7 +35,7 @@ from pyprof.parse.nsys.captured_ranges import with_captured_ranges
 from pyprof.parse.nsys.graph_nodes import KERNEL, CapturedNodes, captured_nodes, nodes_that_never_ran
 from pyprof.parse.nsys.memory import memory_events
 from pyprof.parse.nsys.nccl_payloads import Payload, memberships, missing_sizes, payloads, with_messages
-from pyprof.parse.nsys.nvtx_ranges import Nvtx, read_ranges
+from pyprof.parse.nsys.nvtx_ranges import Nvtx, in_order, read_ranges
 from pyprof.parse.nsys.nvtx_sql import left_out
 from pyprof.parse.nsys.operations import KINDS, SOURCES, Operations, read_operations
 from pyprof.parse.nsys.synchronizations import host_calls
@@ -89,7 +89,7 @@ def _capture(db: Database, lean: bool) -> Capture:
         nvtx = ranges()
     nvtx, warned = with_captured_ranges(db, nvtx)
     messages = payloads(db)
-    nvtx = nvtx._replace(ranges=with_messages(messages, nvtx.ranges, nvtx.scopes, nvtx.tids))
+    nvtx = in_order(nvtx._replace(ranges=with_messages(messages, nvtx.ranges, nvtx.scopes, nvtx.tids)))
     call, launched = launches(db, operations, calls, nvtx.tids)
     memory = memory_events(db, calls, nvtx.tids)
     capture = assemble(db, operations, nvtx, launched, messages)

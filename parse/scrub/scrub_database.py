@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pyprof.errors import InputError
+from pyprof.parse.databases.database import Database, Source
 from pyprof.parse.formats import nvprof, rocpd
-from pyprof.parse.formats.database import Database, Source
 from pyprof.parse.nsys import tables as nsys
 from pyprof.parse.nsys.reader import RANK_NAME
 from pyprof.parse.scrub.private_text import Cleaner

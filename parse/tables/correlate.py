@@ -67,7 +67,7 @@ def correlate(capture: Capture, brief: bool = False, tree: RangeTree | None = No
     if brief:
         return name_wrappers(Table(capture.rows, columns, capture.samples, capture.measured, capture.cpu))
     call, op = rows.contexts.enclosing("call", rows.inner), rows.contexts.enclosing("op", rows.inner)
-    columns["opId"] = _from_zero(value_at(tree.source, call, -1))
+    columns["opId"] = _from_zero(value_at(tree.number, call, -1))
     outs = outputs(capture, tree, op, rows.node, rows.forward)
     columns["outs"] = Coded(np.where(rows.shapeless, np.int32(-1), outs.codes), outs.values)
     columns["grads"] = gradients(capture, tree, op)

@@ -34,7 +34,7 @@ OF_FEW = (0.72, 1.4)
 # An op that a change adds, such as a cast with its dispatch by autocast, takes the host this much longer than the mean
 # launch: 2,260 casts of decoding took 20 µs each where the mean was 22 (docs/explanation/advice.md), and casts of a
 # residual network 20 where it was 16.
-ADDED, ADDED_NS = 1.2, (6_000.0, 25_000.0)
+ADDED, ADDED_NS = 1.2, (6_000.0, 40_000.0)
 # Before a launch of loops over single tensors that torch.optim or zero_grad runs. Without a profiler, such a loop takes
 # 5 to 9 µs for one on an H200's host, its launch included (AdamW and SGD over 200 tensors, AdamW in two programs); the
 # profiler makes it 40 to 60.
@@ -71,6 +71,9 @@ class BaseRun:
         kind, cause = self.tasks.kind[target], self.tasks.cause
         self.handed = np.flatnonzero((kind == HOST) & (cause == DEPENDS) & (self.tasks.lag < 0))
         self.waits = np.flatnonzero((kind == CALL) & np.isin(cause, (SYNC, QUEUE)))
+        # Waits for a place in the stream's queue. The host's pace is read from when it launches (_step_ns), and such
+        # waits would count the GPU's as the host's: how far it may be ahead decides nothing in a long run of steps.
+        self.queued = cause[self.waits] == QUEUE
         self.launches = np.flatnonzero((kind == WORK) & (cause == LAUNCH))
         self.gaps = np.flatnonzero((kind == WORK) & (cause == GAP))
 

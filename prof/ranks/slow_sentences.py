@@ -11,6 +11,7 @@ from pyprof.text import printable
 # cause: what a rank that has it does longer than the others
 _CAUSES = {
     "kernels": "it launches {kernels:,.0f} kernels more per step, which take {ms} ms",
+    "calls": "it launches {kernels:,.0f} kernels more per step, for which its host works {ms} ms longer",
     "inputs": "its GPU takes {ms} ms longer per step for as many kernels with {flops:.0%} more FLOPs: larger inputs",
     "work": "its GPU takes {ms} ms longer per step for as many kernels{same}",
     "copies": "its GPU spends {ms} ms more per step in copies between host and GPU",

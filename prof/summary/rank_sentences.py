@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+from pyprof.prof.ranks.expert_load import expert_sentence
+from pyprof.prof.ranks.path_sentences import path_sentences
 from pyprof.prof.ranks.slow_sentences import NOTHING, brief_ms, cause_text, held_sentence, places, profiler_sentences
 from pyprof.prof.summary.capture_numbers import Summary
 from pyprof.prof.summary.wording import counted
@@ -26,3 +28,6 @@ def rank_sentences(summary: Summary) -> Iterator[str]:
     if len(pace.slow) > MOST:
         yield f"{counted(len(pace.slow) - MOST, 'more rank')} hold others up for 2% of a step or longer."
     yield from profiler_sentences(pace)
+    yield from path_sentences(pace)
+    if pace.experts is not None:
+        yield expert_sentence(pace.experts, pace.steps > 0)

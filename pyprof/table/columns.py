@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from pyprof.table.measured_steps import MeasuredStep
 
 Ints = NDArray[np.int64]
+Codes = NDArray[np.int32]  # indices, in half of the memory
+Indices = NDArray[np.signedinteger[Any]]  # of either size
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Value = TypeVar("Value", bound=np.generic)
@@ -75,6 +77,8 @@ class Coded:
     @classmethod
     def concat(cls, parts: Sequence[Coded]) -> Coded:
         """The rows of all parts, one part after the other. A text that occurs in several parts is stored once."""
+        if len(parts) == 1 and "" not in parts[0].values and len(set(parts[0].values)) == len(parts[0].values):
+            return parts[0]
         seen: dict[str, int] = {}
         codes = []
         for part in parts:
@@ -132,12 +136,28 @@ Data = Ints | Floats | Coded | Ragged
 
 
 def blank(kind: Kind, rows: int) -> Data:
-    """A column in which every value is unknown."""
+    """A column in which every value is unknown, which takes no memory and cannot be written to."""
     if kind == "int":
-        return np.full(rows, NULL, np.int64)
+        return np.broadcast_to(np.int64(NULL), rows)
     if kind == "float":
-        return np.full(rows, np.nan)
-    return Ragged.empty(rows) if kind == "ints" else Coded.empty(rows)
+        return np.broadcast_to(np.float64(np.nan), rows)
+    if kind == "ints":
+        return Ragged(np.broadcast_to(np.int64(0), rows + 1), np.zeros(0, np.int64))
+    return Coded(np.broadcast_to(np.int32(-1), rows), [])
+
+
+def _small(column: Data | None, kind: Kind, rows: int) -> Data:
+    """A column, ``None`` for a blank one, without the memory for what all of its rows share."""
+    if column is None or (isinstance(column, Coded) and not column.values):
+        return blank(kind, rows)
+    return folded(column) if kind == "int" else column  # type: ignore[arg-type] # the column is of this kind
+
+
+def folded(column: Ints) -> Ints:
+    """The column; if all rows have one value, as a view of this value, which takes no memory."""
+    if not len(column) or column[0] != column[-1] or np.any(column != column[0]):
+        return column
+    return np.broadcast_to(np.int64(column[0]), len(column))
 
 
 def value_at(values: NDArray[Value], place: Ints, missing: int = NULL) -> NDArray[Value]:
@@ -264,7 +284,7 @@ class Table:
         self.samples = tuple(samples)
         self.measured = tuple(measured)
         self.cpu = cpu
-        self.columns = {c.key: columns[c.key] if c.key in columns else blank(c.kind, rows) for c in self.schema}
+        self.columns = {c.key: _small(columns.get(c.key), c.kind, rows) for c in self.schema}
 
     def __len__(self) -> int:
         return self.rows
@@ -299,7 +319,8 @@ class Table:
         columns: dict[str, Data] = {}
         for column in cls.schema:
             if column.kind in ("int", "float"):
-                columns[column.key] = np.concatenate([np.asarray(table.columns[column.key]) for table in tables])
+                numbers = [np.asarray(table.columns[column.key]) for table in tables]
+                columns[column.key] = numbers[0] if len(numbers) == 1 else np.concatenate(numbers)
             elif column.kind == "ints":
                 columns[column.key] = Ragged.concat([table.ragged(column.key) for table in tables])
             else:
