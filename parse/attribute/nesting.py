@@ -11,7 +11,6 @@ moment the pieces around it are exactly the ranges that are open.
 import heapq
 from dataclasses import dataclass
 from itertools import pairwise
-
 from typing import Any
 
 import numpy as np

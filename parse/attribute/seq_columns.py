@@ -19,6 +19,7 @@ from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.table.columns import NULL, Bools, Coded, Data, Ints, Ragged, numbered, value_at
 
 Mark = tuple[int, str]  # sequence number, name
+TOGETHER = 4096  # texts that are formatted at once
 _NONE = 1 << 62  # stands for "no positive number around the launch"
 
 
@@ -95,20 +96,41 @@ def _marks(tree: RangeTree, around: int, number: int, base: int) -> _Marks:
 
 
 def _texts(marks: list[_Marks], pattern: Ints, base: Ints) -> Coded:
-    """The seqMarker text of each stack, as JSON, made once per distinct pair of pattern and base."""
-    templates = [_template(found.marks) for found in marks]
-    numbers = [[number for number, _ in found.marks] for found in marks]
-    pairs, pair_of_stack = numbered(pattern, base)
-    return Coded.of(
-        templates[kind] % tuple([n + begin if n > 0 else n for n in numbers[kind]])
-        for kind, begin in zip(pattern[pairs].tolist(), base[pairs].tolist(), strict=True)
-    ).take(pair_of_stack)
+    """The seqMarker text of each stack, as JSON, made once per distinct text.
+
+    Each mark ends in its number, so texts differ if their templates or numbers do. Patterns that differ in their base
+    only are therefore one template, whose least positive number is 1.
+    """
+    least = [min((number for number, _ in found.marks if number > 0), default=0) for found in marks]
+    known: dict[tuple[str, tuple[int, ...]], int] = {}
+    templates = [_template(found.marks, low) for found, low in zip(marks, least, strict=True)]
+    template = np.array([known.setdefault(each, len(known)) for each in templates], np.int64)[pattern]
+    shift = np.array(least, np.int64)[pattern]
+    base = np.where(shift > 0, base + shift - 1, 0)
+    first, text_of_stack = numbered(template, base)  # in order of template
+    codes, texts = np.full(len(first), -1, np.int32), list[str]()
+    for kind, (text, numbers) in enumerate(known):
+        begin, end = np.searchsorted(template[first], [kind, kind + 1]).tolist()
+        if text:
+            codes[begin:end] = np.arange(len(texts), len(texts) + end - begin)
+            texts += _filled(text, np.array(numbers, np.int64), base[first[begin:end]])
+    return Coded(codes[text_of_stack], texts)
 
 
-def _template(marks: list[Mark]) -> str:
-    """The marks as JSON with ``%d`` in place of each number."""
+def _template(marks: list[Mark], least: int) -> tuple[str, tuple[int, ...]]:
+    """The marks as JSON with ``%d`` in place of each number, and the numbers: the ``least`` positive one becomes 1."""
     texts = [f"{name.replace('%', '%%')}, seq = %d" for _, name in marks]
-    return json.dumps(texts, ensure_ascii=False) if texts else ""
+    numbers = tuple(number - least + 1 if number > 0 else number for number, _ in marks)
+    return json.dumps(texts, ensure_ascii=False) if texts else "", numbers
+
+
+def _filled(template: str, numbers: Ints, bases: Ints) -> list[str]:
+    """The template with its numbers, the positive ones after each base. JSON has no newline, so many are one text."""
+    values, texts = numbers + np.where(numbers > 0, bases[:, None], 0), list[str]()
+    for begin in range(0, len(bases), TOGETHER):
+        some = values[begin : begin + TOGETHER]
+        texts += ("\n".join([template] * len(some)) % tuple(some.reshape(-1).tolist())).split("\n")
+    return texts
 
 
 def _others(marks: list[_Marks], pattern: Ints, base: Ints) -> Ragged:

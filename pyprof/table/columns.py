@@ -41,7 +41,8 @@ class Coded:
         return len(self.codes)
 
     def take(self, rows: Any) -> Coded:
-        return Coded(self.codes[rows], self.values)
+        codes = self.codes[rows]
+        return Coded(codes if self.values else np.broadcast_to(np.int32(-1), len(codes)), self.values)
 
     def used(self) -> Coded:
         """The same column without its unused texts."""
