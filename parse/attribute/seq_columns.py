@@ -19,7 +19,7 @@ from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.table.columns import NULL, Bools, Coded, Data, Ints, Ragged, numbered, value_at
 
 Mark = tuple[int, str]  # sequence number, name
-TOGETHER = 4096  # texts that are formatted at once
+ROWS, TOGETHER = 1 << 17, 4096  # rows whose stacks are looked at, and texts that are formatted, at once
 _NONE = 1 << 62  # stands for "no positive number around the launch"
 
 
@@ -28,9 +28,25 @@ def sequence(tree: RangeTree, inner: Ints, node: Ints, recomputed: Bools, column
 
     A training loop repeats the same ranges with ever higher numbers: a million stacks of ranges have a few hundred
     patterns. So the rules are applied once per pattern, to numbers relative to a base: one less than the smallest
-    number in the stack.
+    number in the stack. A part of the rows at a time, since this takes more memory than its result.
     """
     own = value_at(tree.numbers_of_nodes(), np.where(recomputed, -1, node), NULL)
+    parts = [slice(begin, begin + ROWS) for begin in range(0, max(len(own), 1), ROWS)]
+    markers, numbers, others = zip(*(_of_rows(tree, inner[rows], own[rows]) for rows in parts), strict=True)
+    seq = np.concatenate(numbers)
+    known = seq != NULL
+    begins = np.cumsum([0, *(len(part.values) for part in markers)])
+    codes = [np.where(part.codes < 0, -1, part.codes + begin) for part, begin in zip(markers, begins, strict=False)]
+    return {
+        "seqMarker": Coded(np.concatenate(codes).astype(np.int32), [text for part in markers for text in part.values]),
+        "seqId": Ragged(np.append(0, np.cumsum(known)), seq[known]),
+        "altSeqId": Ragged.concat(others),
+        "subSeqId": _in_a_row(seq, columns),
+    }
+
+
+def _of_rows(tree: RangeTree, inner: Ints, own: Ints) -> tuple[Coded, Ints, Ragged]:
+    """seqMarker, seqId (``NULL`` for none) and altSeqId of some rows. ``own``: the number of the node around each."""
     first_rows, stack_of_row = numbered(inner, own)
     around, number = inner[first_rows], own[first_rows]
     base = _base(tree, around, number)
@@ -38,13 +54,11 @@ def sequence(tree: RangeTree, inner: Ints, node: Ints, recomputed: Bools, column
     marks = [_marks(tree, int(around[i]), int(number[i]), int(base[i])) for i in example.tolist()]
     relative = np.array([NULL if found.own is None else found.own for found in marks], np.int64)[pattern]
     numbers = np.where(relative == NULL, NULL, relative + base)
-    known = relative != NULL
-    return {
-        "seqMarker": _texts(marks, pattern, base).take(stack_of_row),
-        "seqId": Ragged(np.append(0, np.cumsum(known)), numbers[known]).take(stack_of_row),
-        "altSeqId": _others(marks, pattern, base).take(stack_of_row),
-        "subSeqId": _in_a_row(numbers[stack_of_row] if len(numbers) else own, columns),
-    }
+    return (
+        _texts(marks, pattern, base).take(stack_of_row),
+        numbers[stack_of_row],
+        _others(marks, pattern, base).take(stack_of_row),
+    )
 
 
 class _Marks(NamedTuple):
@@ -174,9 +188,11 @@ def _in_a_row(seq: Ints, columns: dict[str, Data]) -> Ints:
     assert isinstance(pid, np.ndarray)
     rows = np.flatnonzero(kind.among("kernel", "cpu"))
     rows = rows[np.argsort(pid[rows], kind="stable")]
-    keys = np.stack([pid, seq, direction.codes, op.codes], axis=1)[rows]
     new = np.ones(len(rows), bool)
-    new[1:] = np.any(keys[1:] != keys[:-1], axis=1)
+    new[1:] = False
+    for key in (pid, seq, direction.codes, op.codes):
+        of_rows = key[rows]
+        new[1:] |= of_rows[1:] != of_rows[:-1]
     at = np.arange(len(rows))
     count = np.zeros(len(seq), np.int64)
     count[rows] = at - np.maximum.accumulate(np.where(new, at, 0))
