@@ -34,7 +34,7 @@ PAGE = ROOT / "docs" / "reference" / "compatibility.md"
 CAPTURE = "session markers_of_calls layers optimizers step_finder steps_before memory_record"
 READING = "tests/parse/kineto tests/table"
 TESTS = [*(f"tests/capture/test_{name}.py" for name in CAPTURE.split()), *READING.split(), "tests/prof/notebook"]
-NEEDED = ["pytest>=8.3,<10", "hypothesis>=6.100", "jsonschema>=4.21", "pyyaml>=6", "setuptools>=78.1.1", "wheel"]
+NEEDED = ["pytest>=9.0.3,<10", "hypothesis>=6.100", "jsonschema>=4.21", "pyyaml>=6", "setuptools>=78.1.1", "wheel"]
 INSTALLED = "installed"  # this empty file says that an environment is complete
 SHOWN = "numpy pandas pyarrow msgspec orjson rich jinja2 nvtx".split()
 

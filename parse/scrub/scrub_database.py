@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from pyprof.captured_record import CAPTURED_RANGE
 from pyprof.errors import InputError
+from pyprof.parse.databases.database import Database, Source
 from pyprof.parse.formats import nvprof, rocpd
-from pyprof.parse.formats.database import Database, Source
 from pyprof.parse.nsys import tables as nsys
 from pyprof.parse.nsys.reader import RANK_NAME
 from pyprof.parse.scrub.captured_records import cleaned_records

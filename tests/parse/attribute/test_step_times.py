@@ -122,6 +122,18 @@ def marks_of(table: Any) -> list[tuple[int | None, int | None]]:
     return [(None if a == NULL else a, None if b == NULL else b) for a, b in pairs]
 
 
+def test_each_process_has_its_own_marks(tmp_path: Path) -> None:
+    """Process 7 begins step 3 at 10 and step 4 at 20; process 8 begins step 9 at 16."""
+    ranges = [push(10, 19, "ProfilerStep#3"), push(20, 30, "ProfilerStep#4"), push(16, 30, "ProfilerStep#9", pid=8)]
+    launches = [(12, 7), (17, 7), (18, 8), (22, 7), (25, 8)]
+    kernels = [kernel(at, at, pid=pid) for at, pid in launches]
+    calls = [call(at, at, pid=pid) for at, pid in launches]
+    table = correlate(read(write(tmp_path / "net.sqlite", **{KERNEL: kernels, API: calls, NVTX: ranges})))
+    assert table.ints("start").tolist() == [12, 17, 18, 22, 25]
+    assert table.ints("step").tolist() == [3, 3, 9, 4, 9]
+    assert marks_of(table) == [(10, 20), (10, 20), (16, 30), (20, 30), (16, 30)]
+
+
 @pytest.mark.parametrize(
     ("ranges", "launches", "expected"),
     [

@@ -20,10 +20,12 @@ from pyarrow import parquet
 from pyprof import captured_record
 from pyprof.captured_record import CapturedRange, CapturedRecord, Piece, piece
 from pyprof.cli import main
+from pyprof.parse.scrub import write_copy
 from pyprof.parse.scrub.captured_records import GONE, cleaned_records
 from pyprof.parse.scrub.private_text import Cleaner
 from pyprof.source_path import short_line, short_path
-from tests.parse.formats import test_database_damage, test_rocprof_json
+from tests.parse.databases import test_database_damage
+from tests.parse.formats import test_rocprof_json
 from tests.parse.formats.test_memory_snapshot import FORWARD, event, snapshot
 from tests.parse.kineto.kineto_file import begin, call, kernel, op, x
 from tests.parse.kineto.kineto_file import write as write_trace
@@ -46,6 +48,20 @@ PLANTED = (
 
 def scrub(*words: object) -> None:
     assert main(["scrub", *map(str, words)]) == 0
+
+
+def test_a_database_is_scrubbed_where_an_unnamed_file_gets_no_name(tmp_path, monkeypatch):
+    def refused(handle: int, name: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(write_copy, "link_unnamed", refused)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    scrub(GOLDEN / "h200_lenet.sqlite.gz", "-o", tmp_path / "refused.sqlite")
+    monkeypatch.undo()
+    scrub(GOLDEN / "h200_lenet.sqlite.gz", "-o", tmp_path / "net.sqlite")
+    assert (tmp_path / "refused.sqlite").read_bytes() == (tmp_path / "net.sqlite").read_bytes()
+    assert list((tmp_path / "tmp").iterdir()) == []
 
 
 def held(path: Path) -> list[str]:

@@ -122,11 +122,12 @@ def test_pytorchs_own_function_in_place_of_its_formula_compiles_nothing():
     assert compiled == {True: False, False: True}
 
 
-def test_a_decoder_s_masked_attention_is_one_launch_and_what_the_mask_costs(tmp_path):
+@pytest.mark.parametrize("fill", ["masked_fill_", "masked_fill"])
+def test_a_decoder_s_masked_attention_is_one_launch_and_what_the_mask_costs(fill, tmp_path):
     """128 queries of one place over 136: too few scores for a card, but eight launches."""
     q, k, s, mask = [128, 1, 64], [128, 64, 136], [8, 16, 1, 136], [1, 136]
     calls = [
-        ("bmm", [q, k]), ("div", [s, []]), ("bitwise_not", [mask]), ("masked_fill_", [s, mask, []]), ("add", [s, s]),
+        ("bmm", [q, k]), ("div", [s, []]), ("bitwise_not", [mask]), (fill, [s, mask, []]), ("add", [s, s]),
         ("_softmax", [s, [], []]), ("bmm", [[128, 1, 136], [128, 136, 64]]),
     ]  # fmt: skip
     events = []

@@ -189,9 +189,9 @@ def test_a_damaged_file_is_reported_and_the_others_are_read(tmp_path: Path, capf
     ("content", "words"),
     [
         ("{", "expected a job's job.json"),
-        ('{"format": "pyprof/job", "version": 3}', "of version 3"),
-        ('{"format": "pyprof/job", "version": 2, "merged": "../x"}', "found a path"),
-        ('{"format": "pyprof/job", "version": 2, "merged": "none"}', "make the job anew"),
+        ('{"format": "pyprof/job", "version": 4}', "of version 4"),
+        ('{"format": "pyprof/job", "version": 3, "merged": "../x"}', "found a path"),
+        ('{"format": "pyprof/job", "version": 3, "merged": "none"}', "make the job anew"),
     ],
 )
 def test_a_damaged_job_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str], content: str, words: str) -> None:

@@ -2,6 +2,7 @@
 
 import json
 
+import pyprof.prof.ops.families  # noqa: F401  (count_call looks models up among those that are registered)
 from pyprof.prof.work.count import OpCall, count_call
 
 SIZES = json.dumps([[2, 4, 128, 64]] * 3 + [[]] * 7)
@@ -21,6 +22,19 @@ CALL = {
 
 def counted(**told):
     return count_call(OpCall(**told))
+
+
+def test_a_collective_without_sizes_computes_nothing_but_moves_an_unknown_number_of_bytes():
+    ranks = json.dumps([{"op": "all_reduce", "ranks": 2}])
+    found = counted(aten="c10d::allreduce_", comm=ranks)
+    assert (found.name, found.family) == ("c10d::allreduce_", "collective")
+    assert (found.flop, found.nbytes) == (0, None) and "how many ranks" in found.why
+
+
+def test_an_op_that_only_compares_computes_nothing_whatever_its_shapes():
+    # relu and its gradient take no complex numbers; abs of a complex number is a root
+    for name, flop in (("relu", 0), ("threshold_backward", 0), ("clamp_", 0), ("eq", 0), ("abs", None), ("add", None)):
+        assert counted(aten=f"aten::{name}", dir="fprop").flop == flop, name
 
 
 def test_the_users_call_tells_whether_attention_is_causal():
