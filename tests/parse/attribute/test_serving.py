@@ -5,12 +5,13 @@ import sqlite3
 import pytest
 
 from pyprof.parse.attribute.notes import CaptureNotes
+from pyprof.parse.attribute.serving import with_serving_phases
 from pyprof.parse.kineto import reader as kineto
 from pyprof.parse.nsys import nvtx_sql
 from pyprof.parse.nsys.overview import brief
 from pyprof.parse.nsys.reader import read
 from pyprof.parse.tables.correlate import correlate
-from pyprof.table.columns import NULL
+from pyprof.table.columns import NULL, Coded
 from tests.parse.nsys.nsys_file import API, KERNEL, NVTX, call, kernel, push, write
 
 PREFILL, DECODE = "execute_context_1(888)_generation_0(0)", "execute_context_0(0)_generation_32(32)"
@@ -36,6 +37,13 @@ def test_each_batch_is_a_step_with_its_phase(tmp_path):
     assert columns(table) == [("other", NULL, ""), ("prefill", 0, PREFILL), ("decode", 1, DECODE), ("other", NULL, "")]
     assert table.coded("dir").texts() == ["", "fprop", "", ""]
     assert brief(path)[1].steps == [0, 1]  # the summary that reads few of the ranges finds them, too
+
+
+def test_a_batch_gives_its_phase_to_what_is_forward_or_of_no_phase() -> None:
+    phase = Coded.of(["optimizer", "forward", "", "other", "backward"])
+    found = with_serving_phases(phase, Coded.of([DECODE, PREFILL, DECODE, DECODE, DECODE]))
+    assert found.texts() == ["optimizer", "prefill", "decode", "decode", "backward"]
+    assert with_serving_phases(phase, Coded.of([""] * 5)).texts() == phase.texts()
 
 
 def test_marks_of_the_profiler_number_the_steps_and_batches_give_the_phases(tmp_path):
