@@ -45,6 +45,7 @@ def test_a_batch_gives_its_phase_to_what_is_forward_or_of_no_phase() -> None:
     found = with_serving_phases(phase, Coded.of([DECODE, PREFILL, DECODE, DECODE, DECODE]))
     assert found.texts() == ["optimizer", "prefill", "decode", "decode", "backward"]
     assert with_serving_phases(phase, Coded.of([""] * 5)).texts() == phase.texts()
+    assert with_serving_phases(Coded.empty(2), Coded.of([PREFILL, DECODE])).texts() == ["prefill", "decode"]
 
 
 def test_marks_of_the_profiler_number_the_steps_and_batches_give_the_phases(tmp_path):
