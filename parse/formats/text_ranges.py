@@ -10,6 +10,7 @@ from pyprof.parse.attribute.reasons import NO_CALL
 from pyprof.parse.attribute.scope import Scope, classify, split
 from pyprof.parse.formats.cupti import Calls, launch_columns
 from pyprof.parse.formats.lost_records import Joined, lost_records
+from pyprof.parse.formats.shape_text import as_sizes
 from pyprof.table.columns import NULL, Data, Ints, distinct, value_at
 
 Threads = dict[tuple[int, int], int]  # (process, thread) -> its number
@@ -33,7 +34,8 @@ def ranges_of(ranges: Sequence[TextRange], threads: Threads, origin: int) -> tup
     for pid, tid, start, end, text in ranges:
         if text not in known:
             name, seq, op_id, sizes = split(text)
-            scope = scopes.setdefault((name, seq is not None or op_id is not None, sizes), len(scopes))
+            key = name, seq is not None or op_id is not None, as_sizes(sizes) if sizes else ""
+            scope = scopes.setdefault(key, len(scopes))
             known[text] = scope, NULL if seq is None else seq, NULL if op_id is None else op_id
         rows.append((threads.setdefault((pid, tid), len(threads)), start - origin, end - origin, *known[text]))
     return Ranges(*np.array(rows, np.int64).reshape(-1, 6).T.copy()), [classify(*key) for key in scopes]

@@ -271,3 +271,12 @@ def test_a_marker_at_an_impossible_time_is_left_out(tmp_path, start, end):
     assert parsed(path).coded("op").texts() == ["", ""]  # relu's range
     assert parsed(path).ints("kDuration").tolist() == [40, 10]
     assert "1 ranges without a time or a thread are left out" in reader(path)(path).warnings
+
+
+@pytest.mark.parametrize(("sizes", "read"), [("[[2, 3]]", "[[2, 3]]"), ("[[, 2]]", ""), ("[2]", ""), ("[[2] 3]", "")])
+def test_sizes_that_are_no_list_of_shapes_are_unknown(tmp_path, sizes, read):
+    """Columns of JSON hold JSON: the tables of counts decode them without a further check."""
+    strings = [(id_, f"{text}, sizes = {sizes}" if id_ == 2 else text) for id_, text in rpd()["rocpd_string"]]
+    table = parsed(write(tmp_path / "a.rpd", RPD, rpd() | {"rocpd_string": strings}))
+    assert table.coded("op").texts() == ['["relu"]', ""]
+    assert table.coded("sizes").texts() == [read, ""]
