@@ -15,7 +15,7 @@ from pyprof.prof.advice.fusion import CALLS
 from pyprof.prof.advice.gradients import DENSE, SPARSE_ADAM, SPARSE_SGD
 from pyprof.prof.edits.costs import COSTS, OF_CALLS
 from pyprof.prof.edits.edit import EDIT_RULES, Abstained, Edit, EditRule, Proposal
-from pyprof.prof.edits.rules.parameters import in_loops
+from pyprof.prof.edits.rules.parameters import Counts, in_loops
 from pyprof.prof.edits.scenario import Scenario
 
 # Rule -> standard deviation of the logarithm of the durations that it expects. Of the pairs of programs in
