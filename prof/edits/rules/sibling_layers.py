@@ -93,11 +93,12 @@ def _parameters(run: Run, call: Call) -> list[Shape]:
     """The shapes of a layer's weight and bias."""
     main = next(row for row in call.rows if run.role[row] != "aux" and run.family[row] in MAINS)
     shapes: list[Shape] = [tuple(shape) for shape in run.shapes(main)]
-    flat = [shape for shape in shapes if len(shape) == 2]
+    flat: list[Shape] = [shape for shape in shapes if len(shape) == 2]
     if run.family[main] != "gemm":
         return flat[:1]
     wide, deep = flat[-1][1], flat[-1][0]
-    return [(wide, deep), *(shape for shape in shapes if shape == (wide,))]
+    weight: Shape = (wide, deep)
+    return [weight, *(shape for shape in shapes if shape == (wide,))]
 
 
 def _edit(run: Run, groups: list[list[Call]], kinds: tuple[str, ...]) -> Edit:
