@@ -29,8 +29,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 VARIABLE = "TEARDOWN_CUPTI"
-# Each of these in the environment: pyprof does not let CUPTI go. The last two: another tool uses it (nsys, ncu).
-KEEPING = (VARIABLE, "DISABLE_CUPTI_LAZY_REINIT", "CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")
+# Each of these in the environment: pyprof does not let CUPTI go. Two belong to other tools that use it (nsys, ncu), and
+# with the last one Kineto records without a call from Python.
+TOOLS = "CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH", "KINETO_USE_DAEMON"
+KEEPING = (VARIABLE, "DISABLE_CUPTI_LAZY_REINIT", *TOOLS)
 _SAFE_SINCE = 12, 6  # of CUDA
 _WAIT_S = 1.0  # at most; it takes some milliseconds
 _PAUSE_S = 1e-4

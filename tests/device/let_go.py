@@ -106,7 +106,8 @@ def captured(step: Callable[[], torch.Tensor]) -> tuple[Any, torch.Tensor]:
 
 
 def launch_us(graph: Any) -> float:
-    return replay_cost.launch_us(graph.replay)
+    found: float = replay_cost.launch_us(graph.replay)
+    return found
 
 
 def records(file: Path) -> dict[str, Any]:
