@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pyprof.prof.limits.roofline import roofline
 from pyprof.prof.load import load_table
-from pyprof.prof.perfetto import cli
+from pyprof.prof.perfetto import byte_columns, cli, lanes
 from pyprof.prof.perfetto.build_trace import collect
 from pyprof.prof.perfetto.gpu_slices import load
 from pyprof.prof.perfetto.lanes import DEEPEST, nested_lanes, single_lanes
