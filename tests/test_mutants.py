@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tools.mutant_coverage import Coverage, bound_names, statement_lines
 from tools.mutants import files_of, mutants_of, sample
-from tools.run_mutants import Changed, Coverage, bound_names, results, statement_lines
+from tools.run_mutants import Changed, results
 
 
 def changes(source: str) -> set[str]:

@@ -11,21 +11,20 @@ that a run that was broken off goes on. PYPROF_DATA and PYPROF_TRUTH are those o
 """
 
 import argparse
-import ast
 import json
 import os
-import re
 import shutil
 import signal
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from tools.mutant_coverage import Coverage
 from tools.mutants import Mutant, files_of, sample
 
 ROOMS = {
@@ -36,124 +35,6 @@ ROOMS = {
 }
 SOURCES = ["parse", "prof", "pyprof"]
 NONE_KILLED = (0, 5)  # pytest's exit codes: all passed, none collected
-
-
-class Coverage:
-    """Which tests execute which line, and how long each takes."""
-
-    def __init__(self, folder: Path, sources: Path) -> None:
-        self.folder, self.sources, self.files = folder, sources, set[Path]()
-        self.seconds: dict[str, float] = {}
-        self.tests: dict[tuple[str, int], set[str]] = defaultdict(set)  # (file, line) -> tests
-        self.lines: Counter[tuple[str, str]] = Counter()  # (file, test) -> how many lines of the file it executes
-        self.words: dict[str, set[tuple[str, int]]] | None = None
-        self.refresh()
-
-    def refresh(self) -> None:
-        """Read what has been recorded since the last time."""
-        for path in sorted(set(self.folder.glob("*.json")) - self.files):
-            self._add(json.loads(path.read_bytes()))
-            self.files.add(path)
-            self.words = None
-
-    def _add(self, recorded: dict[str, Any]) -> None:
-        for name, test in recorded["tests"].items():
-            self.seconds[name] = test["seconds"]
-            for context in test["contexts"]:
-                for file, lines in recorded["lines"].get(context, {}).items():
-                    self.lines[file, name] += len(lines)
-                    for line in lines:
-                        self.tests[file, line].add(name)
-
-    def of(self, mutant: Mutant) -> list[str]:
-        """The tests that execute a mutant's statement, those first that are likely to notice.
-
-        What runs at import has no test: there it is the tests of the lines that use the names that the statement binds.
-        Where no test executes the statement, it is those that come nearest.
-        """
-        tree = ast.parse((self.sources / mutant.file).read_bytes())
-        lines = statement_lines(tree, mutant.line)
-        names = bound_names(tree, mutant.line)
-        places = {(mutant.file, line) for line in lines} if not names else self._uses(names)
-        return self._in_order(self._executing(places) or self._around(tree, mutant), mutant.file)
-
-    def _in_order(self, tests: set[str], file: str) -> list[str]:
-        """Those in the module's own test file; then in turn the fastest and the one that executes most of the module.
-
-        One case of each test function comes before its others.
-        """
-        turn: Counter[str] = Counter()
-        fastest = []
-        for test in sorted(tests, key=lambda test: (self.seconds[test], test)):
-            function = test.split("[")[0]
-            fastest.append((turn[function], self.seconds[test], test))
-            turn[function] += 1
-        fast = [test for *_, test in sorted(fastest)]
-        most = sorted(tests, key=lambda test: (-self.lines[file, test], self.seconds[test], test))
-        both = dict.fromkeys(test for pair in zip(fast, most, strict=True) for test in pair)
-        return sorted(both, key=lambda test: Path(file).stem not in test.split("::")[0])
-
-    def _executing(self, places: Iterable[tuple[str, int]]) -> set[str]:
-        return {test for place in places for test in self.tests.get(place, ())}
-
-    def _around(self, tree: ast.Module, mutant: Mutant) -> set[str]:
-        """The tests of the function, or else of the file: what runs in a tracer or a child may have no record."""
-        functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
-        around = [range(f.lineno, (f.end_lineno or 0) + 1) for f in functions]
-        for lines in sorted((lines for lines in around if mutant.line in lines), key=len):
-            if found := self._executing((mutant.file, line) for line in lines):
-                return found
-        return self._executing(place for place in self.tests if place[0] == mutant.file)
-
-    def _uses(self, names: Iterable[str]) -> set[tuple[str, int]]:
-        if self.words is None:
-            self.words = defaultdict(set)
-            for file in {file for file, _ in self.tests}:
-                path = self.sources / file
-                for number, line in enumerate(
-                    path.read_text(encoding="utf-8").splitlines() if path.is_file() else (), 1
-                ):
-                    for word in re.findall(r"\w+", line):
-                        self.words[word].add((file, number))
-        return {place for name in names for place in self.words.get(name, ())}
-
-
-def statement_lines(tree: ast.Module, line: int) -> range:
-    """The lines of the innermost statement around a line; of a compound statement, those of its head."""
-    best = range(line, line + 1)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.stmt | ast.ExceptHandler) and node.lineno <= line <= (node.end_lineno or line):
-            body = getattr(node, "body", None) or getattr(node, "cases", None)
-            first = getattr(body[0], "lineno", None) or body[0].pattern.lineno if body else None
-            end = min(node.end_lineno, max(node.lineno, first - 1)) if first else node.end_lineno
-            if line <= end:
-                best = range(node.lineno, end + 1)
-    return best
-
-
-def bound_names(tree: ast.Module, line: int) -> set[str]:
-    """The names that a statement binds at import; none where the line lies in a function's body.
-
-    A decorator or a default belongs to its function, a field to its class too.
-    """
-    names: set[str] = set()
-    body: list[ast.stmt] = tree.body
-    while True:
-        node = next((n for n in body if _first_line(n) <= line <= (n.end_lineno or line)), None)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            inside = line >= node.body[0].lineno
-            return set() if inside else names | {node.name}
-        if isinstance(node, ast.ClassDef | ast.If | ast.Try | ast.With | ast.For):
-            names |= {node.name} if isinstance(node, ast.ClassDef) else set()
-            body = node.body + getattr(node, "orelse", [])
-            continue
-        stored = ast.walk(node) if node else ()
-        names |= {n.id for n in stored if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-        return names or {"import"}
-
-
-def _first_line(node: ast.stmt) -> int:
-    return min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", ()))])
 
 
 def in_turn(count: int, seed: int, root: Path) -> Iterator[tuple[str, int, Mutant]]:
@@ -244,12 +125,13 @@ def run(options: argparse.Namespace) -> None:
     known = results(options.folder)
     trial = Trial(options.tree, options.folder, options.share, options.most, options.most_s)
     with (options.folder / f"results.{options.share}.jsonl").open("a", encoding="utf-8") as out:
-        for place, (room, number, mutant) in enumerate(in_turn(options.count, options.seed, options.tree)):
+        for place, (room, number, mutant) in enumerate(in_turn(options.count, options.seed, options.drawn)):
             if place % options.shares != options.share:
                 continue
             before = known.get(mutant.key, {}).get("result")
             wanted = before in ("survived", "no coverage") if options.what == "again" else before is None
-            if wanted:
+            here, there = (tree / mutant.file for tree in (options.drawn, options.tree))
+            if wanted and there.is_file() and here.read_bytes() == there.read_bytes():
                 line = {"room": room, "number": number, "key": mutant.key, **mutant._asdict(), **trial.result(mutant)}
                 out.write(json.dumps(line) + "\n")
                 out.flush()
@@ -291,6 +173,9 @@ def main() -> None:
     parser.add_argument("places", nargs="*", type=Path)
     parser.add_argument("--count", type=int, default=300, help="mutants of each room")
     parser.add_argument("--seed", type=int, default=18)
+    parser.add_argument(
+        "--drawn", type=Path, help="the tree of the sample, if TREE is another: files that differ are left out"
+    )
     parser.add_argument("--most", type=int, default=60, help="tests given to one mutant")
     parser.add_argument(
         "--most-s", type=float, default=15.0, help="seconds that these tests may take, without a mutant"
@@ -304,6 +189,7 @@ def main() -> None:
         options.folder = options.places[0]
         return counts(options)
     options.tree, options.folder = (place.resolve() for place in options.places[:2])
+    options.drawn = options.drawn.resolve() if options.drawn else options.tree
     options.tests = [str(place) for place in options.places[2:]]
     return record(options) if options.what == "record" else run(options)
 

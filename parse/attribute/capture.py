@@ -8,7 +8,7 @@ import numpy as np
 
 from pyprof.compiled_record import CompiledRecord
 from pyprof.parse.attribute.scope import Scope
-from pyprof.table.columns import NULL, Bools, Codes, Coded, Data, Indices, Ints
+from pyprof.table.columns import NULL, Bools, Coded, Codes, Data, Indices, Ints
 from pyprof.table.cpu_facts import CpuFacts
 from pyprof.table.gpu_samples import GpuSamples
 from pyprof.table.losses import Loss

@@ -11,7 +11,6 @@ moment the pieces around it are exactly the ranges that are open.
 import heapq
 from dataclasses import dataclass
 from itertools import pairwise
-
 from typing import Any
 
 import numpy as np
@@ -36,12 +35,14 @@ class Nesting:
 
 def nest(thread: Indices, start: Ints, end: Ints) -> Nesting:
     """Nest ranges given in any order. Of equal ranges the first is the outer one; a range of 0 ns counts as 1 ns."""
-    thread, end = thread.astype(np.int32, copy=False), _lasting(start, end)
-    order = order_of(thread, start, end)
-    if order is None:
-        order = np.arange(len(thread), dtype=np.int32)
-    else:
-        thread, start, end = thread[order], start[order], end[order]
+    thread, order = thread.astype(np.int32, copy=False), np.arange(len(thread), dtype=np.int32)
+    if np.any(end <= start):
+        end = np.maximum(end, start + 1)
+    for sort in SORTS:
+        if in_order(thread, start, end):
+            break
+        by = sort(thread, start, end)
+        order, thread, start, end = order[by], thread[by], start[by], end[by]
     parts: list[tuple[NDArray[Any], ...]] = []  # per thread: the fields of its Nesting
     total, overlapping = 0, False
     for lo, hi in pairwise(np.flatnonzero(np.diff(thread, prepend=-1, append=-1)).tolist()):
@@ -57,30 +58,24 @@ def nest(thread: Indices, start: Ints, end: Ints) -> Nesting:
     return Nesting(order, thread, start, end, np.concatenate([part[-1] for part in parts] or [order]))
 
 
-def order_of(thread: Indices, start: Ints, end: Ints) -> Codes | None:
-    """The indices of ranges by thread, start and end, an outer range before the inner ones; None: they are so already.
-
-    Profilers write the ranges of a thread, or of all threads, in order of their starts: that needs no sort.
-    """
-    end = _lasting(start, end)
-    if _in_order(thread, start, end):
-        return None
-    few = np.int16 if thread.max() < 1 << 15 else np.int32  # numpy sorts 16 bits by counting
-    order = np.argsort(thread.astype(few), kind="stable")
-    if not _in_order(thread[order], start[order], end[order]):
-        order = np.lexsort((-end, start, thread))
-    return order.astype(np.int32)
-
-
-def _lasting(start: Ints, end: Ints) -> Ints:
-    """The ends, where a range of 0 ns counts as 1 ns."""
-    return np.maximum(end, start + 1) if np.any(end <= start) else end
-
-
-def _in_order(thread: Indices, start: Ints, end: Ints) -> bool:
+def in_order(thread: Indices, start: Ints, end: Ints) -> bool:
+    """Whether ranges come by thread and start, an outer range before the inner ones."""
     longer = (start[1:] == start[:-1]) & (end[1:] <= end[:-1])
     on_thread = (thread[1:] == thread[:-1]) & ((start[1:] > start[:-1]) | longer)
     return bool(np.all(on_thread | (thread[1:] > thread[:-1])))
+
+
+def _by_thread(thread: Indices, *_: Ints) -> Codes:
+    few = np.int16 if thread.max(initial=0) < 1 << 15 else np.int32  # numpy sorts 16 bits by counting
+    return np.argsort(thread.astype(few), kind="stable").astype(np.int32)
+
+
+def _by_all(thread: Indices, start: Ints, end: Ints) -> Codes:
+    return np.lexsort((-end, start, thread)).astype(np.int32)
+
+
+# Profilers write the ranges of a thread, or of all threads, in order of their starts: for these the first is enough.
+SORTS = (_by_thread, _by_all)
 
 
 def _parents(start: Ints, end: Ints) -> Codes | None:

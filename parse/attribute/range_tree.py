@@ -31,10 +31,13 @@ class RangeTree:
         self.number = self.source  # per range: its place in the file
         if given.number is not None:
             self.number = given.number if sorted_before else given.number[self.source]
-        every = np.arange(len(nesting), dtype=np.int32)
-        self.place = np.empty(len(given), np.int32)  # the inverse of source: index in capture.ranges -> first piece
-        self.place[nesting.source[::-1]] = every[::-1]
-        self.is_first = self.place[self.source] == every  # what counts ranges counts first pieces
+        self.place = self.source  # the inverse of source: index in capture.ranges -> first piece
+        self.is_first: Bools = np.broadcast_to(np.True_, len(nesting))  # what counts ranges counts first pieces
+        if not sorted_before or len(nesting) > len(given):
+            every = np.arange(len(nesting), dtype=np.int32)
+            self.place = np.empty(len(given), np.int32)
+            self.place[nesting.source[::-1]] = every[::-1]
+            self.is_first = self.place[self.source] == every
         self.whole_end = nesting.end  # per piece: the end of its range
         if len(nesting) > len(given):
             self.whole_end = np.maximum(given.end, given.start + 1)[self.source]

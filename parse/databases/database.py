@@ -23,7 +23,7 @@ from pyprof.parse.databases.joined_rows import JoinedRows, integers, joined
 from pyprof.parse.databases.read_ahead import read_ahead
 from pyprof.parse.databases.unpacked_file import unpacked
 from pyprof.parse.databases.whole_numbers import WHOLE, without_others
-from pyprof.table.columns import NULL, Ints
+from pyprof.table.columns import NULL, Ints, folded
 
 HEADER = b"SQLite format 3\0"
 SPARE = 16  # connections for threads to a file that is unpacked
@@ -183,7 +183,7 @@ class Database:
             chunks = [chunk for chunk, _ in self.chunks(numbers, table, where=where)]
         except ValueError:
             return self._mixed_ints(table, columns, where)
-        return [np.concatenate(parts) for parts in zip(*chunks, strict=True)] if chunks else [_NONE for _ in columns]
+        return [folded(np.concatenate([_NONE, *(chunk.pop(0) for chunk in chunks)])) for _ in columns]
 
     def _mixed_ints(self, table: str, columns: Sequence[str], where: str) -> list[Ints]:
         """Columns with values that are not whole numbers, which become ``NULL`` and are noted in ``wrong``."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from pyprof.errors import SchemaError
 from pyprof.parse.attribute.capture import OPEN, Ranges
-from pyprof.parse.attribute.nesting import order_of
+from pyprof.parse.attribute.nesting import SORTS, in_order
 from pyprof.parse.attribute.scope import Kind, Scope, classify
 from pyprof.parse.databases.database import Database
 from pyprof.parse.formats.shape_text import as_sizes
@@ -71,18 +71,21 @@ def read_ranges(
     return Nvtx(push_pop, start_end, ranges.scopes(db), ranges.tids, ranges.flow.outs)
 
 
-def in_order(nvtx: Nvtx) -> Nvtx:
+def sort_ranges(nvtx: Nvtx) -> Nvtx:
     """The same with the push/pop ranges, in place, in the order of ``nest``, which then needs no copy of them."""
     ranges = nvtx.ranges
-    order = order_of(ranges.thread, ranges.start, ranges.end) if len(ranges) else None
-    if order is None:
+    for sort in SORTS:
+        if in_order(ranges.thread, ranges.start, ranges.end):
+            break
+        order = sort(ranges.thread, ranges.start, ranges.end)
+        for name in ("thread", "start", "end", "scope", "seq", "op_id"):
+            column = getattr(ranges, name)
+            setattr(ranges, name, column[order] if any(column.strides) else column)
+        ranges.number = order if ranges.number is None else ranges.number[order]
+    if ranges.number is None or not nvtx.outs:
         return nvtx
-    for name in ("thread", "start", "end", "scope", "seq", "op_id"):
-        column = getattr(ranges, name)
-        setattr(ranges, name, column[order] if any(column.strides) else column)
-    ranges.number = order
-    place = np.empty(len(order), np.int32)
-    place[order] = np.arange(len(order), dtype=np.int32)
+    place = np.empty(len(ranges), np.int32)
+    place[ranges.number] = np.arange(len(ranges), dtype=np.int32)
     made = np.fromiter(nvtx.outs, np.int64, len(nvtx.outs))
     return nvtx._replace(outs=dict(zip(place[made].tolist(), nvtx.outs.values(), strict=True)))
 

@@ -9,6 +9,7 @@ from pyprof.prof.ranks.pace import Pace
 from pyprof.prof.ranks.slow_sentences import brief_ms
 
 LEAST = 0.02  # of the step: shorter parts are left out
+TOKENS = " But the tokens that it would not compute, others would."
 _NAMES = {"host": "host", "data": "waiting for data", "latency": "latencies"}
 
 
@@ -26,7 +27,8 @@ def path_sentences(pace: Pace) -> Iterator[str]:
     slow = {each.rank for each in pace.slow}
     for alike in path.like_others:
         if alike.saves or alike.rank in slow:
-            yield _like_others(alike, path, unit)
+            moves = pace.experts is not None and pace.experts.rank == alike.rank
+            yield _like_others(alike, path, unit) + (TOKENS if moves else "")
 
 
 def _like_others(alike: LikeOthers, path: JobPath, unit: str) -> str:

@@ -44,6 +44,16 @@ def profiler_sentences(pace: Pace) -> Iterator[str]:
         )
 
 
+def bubble_sentence(pace: Pace) -> str:
+    """The stage of a pipeline that waits longest, and the one that works longest."""
+    most = pace.bubbles[0]
+    slowest = max(pace.bubbles, key=lambda each: each.work_ns)
+    return (
+        f"Pipeline: rank {most.rank} waits longest for data of other stages, {brief_ms(most.ns)} ms; rank "
+        f"{slowest.rank} works longest, {brief_ms(slowest.work_ns)} ms."
+    )
+
+
 def cause_text(cause: Excess) -> str:
     """What takes the rank longer than the others, as a clause."""
     flops = cause.more_flops

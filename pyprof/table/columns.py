@@ -41,7 +41,8 @@ class Coded:
         return len(self.codes)
 
     def take(self, rows: Any) -> Coded:
-        return Coded(self.codes[rows], self.values)
+        codes = self.codes[rows]
+        return Coded(codes if self.values else np.broadcast_to(np.int32(-1), len(codes)), self.values)
 
     def used(self) -> Coded:
         """The same column without its unused texts."""
@@ -146,18 +147,22 @@ def blank(kind: Kind, rows: int) -> Data:
     return Coded(np.broadcast_to(np.int32(-1), rows), [])
 
 
-def _small(column: Data | None, kind: Kind, rows: int) -> Data:
-    """A column, ``None`` for a blank one, without the memory for what all of its rows share."""
-    if column is None or (isinstance(column, Coded) and not column.values):
-        return blank(kind, rows)
-    return folded(column) if kind == "int" else column  # type: ignore[arg-type] # the column is of this kind
+def compact(columns: Mapping[str, Data]) -> dict[str, Data]:
+    """The columns, those with one value in all rows as views of this value (see ``folded``)."""
+    return {key: _compact(column) for key, column in columns.items()}
 
 
-def folded(column: Ints) -> Ints:
-    """The column; if all rows have one value, as a view of this value, which takes no memory."""
-    if not len(column) or column[0] != column[-1] or np.any(column != column[0]):
+def _compact(column: Data) -> Data:
+    if isinstance(column, Coded):
+        return Coded(folded(column.codes), column.values)
+    return column if isinstance(column, Ragged) else folded(column)
+
+
+def folded(column: NDArray[Value]) -> NDArray[Value]:
+    """The column; if all rows have one value, as a view of this value, which takes no memory and is read-only."""
+    if not len(column) or not any(column.strides) or column[0] != column[-1] or np.any(column != column[0]):
         return column
-    return np.broadcast_to(np.int64(column[0]), len(column))
+    return np.broadcast_to(column[0], len(column))
 
 
 def value_at(values: NDArray[Value], place: Ints, missing: int = NULL) -> NDArray[Value]:
@@ -284,7 +289,9 @@ class Table:
         self.samples = tuple(samples)
         self.measured = tuple(measured)
         self.cpu = cpu
-        self.columns = {c.key: _small(columns.get(c.key), c.kind, rows) for c in self.schema}
+        self.columns = compact(
+            {c.key: columns[c.key] if c.key in columns else blank(c.kind, rows) for c in self.schema}
+        )
 
     def __len__(self) -> int:
         return self.rows

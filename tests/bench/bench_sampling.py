@@ -8,7 +8,7 @@ One thread trains a small model, in stretches of N steps that take turns (with s
 one sample lies in the middle of each stretch with sampling; in the others nothing of pyprof runs. The clock says little
 where other programs want the cores, so stretches are compared by CPU time: of the training process with all its
 threads, and of the process that reads the traces. Neighbours are compared with each other, because the machine's pace
-changes in an hour; the intervals (95%) are of a bootstrap over these pairs.
+changes in an hour; the intervals (95%) are of a bootstrap over these pairs. They are wide on a shared machine.
 
 Every step is timed, too. A sample touches the steps before it (20 are timed), the recorded one, and those after it,
 while another process reads the trace. So the cost of one sample is the time of the steps from 20 before to 0.3 s after
@@ -21,6 +21,7 @@ import os
 import random
 import statistics
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -163,16 +164,17 @@ def cpu_s(pid: str) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def overhead(pairs: list[tuple[dict[str, Any], dict[str, Any]]], clock: str) -> tuple[float, float, float]:
-    """How much longer, in percent, steps of stretches with sampling take by this clock, and the interval of 95%."""
+def overhead(
+    pairs: list[tuple[dict[str, Any], dict[str, Any]]], clock: str, middle: Callable[[list[float]], float]
+) -> tuple[float, float, float]:
+    """How much longer, in percent, steps of stretches with sampling take by this clock, and the interval of 95%.
 
-    def percent(chosen: list[tuple[dict[str, Any], dict[str, Any]]]) -> float:
-        with_, without = (sum(pair[which][clock] for pair in chosen) for which in (0, 1))
-        return 100 * (with_ / without - 1)
-
+    ``middle``: of the pairs, ``statistics.mean`` or, which one disturbed pair does not move, ``statistics.median``.
+    """
+    each = [100 * (with_[clock] / without[clock] - 1) for with_, without in pairs]
     drawn = random.Random(0)
-    found = sorted(percent(drawn.choices(pairs, k=len(pairs))) for _ in range(DRAWS))
-    return percent(pairs), found[DRAWS // 40], found[-DRAWS // 40]
+    found = sorted(middle(drawn.choices(each, k=len(each))) for _ in range(DRAWS))
+    return middle(each), found[DRAWS // 40], found[-DRAWS // 40]
 
 
 def pairs_of(record: dict[str, Any]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
@@ -233,8 +235,11 @@ def report(record: dict[str, Any]) -> list[str]:
     ]
     for clock, name in CLOCKS.items():
         without = statistics.mean(1e3 * plain[clock] / plain["steps"] for _, plain in pairs)
-        percent, low, high = overhead(pairs, clock)
-        lines.append(f"{name}: a step without {without:.3f} ms, with {percent:+.2f}% ({low:+.2f} to {high:+.2f}%)")
+        found = [overhead(pairs, clock, middle) for middle in (statistics.median, statistics.mean)]
+        median, mean = (f"{percent:+.2f}% ({low:+.2f} to {high:+.2f}%)" for percent, low, high in found)
+        lines.append(
+            f"{name}: a step without {without:.3f} ms; with, by the pairs' median {median}, by their mean {mean}"
+        )
     for what, name in (("wall_us", "on the clock"), ("cpu_us", "CPU time of the training thread")):
         mean, each = costs(record, what)
         error = statistics.stdev(each) / len(each) ** 0.5 if len(each) > 1 else float("nan")
@@ -278,16 +283,19 @@ def draw(record: dict[str, Any], figure: Path) -> None:
     upper.set_ylim(bottom=0)
     upper.set_title(f"One step in {record['every']} sampled, in every other stretch of {record['every']}", loc="left")
     at = [minutes[2 * number + 2] for number in range(len(pairs))]
-    for clock, name, colour in (
-        ("process_s", "training process", "#1f6feb"),
-        ("both_s", "with the process that reads the traces", "#d97706"),
+    each = [100 * (with_["process_s"] / without["process_s"] - 1) for with_, without in pairs]
+    middle.plot(at, each, ".", color="#bbbbbb", label="a stretch against its neighbour")
+    step_ms, of_samples = costs(record, "cpu_us")
+    reading = [1e3 * (with_["both_s"] - with_["process_s"]) for with_, _ in pairs]
+    for ms, name, colour in (
+        (of_samples, "samples so far, training thread", "#1f6feb"),
+        ([sum(both) for both in zip(of_samples, reading, strict=False)], "and the process that reads them", "#d97706"),
     ):
-        so_far = [overhead(pairs[: number + 1], clock) for number in range(len(pairs))]
-        middle.plot(at, [percent for percent, _, _ in so_far], color=colour, label=name)
-        middle.fill_between(at, *zip(*(bounds for _, *bounds in so_far), strict=True), color=colour, alpha=0.15)
+        so_far = [100 * statistics.mean(ms[: n + 1]) / record["every"] / step_ms for n in range(len(ms))]
+        middle.plot(at[: len(ms)], so_far, color=colour, label=name)
     middle.axhline(1, color="#999999", linestyle="--", linewidth=1)
-    middle.set_ylabel("CPU overhead so far, %")
-    middle.set_ylim(-2, 4)
+    middle.set_ylabel("CPU overhead, % of a step")
+    middle.set_ylim(-5, 9)
     for column, name, colour in ((1, "training", "#1f6feb"), (2, "process that reads the traces", "#d97706")):
         lower.plot(
             [row[0] / 60 for row in record["memory"]], [row[column] for row in record["memory"]], colour, label=name

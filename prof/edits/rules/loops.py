@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from pyprof.prof.advice import Run
-from pyprof.prof.advice.optimizer import CHUNKS, TENSORS
+from pyprof.prof.advice.optimizer import CHUNKS, LISTS, TENSORS
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
 from pyprof.prof.edits.rules.host_waits import waits_after
@@ -16,10 +16,6 @@ from pyprof.prof.edits.scenario import Scenario
 from pyprof.table.columns import Bools, Ints
 
 MANY = 16  # kernels of one op in a loop; fewer do not matter
-LISTS = frozenset(
-    "add add_ sub sub_ mul mul_ div div_ addcmul addcmul_ addcdiv addcdiv_ lerp lerp_ sqrt sqrt_ neg neg_ copy_ zero_ "
-    "maximum minimum clamp_min clamp_max clamp_min_ clamp_max_ pow abs exp sign linalg_vector_norm norm".split()
-)
 
 
 @edit_rule("parameter_loop")
@@ -42,7 +38,20 @@ def parameter_loop(scenario: Scenario) -> Iterator[Proposal]:
 
 def _after_backward(run: Run) -> Bools:
     torch_optim = run.mentions("op", ".step") & run.mentions("op", "Adam", "SGD")
-    found: Bools = (run.phase == "optimizer") & np.isin(run.aten, tuple(LISTS)) & (run.role != "aux") & ~torch_optim
+    late = (run.phase == "optimizer") | _behind(run)
+    found: Bools = late & np.isin(run.aten, tuple(LISTS)) & (run.role != "aux") & ~torch_optim
+    return found
+
+
+def _behind(run: Run) -> Bools:
+    """A mask of the rows outside of layers after the last backward pass of their step, as averages of the weights."""
+    steps, rows = run.table.ints("step"), np.arange(run.rows)
+    backward = run.phase == "backward"
+    outside = ~run.table.coded("layer").where(bool) & np.isin(run.phase, ("forward", "other", ""))
+    found = np.zeros(run.rows, bool)
+    for step in np.unique(steps[backward]).tolist():
+        mine = steps == step
+        found |= mine & outside & (rows > int(np.flatnonzero(mine & backward)[-1]))
     return found
 
 
@@ -62,7 +71,7 @@ def _is_loop(run: Run, rows: list[int]) -> bool:
 def _reads(run: Run, rows: Ints) -> Ints:
     """The values that the loop reads from the GPU, one for each tensor or so, for each of which the host waits."""
     places = {_place(run, row) for row in rows.tolist()}
-    asked = np.flatnonzero((run.aten == "_local_scalar_dense") & (run.phase == "optimizer"))
+    asked = np.flatnonzero((run.aten == "_local_scalar_dense") & ((run.phase == "optimizer") | _behind(run)))
     found = np.array([row for row in asked.tolist() if _place(run, row) in places], np.int64)
     return found if run.count(len(found)) >= MANY else found[:0]
 

@@ -83,7 +83,7 @@ def amp(scenario: Scenario) -> Iterator[Proposal]:
 
 
 def _narrowed(run: Run, every: Ints, unit: str) -> Edit:
-    """``every``: products that autocast narrows, those that gain nothing by it, too: their operands are cast as well."""
+    """``every``: products that autocast narrows, also those that gain nothing by it: their operands are cast, too."""
     chosen, rows = np.zeros(run.rows, bool), _fast(run, every)
     chosen[every] = True
     flow = Flow(run, chosen)

@@ -61,6 +61,7 @@ def test_where_the_capture_was_before_the_range_it_is_not_known_what_a_node_is(t
 
 @pytest.mark.parametrize(
     "name", ["graphs/h200_decode_before", "graphs/h200_decode_early", "graphs/h200_callables_early",
+             "graphs/h200_reduce_overhead_early", "graphs/h200_generate_early",
              "graphs/h200_decode_capture", "graphs/h200_callables_capture", "graphs/h200_decode_opaque",
              "h200_gpt2_cudagraph_node", "h200_graph_init"],
 )  # fmt: skip

@@ -10,6 +10,7 @@ from pyprof.prof.edits.edit import Abstained, Edit
 from pyprof.prof.edits.rules import EDIT_RULES
 from pyprof.prof.edits.rules.cell_loops import _gradient
 from pyprof.prof.edits.rules.growing_tensors import _grown, _joined, tensors_grow
+from pyprof.prof.edits.rules.merged_rows import GROUPED, at_once_ns
 from pyprof.prof.edits.rules.sample_loops import _most
 from pyprof.prof.edits.scenario import apply, captured
 from tests.parse.kineto.kineto_file import MAIN, call, kernel, op, x
@@ -185,6 +186,14 @@ def test_the_product_that_stays_in_a_cells_backward_pass_is_that_of_the_states_g
     assert _gradient(made, 0, "net.py:6") == []
     assert _gradient(made, 3, "net.py:5") == []  # the last cell has none
     assert _gradient(run(cell, products[0], cell, products[1]), 0, "net.py:5") == []  # it belongs to the next cell
+
+
+def test_products_at_once_take_the_flops_and_bytes_of_all_in_so_many_kernels():
+    rows = [mm(64, 256, 512, 9_000) for _ in range(4)]
+    made = run(*rows)
+    flop, nbytes = 4 * 2 * 64 * 256 * 512, 4 * 2 * (64 * 256 + 256 * 512 + 64 * 512)
+    (unit,) = {made.limits.unit.values[code] for code in made.limits.unit.codes.tolist()}
+    assert at_once_ns(made, [0, 1, 2, 3], 2) == 2 * made.product_ns(flop / 2, nbytes / 2, unit, GROUPED)
 
 
 def loop(count, *ops, clips=(), elements=1024):
