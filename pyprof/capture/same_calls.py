@@ -72,9 +72,7 @@ def _is(found: SameCall, args: tuple[Any, ...], kwargs: dict[str, Any], autocast
     return alike and found.check(*args, *kwargs.values())
 
 
-def _made(
-    entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any], autocast: torch.dtype | None
-) -> SameCall | None:
+def _made(entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any], autocast: torch.dtype | None) -> SameCall | None:
     """A call to recognize; None if its arguments cannot be compared in this way."""
     values = (*args, *kwargs.values())
     places = [place for place, value in enumerate(values) if type(value) in (torch.Tensor, Parameter)]

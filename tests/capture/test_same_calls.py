@@ -24,6 +24,11 @@ X, Y = torch.randn(4, 6), torch.randn(4, 6)
 WEIGHT, BIAS = nn.Parameter(torch.randn(6)), nn.Parameter(torch.randn(6))
 
 
+def _six() -> tuple[int, ...]:
+    """A tuple made anew, equal to the last one."""
+    return tuple(int(text) for text in ["6"])
+
+
 def _autocast() -> Any:
     with torch.autocast("cpu", torch.bfloat16):
         return torch.add(X, Y)
@@ -53,9 +58,9 @@ CALLS: list[Callable[[], Any]] = [  # calls of few functions, which differ from 
     lambda: X.sum((0, 1)),
     lambda: X.sum((0,)),
     lambda: X.sum([0, 1]),
-    lambda: F.layer_norm(X, tuple([6]), WEIGHT, BIAS),
-    lambda: F.layer_norm(X, tuple([6]), WEIGHT, BIAS, 1e-3),
-    lambda: F.layer_norm(X, tuple([6]), BIAS),
+    lambda: F.layer_norm(X, _six(), WEIGHT, BIAS),
+    lambda: F.layer_norm(X, _six(), WEIGHT, BIAS, 1e-3),
+    lambda: F.layer_norm(X, _six(), BIAS),
     lambda: F.relu(X),
     lambda: F.relu(X.clone(), inplace=True),
 ]
