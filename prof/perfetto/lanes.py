@@ -62,7 +62,7 @@ def nested_lanes(start: Ints, end: Ints) -> Ints:
 
 
 def _nest(start: Ints, end: Ints) -> bool:
-    """Whether slices, outer ones first, nest no deeper than DEEPEST: whether each ends when the innermost open one does.
+    """Whether slices, outer ones first, nest no deeper than DEEPEST.
 
     Begins and ends are taken as parentheses, in order of time, and each end closes the innermost open slice. If that
     slice is meant to end then, for every end, no two slices overlap without nesting.
