@@ -150,7 +150,7 @@ def test_what_an_option_refuses(kind, text, message):
 
 def test_an_error_of_the_file_system_is_one_line(capsys):
     name = "a" * 300 + ".html"  # longer than any file system allows
-    assert run(lambda _: Path(name).is_file(), "x") == 1
+    assert run(lambda _: Path(name).stat(), "x") == 1
     assert capsys.readouterr().err == f"pyprof diff: {name}: File name too long\n"
 
 

@@ -43,7 +43,12 @@ SAME: list[tuple[str, Callable[..., Any], Any]] = [
     ("conv_transpose2d", F.conv_transpose2d, lambda: (R(2, 4, 8, 8), R(4, 3, 2, 2), None, 2)),
 ]
 
-DIFFERENT: list[tuple[str, Callable[..., Any], Any, int, int]] = [  # ours, theirs; forward and backward
+# PyTorch 2.13 does not count attention on a CPU; 2.15 counts all pairs, masked ones, too: 3072 forward, 7680 backward.
+ATTENTION_ON_CPU = (0, 10752)
+
+DIFFERENT: list[
+    tuple[str, Callable[..., Any], Any, int, int | tuple[int, ...]]
+] = [  # ours, theirs; forward and backward
     # a bias' gradient is a sum that has no product: 2 rows - 1 of 6 sums
     ("linear with a bias", F.linear, lambda: (R(2, 5), R(6, 5), R(6)), 3 * 120 + 6, 3 * 120),
     # weight gradient of 2 groups counted twice: 2*2*6*36*18 = 15552 each; (1 + 1 + 2) of them
@@ -67,14 +72,14 @@ DIFFERENT: list[tuple[str, Callable[..., Any], Any, int, int]] = [  # ours, thei
         3 * 240,
     ),  # 8 a multiply-add, not 2
     # 6 heads of 16 pairs: 2*96*16 and 2*96*40; on a CPU it knows no attention
-    ("attention", F.scaled_dot_product_attention, lambda: (R(2, 3, 4, 8),) * 3, 3072 + 7680, 0),
+    ("attention", F.scaled_dot_product_attention, lambda: (R(2, 3, 4, 8),) * 3, 3072 + 7680, ATTENTION_ON_CPU),
     # 10 of 16 pairs
     (
         "causal attention",
         lambda q: F.scaled_dot_product_attention(q, q, q, is_causal=True),
         lambda: (R(2, 3, 4, 8),),
         1920 + 4800,
-        0,
+        ATTENTION_ON_CPU,
     ),
 ]
 
@@ -89,14 +94,14 @@ def test_agree(function: Callable[..., Any], make: Any, backward: bool) -> None:
 @pytest.mark.parametrize(
     ("function", "make", "ours", "other"), [row[1:] for row in DIFFERENT], ids=[row[0] for row in DIFFERENT]
 )
-def test_known_differences(function: Callable[..., Any], make: Any, ours: int, other: int) -> None:
+def test_known_differences(function: Callable[..., Any], make: Any, ours: int, other: int | tuple[int, ...]) -> None:
     def real(*args: Any) -> Any:
         out = function(*args)
         return out.real if out.is_complex() else out
 
     counts = pyprof.count(function, *make(), backward=True)
     assert counts.forward.flop + counts.backward.flop == ours
-    assert theirs(real, *make(), backward=True) == other
+    assert theirs(real, *make(), backward=True) in (other if isinstance(other, tuple) else (other,))
 
 
 def test_int_mm() -> None:
