@@ -37,7 +37,10 @@ def test_trace_is_the_user_s_frames_outermost_first() -> None:
 
 
 def test_frames_of_python_s_library_are_left_out_unless_all_are_wanted() -> None:
-    through_the_library = functools.singledispatch(lambda x: torch.relu(x))
+    @functools.singledispatch
+    def through_the_library(x: Any) -> Any:
+        return torch.relu(x)
+
     for trace, there in ((True, False), ("all", True)):
         recorder = record(trace=trace)
         through_the_library(X)
