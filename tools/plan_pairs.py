@@ -48,6 +48,7 @@ RULES = {
     "empty_cache": "allocator",
     "sgd": "parameter_loop",
     "clip": "parameter_loop",
+    "average": "parameter_loop",
     "item": "item",
     "zero_grad": "zero_grad",
     "bias": "conv_bias",

@@ -23,8 +23,8 @@ HEAD = 256  # the largest head dimension of FlashAttention 2
 # Fused attention's rate at its best, of the dense peak, by the head's width: cuDNN's on an H200 in bf16 (8 × 16 heads,
 # 512 to 4096 tokens, forward and backward, the product that the backward does again counted) reaches 0.48 at 64, 0.62
 # to 0.70 at 128; FlashAttention 2 on an A100 about the same of its peak (Dao 2023, figures 4 to 6). A causal mask costs
-# the blocks that it cuts: 1.1. fp32 has the memory-efficient kernel only (a vision transformer's, heads of 64 with
-# dropout, docs/explanation/advice.md: 0.95 ms forward and backward where 1.23 were products and softmax).
+# the blocks that it cuts: 1.1. fp32 has the memory-efficient kernel only (8 × 16 heads of 512 × 64:
+# 31.6 TFLOP/s forward and backward, tests/golden/timings), whether TF32 is allowed or not.
 WIDTHS, SHARES = (64, 128), (0.48, 0.65)
 CAUSAL, FP32 = 1.1, 0.065
 # Of that, with an added mask, and with dropout, forward and backward (cuDNN on the same GPU)
@@ -34,6 +34,7 @@ MASKED, DROPPED = 0.57, (0.5, 0.7)
 TRAINED = 0.28
 WORTH = 1.15
 BATCHED = ("bmm", "baddbmm")
+FILLED, TRIANGLES = ("masked_fill", "masked_fill_"), ("triu", "tril", "triu_", "tril_")
 DROPOUT = ("native_dropout", "native_dropout_backward")
 SAFE = "SafeSoftmaxBackward0"  # the math backend's own softmax (PyTorch 2.5 and later)
 MATH = "_scaled_dot_product_attention_math"
@@ -240,11 +241,44 @@ def fused_ns(run: Run, pattern: Pattern, dtype: str, share: float) -> float:
     flop = 4.0 * scores * head * (2.5 if pattern.backward else 1.0)
     item = 4 if dtype == "float32" else 2
     tensors = 8 if pattern.backward else 4  # q, k, v and out; in backward also their gradients
-    masked = any(run.aten[i] in ("add", "add_") and len([s for s in run.shapes(i) if s]) > 1 for i in pattern.rows)
+    causal = is_causal(run, pattern)
+    # The kernel for float32 is too slow for a mask's bytes to matter.
+    masked = not causal and dtype != "float32" and any(_masks(run, i) for i in pattern.rows)
     # The backward of dropout is a product with its mask, so any dropout of the run counts there.
     dropped = np.isin(run.aten if pattern.backward else run.aten[list(pattern.rows)], DROPOUT).any()
+    # With dropout, cuDNN's kernel takes as long for a triangle as for the square (causal_attention).
+    flop *= CAUSAL / 2 if causal and not dropped else 1.0
     share *= (MASKED if masked else 1.0) * (DROPPED[pattern.backward] if dropped else 1.0)
     return _kernel_ns(run, flop / share, tensors * item * scores / last * head, dtype, head)
+
+
+def _masks(run: Run, row: int) -> bool:
+    """Whether a row adds a tensor to the scores."""
+    return run.aten[row] in ("add", "add_") and len([shape for shape in run.shapes(row) if shape]) > 1
+
+
+def is_causal(run: Run, pattern: Pattern) -> bool:
+    """Whether the mask of an attention hides what comes later: if the run makes a triangle of the scores' last two
+    sizes, or a mask of truth values is one square for all samples and heads, as no padding is.
+    """
+    scores = run.shapes(pattern.softmax)[0]
+    if len(scores) < 3 or scores[-1] != scores[-2] or scores[-1] == 1:
+        return False
+    square = [scores[-1], scores[-1]]
+    added = any(_masks(run, row) and _other(run, row) == square for row in pattern.rows)
+    filled = any(run.aten[row] in FILLED and _other(run, row) == square for row in pattern.rows)
+    triangle = (added or pattern.backward) and square in [
+        run.first_shape(row) for row in np.flatnonzero(np.isin(run.aten, TRIANGLES)).tolist()
+    ]
+    return filled or triangle
+
+
+def _other(run: Run, row: int) -> list[int]:
+    """The second operand's shape without leading ones."""
+    shape = list(run.shapes(row)[1]) if len(run.shapes(row)) > 1 else []
+    while len(shape) > 2 and shape[0] == 1:
+        del shape[0]
+    return shape
 
 
 def _kernel_ns(run: Run, flop: float, nbytes: float, dtype: str, head: int) -> float:

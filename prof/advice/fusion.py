@@ -21,6 +21,7 @@ ROWS = 4  # kernels over a norm's statistics, between its two passes: epsilon, r
 NEW_FORWARD, NEW_BACKWARD = 1 / 2, 1 / 3
 CALLS = (  # (ops of a chain, the call that runs them in one kernel)
     ({"tanh", "pow"}, 'Call F.gelu(x, approximate="tanh") in place of its formula'),
+    ({"erf", "mul"}, "Call F.gelu(x) in place of its formula"),
     ({"pow", "mean", "rsqrt", "mul"}, "Call F.rms_norm (one kernel from PyTorch 2.9 on) in place of its formula"),
 )
 

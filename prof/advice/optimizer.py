@@ -18,6 +18,11 @@ WORTH = 1.15
 STEPS = ('.step"',)  # part of a step's marker: ["AdamW.step", "_foreach_mul_"]
 # multi_tensor_apply (ATen/native/cuda/MultiTensorApply.cuh): a launch takes 320 chunks of 65536 elements, 30 tensors
 CHUNKS, TENSORS = 320 * 65536, 30
+# Ops on single tensors of which there are forms for lists (torch._foreach_*)
+LISTS = frozenset(
+    "add add_ sub sub_ mul mul_ div div_ addcmul addcmul_ addcdiv addcdiv_ lerp lerp_ sqrt sqrt_ neg neg_ copy_ zero_ "
+    "maximum minimum clamp_min clamp_max clamp_min_ clamp_max_ pow abs exp sign linalg_vector_norm norm".split()
+)
 
 
 @dataclass(frozen=True, slots=True)

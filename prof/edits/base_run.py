@@ -11,6 +11,7 @@ import numpy as np
 from pyprof.prof.advice import Run
 from pyprof.prof.advice.host_time import LIST_NS, LONG_NS, own_of
 from pyprof.prof.advice.host_time import MOST_NS as MOST_A_LAUNCH_NS
+from pyprof.prof.advice.optimizer import LISTS
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.replay.chains import chains
 from pyprof.prof.replay.recorded_run import GIVING, Recorded
@@ -34,11 +35,12 @@ OF_FEW = (0.72, 1.4)
 # An op that a change adds, such as a cast with its dispatch by autocast, takes the host this much longer than the mean
 # launch: 2,260 casts of decoding took 20 µs each where the mean was 22 (docs/explanation/advice.md), and casts of a
 # residual network 20 where it was 16.
-ADDED, ADDED_NS = 1.2, (6_000.0, 25_000.0)
-# Before a launch of loops over single tensors that torch.optim or zero_grad runs. Without a profiler, such a loop takes
-# 5 to 9 µs for one on an H200's host, its launch included (AdamW and SGD over 200 tensors, AdamW in two programs); the
-# profiler makes it 40 to 60.
+ADDED, ADDED_NS = 1.2, (6_000.0, 30_000.0)
+# Before a launch of loops over single tensors, as torch.optim, zero_grad and users' own optimizers run them. Without a
+# profiler, such a loop takes 5 to 9 µs for one on an H200's host, its launch included (AdamW and SGD over 200 tensors,
+# AdamW in two programs, SGD by hand over 161); the profiler makes it 40 to 60.
 STEPPING_NS = 8_000
+ELEMENTS = LISTS - {"linalg_vector_norm", "norm"}
 LONGEST_CALL_NS = 20_000.0  # a launch that takes longer does something else as well, such as loading a kernel
 
 
@@ -71,6 +73,9 @@ class BaseRun:
         kind, cause = self.tasks.kind[target], self.tasks.cause
         self.handed = np.flatnonzero((kind == HOST) & (cause == DEPENDS) & (self.tasks.lag < 0))
         self.waits = np.flatnonzero((kind == CALL) & np.isin(cause, (SYNC, QUEUE)))
+        # Waits for a place in the stream's queue. The host's pace is read from when it launches (_step_ns), and such
+        # waits would count the GPU's as the host's: how far it may be ahead decides nothing in a long run of steps.
+        self.queued = cause[self.waits] == QUEUE
         self.launches = np.flatnonzero((kind == WORK) & (cause == LAUNCH))
         self.gaps = np.flatnonzero((kind == WORK) & (cause == GAP))
 
@@ -106,7 +111,9 @@ class BaseRun:
         found = self.tasks.duration[self.host_task].astype(np.float64)
         share = estimated_share(self.table).share
         lists = self._calls_of("aten", lambda op: "_foreach_" in op or "_fused_" in op)
-        stepping = self._calls_of("op", lambda op: '.step"' in op or op.endswith('"zero_"]')) & ~lists
+        updated = self._calls_of("aten", lambda op: op.removeprefix("aten::") in ELEMENTS)
+        single = self._calls_of("phase", "optimizer".__eq__) & updated
+        stepping = (self._calls_of("op", lambda op: '.step"' in op or op.endswith('"zero_"]')) | single) & ~lists
         found[lists] = np.minimum(found[lists], LIST_NS / share)
         found[stepping] = np.minimum(found[stepping], STEPPING_NS / share)
         return found

@@ -160,7 +160,8 @@ class Scenario:
         call = base.edge_item[base.waits]
         task = base.call_task[call]
         waits = lag[base.waits] + base.tasks.duration[task] - duration[task]
-        lag[base.waits] = np.where(self.released[call] | (self._left_of_calls[call] <= 0), NEVER, waits)
+        never = self.released[call] | (self._left_of_calls[call] <= 0) | base.queued
+        lag[base.waits] = np.where(never, NEVER, waits)
         gone = self.ns <= 0
         lag[base.launches] = np.where(gone[base.edge_item[base.launches]], NEVER, lag[base.launches])
         item = base.edge_item[base.gaps]

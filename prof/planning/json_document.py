@@ -33,6 +33,10 @@ class PlannedChange(Record):
     kernels: Annotated[float, doc("number of kernels and copies per step that it concerns")]
     saved_ms: Annotated[float, doc("what the step gets shorter by it, after the changes before", "ms")]
     step: Annotated[StepTime, doc("the step after it")]
+    alone_ms: Annotated[
+        float | None, doc("what it would save as the only change, roughly; null: its rule does not propose it so", "ms")
+    ]
+    needed_by: Annotated[str, doc("title of the change that it is made for, which needs it; empty: for itself")]
     timed: Annotated[float, doc("the share of its kernels' new durations that was measured, by time", "1")]
     source: Annotated[str, doc("the program's statement there; empty: the file is not here, or has changed")] = ""
     code: Annotated[CodeChange | None, doc("the change in code; null: in words alone")] = None
@@ -172,5 +176,7 @@ def _change(change: Change, before: Forecast) -> PlannedChange:
         kernels=round(run.count(len(edit.rows)), 3),
         saved_ms=round((before.ns - change.forecast.ns) / 1e6, 6),
         step=step_time(change.forecast),
+        alone_ms=None if math.isnan(change.alone_ns) else round(change.alone_ns / 1e6, 6),
+        needed_by=change.needed_by,
         timed=round(edit.timed, 4),
     )

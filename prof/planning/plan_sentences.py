@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from pyprof.prof.advice.advised import StepTime
 from pyprof.prof.planning.json_document import PlanDocument, PlannedChange
+from pyprof.prof.planning.search import LEAST
 
 SHOWN = 5  # changes that are not in the plan
 
@@ -82,6 +83,18 @@ def titles(document: PlanDocument) -> Iterator[tuple[PlannedChange, str]]:
         share = "" if not now else f" ({part:.0%})" if abs(part) >= 0.01 else " (under 1%)"
         does = f"saves {ms(change.saved_ms)} ms" if change.saved_ms >= 0 else f"costs {ms(-change.saved_ms)} ms"
         yield change, f"{change.title}: {does} per {unit(document)}{share}"
+
+
+def depends(change: PlannedChange, now_ms: float) -> str:
+    """What a change depends on: one that needs it, or those before it, without which it would not be worth it; else
+    empty. ``now_ms``: the step as it is.
+    """
+    if change.needed_by and change.saved_ms < LEAST * now_ms:
+        return f"It is made for the next change, which needs it: {change.needed_by}."
+    if change.saved_ms < LEAST * now_ms or change.alone_ms is None or change.alone_ms >= LEAST * now_ms:
+        return ""
+    alone = f"save {ms(change.alone_ms)} ms" if change.alone_ms > 0 else "save nothing"
+    return f"It pays only after those above: alone, it would {alone}."
 
 
 def result(document: PlanDocument) -> str:

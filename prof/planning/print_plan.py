@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pyprof.command.terminal_text import cut_to, safe
 from pyprof.prof.advice.advised import StepTime
 from pyprof.prof.planning.json_document import CheckedChange, PlanChecked, PlanDocument, PlannedChange
-from pyprof.prof.planning.plan_sentences import head, interval, ms, others, place, result, titles, unit
+from pyprof.prof.planning.plan_sentences import depends, head, interval, ms, others, place, result, titles, unit
 
 WIDTH = 100
 LEAST_WIDTH = 60
@@ -28,7 +28,7 @@ def plan_lines(document: PlanDocument, width: int = WIDTH) -> Iterator[str]:
         yield f"{'step, ms':>9}  {'80% interval':^17}  change"
         yield f"{ms(document.now.ms):>9}  {interval(document.now):^17}  as it is{safe(place(document))}"
         for change, title in titles(document):
-            yield from _change_lines(change, title, width)
+            yield from _change_lines(change, title, document.now.ms, width)
         yield ""
     yield from textwrap.wrap(result(document), width)
     yield from textwrap.wrap(safe(others(document)), width, break_on_hyphens=False)
@@ -36,7 +36,7 @@ def plan_lines(document: PlanDocument, width: int = WIDTH) -> Iterator[str]:
         yield from _checked_lines(document, document.checked, width)
 
 
-def _change_lines(change: PlannedChange, title: str, width: int) -> Iterator[str]:
+def _change_lines(change: PlannedChange, title: str, now_ms: float, width: int) -> Iterator[str]:
     first = f"{ms(change.step.ms):>9}  {interval(change.step):^17}  "
     hang = " " * len(first)
     text = safe(f"{title} [{change.rule}]")
@@ -46,6 +46,8 @@ def _change_lines(change: PlannedChange, title: str, width: int) -> Iterator[str
     if change.timed:
         share = "all" if change.timed > 0.995 else f"{change.timed:.0%}"
         yield cut_to(f"{INDENT}{share} of its new durations measured", width)
+    if why := depends(change, now_ms):
+        yield from textwrap.wrap(safe(why), width, initial_indent=INDENT, subsequent_indent=INDENT)
     yield from _code_lines(change, width)
     if change.cost:
         text = safe(f"What it costs: {change.cost}.")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyprof.errors import UsageError
-from pyprof.prof.edits.cards import EDIT_NAMES
+from pyprof.prof.edits.cards import EDIT_NAMES, proposed_again
 from pyprof.prof.edits.edit import Abstained, Edit
 from pyprof.prof.edits.forecast import Forecast, Forecaster
 from pyprof.prof.edits.rules import EDIT_RULES
@@ -24,6 +25,8 @@ class Change:
     before: Scenario  # whose rows the edit names
     after: Scenario
     forecast: Forecast
+    alone_ns: float  # what it would save in the run as it is, roughly; NaN: its rule does not propose it there
+    needed_by: str = ""  # the title of the change that it was taken for, as it is what that one needs
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +62,9 @@ def make_plan(
 class _Search:
     def __init__(self, forecaster: Forecaster, without: frozenset[str], start: Scenario) -> None:
         self.forecaster, self.without = forecaster, without
-        self.scenario = start
+        self.scenario = self.start = start
         self.now = forecaster.forecast(self.scenario)
-        self.time = forecaster.roughly(self.scenario)
+        self.time = self.begin = forecaster.roughly(self.scenario)
         self.changes: list[Change] = []
         self.others: list[tuple[Edit, float]] = []
         self.abstained: list[Abstained] = []
@@ -126,10 +129,17 @@ class _Search:
             scenario = apply(edit, scenario)
         return self.forecaster.roughly(scenario)
 
+    def _alone_ns(self, edit: Edit) -> float:
+        """What a change would save as the first one."""
+        first = edit if not self.changes else proposed_again(edit, self.start)
+        return math.nan if first is None else self.begin - self.forecaster.roughly(apply(first, self.start))
+
     def _take(self, chain: list[Edit]) -> None:
         for edit in chain:
             before = self.scenario
             self.scenario = apply(edit, before)
             applied = self.scenario.edits[-1]  # with measured durations, where there are
-            self.changes.append(Change(applied, before, self.scenario, self.forecaster.forecast(self.scenario)))
+            forecast, last = self.forecaster.forecast(self.scenario), chain[-1]
+            needed_by = last.title if edit is not last else ""
+            self.changes.append(Change(applied, before, self.scenario, forecast, self._alone_ns(edit), needed_by))
         self.time = self.forecaster.roughly(self.scenario)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from pyprof.prof.advice import Run
-from pyprof.prof.advice.attention import MATH, SAFE, USE, Pattern, fused_ns, patterns
+from pyprof.prof.advice.attention import FILLED, MATH, SAFE, USE, Pattern, fused_ns, is_causal, patterns
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
 from pyprof.prof.edits.scenario import Scenario
@@ -18,6 +18,7 @@ FP32_HEAD = 64
 LEAST = 256  # scores; below LEAST of the card's, launches are what the fused kernel saves
 MASK_CALLS = 3  # a mask of truth values becomes a bias of the scores' type, filled, masked and padded
 NEGATED = ("bitwise_not", "logical_not")
+SLOWER = 0.5  # a fused kernel may take twice as long as what it replaces: where the host is the limit, launches count
 BESIDE = 3  # copies before and after a pattern that make its operands contiguous
 
 
@@ -35,9 +36,8 @@ def attention(scenario: Scenario) -> Iterator[Proposal]:
         yield Abstained("attention", f"in float32 with heads of {_head(run, wide[0])}, fused attention is slower")
         return
     groups = [(_with_copies(run, p), fused_ns(run, p, _type(run, p), 1.0)) for p in found]
-    rows, saved, calls = run.replaced(groups)
-    before = sum(float(run.dur[members].sum()) for members, _ in groups)
-    if len(rows) < sum(len(members) for members, _ in groups) / 2 or float(saved.sum()) < 0.05 * before:
+    rows, _, calls = run.replaced(groups, SLOWER)
+    if len(rows) < sum(len(members) for members, _ in groups) / 2:
         yield Abstained("attention", "the fused kernel is not expected to be faster here")
         return
     chosen = np.array(rows)
@@ -67,7 +67,7 @@ def attention(scenario: Scenario) -> Iterator[Proposal]:
 
 
 def _is_masked(run: Run, pattern: Pattern) -> bool:
-    return any(run.aten[row].startswith("masked_fill") for row in pattern.rows)
+    return any(run.aten[row] in FILLED for row in pattern.rows) and not is_causal(run, pattern)
 
 
 def _head(run: Run, pattern: Pattern) -> int:

@@ -27,7 +27,7 @@ EFFICIENCY = 0.94
 CAST_BYTES, TRAINED_BYTES = 19.0, 10.0
 CAST_NS = 3000.0  # besides
 # Launches that a cast adds: its three kernels in a compiled model; a compiled function of its own takes the host 120 to
-# 210 µs (fp8_mlp, fp8_llama, fp8_training), like 6 ops that are added (BaseRun.added_ns: 25 µs on that host).
+# 210 µs (fp8_mlp, fp8_llama, fp8_training), like 6 ops that are added (BaseRun.added_ns: 25 to 30 µs on that host).
 COMPILED_LAUNCHES, LAUNCHES = 3, 6
 LEAST_NS = 50_000.0  # of a forward product: shorter ones are latency as much as work
 WORTH = 1.2  # a linear layer's products must take this many times what they would in FP8

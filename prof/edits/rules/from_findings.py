@@ -15,7 +15,7 @@ from pyprof.prof.advice.fusion import CALLS
 from pyprof.prof.advice.gradients import DENSE, SPARSE_ADAM, SPARSE_SGD
 from pyprof.prof.edits.costs import COSTS, OF_CALLS
 from pyprof.prof.edits.edit import EDIT_RULES, Abstained, Edit, EditRule, Proposal
-from pyprof.prof.edits.rules.loops import LISTS
+from pyprof.prof.edits.rules.parameters import Counts, in_loops
 from pyprof.prof.edits.scenario import Scenario
 
 # Rule -> standard deviation of the logarithm of the durations that it expects. Of the pairs of programs in
@@ -37,7 +37,6 @@ DEVIATIONS = {
     "dropout_in_eval": 0.1,
     "small_grid": 0.2,
 }
-FILLS = frozenset(("fill_", "zero_"))
 COMPILED = ("fusion", "group_norm")  # changes that compile a part of the model, and so are parts of compiling it whole
 
 
@@ -80,16 +79,10 @@ def with_parameters(run: Run, finding: Finding) -> Finding:
     gradients, and its part of an optimizer's loop. Of tensors of one length, as many go from each line as there are
     biases of that length.
     """
-    outside = np.isin(run.phase, ("optimizer", "other", "", "forward", "data"))
-    single = (outside & np.isin(run.aten, tuple(LISTS | FILLS))) | ((run.phase == "backward") & (run.aten == "add_"))
     steps = run.table.ints("step")
-    biases = Counter((int(steps[row]), run.shapes(row)[0][1]) for row in finding.rows.tolist() if _adds_bias(run, row))
-    places: dict[tuple[int, int, str, str], list[int]] = {}
-    for row in np.flatnonzero(single).tolist():
-        shape = run.first_shape(row)
-        if len(shape) == 1 and (int(steps[row]), shape[0]) in biases:
-            places.setdefault((int(steps[row]), shape[0], str(run.aten[row]), run.trace(row)), []).append(row)
-    more = [row for key, rows in places.items() if len(rows) >= biases[key[:2]] for row in rows[: biases[key[:2]]]]
+    adding = [row for row in finding.rows.tolist() if _adds_bias(run, row)]
+    biases: Counts = Counter((int(steps[row]), (int(run.shapes(row)[0][1]),)) for row in adding)
+    more = [row for rows in in_loops(run, biases) for row in rows]
     others = np.setdiff1d(np.array(more, np.int64), finding.rows)
     rows = np.concatenate([finding.rows, others])
     saved = np.concatenate([finding.saved_ns, run.dur[others]])

@@ -8,17 +8,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from pyprof.prof.advice import Run
-from pyprof.prof.advice.optimizer import CHUNKS, TENSORS
+from pyprof.prof.advice.optimizer import CHUNKS, LISTS, TENSORS
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
+from pyprof.prof.edits.rules.host_waits import waits_after
 from pyprof.prof.edits.scenario import Scenario
 from pyprof.table.columns import Bools, Ints
 
 MANY = 16  # kernels of one op in a loop; fewer do not matter
-LISTS = frozenset(
-    "add add_ sub sub_ mul mul_ div div_ addcmul addcmul_ addcdiv addcdiv_ lerp lerp_ sqrt sqrt_ neg neg_ copy_ zero_ "
-    "maximum minimum clamp_min clamp_max clamp_min_ clamp_max_ pow abs exp sign linalg_vector_norm norm".split()
-)
 
 
 @edit_rule("parameter_loop")
@@ -36,12 +33,26 @@ def parameter_loop(scenario: Scenario) -> Iterator[Proposal]:
     if not found:
         yield Abstained("parameter_loop", f"no {MANY} kernels of one op and line after the backward pass")
     for rows in found:
-        yield _edit(run, rows)
+        yield _edit(scenario, rows)
 
 
 def _after_backward(run: Run) -> Bools:
     torch_optim = run.mentions("op", ".step") & run.mentions("op", "Adam", "SGD")
-    found: Bools = (run.phase == "optimizer") & np.isin(run.aten, tuple(LISTS)) & (run.role != "aux") & ~torch_optim
+    late = (run.phase == "optimizer") | behind(run)
+    found: Bools = late & np.isin(run.aten, tuple(LISTS)) & (run.role != "aux") & ~torch_optim
+    return found
+
+
+def behind(run: Run) -> Bools:
+    """A mask of the rows outside of layers after the last backward pass of their step, as averages of the weights."""
+    steps, rows = run.table.ints("step"), np.arange(run.rows)
+    backward = run.phase == "backward"
+    inside = run.table.coded("layer").where(lambda text: any(letter.isalnum() for letter in text))
+    outside = ~inside & np.isin(run.phase, ("forward", "other", ""))
+    found = np.zeros(run.rows, bool)
+    for step in np.unique(steps[backward]).tolist():
+        mine = steps == step
+        found |= mine & outside & (rows > int(np.flatnonzero(mine & backward)[-1]))
     return found
 
 
@@ -58,7 +69,19 @@ def _is_loop(run: Run, rows: list[int]) -> bool:
     return run.count(max(count.values())) >= MANY
 
 
-def _edit(run: Run, rows: Ints) -> Edit:
+def reads_of(run: Run, rows: Ints) -> Ints:
+    """The values that the loop reads from the GPU, one for each tensor or so, for each of which the host waits."""
+    places = {_place(run, row) for row in rows.tolist()}
+    asked = np.flatnonzero((run.aten == "_local_scalar_dense") & ((run.phase == "optimizer") | behind(run)))
+    found = np.array([row for row in asked.tolist() if _place(run, row) in places], np.int64)
+    return found if run.count(len(found)) >= MANY else found[:0]
+
+
+def _edit(scenario: Scenario, rows: Ints) -> Edit:
+    run = scenario.run
+    reads = reads_of(run, rows)
+    calls = scenario.calls(reads)
+    calls = calls[calls >= 0]
     ops = Counter(str(run.aten[row]) + run.trace(row) for row in rows.tolist())
     each = run.count(len(rows))
     elements = float(run.elements[rows].sum()) / run.steps / run.lanes
@@ -81,10 +104,16 @@ def _edit(run: Run, rows: Ints) -> Edit:
         why=(
             f"A loop runs {names} for each parameter: {each:.4g} kernels per {run.unit}, {run.ms(now):.4g} ms of the "
             f"GPU and a launch by the host for each; on lists about {after:.4g} remain"
+            + (
+                f"; the host waits {run.count(len(reads)):.4g} times for a value that the loop reads"
+                if len(reads)
+                else ""
+            )
         ),
         cost=COSTS["parameter_loop"],
-        rows=rows,
-        ns=run.dur[rows] * (remaining / max(now, 1.0)),
-        left=np.full(len(rows), share),
+        rows=np.append(rows, reads),
+        ns=np.append(run.dur[rows] * (remaining / max(now, 1.0)), np.zeros(len(reads))),
+        left=np.append(np.full(len(rows), share), np.zeros(len(reads))),
         deviation=0.2,
+        released=np.concatenate([calls, waits_after(scenario, calls)]),
     )

@@ -41,13 +41,18 @@ class Flow:
         self.casts: Floats = np.zeros(run.rows)  # and their number
         self._made: dict[int, list[int]] = {}  # elements -> bytes per element of the last two tensors of that many
         self._forward: dict[int, tuple[float, list[int]]] = {}  # sequence number -> factor, elements of its casts
-        self._weights: set[tuple[int, str, str]] = set()
+        self._weights: set[tuple[int, str, str]] = set()  # those that the autocast of now has cast
+        self._backward = False
         self._of = self.run.table.ragged("seqId").lists()
         self._weighted = run.mentions("nodes", *WEIGHTED)
         for row in self._rows():
             if run.phase[row] == "backward" or run.texts("dir")[row] == "bprop":
                 self._go_back(row)
+                self._backward = True
             elif run.phase[row] in ("forward", "other", ""):
+                if self._backward:  # it runs outside of autocast, and what follows it is under another one
+                    self._weights.clear()
+                    self._backward = False
                 self._go(row)
 
     def _rows(self) -> Iterator[int]:
@@ -129,7 +134,7 @@ class Flow:
         matrices = [shape for shape in shapes if len(shape) > 1]
         for place, shape in enumerate(matrices[:2]):
             if weighted and place == 1:
-                # The casts of a weight and its bias are kept until autocast ends, so there is one of each per step.
+                # The casts of a weight and its bias are kept until autocast ends, before the backward pass.
                 key = (int(run.table.ints("step")[row]), str(sorted(shape)), run.layer(row) or run.trace(row))
                 if key not in self._weights:
                     self._weights.add(key)

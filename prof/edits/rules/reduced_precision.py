@@ -21,7 +21,7 @@ from pyprof.table.columns import Bools, Floats, Ints
 # Of the peak, products reach this with an odd leading dimension (kernels align1): bf16 and fp16 on an H200 0.10 to 0.15
 # (three sizes of lm_head and held_vocabulary, docs/explanation/advice.md). In TF32, products of a vision transformer's
 # 197 places gained next to nothing: what fused attention saved before TF32 it saved after it, too.
-ODD, ODD_TF32 = 0.13, 0.06
+ODD, ODD_TF32 = 0.13, 0.24
 # cuDNN's recurrent kernels in half precision, of their time before: products in TF32 and on the vector unit, and the
 # element-wise rest. Peaks would allow 0.5 and 0.07; a step of a recurrent layer is short, and latency remains.
 RNN_TF32, RNN_FP32, RNN_REST = 0.6, 0.4, 0.75
@@ -38,7 +38,7 @@ def tf32(scenario: Scenario) -> Iterator[Proposal]:
         yield Abstained("tf32", "the GPU is not known, or has no TF32")
         return
     used = [f for f in ("gemm", "conv") if bool(((run.family == f) & (run.precision == "tf32")).any())]
-    rows = _full(run, [f for f in ("gemm", "conv") if f not in used], ("0",))
+    rows = _fast(run, _full(run, [f for f in ("gemm", "conv") if f not in used], ("0",)))
     expected = _expected(run, rows, "tc_tf32", 4)
     good = run.dur[rows] > np.maximum(WORTH * expected, START_NS)
     rows, expected = rows[good], expected[good]
@@ -74,17 +74,18 @@ def amp(scenario: Scenario) -> Iterator[Proposal]:
     if bool(np.isin(run.precision[products], tuple(NARROW)).any()):
         yield Abstained("amp", "the run has products in half precision already")
         return
-    rows = np.concatenate([_full(run, ("gemm", "conv", "attention"), ("0", "1")), _recurrent(run)])
-    rows = np.sort(rows[~in_math(run)[rows]])
-    if not len(rows):
+    every = np.concatenate([_full(run, ("gemm", "conv", "attention"), ("0", "1")), _recurrent(run)])
+    every = np.sort(every[~in_math(run)[every]])
+    if not len(_fast(run, every)):
         yield Abstained("amp", "the run has no products of float32 operands whose work is known")
         return
-    yield _narrowed(run, rows, unit)
+    yield _narrowed(run, every, unit)
 
 
-def _narrowed(run: Run, rows: Ints, unit: str) -> Edit:
-    chosen = np.zeros(run.rows, bool)
-    chosen[rows] = True
+def _narrowed(run: Run, every: Ints, unit: str) -> Edit:
+    """``every``: products that autocast narrows, also those that gain nothing by it: their operands are cast, too."""
+    chosen, rows = np.zeros(run.rows, bool), _fast(run, every)
+    chosen[every] = True
     flow = Flow(run, chosen)
     ns = flow.shortened()
     ns[rows] = np.minimum(run.dur[rows], _expected(run, rows, unit, 2))
@@ -117,7 +118,11 @@ def _narrowed(run: Run, rows: Ints, unit: str) -> Edit:
 def _full(run: Run, families: tuple[str, ...] | list[str], tc: tuple[str, ...]) -> Ints:
     """The main kernels of products of float32 operands, whose FLOPs are known."""
     mask: Bools = np.isin(run.family, families) & (run.role == "main") & (run.dtype == "float32")
-    rows = np.flatnonzero(mask & ~np.isnan(run.flop) & np.isin(run.tc, tc))
+    return np.flatnonzero(mask & ~np.isnan(run.flop) & np.isin(run.tc, tc))
+
+
+def _fast(run: Run, rows: Ints) -> Ints:
+    """Those of the products that have kernels for tensor cores: all but convolutions of odd numbers of channels."""
     return np.array([row for row in rows.tolist() if run.family[row] != "conv" or _fits(run, row, LINE // 2)], np.int64)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby
 from typing import NamedTuple
@@ -13,8 +14,10 @@ from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
 from pyprof.prof.edits.rules.mask_loops import with_backward
 from pyprof.prof.edits.rules.merged_rows import Merged, merge, place
+from pyprof.prof.edits.rules.parameters import Counts, Shape, in_loops
 from pyprof.prof.edits.scenario import Scenario
 
+MAINS = ("gemm", "embedding", "indexing")
 PRODUCTS, TABLES = ("linear",), ("embedding", "embedding_bag")
 CHANGES = {
     PRODUCTS: (
@@ -75,7 +78,7 @@ def _calls(run: Run) -> Iterator[Call]:
 
 def _sizes(run: Run, rows: list[int], op: str, leaf: str) -> tuple[object, ...]:
     """What the calls that one call replaces have in common: a product's rows and depth, a look-up's and its width."""
-    mains = [row for row in rows if run.role[row] != "aux" and run.family[row] in ("gemm", "embedding", "indexing")]
+    mains = [row for row in rows if run.role[row] != "aux" and run.family[row] in MAINS]
     if len(mains) != 1 or op not in (*PRODUCTS, *TABLES):
         return ()
     shapes = [tuple(shape) for shape in run.shapes(mains[0])]
@@ -86,9 +89,24 @@ def _sizes(run: Run, rows: list[int], op: str, leaf: str) -> tuple[object, ...]:
     return ("table", flat[0][1], *(shape for shape in shapes if shape != flat[0])) if flat else ()
 
 
+def _parameters(run: Run, call: Call) -> list[Shape]:
+    """The shapes of a layer's weight and bias."""
+    main = next(row for row in call.rows if run.role[row] != "aux" and run.family[row] in MAINS)
+    shapes: list[Shape] = [tuple(shape) for shape in run.shapes(main)]
+    flat: list[Shape] = [shape for shape in shapes if len(shape) == 2]
+    if run.family[main] != "gemm":
+        return flat[:1]
+    wide, deep = flat[-1][1], flat[-1][0]
+    weight: Shape = (wide, deep)
+    return [weight, *(shape for shape in shapes if shape == (wide,))]
+
+
 def _edit(run: Run, groups: list[list[Call]], kinds: tuple[str, ...]) -> Edit:
     merged = Merged([], [], [])
     every: list[int] = []
+    parameters: Counts = Counter()
+    first: Counts = Counter()
+    steps = run.table.ints("step")
     for group in groups:
         forward = [row for call in group for row in call.rows]
         rows = with_backward(run, forward, {place(run, row) for row in forward})
@@ -96,6 +114,15 @@ def _edit(run: Run, groups: list[list[Call]], kinds: tuple[str, ...]) -> Edit:
         mine = [row for row in rows if run.layer(row) in layers]
         merge(run, mine, len(group), merged, lambda _run, _row: "")
         every += mine
+        for call in group:
+            theirs = [(int(steps[call.rows[0]]), shape) for shape in _parameters(run, call)]
+            parameters.update(theirs)
+            first.update(theirs if call is group[0] else ())
+    taken = set(merged.rows)
+    for loop in in_loops(run, parameters):  # one parameter in place of several, of as many elements
+        key = int(steps[loop[0]]), tuple(run.first_shape(loop[0]))
+        if first[key] and not taken & set(loop):
+            merged.put(loop, float(run.dur[loop].sum()), first[key])
     rows_, ns, left = merged.arrays()
     names = [call.layer.rpartition(":")[2] for call in groups[0]]
     named = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

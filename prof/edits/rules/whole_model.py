@@ -71,7 +71,7 @@ def _edit(scenario: Scenario, rows: Ints, found: list[Fused]) -> Edit:
         ns[kept], gone[kept] = fused.ns(run), False
     remain = len(rows) - int(gone[rows].sum()) + sum(fused.launches - 1 for fused in found)
     left = np.where(gone[rows], 0.0, _host(scenario, rows, gone, remain))
-    taken = np.concatenate([fused.rows for fused in found if len(fused.rows) > 1])
+    taken = np.array([row for fused in found for row in fused.rows if len(fused.rows) > 1 or ns[row] < run.dur[row]])
     before, after = run.ms_of(taken), run.ms(float(ns[taken].sum()))
     return Edit(
         rule="compile",

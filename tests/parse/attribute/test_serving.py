@@ -1,6 +1,7 @@
 """Rows that an inference server's batches launched: their annotation, phase and step."""
 
 import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -99,8 +100,8 @@ def test_marks_of_servers_are_found_in_sql():
     """In SQLite's GLOB a bracket begins a set of characters; here it is one of the text."""
     texts = ["step[DECODE bs=2]", "prefill[bs=2 tok=4]", "execute_context_1(8)_generation_0(0)", "ProfilerStep#1"]
     texts += ["[Executor] _forward_step 7: 0 ctx reqs, 2 gen reqs", "stepD", "aten::mm", "prefil", "decode"]
-    connection = sqlite3.connect(":memory:")
-    connection.execute("CREATE TABLE t (text TEXT)")
-    connection.executemany("INSERT INTO t VALUES (?)", [(text,) for text in texts])
-    found = connection.execute(f"SELECT text FROM t WHERE {nvtx_sql._marks('text')} ORDER BY rowid").fetchall()
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("CREATE TABLE t (text TEXT)")
+        connection.executemany("INSERT INTO t VALUES (?)", [(text,) for text in texts])
+        found = connection.execute(f"SELECT text FROM t WHERE {nvtx_sql._marks('text')} ORDER BY rowid").fetchall()
     assert [text for (text,) in found] == texts[:5]
