@@ -155,7 +155,7 @@ def compact(columns: Mapping[str, Data]) -> dict[str, Data]:
 def _compact(column: Data) -> Data:
     if isinstance(column, Coded):
         return Coded(folded(column.codes), column.values)
-    return column if isinstance(column, Ragged) else folded(column)
+    return column if isinstance(column, Ragged) else cast("Data", folded(column))
 
 
 def folded(column: NDArray[Value]) -> NDArray[Value]:
