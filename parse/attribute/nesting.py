@@ -105,7 +105,7 @@ def of_each_depth(depth: Indices) -> list[Codes]:
     return np.split(np.argsort(depth.astype(few), kind="stable").astype(np.int32), np.cumsum(counts)[:-1])
 
 
-def _swept(source: Codes, thread: Codes, start: Ints, end: Ints) -> tuple[tuple[Codes, Codes, Ints, Ints], Ints]:
+def _swept(source: Codes, thread: Codes, start: Ints, end: Ints) -> tuple[tuple[Codes, Codes, Ints, Ints], Codes]:
     """One thread's overlapping ranges, cut into pieces that nest."""
     pieces: list[list[int]] = []  # source, start, end, parent
     stack: list[int] = []  # open pieces, outermost first
@@ -135,7 +135,7 @@ def _swept(source: Codes, thread: Codes, start: Ints, end: Ints) -> tuple[tuple[
     while ends:
         close(*reversed(heapq.heappop(ends)))
     number, begins, finish, parent = np.array(pieces, np.int64).T
-    return (source[number], thread[number], begins, finish), parent
+    return (source[number], thread[number], begins, finish), parent.astype(np.int32)
 
 
 def innermost(nesting: Nesting, thread: Indices, time: Ints) -> Ints:

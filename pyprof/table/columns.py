@@ -165,7 +165,7 @@ def folded(column: NDArray[Value]) -> NDArray[Value]:
     return np.broadcast_to(column[0], len(column))
 
 
-def value_at(values: NDArray[Value], place: Ints, missing: int = NULL) -> NDArray[Value]:
+def value_at(values: NDArray[Value], place: Indices, missing: int = NULL) -> NDArray[Value]:
     """The values at these indices; ``missing`` for index -1."""
     if not len(values):
         return np.full(len(place), missing, values.dtype)
