@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 MOST_RANKS = 8
 MOST_STEPS = 6  # of the first one only the end counts
 LEAST_STEPS = 2
-MOST_ROWS = 80_000  # operations of all ranks together: about 5 s of CPU time
+MOST_ROWS = 50_000  # operations of all ranks together
 
 
 class _Cut(NamedTuple):

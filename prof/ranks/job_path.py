@@ -38,6 +38,7 @@ from pyprof.prof.work.kinds import NCCL, kinds
 from pyprof.table.columns import NULL, Bools, HostTable, Ints, Table
 
 MOST_ALIKE = 4  # ranks of which it is computed what the step would be without their delays
+LEAST_BESIDES = 2  # other ranks of which it is computed, too: what it would gain without them is chance
 LEAST_SAVED = 0.02  # of a step: what is less is not worth a sentence
 # of the time that kernels are thought to lose beside waiting collectives: six jobs had 20 to 28% where 22% was expected
 NOT_CROWDING = 0.25
@@ -109,9 +110,8 @@ class JobPath(Record):
 class _Run(NamedTuple):
     """One of the two ways to remove the profiler's cost."""
 
-    joint: JointRun  # without kernels that are longer beside waits
     removed: WithoutProfiler
-    step_ns: float  # with them
+    step_ns: float  # with kernels that are longer beside waits
     alike_ns: dict[int, float]  # per rank, the step that the others have without waiting for it
     at_most_ns: dict[int, float]  # the same if kernels beside waits lost less time to them
 
@@ -131,13 +131,12 @@ def job_path(
     ranks = sorted(set(recorded.rank_of_work.tolist()) - {NULL})
     if len(ranks) < 2 or not recorded.met.any():
         return None
-    pace = paces(recorded)
-    free = uncrowded(recorded)
-    runs = [_without(each, ranks) for each in (free, with_even_hosts(free, pace))]
+    pace, free = paces(recorded), uncrowded(recorded)
+    removed = [without_profiler(each.replayed) for each in (free, with_even_hosts(free, pace))]
     communicates = kinds(table, annotation).among(NCCL)
-    on = _on_ranks(crowded(runs[0].joint), communicates, ranks)
-    wanted = dict.fromkeys([*slow, *(each.rank for each in on if each.rank is not None)])
-    alike = [_like_others(runs, rank) for rank in wanted if rank in runs[0].alike_ns][:MOST_ALIKE]
+    on = _on_ranks(crowded(free.with_tasks(removed[0].replayed)), communicates, ranks)
+    late = [*slow, *(each.rank for each in on if each.rank is not None)]
+    runs, alike = _alike(free, removed, late, ranks)
     before, replayed = unprofiled(table.measured), recorded.replayed
     steps = sorted(set(table.ints("step").tolist()) - {NULL})
     return JobPath(
@@ -153,7 +152,7 @@ def job_path(
         high_ns=max(run.step_ns * run.removed.high_ns / run.removed.step_ns for run in runs),
         on=on,
         captured=_on_ranks(recorded, communicates, ranks),
-        like_others=sorted(alike, key=lambda each: each.step_ns),
+        like_others=alike,
         hosts=[_host(recorded, rank, pace.get(rank, 1.0), max(len(steps), 1)) for rank in ranks],
     )
 
@@ -163,22 +162,34 @@ def _host(joint: JointRun, rank: int, pace: float, steps: int) -> HostPace:
     return HostPace(rank=rank, pace=pace, host_ns=ns, operations=float((joint.rank_of_work == rank).sum()) / steps)
 
 
-def _without(joint: JointRun, ranks: Sequence[int]) -> _Run:
-    removed = without_profiler(joint.replayed)
+def _alike(
+    free: JointRun, removed: Sequence[WithoutProfiler], late: Sequence[int], ranks: Sequence[int]
+) -> tuple[list[_Run], list[LikeOthers]]:
+    """The runs, and what the step would be without the delays of the first of the ranks that are ``late``."""
+    meet = set(free.rank_of_work[free.symmetric].tolist())
+    first = [rank for rank in dict.fromkeys(late) if rank in meet][:MOST_ALIKE]
+    besides = [rank for rank in ranks if rank in meet and rank not in first][:LEAST_BESIDES]
+    runs = [_run(free, each, ranks, [*first, *besides]) for each in removed]
+    return runs, sorted((_like_others(runs, rank) for rank in first), key=lambda each: each.step_ns)
+
+
+def _run(joint: JointRun, removed: WithoutProfiler, ranks: Sequence[int], without: Sequence[int]) -> _Run:
+    """The run ``removed``, and what it is for the others of each rank of ``without``."""
     free = joint.with_tasks(removed.replayed)
     alike, at_most = {}, {}
-    for rank in sorted(set(joint.rank_of_work[joint.symmetric].tolist())):
-        others, without = [each for each in ranks if each != rank], unwaited(free, rank)
-        alike[rank] = mean_step(crowded(without), others)
-        at_most[rank] = max(mean_step(as_crowded(without, NOT_CROWDING), others), alike[rank])
-    return _Run(free, removed, mean_step(crowded(free), ranks), alike, at_most)
+    for rank in without:
+        others, cut = [each for each in ranks if each != rank], unwaited(free, rank)
+        alike[rank] = mean_step(crowded(cut), others)
+        at_most[rank] = max(mean_step(as_crowded(cut, NOT_CROWDING), others), alike[rank])
+    return _Run(removed, mean_step(crowded(free), ranks), alike, at_most)
 
 
 def _like_others(runs: Sequence[_Run], rank: int) -> LikeOthers:
     """The step without waits for the rank, for both paces of the hosts, with and without what may be chance."""
     steps, ends = [], []
     for run in runs:
-        chance = max(min(run.step_ns - ns for other, ns in run.alike_ns.items() if other != rank), 0.0)
+        gains = [run.step_ns - ns for other, ns in run.alike_ns.items() if other != rank]
+        chance = max(min(gains, default=0.0), 0.0)
         step = run.alike_ns[rank]
         steps += [step, min(step + chance, run.step_ns)]
         at_most = min(run.at_most_ns[rank] + chance, run.step_ns)

@@ -31,6 +31,7 @@ def main() -> None:
     parser.add_argument("--captures", type=int, default=4)
     options = parser.parse_args()
     graphs.DEVICE = "cuda"  # type: ignore[attr-defined]
+    os.environ[cupti_teardown.ASKED] = "1"
     file = options.folder / "let_go.json.gz"
     with pyprof.profile(file, wait=True, force=True):
         step = stepping()
@@ -106,7 +107,8 @@ def captured(step: Callable[[], torch.Tensor]) -> tuple[Any, torch.Tensor]:
 
 
 def launch_us(graph: Any) -> float:
-    return replay_cost.launch_us(graph.replay)
+    found: float = replay_cost.launch_us(graph.replay)
+    return found
 
 
 def records(file: Path) -> dict[str, Any]:

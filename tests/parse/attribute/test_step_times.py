@@ -59,6 +59,12 @@ def test_a_queue_from_before_the_capture_is_not_of_the_first_step(returned: int 
     assert times(*kernels, **api) == [(begins, 1_010_000)] * 2
 
 
+def test_a_long_call_queues_its_kernel_when_it_returns() -> None:
+    """The call begins at 100 µs and takes 750: its kernel waits for 50, as long as launching takes."""
+    api = {"apiStart": np.array([100_000]), "apiDuration": np.array([750_000])}
+    assert times((1, 0, 1_000_000, 900_000, 30_000), **api) == [(0, 1_000_000)]
+
+
 def test_a_wait_for_the_steps_own_copy_is_of_the_step() -> None:
     """The kernel waits for 800 µs, of which a copy on another stream runs for 700."""
     rows = [(1, 0, 1_000_000, 200_000, 700_000, 7), (1, 0, 1_000_000, 900_000, 30_000)]
