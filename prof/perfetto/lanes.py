@@ -62,7 +62,7 @@ def nested_lanes(start: Ints, end: Ints) -> Ints:
 
 
 def _nest(start: Ints, end: Ints) -> bool:
-    """Whether slices, outer ones first, nest no deeper than DEEPEST: whether each ends when the innermost open one does.
+    """Whether slices, outer ones first, nest no deeper than DEEPEST.
 
     Begins and ends are taken as parentheses, in order of time, and each end closes the innermost open slice. If that
     slice is meant to end then, for every end, no two slices overlap without nesting.
@@ -73,6 +73,11 @@ def _nest(start: Ints, end: Ints) -> bool:
     depth = opened - np.searchsorted(ends, start, "right")  # open slices at each begin
     if int(depth.max(initial=0)) >= DEEPEST:
         return False
-    level = np.searchsorted(start[lasting], ends, "left") - np.arange(len(ends)) - 1  # of the slice that each end closes
-    pairs = np.argsort(depth[lasting].astype(np.uint8), kind="stable"), np.argsort(level.astype(np.uint8), kind="stable")
+    level = (
+        np.searchsorted(start[lasting], ends, "left") - np.arange(len(ends)) - 1
+    )  # of the slice that each end closes
+    pairs = (
+        np.argsort(depth[lasting].astype(np.uint8), kind="stable"),
+        np.argsort(level.astype(np.uint8), kind="stable"),
+    )
     return bool(np.array_equal(end[lasting][pairs[0]], ends[pairs[1]]))

@@ -130,7 +130,7 @@ def grouped(owner: Ints, value: Ints, rows: int) -> Ragged:
 
 
 def outer_first(start: Ints, end: Ints) -> Ints:
-    """Slices in the order in which they begin, an outer one before the inner ones; of equal ones the first is the outer.
+    """Slices in the order in which they begin, outer ones before inner ones; of equal ones the first is the outer.
 
     >>> outer_first(np.array([5, 0, 5]), np.array([6, 9, 8])).tolist()
     [1, 2, 0]

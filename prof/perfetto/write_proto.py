@@ -178,8 +178,8 @@ def _encoders(part: Slices, interned: _Interned) -> Iterator[Encoder]:
         if isinstance(arg.data, Coded)
     ]
     codes = {id(data.codes): data.codes for data, *_ in texts}
-    for same in codes:
-        yield _coded([each for each in texts if id(each[0].codes) == same], codes[same], interned)
+    for same, shared in codes.items():
+        yield _coded([each for each in texts if id(each[0].codes) == same], shared, interned)
     yield from (_number_argument(arg, interned) for arg in part.args if not isinstance(arg.data, Coded))
     yield from (_flows(flows, tag) for flows, tag in ((part.opens, OPENS), (part.closes, CLOSES)) if flows is not None)
 

@@ -25,7 +25,7 @@ from pyprof.capture import describe
 from pyprof.capture.call_stack import Tracer
 from pyprof.capture.describe import PLAIN, key_of
 from pyprof.capture.interruption import is_from_outside
-from pyprof.capture.same_calls import note
+from pyprof.capture.same_calls import NEVER, note
 from pyprof.capture.sinks import Entry, Nvtx, Sink, nvtx_pop, pop, push
 from pyprof.capture.special import Special, autograd_backward, specials
 from pyprof.capture.targets import Target, Targets
@@ -141,7 +141,10 @@ class MarkerMode(TorchFunctionMode):
             if is_from_outside(error):
                 raise
             return self._slow_entry(target, args, kwargs or {})
-        note(target, entry, args, kwargs or {}, autocast)
+        if entry.looked_up != NEVER:
+            note(target, entry, args, kwargs or {}, autocast)
+        elif target.expected is not None:
+            target.last = target.expected = None
         return entry
 
     def entry_of(self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Entry:

@@ -2,7 +2,7 @@
 
 A loop makes the calls of one function in the same order in every iteration. So each remembered call knows the one that
 followed it. Its tensors are compared as torch.compile's guards compare them: class, dtype, device, sizes, strides,
-dispatch keys (which cover layouts and autocast) and requires_grad; all else has to be the same unchangeable objects.
+dispatch keys (which cover layouts and autocast) and requires_grad; all else has to be equal and of the same types.
 That is more than a marker says, so a match means the same marker. If nothing matches, the caller makes the key.
 """
 
@@ -22,7 +22,8 @@ from pyprof.capture.targets import Target
 
 # Private; the same from 2.4 to 2.13. Without it every call gets a key.
 _Guards: Any = getattr(getattr(getattr(torch._C, "_dynamo", None), "guards", None), "TensorGuards", None)
-_TRIES = 64  # calls of one key that were not recognized: it has a number that is made anew for each call, for example
+_TRIES = 64  # calls of one key that were not recognized, because requires_grad or the autocast state changes each time
+NEVER = -1  # Entry.looked_up after so many
 
 
 class SameCall:
@@ -30,12 +31,19 @@ class SameCall:
 
     __slots__ = ("autocast", "check", "count", "entry", "following", "names")
 
-    def __init__(self, entry: Entry, check: Callable[..., bool], count: int, names: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        entry: Entry,
+        check: Callable[..., bool],
+        count: int,
+        names: tuple[str, ...],
+        autocast: torch.dtype | None,
+    ) -> None:
         self.entry = entry
         self.check = check
         self.count = count  # of positional arguments
         self.names = names  # of keyword arguments
-        self.autocast: torch.dtype | None = None
+        self.autocast = autocast
         self.following = self
 
 
@@ -43,13 +51,14 @@ def note(
     target: Target, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any], autocast: torch.dtype | None
 ) -> None:
     """Remember a call that had to be looked up by its key, and that it followed the last remembered one."""
-    entry.looked_up += 1
-    often = entry.looked_up
-    if often > 1 and often & (often - 1) == 0:  # the 2nd, 4th, 8th... time: it takes about 10 us
-        entry.same_call = None if often > _TRIES else _made(entry, args, kwargs)
-        if entry.same_call is not None:
-            entry.same_call.autocast = autocast
     found = entry.same_call
+    if found is None or not _is(found, args, kwargs, autocast):
+        entry.looked_up += 1
+        often = entry.looked_up
+        if often & (often - 1) == 0:  # the 1st, 2nd, 4th, 8th... time: it takes about 10 us
+            found = entry.same_call = _made(entry, args, kwargs, autocast) if 1 < often < _TRIES else None
+        if often >= _TRIES:
+            entry.looked_up = NEVER
     if found is None:
         target.last = target.expected = None
         return
@@ -58,7 +67,12 @@ def note(
     target.last, target.expected = found, found.following
 
 
-def _made(entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> SameCall | None:
+def _is(found: SameCall, args: tuple[Any, ...], kwargs: dict[str, Any], autocast: torch.dtype | None) -> bool:
+    alike = found.names == tuple(kwargs) and found.count == len(args) and found.autocast is autocast
+    return alike and found.check(*args, *kwargs.values())
+
+
+def _made(entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any], autocast: torch.dtype | None) -> SameCall | None:
     """A call to recognize; None if its arguments cannot be compared in this way."""
     values = (*args, *kwargs.values())
     places = [place for place, value in enumerate(values) if type(value) in (torch.Tensor, Parameter)]
@@ -76,14 +90,24 @@ def _made(entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> SameCa
         return None
     if others:
         check = _mixed(check, _getter(places), _getter(others), tuple(values[place] for place in others))
-    return SameCall(entry, check, len(args), tuple(kwargs))
+    return SameCall(entry, check, len(args), tuple(kwargs), autocast)
 
 
 def _mixed(check: Any, tensors: Any, others: Any, known: tuple[Any, ...]) -> Callable[..., bool]:
     def check_all(*values: Any) -> bool:
-        return all(map(is_, others(values), known)) and bool(check(*tensors(values)))
+        found = others(values)
+        return (all(map(is_, found, known)) or all(map(_alike, found, known))) and bool(check(*tensors(values)))
 
     return check_all
+
+
+def _alike(value: Any, other: Any) -> bool:
+    """Whether both are of the same types and equal; 1, 1.0 and True are not alike. ``other`` is a constant."""
+    if type(value) is not type(other):
+        return False
+    if isinstance(other, tuple):
+        return len(value) == len(other) and all(map(_alike, value, other))
+    return bool(value == other)
 
 
 def _getter(places: list[int]) -> Any:
@@ -96,5 +120,5 @@ def _is_strided(tensor: torch.Tensor) -> bool:
 
 
 def _is_constant(value: Any) -> bool:
-    """Whether a value cannot change, so that the same object is the same value."""
+    """Whether a value cannot change, and is compared without calling the user's code."""
     return type(value) in PLAIN or (type(value) in (tuple, torch.Size) and all(type(item) in PLAIN for item in value))

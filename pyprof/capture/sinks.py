@@ -37,7 +37,7 @@ class Entry:
         self.text = text
         self.sink: Sink | None = None
         self.with_trace: dict[str, Entry] = {}
-        self.looked_up = 0  # how often it was found by its key; this and what follows belong to same_calls.py
+        self.looked_up = 0  # by its key, for want of a same call; this and what follows belong to same_calls.py
         self.same_call: SameCall | None = None
 
 

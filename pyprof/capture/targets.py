@@ -53,7 +53,7 @@ class Target:
         self.func = func
         self.mod = mod
         self.op = op
-        self.parameters: list[Parameters] | None = None  # one per overload; argument_names.py looks them up
+        self.parameters: list[Parameters] | None = None  # one per overload; describe.py looks them up
         self.cache: dict[tuple[Any, ...], Entry] = {}
         self._bare: Entry | None = None
         self.last: SameCall | None = None  # these two belong to same_calls.py
