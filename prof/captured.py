@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from pyprof.prof.work.annotate import Annotation, annotate, uncounted_of
 from pyprof.prof.work.calls import call_numbers
 from pyprof.table.columns import Coded, HostTable, Ints, MemoryTable, Table
 
+if TYPE_CHECKING:
+    from pyprof.prof.ranks.job_path import JobPath
+
 # Conditions that use only these columns select rows by time or device. The result is still a run, with its idle time.
 CUTTING = frozenset({"step", "start", "rank", "pid", "device"})
 
@@ -38,6 +41,7 @@ class Captured:
     peaks: Peaks | None
     memory: MemoryTable | None = None  # of a single file
     host: HostTable | None = None  # of a single file
+    path: "JobPath | None" = None  # of a job's folder
     _columns: dict[str, Data] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
@@ -128,6 +132,7 @@ def read_capture(
             peaks=load_peaks(peaks) if isinstance(peaks, (str, Path)) else peaks,
             memory=None if several else read[0].memory,
             host=None if several else read[0].host,
+            path=None if several else read[0].path,
         )
 
 

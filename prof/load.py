@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pyprof.command.progress import Say
     from pyprof.parse.attribute.capture import Capture
     from pyprof.prof.limits.peaks_file import Peaks
+    from pyprof.prof.ranks.job_path import JobPath
     from pyprof.prof.work.annotate import Annotation
     from pyprof.table.columns import HostTable, MemoryTable, Table
 
@@ -39,6 +40,7 @@ class LoadedFile(NamedTuple):
     capture: Capture | None = None  # a profiler's file as read, with its ranges
     memory: MemoryTable | None = None  # its allocations; None if it has none
     host: HostTable | None = None  # its calls of the GPU's API; None if it has none, or nobody asked for them
+    path: JobPath | None = None  # the critical path across the ranks of a job's folder
 
     @property
     def input(self) -> Input:
@@ -76,7 +78,8 @@ def _read(name: Name, say: Say, graphs: Sequence[str], host: bool) -> LoadedFile
         job = whole_job(file, say, host)
         table = link_backward_rows(job.table)
         check_cells(table, str(name))
-        return LoadedFile(str(name), table, job.profiler, _with_losses(table, job.warnings), host=job.host)
+        warnings = _with_losses(table, job.warnings)
+        return LoadedFile(str(name), table, job.profiler, warnings, host=job.host, path=job.path)
     if not is_standard(name) and is_container(file):
         say(f"reading {file.name}")
         container = read_container(file)

@@ -20,7 +20,7 @@ def print_summary(args: argparse.Namespace) -> Done:
     from pyprof.prof.summary.terminal import write_summary
 
     loaded, annotation, peaks = load_annotated(args, host=True)
-    numbers = summarise(loaded.table, annotation, peaks, memory=loaded.memory)
+    numbers = summarise(loaded.table, annotation, peaks, memory=loaded.memory, path=loaded.path)
     advised = advise_capture(loaded.table, annotation, loaded.host, peaks, loaded.name)[0]
     if as_json(args):
         from pyprof.prof.summary.json_document import summary_of

@@ -12,6 +12,8 @@ _DRIVING = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-
 # What a spreadsheet takes for a formula. Some pass over white space before it, and over characters without a width;
 # wide forms of the signs count in Japanese ones. A tab or line break at the start may move the rest to another cell.
 _FORMULA = re.compile("[\\s\ufeff\u200b-\u200f\u2060]*[=+\\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")
+# The same in JSON, which has escaped the other ones, and the line breaks at which only some readers of lines divide
+_DRIVING_IN_JSON = re.compile(r"[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
 def clean(text: str) -> str:
@@ -22,6 +24,15 @@ def clean(text: str) -> str:
 def printable(text: str) -> str:
     """The text as one line, with terminal control sequences removed."""
     return "".join(char if char.isprintable() else "?" for char in " ".join(text.split()))
+
+
+def inert_json(text: str) -> str:
+    """JSON of the same values, in which characters that may drive a terminal, or divide a line, are escaped.
+
+    >>> print(inert_json('"\\x9b2J"'))
+    "\\u009b2J"
+    """
+    return text if text.isprintable() else _DRIVING_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def inert(text: str) -> str:

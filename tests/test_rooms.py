@@ -13,8 +13,9 @@ MOST = 25  # modules per room; prof/ops has one file per family of ops and is ex
 # stand, and the commands and public names. Each room may import the rooms in its row, and itself, and nothing else.
 # Rooms come after all that they import, so that no import runs in a circle.
 GROUND = frozenset(
-    "_version captured_record clock_reader clock_sampler compiled_record cpu_record cuda_graph_nodes dtypes errors "
-    "files gc_pause marker memory_record nvml quantities serving_range source_path step_timer text".split()
+    "_version captured_record clock_reader clock_sampler compiled_record cpu_record cuda_graph_nodes cupti_teardown "
+    "dtypes errors files gc_pause marker memory_record nvml quantities serving_range source_path step_timer "
+    "text".split()
 )
 ALLOWED = {
     "ground": "",
@@ -26,15 +27,18 @@ ALLOWED = {
     "parse/attribute": "ground pyprof/command pyprof/table",
     "parse/graphs": "ground pyprof/table parse/attribute",
     "parse/tables": "ground pyprof/table parse/attribute parse/graphs",
-    "parse/formats": "ground pyprof/table parse/attribute",
-    "parse/nsys": "ground pyprof/table parse/attribute parse/tables parse/formats",
+    "parse/databases": "ground pyprof/table",
+    "parse/formats": "ground pyprof/table parse/attribute parse/databases",
+    "parse/nsys": "ground pyprof/table parse/attribute parse/tables parse/databases parse/formats",
     "parse/kineto": "ground pyprof/table parse/attribute parse/formats",
     "parse/ncu": "ground",
     "parse/inductor": "ground",
-    "parse": "ground pyprof/command pyprof/table parse/attribute parse/graphs parse/tables parse/formats parse/nsys "
-    "parse/kineto parse/inductor",
-    "parse/stats": "ground pyprof/command pyprof/table parse parse/attribute parse/formats parse/nsys parse/kineto",
-    "parse/scrub": "ground pyprof/command pyprof/table parse parse/formats parse/nsys parse/kineto parse/ncu",
+    "parse": "ground pyprof/command pyprof/table parse/attribute parse/graphs parse/tables parse/databases "
+    "parse/formats parse/nsys parse/kineto parse/inductor",
+    "parse/stats": "ground pyprof/command pyprof/table parse parse/attribute parse/databases parse/formats parse/nsys "
+    "parse/kineto",
+    "parse/scrub": "ground pyprof/command pyprof/table parse parse/databases parse/formats parse/nsys parse/kineto "
+    "parse/ncu",
     # prof/: the algorithm's work, then the hardware, then the time, then what is said of them
     "prof/ops": "ground",
     "prof/kernels": "ground prof/ops",
@@ -51,12 +55,12 @@ ALLOWED = {
     "pyprof/replay": "ground pyprof/table prof/ops prof/work",
     "prof/timings": "ground pyprof/command pyprof/table pyprof/replay prof/ops prof/work prof/advice prof/edits "
     "prof/edits/rules",
-    "prof/ranks": "ground pyprof/command pyprof/table prof/work prof/timing",
+    "prof/ranks": "ground pyprof/command pyprof/table prof/work prof/timing prof/replay",
     "prof/summary": "ground pyprof/command pyprof/table parse/attribute prof/memory prof/ops prof/kernels prof/work "
     "prof/limits prof/timing prof/advice prof/ranks",
     "prof/table": "ground pyprof/command pyprof/table parse/formats prof/work prof/counters prof/limits prof/timing "
     "prof/advice",
-    "prof/job": "ground pyprof/command pyprof/table parse prof/work prof/ranks",
+    "prof/job": "ground pyprof/command pyprof/table parse prof/work prof/replay prof/ranks",
     # the outputs, and the commands at the top of prof/
     "prof": "ground pyprof/command pyprof/table parse prof/timings prof/job prof/memory prof/ops prof/kernels "
     "prof/work/helpers prof/work prof/counters prof/limits prof/timing prof/advice prof/edits prof/summary prof/table",

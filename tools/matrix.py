@@ -34,7 +34,7 @@ PAGE = ROOT / "docs" / "reference" / "compatibility.md"
 CAPTURE = "session markers_of_calls layers optimizers step_finder steps_before memory_record"
 READING = "tests/parse/kineto tests/table"
 TESTS = [*(f"tests/capture/test_{name}.py" for name in CAPTURE.split()), *READING.split(), "tests/prof/notebook"]
-NEEDED = ["pytest>=8.3,<10", "hypothesis>=6.100", "jsonschema>=4.21", "pyyaml>=6", "setuptools>=78.1.1", "wheel"]
+NEEDED = ["pytest>=9.0.3,<10", "hypothesis>=6.100", "jsonschema>=4.21", "pyyaml>=6", "setuptools>=78.1.1", "wheel"]
 INSTALLED = "installed"  # this empty file says that an environment is complete
 SHOWN = "numpy pandas pyarrow msgspec orjson rich jinja2 nvtx".split()
 
@@ -202,7 +202,7 @@ def tell(text: str) -> None:
 
 def page(results: dict[str, dict[str, object]]) -> str:
     """The page: a line per row, what failed, and what could not run."""
-    return "\n".join([HEAD, *map(_line, results.values()), "", *_below(results), ""])
+    return "\n".join([HEAD, *map(_line, results.values()), "", *_below(results), "", FOOT, ""])
 
 
 HEAD = f"""\
@@ -217,6 +217,13 @@ code; captures of GPUs are read, not made.
 
 | Python | torch | dependencies | numpy | pandas | pyarrow | `pyprof demo` | passed | failed | skipped | day |
 |---|---|---|---|---|---|---|---|---|---|---|"""
+
+
+FOOT = """\
+What cannot run: torch has wheels for Python 3.13 from 2.5.0 on and for Python 3.14 from 2.9.0 on; for Python 3.14,
+numpy has them from 2.3.2 on and pandas from 2.3.3 on. So the lowest dependencies (numpy 1.26, pandas 2.2) run on
+Python 3.10 and 3.11 here. The lower bounds of pyarrow, orjson, distributed, pytest and transformers are higher than
+what pyprof needs: older versions have known faults (`make audit`). Not run: macOS, Windows, and Linux on ARM."""
 
 
 def _line(result: dict[str, object]) -> str:

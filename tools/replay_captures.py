@@ -30,7 +30,7 @@ NOT_CAPTURES = set(  # JSON files of the tests
 )
 # Recorded while other processes used the GPU (tests/golden/README.md): kernels begin up to 2 ms late where nothing of
 # their own process runs.
-SHARED = ("gpt2_whole_", "llama_whole_", "h200_callables_steps")
+SHARED = ("h200_callables_steps",)
 PAGE = ROOT / "docs" / "explanation" / "replay.md"
 TABLE = re.compile(r"(<!-- table: made by tools/replay_captures.py -->\n).*?(<!-- /table -->)", re.DOTALL)
 SUFFIXES = (".sqlite", ".sqlite.gz", ".json", ".json.gz", ".sql", ".sql.gz", ".db", ".db.gz")

@@ -8,7 +8,7 @@ import numpy as np
 
 from pyprof.compiled_record import CompiledRecord
 from pyprof.parse.attribute.scope import Scope
-from pyprof.table.columns import NULL, Bools, Coded, Data, Ints
+from pyprof.table.columns import NULL, Bools, Coded, Codes, Data, Indices, Ints
 from pyprof.table.cpu_facts import CpuFacts
 from pyprof.table.gpu_samples import GpuSamples
 from pyprof.table.losses import Loss
@@ -19,16 +19,23 @@ OPEN = 1 << 62  # the end of a range that was never closed, later than all times
 
 @dataclass(slots=True)
 class Ranges:
-    """The ranges of all CPU threads, as columns, in any order. Times in ns; ``NULL`` if unknown."""
+    """The ranges of all CPU threads, as columns, in any order. Times in ns; ``NULL`` if unknown.
 
-    thread: Ints  # index into Capture.threads
+    A long capture has more ranges than anything else, so numbers of threads and scopes are kept in 32 bits.
+    """
+
+    thread: Indices  # index into Capture.threads
     start: Ints
     end: Ints
-    scope: Ints  # index into Capture.scopes
+    scope: Indices  # index into Capture.scopes
     seq: Ints  # autograd sequence number
-    op_id: Ints  # the profiler's number of this call, unique within the process
+    op_id: Ints  # the profiler's number of this call, unique within the process; not kept by a lean reader
     forward_thread: Ints | None = None  # for a backward node: index of the thread of its forward op, if known
     forward_range: Ints | None = None  # for a backward node: the range of its forward op, if the profiler names it
+    number: Codes | None = None  # its place in the file; None: the ranges are in the file's order
+
+    def __post_init__(self) -> None:
+        self.thread, self.scope = (column.astype(np.int32, copy=False) for column in (self.thread, self.scope))
 
     def __len__(self) -> int:
         return len(self.start)

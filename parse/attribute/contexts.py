@@ -42,7 +42,7 @@ class Contexts:
     def __init__(self, tree: RangeTree, inner: Ints) -> None:
         """``inner``: each row's innermost range, -1 for none."""
         self.tree = tree
-        self.of_range = np.full(len(tree), -1, np.int64)
+        self.of_range = np.full(len(tree), -1, np.int32)
         self.paths: list[Path] = []
         self.levels_up: list[LevelsUp] = []
         asked = self._asked(inner)
@@ -62,7 +62,7 @@ class Contexts:
     def _number(self, ranges: Ints, outermost: bool) -> None:
         """Number the contexts of the ranges of one depth. A context is a pair: the parent's context, the own scope."""
         tree = self.tree
-        around = np.full(len(ranges), -1, np.int64) if outermost else self.of_range[tree.parent[ranges]]
+        around = np.full(len(ranges), -1) if outermost else self.of_range[tree.parent[ranges]].astype(np.int64)
         keys, number = distinct((around + 1) * len(tree.scopes) + tree.scope[ranges])
         self.of_range[ranges] = number + len(self.paths)
         for (key,) in keys:

@@ -11,32 +11,39 @@ moment the pieces around it are exactly the ranges that are open.
 import heapq
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pyprof.table.columns import Ints
+from pyprof.table.columns import Codes, Indices, Ints
 
 
 @dataclass(frozen=True, slots=True)
 class Nesting:
     """Ranges (or pieces of them) by thread and start, an outer one before the inner ones."""
 
-    source: Ints  # per piece: the index of its range in the input
-    thread: Ints
+    source: Codes  # per piece: the index of its range in the input
+    thread: Codes
     start: Ints
     end: Ints
-    parent: Ints  # per piece: the index of the innermost piece that contains it; -1 for none
+    parent: Codes  # per piece: the index of the innermost piece that contains it; -1 for none
 
     def __len__(self) -> int:
         return len(self.source)
 
 
-def nest(thread: Ints, start: Ints, end: Ints) -> Nesting:
+def nest(thread: Indices, start: Ints, end: Ints) -> Nesting:
     """Nest ranges given in any order. Of equal ranges the first is the outer one; a range of 0 ns counts as 1 ns."""
-    end = np.maximum(end, start + 1)
-    order = np.lexsort((-end, start, thread))
-    thread, start, end = thread[order], start[order], end[order]
-    parts: list[tuple[Ints, ...]] = []  # per thread: the fields of its Nesting
+    thread, order = thread.astype(np.int32, copy=False), np.arange(len(thread), dtype=np.int32)
+    if np.any(end <= start):
+        end = np.maximum(end, start + 1)
+    for sort in SORTS:
+        if in_order(thread, start, end):
+            break
+        by = sort(thread, start, end)
+        order, thread, start, end = order[by], thread[by], start[by], end[by]
+    parts: list[tuple[NDArray[Any], ...]] = []  # per thread: the fields of its Nesting
     total, overlapping = 0, False
     for lo, hi in pairwise(np.flatnonzero(np.diff(thread, prepend=-1, append=-1)).tolist()):
         ranges = [column[lo:hi] for column in (order, thread, start, end)]
@@ -44,20 +51,40 @@ def nest(thread: Ints, start: Ints, end: Ints) -> Nesting:
         if parent is None:
             *ranges, parent = _swept(*ranges)
             overlapping = True
-        parts.append((*ranges, np.where(parent >= 0, parent + total, -1)))
+        parts.append((*ranges, np.where(parent >= 0, parent + total, -1).astype(np.int32)))
         total += len(parent)
     if overlapping:
         return Nesting(*(np.concatenate(column) for column in zip(*parts, strict=True)))
     return Nesting(order, thread, start, end, np.concatenate([part[-1] for part in parts] or [order]))
 
 
-def _parents(start: Ints, end: Ints) -> Ints | None:
+def in_order(thread: Indices, start: Ints, end: Ints) -> bool:
+    """Whether ranges come by thread and start, an outer range before the inner ones."""
+    longer = (start[1:] == start[:-1]) & (end[1:] <= end[:-1])
+    on_thread = (thread[1:] == thread[:-1]) & ((start[1:] > start[:-1]) | longer)
+    return bool(np.all(on_thread | (thread[1:] > thread[:-1])))
+
+
+def _by_thread(thread: Indices, *_: Ints) -> Codes:
+    few = np.int16 if thread.max(initial=0) < 1 << 15 else np.int32  # numpy sorts 16 bits by counting
+    return np.argsort(thread.astype(few), kind="stable").astype(np.int32)
+
+
+def _by_all(thread: Indices, start: Ints, end: Ints) -> Codes:
+    return np.lexsort((-end, start, thread)).astype(np.int32)
+
+
+# Profilers write the ranges of a thread, or of all threads, in order of their starts: for these the first is enough.
+SORTS = (_by_thread, _by_all)
+
+
+def _parents(start: Ints, end: Ints) -> Codes | None:
     """Parents within one thread, computed level by level; None if the ranges do not nest."""
     index = np.arange(len(start))
     depth = index - np.searchsorted(np.sort(end), start, "right")
     if depth.min() < 0:
         return None
-    parent = np.full(len(start), -1, np.int64)
+    parent = np.full(len(start), -1, np.int32)
     for above, level in pairwise(of_each_depth(depth)):
         at = np.searchsorted(above, level) - 1
         if at.min(initial=0) < 0:
@@ -67,12 +94,14 @@ def _parents(start: Ints, end: Ints) -> Ints | None:
     return parent if bool(np.all(end[inner] <= end[parent[inner]])) else None
 
 
-def of_each_depth(depth: Ints) -> list[Ints]:
+def of_each_depth(depth: Indices) -> list[Codes]:
     """The indices of the ranges of each depth, outermost ranges first."""
-    return np.split(np.argsort(depth, kind="stable"), np.cumsum(np.bincount(depth))[:-1])
+    counts = np.bincount(depth)
+    few = np.int16 if len(counts) < 1 << 15 else np.int32  # numpy sorts 16 bits by counting
+    return np.split(np.argsort(depth.astype(few), kind="stable").astype(np.int32), np.cumsum(counts)[:-1])
 
 
-def _swept(source: Ints, thread: Ints, start: Ints, end: Ints) -> tuple[Ints, ...]:
+def _swept(source: Codes, thread: Codes, start: Ints, end: Ints) -> tuple[NDArray[Any], ...]:
     """One thread's overlapping ranges, cut into pieces that nest."""
     pieces: list[list[int]] = []  # source, start, end, parent
     stack: list[int] = []  # open pieces, outermost first
@@ -105,7 +134,7 @@ def _swept(source: Ints, thread: Ints, start: Ints, end: Ints) -> tuple[Ints, ..
     return source[number], thread[number], begins, finish, parent
 
 
-def innermost(nesting: Nesting, thread: Ints, time: Ints) -> Ints:
+def innermost(nesting: Nesting, thread: Indices, time: Ints) -> Ints:
     """The innermost range that is open at each point (start <= time < end) on its thread, -1 for none.
 
     Points may be in any order; a point with thread -1 is in no range.
@@ -113,7 +142,7 @@ def innermost(nesting: Nesting, thread: Ints, time: Ints) -> Ints:
     found = np.full(len(time), -1, np.int64)
     if not len(nesting):
         return found
-    first = np.searchsorted(nesting.thread, np.arange(nesting.thread[-1] + 2))
+    first = np.searchsorted(nesting.thread, np.arange(nesting.thread[-1] + 2, dtype=np.int32))
     for number in np.unique(thread).tolist():
         if number < 0 or number + 1 >= len(first) or first[number] == first[number + 1]:
             continue

@@ -14,7 +14,7 @@ import numpy as np
 from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.nesting import innermost, nest, of_each_depth
 from pyprof.parse.attribute.scope import Kind, Scope, is_cpp_node
-from pyprof.table.columns import NULL, Bools, Ints, value_at
+from pyprof.table.columns import NULL, Bools, Codes, Ints, value_at
 
 
 class RangeTree:
@@ -27,13 +27,21 @@ class RangeTree:
         self.source = nesting.source  # per range: its index in capture.ranges
         self.parent = nesting.parent
         self.thread, self.start, self.end = nesting.thread, nesting.start, nesting.end
-        self.place = np.empty(len(given), np.int64)  # the inverse of source: index in capture.ranges -> first piece
-        self.place[nesting.source[::-1]] = np.arange(len(nesting))[::-1]
-        self.is_first = self.place[self.source] == np.arange(len(nesting))  # what counts ranges counts first pieces
+        sorted_before = nesting.start is given.start
+        self.number = self.source  # per range: its place in the file
+        if given.number is not None:
+            self.number = given.number if sorted_before else given.number[self.source]
+        self.place = self.source  # the inverse of source: index in capture.ranges -> first piece
+        self.is_first: Bools = np.broadcast_to(np.True_, len(nesting))  # what counts ranges counts first pieces
+        if not sorted_before or len(nesting) > len(given):
+            every = np.arange(len(nesting), dtype=np.int32)
+            self.place = np.empty(len(given), np.int32)
+            self.place[nesting.source[::-1]] = every[::-1]
+            self.is_first = self.place[self.source] == every
         self.whole_end = nesting.end  # per piece: the end of its range
         if len(nesting) > len(given):
             self.whole_end = np.maximum(given.end, given.start + 1)[self.source]
-        self.scope, self.seq = given.scope[self.source], given.seq[self.source]
+        self.scope, self.seq = (c if sorted_before else c[self.source] for c in (given.scope, given.seq))
         self.scopes = capture.scopes
         self.scope_kind = np.fromiter((scope.kind for scope in capture.scopes), np.int8, len(capture.scopes))
         self.kind = self.scope_kind[self.scope]
@@ -115,9 +123,9 @@ class RangeTree:
         return seq
 
 
-def _levels(parent: Ints) -> list[Ints]:
+def _levels(parent: Codes) -> list[Codes]:
     """The ranges of each depth, outermost ranges first."""
-    depth = (parent >= 0).astype(np.int64)
+    depth = (parent >= 0).astype(np.int32)
     above = parent.copy()
     while len(inside := np.flatnonzero(above >= 0)):  # the distance upwards doubles in each pass
         further = above[inside]

@@ -19,6 +19,7 @@ from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.table.columns import NULL, Bools, Coded, Data, Ints, Ragged, numbered, value_at
 
 Mark = tuple[int, str]  # sequence number, name
+ROWS, TOGETHER = 1 << 17, 4096  # rows whose stacks are looked at, and texts that are formatted, at once
 _NONE = 1 << 62  # stands for "no positive number around the launch"
 
 
@@ -27,9 +28,25 @@ def sequence(tree: RangeTree, inner: Ints, node: Ints, recomputed: Bools, column
 
     A training loop repeats the same ranges with ever higher numbers: a million stacks of ranges have a few hundred
     patterns. So the rules are applied once per pattern, to numbers relative to a base: one less than the smallest
-    number in the stack.
+    number in the stack. A part of the rows at a time, since this takes more memory than its result.
     """
     own = value_at(tree.numbers_of_nodes(), np.where(recomputed, -1, node), NULL)
+    parts = [slice(begin, begin + ROWS) for begin in range(0, max(len(own), 1), ROWS)]
+    markers, numbers, others = zip(*(_of_rows(tree, inner[rows], own[rows]) for rows in parts), strict=True)
+    seq = np.concatenate(numbers)
+    known = seq != NULL
+    begins = np.cumsum([0, *(len(part.values) for part in markers)])
+    codes = [np.where(part.codes < 0, -1, part.codes + begin) for part, begin in zip(markers, begins, strict=False)]
+    return {
+        "seqMarker": Coded(np.concatenate(codes).astype(np.int32), [text for part in markers for text in part.values]),
+        "seqId": Ragged(np.append(0, np.cumsum(known)), seq[known]),
+        "altSeqId": Ragged.concat(others),
+        "subSeqId": _in_a_row(seq, columns),
+    }
+
+
+def _of_rows(tree: RangeTree, inner: Ints, own: Ints) -> tuple[Coded, Ints, Ragged]:
+    """seqMarker, seqId (``NULL`` for none) and altSeqId of some rows. ``own``: the number of the node around each."""
     first_rows, stack_of_row = numbered(inner, own)
     around, number = inner[first_rows], own[first_rows]
     base = _base(tree, around, number)
@@ -37,13 +54,11 @@ def sequence(tree: RangeTree, inner: Ints, node: Ints, recomputed: Bools, column
     marks = [_marks(tree, int(around[i]), int(number[i]), int(base[i])) for i in example.tolist()]
     relative = np.array([NULL if found.own is None else found.own for found in marks], np.int64)[pattern]
     numbers = np.where(relative == NULL, NULL, relative + base)
-    known = relative != NULL
-    return {
-        "seqMarker": _texts(marks, pattern, base).take(stack_of_row),
-        "seqId": Ragged(np.append(0, np.cumsum(known)), numbers[known]).take(stack_of_row),
-        "altSeqId": _others(marks, pattern, base).take(stack_of_row),
-        "subSeqId": _in_a_row(numbers[stack_of_row] if len(numbers) else own, columns),
-    }
+    return (
+        _texts(marks, pattern, base).take(stack_of_row),
+        numbers[stack_of_row],
+        _others(marks, pattern, base).take(stack_of_row),
+    )
 
 
 class _Marks(NamedTuple):
@@ -95,20 +110,41 @@ def _marks(tree: RangeTree, around: int, number: int, base: int) -> _Marks:
 
 
 def _texts(marks: list[_Marks], pattern: Ints, base: Ints) -> Coded:
-    """The seqMarker text of each stack, as JSON, made once per distinct pair of pattern and base."""
-    templates = [_template(found.marks) for found in marks]
-    numbers = [[number for number, _ in found.marks] for found in marks]
-    pairs, pair_of_stack = numbered(pattern, base)
-    return Coded.of(
-        templates[kind] % tuple([n + begin if n > 0 else n for n in numbers[kind]])
-        for kind, begin in zip(pattern[pairs].tolist(), base[pairs].tolist(), strict=True)
-    ).take(pair_of_stack)
+    """The seqMarker text of each stack, as JSON, made once per distinct text.
+
+    Each mark ends in its number, so texts differ if their templates or numbers do. Patterns that differ in their base
+    only are therefore one template, whose least positive number is 1.
+    """
+    least = [min((number for number, _ in found.marks if number > 0), default=0) for found in marks]
+    known: dict[tuple[str, tuple[int, ...]], int] = {}
+    templates = [_template(found.marks, low) for found, low in zip(marks, least, strict=True)]
+    template = np.array([known.setdefault(each, len(known)) for each in templates], np.int64)[pattern]
+    shift = np.array(least, np.int64)[pattern]
+    base = np.where(shift > 0, base + shift - 1, 0)
+    first, text_of_stack = numbered(template, base)  # in order of template
+    codes, texts = np.full(len(first), -1, np.int32), list[str]()
+    for kind, (text, numbers) in enumerate(known):
+        begin, end = np.searchsorted(template[first], [kind, kind + 1]).tolist()
+        if text:
+            codes[begin:end] = np.arange(len(texts), len(texts) + end - begin)
+            texts += _filled(text, np.array(numbers, np.int64), base[first[begin:end]])
+    return Coded(codes[text_of_stack], texts)
 
 
-def _template(marks: list[Mark]) -> str:
-    """The marks as JSON with ``%d`` in place of each number."""
+def _template(marks: list[Mark], least: int) -> tuple[str, tuple[int, ...]]:
+    """The marks as JSON with ``%d`` in place of each number, and the numbers: the ``least`` positive one becomes 1."""
     texts = [f"{name.replace('%', '%%')}, seq = %d" for _, name in marks]
-    return json.dumps(texts, ensure_ascii=False) if texts else ""
+    numbers = tuple(number - least + 1 if number > 0 else number for number, _ in marks)
+    return json.dumps(texts, ensure_ascii=False) if texts else "", numbers
+
+
+def _filled(template: str, numbers: Ints, bases: Ints) -> list[str]:
+    """The template with its numbers, the positive ones after each base. JSON has no newline, so many are one text."""
+    values, texts = numbers + np.where(numbers > 0, bases[:, None], 0), list[str]()
+    for begin in range(0, len(bases), TOGETHER):
+        some = values[begin : begin + TOGETHER]
+        texts += ("\n".join([template] * len(some)) % tuple(some.reshape(-1).tolist())).split("\n")
+    return texts
 
 
 def _others(marks: list[_Marks], pattern: Ints, base: Ints) -> Ragged:
@@ -152,9 +188,11 @@ def _in_a_row(seq: Ints, columns: dict[str, Data]) -> Ints:
     assert isinstance(pid, np.ndarray)
     rows = np.flatnonzero(kind.among("kernel", "cpu"))
     rows = rows[np.argsort(pid[rows], kind="stable")]
-    keys = np.stack([pid, seq, direction.codes, op.codes], axis=1)[rows]
     new = np.ones(len(rows), bool)
-    new[1:] = np.any(keys[1:] != keys[:-1], axis=1)
+    new[1:] = False
+    for key in (pid, seq, direction.codes, op.codes):
+        of_rows = key[rows]
+        new[1:] |= of_rows[1:] != of_rows[:-1]
     at = np.arange(len(rows))
     count = np.zeros(len(seq), np.int64)
     count[rows] = at - np.maximum.accumulate(np.where(new, at, 0))

@@ -1,1 +1,1 @@
-"""The smaller profiler formats (nvprof, rocpd), and code that several formats share: SQLite, CUPTI, names, GPUs."""
+"""The smaller profiler formats (nvprof, rocpd), and code that several formats share: CUPTI, names, GPUs."""

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pyprof.parse.formats.database import Database, Source, named
+from pyprof.parse.databases.database import Database, Source, named
 
 FACTS = "smCount clockRate memoryBandwidth computeMajor computeMinor totalMemory l2CacheSize threadsPerWarp".split()
 # Key of gpuInfo, and Kineto's key (libkineto, deviceProperties)

@@ -11,8 +11,8 @@ import numpy as np
 
 from pyprof.errors import InputError
 from pyprof.parse.attribute.capture import OPEN, Capture
+from pyprof.parse.databases.database import Database, Source, database, named
 from pyprof.parse.formats import cupti
-from pyprof.parse.formats.database import Database, Source, database, named
 from pyprof.parse.formats.gpu_info import database_infos
 from pyprof.parse.formats.kernel_names import demangle, short_name
 from pyprof.parse.formats.lost_records import untimed

@@ -14,6 +14,11 @@ def times_warning(wrong: int) -> list[str]:
     return [f"{wrong:,} {text}"] if wrong else []
 
 
+def is_possible(time: object) -> bool:
+    """Whether this is a time in ns; None and ``NULL`` are none."""
+    return isinstance(time, int) and -LATEST_NS < time < LATEST_NS
+
+
 def settle(start: Ints, end: Ints, earliest: int = -LATEST_NS) -> tuple[Ints, Ints, int]:
     """Corrected starts and ends in ns, and the number of rows with impossible times, which now last 0 ns.
 

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pyprof.parse.attribute.capture import Capture
+from pyprof.parse.databases.whole_numbers import LEFT_OUT
 from pyprof.parse.formats.cupti import Calls, triples, wrong_operations
 from pyprof.parse.formats.gpu_info import info_text
 from pyprof.parse.formats.kernel_names import demangle, short_name
 from pyprof.parse.formats.lost_records import untimed
-from pyprof.parse.formats.possible_times import LATEST_NS, settle, times_warning
+from pyprof.parse.formats.possible_times import LATEST_NS, is_possible, settle, times_warning
 from pyprof.parse.formats.text_ranges import TextRange, capture_fields
-from pyprof.parse.formats.whole_numbers import LEFT_OUT
 from pyprof.table.columns import NULL, Coded, Ints
 
 EXPERIMENTAL = "AMD's own formats are read experimentally: compare with a torch.profiler trace, which is read fully"
@@ -139,7 +139,7 @@ def capture_of(file: Path, events: Events) -> Capture:
     operations = [events.operations[i] for i in order.tolist()]
     long = Coded.of(operation.name for operation in operations)
     calls = np.array([[_number(value) for value in call[:4]] for call in events.calls], np.int64).reshape(-1, 4)
-    markers = [marker for marker in events.markers if not {None, NULL}.intersection(marker[:4])]
+    markers = [marker for marker in events.markers if _is_whole(marker)]
     begun = [int(start[0]), *calls[:, 2].tolist(), *(marker.start for marker in markers)]
     origin = min((time for time in begun if 0 < time < LATEST_NS), default=0)
     names = Coded.of(call.text for call in events.calls)
@@ -165,6 +165,11 @@ def capture_of(file: Path, events: Events) -> Capture:
     if len(markers) < len(events.markers):
         warnings.append(LEFT_OUT.format(len(events.markers) - len(markers)))
     return Capture(file=str(file), profiler=events.profiler, warnings=warnings, **fields)
+
+
+def _is_whole(marker: TextRange) -> bool:
+    owner = {marker.pid, marker.tid}
+    return not owner & {None, NULL} and is_possible(marker.start) and is_possible(marker.end)
 
 
 def _wrong_types(events: Events, took: Ints) -> list[str]:

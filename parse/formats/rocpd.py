@@ -13,7 +13,7 @@ from typing import Any
 
 from pyprof.errors import InputError
 from pyprof.parse.attribute.capture import Capture
-from pyprof.parse.formats.database import Database, Source, database, named
+from pyprof.parse.databases.database import Database, Source, database, named
 from pyprof.parse.formats.rocm_events import (
     NO_RANGES,
     ROCPROFV3,

@@ -10,7 +10,8 @@ which kernel is which launch, follows in this way:
    same names: the n-th kernel of a name was launched by the n-th launch of that name. Without names, the n-th kernel
    was launched by the n-th launch, if the graph has no branches that may run in another order (streams that waited
    for each other, unless pyprof found that each node depends on the one before it), and if no kernel is one that its op
-   cannot have (``graph_agreement``). Copies and memsets are joined likewise, each by themselves.
+   cannot have (``graph_agreement``). Copies and memsets are joined likewise, each by themselves. The driver runs some
+   of them as kernels of its own (``memcpy32_post``).
 3. The begin of the capture may cut the first replay, and its end the last one. Such a replay fits a graph if its
    kernels are the last or the first ones of a whole replay of that graph.
 4. Where pyprof marked the begin of a graph's capture and its replays with the graph's number, only that graph fits.
@@ -46,6 +47,10 @@ from pyprof.table.columns import NULL, Bools, Coded, Ints, distinct, value_at
 REASONS = (GRAPH_COUNT, GRAPH_KERNELS, GRAPH_BRANCHES, GRAPH_SEVERAL, GRAPH_COPIES, GRAPH_SHAPES)
 GRAPH = re.compile(rf"{GRAPH_RANGE}(\d{{1,18}})")
 _KERNEL = GRAPH_KINDS.index("kernel")
+# The driver's own kernels for copies and memsets in graphs: memcpy32_post, memcpy128, memset32_post, ... On an H200, a
+# copy of 64 bytes was a copy for CUPTI that had stayed since the graph's capture, and such a kernel for one that had
+# come later.
+_DRIVERS_OWN = {kind: re.compile(rf"{kind}\d+(?:_\w+)?") for kind in ("memcpy", "memset")}
 _NODE_NUMBER = (1 << 32) - 1  # the lower half of a node's id; the upper half is the number of its graph
 
 
@@ -163,6 +168,8 @@ class _Captured:
         self.kernels = both.codes[capture.rows :].astype(np.int64)  # per launch, -1: unknown
         place = {kind: number for number, kind in enumerate(GRAPH_KINDS)}
         self.kinds = np.array([*(place.get(kind, -1) for kind in kinds.values), -1], np.int64)[kinds.codes]  # per row
+        for kind, own in _DRIVERS_OWN.items():
+            self.kinds[(self.kinds == _KERNEL) & names.where(own.fullmatch)] = place[kind]
         self.bounds = np.searchsorted(launches.graph, np.arange(len(launches.ended) + 1))
         self.marked = marked_graphs(tree, launches.began_thread, launches.began, np.arange(len(launches.began)))
         self.branched = launches.branched & ~np.isin(self.marked, list(capture.ordered_graphs))

@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 
 from pyprof.parse.attribute.capture import GraphLaunches
 from pyprof.parse.attribute.reasons import BEFORE_CAPTURE, NO_CALL, NO_CALLS, NO_CORRELATION
+from pyprof.parse.databases.database import Database
 from pyprof.parse.formats.cupti import Calls, texts_of
-from pyprof.parse.formats.database import Database
 from pyprof.parse.formats.graph_capture import graph_launches
 from pyprof.parse.nsys.graph_nodes import original_events
 from pyprof.parse.nsys.operations import Operations
 from pyprof.parse.nsys.tables import API, GRAPH_NODES, GRAPHS, STRINGS, process_of, thread_of
-from pyprof.table.columns import NULL, Coded, Ints, distinct, lookup, value_at
+from pyprof.table.columns import NULL, Coded, Ints, distinct, folded, lookup, value_at
 
 
 class ApiCalls(NamedTuple):
@@ -30,7 +30,7 @@ def read_calls(db: Database) -> tuple[ApiCalls, Calls]:
     """All calls, and the same with ends and names. Raises SchemaError if the table lacks a required column."""
     data = db.read(API, "thread", "corr", "start_ns", "end_ns", "name")
     names, thread = texts_of(data["name"], db.texts(STRINGS, data["name"])), data["thread"]
-    calls = ApiCalls(process_of(thread), data["corr"], thread, data["start_ns"])
+    calls = ApiCalls(folded(process_of(thread)), data["corr"], thread, data["start_ns"])
     return calls, Calls(calls.start, data["end_ns"], calls.pid, thread_of(thread), names, calls.corr)
 
 
@@ -56,12 +56,16 @@ class Launches(NamedTuple):
     origin_time: Ints | None
 
 
-def launches(db: Database, operations: Operations, calls: ApiCalls, tids: dict[int, int]) -> tuple[Ints, Launches]:
-    """The index of each operation's call (-1: none), and its launch. ``tids``: as for ``threads_of``."""
-    call = lookup(calls.pid, calls.corr, operations.pid, operations.corr)
+def calls_of(operations: Operations, calls: ApiCalls) -> Ints:
+    """The index of each operation's call, -1: none."""
+    return lookup(calls.pid, calls.corr, operations.pid, operations.corr)
+
+
+def launches(db: Database, operations: Operations, calls: ApiCalls, call: Ints, tids: dict[int, int]) -> Launches:
+    """Each operation's launch. ``call``: ``calls_of`` them; ``tids``: as for ``threads_of``."""
     thread, time = value_at(threads_of(calls.global_tid, tids), call, -1), value_at(calls.start, call)
     reasons = _reasons(calls, operations, call >= 0)
-    return call, Launches(thread, time, *reasons, *_graph_origins(db, tids, operations))
+    return Launches(thread, time, *reasons, *_graph_origins(db, tids, operations))
 
 
 def captured_launches(calls: ApiCalls, named: Calls, call: Ints, tids: dict[int, int]) -> GraphLaunches | None:

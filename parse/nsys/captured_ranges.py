@@ -20,7 +20,7 @@ from pyprof.captured_record import FIRST_OP_ID, CapturedRange, CapturedRecord, c
 from pyprof.parse.attribute.capture import Ranges
 from pyprof.parse.attribute.nesting import Nesting, innermost, nest
 from pyprof.parse.attribute.scope import Kind, Scope
-from pyprof.parse.formats.database import Database
+from pyprof.parse.databases.database import Database
 from pyprof.parse.nsys.nvtx_ranges import Nvtx, scope_of_text
 from pyprof.parse.nsys.tables import GRAPH_NODES
 from pyprof.table.columns import NULL, Bools, Ints

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from pyprof.parse.attribute.capture import GRAPH_KINDS
+from pyprof.parse.databases.database import Database
 from pyprof.parse.formats.cupti import Calls
-from pyprof.parse.formats.database import Database
 from pyprof.parse.formats.graph_capture import node_kinds
 from pyprof.parse.nsys.operations import Operations
 from pyprof.parse.nsys.tables import GRAPH_NODES, process_of
@@ -54,7 +54,9 @@ def captured_nodes(db: Database, thread: Ints, calls: Calls) -> CapturedNodes:
     pid, node = process_of(data["thread"][copies]), data["node"][copies]
     event = original_events(data, pid, node)
     call = _calls_around(thread, calls, data["thread"][event], data["start_ns"][event])
-    return CapturedNodes(pid, node, np.where((call >= 0) & (event >= 0), node_kinds(calls.name)[call], UNKNOWN))
+    kind, known = np.full(len(node), UNKNOWN, np.int64), (call >= 0) & (event >= 0)
+    kind[known] = node_kinds(calls.name)[call[known]]
+    return CapturedNodes(pid, node, kind)
 
 
 def _calls_around(global_tid: Ints, calls: Calls, thread: Ints, time: Ints) -> Ints:

@@ -7,7 +7,7 @@ sees the segments alone. So this is what is reserved, not what is in use.
 import numpy as np
 
 from pyprof.parse.attribute.capture import MemoryEvents
-from pyprof.parse.formats.database import Database
+from pyprof.parse.databases.database import Database
 from pyprof.parse.nsys.api_launches import ApiCalls, threads_of
 from pyprof.parse.nsys.operations import process_numbers
 from pyprof.parse.nsys.tables import MEMORY_USAGE

@@ -19,8 +19,8 @@ import numpy as np
 
 from pyprof.parse.attribute.capture import Ranges
 from pyprof.parse.attribute.scope import Kind, Scope
+from pyprof.parse.databases.database import Database
 from pyprof.parse.formats.collective_records import collective, count, listed, of_message, record
-from pyprof.parse.formats.database import Database
 from pyprof.parse.nsys.nvtx_sql import RangeSql, registered_text
 from pyprof.parse.nsys.tables import NVTX, PAYLOAD_ENTRIES, PAYLOAD_ENUM_VALUES, PAYLOAD_ENUMS, process_of
 

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from pyprof.errors import SchemaError
 from pyprof.parse.attribute.capture import OPEN, Ranges
+from pyprof.parse.attribute.nesting import SORTS, in_order
 from pyprof.parse.attribute.scope import Kind, Scope, classify
-from pyprof.parse.formats.database import Database
+from pyprof.parse.databases.database import Database
 from pyprof.parse.formats.shape_text import as_sizes
 from pyprof.parse.nsys import nvtx_sql
 from pyprof.parse.nsys.dataflow import DataFlow
@@ -29,6 +30,7 @@ from pyprof.table.columns import NULL, Ints, distinct
 
 FEW = 30_000  # for fewer texts, splitting one by one takes less time than importing pyarrow
 
+_COLUMNS = "iqqiqq"  # the types of the columns of Ranges: 4 or 8 bytes
 _MARK = OP_ID.decode()
 
 
@@ -49,8 +51,8 @@ def read_ranges(
 
     ``around``: times in ns; read only ranges that are open at one of them, on any thread, and ranges that mark a step.
     ``tids``: globalTid -> thread number; new threads are added to it. ``launching``: the globalTids of threads that
-    launch; for other threads, read only the ranges on which a launch can depend. Raises SchemaError if the table lacks
-    a column or has an unexpected value.
+    launch; for other threads, read only the ranges on which a launch can depend, and no op ids. Raises SchemaError if
+    the table lacks a column or has an unexpected value.
     """
     numbers = tids if tids is not None else {}
     if not db.has(NVTX.table):
@@ -69,9 +71,29 @@ def read_ranges(
     return Nvtx(push_pop, start_end, ranges.scopes(db), ranges.tids, ranges.flow.outs)
 
 
+def sort_ranges(nvtx: Nvtx) -> Nvtx:
+    """The same with the push/pop ranges, in place, in the order of ``nest``, which then needs no copy of them."""
+    ranges = nvtx.ranges
+    for sort in SORTS:
+        if in_order(ranges.thread, ranges.start, ranges.end):
+            break
+        order = sort(ranges.thread, ranges.start, ranges.end)
+        for name in ("thread", "start", "end", "scope", "seq", "op_id"):
+            column = getattr(ranges, name)
+            setattr(ranges, name, column[order] if any(column.strides) else column)
+        ranges.number = order if ranges.number is None else ranges.number[order]
+    if ranges.number is None or not nvtx.outs:
+        return nvtx
+    place = np.empty(len(ranges), np.int32)
+    place[ranges.number] = np.arange(len(ranges), dtype=np.int32)
+    made = np.fromiter(nvtx.outs, np.int64, len(nvtx.outs))
+    return nvtx._replace(outs=dict(zip(place[made].tolist(), nvtx.outs.values(), strict=True)))
+
+
 def _read(db: Database, around: Ints | None, tids: dict[int, int], launching: Sequence[int] | None) -> _Reader:
     """As ``read_ranges``. Raises ValueError if a value is of a wrong type and not noted in ``db.wrong``."""
-    ranges = _Reader(tids, one_by_one=around is not None or count_ranges(db) < FEW)
+    one_by_one = around is not None or count_ranges(db) < FEW
+    ranges = _Reader(tids, one_by_one, _COLUMNS if launching is None else _COLUMNS[:-1])
     conditions = [] if around is None else [nvtx_sql.around(db, around)]
     conditions += [] if launching is None else [nvtx_sql.of_launches(db, launching)]
     ranges.read(db, " AND ".join(conditions) or "1", temporary=around is not None)
@@ -91,12 +113,12 @@ def distinct_scopes(db: Database) -> Iterator[Scope]:
 class _Reader:
     """Reads the ranges, a chunk of rows at a time, into columns that grow in place."""
 
-    def __init__(self, tids: dict[int, int], one_by_one: bool) -> None:
+    def __init__(self, tids: dict[int, int], one_by_one: bool, kinds: str) -> None:
         self.one_by_one = one_by_one  # split texts in a loop, without pyarrow
         self.heads = Heads()
         self.flow = DataFlow()
         self.tids = tids
-        self.push_pop, self.start_end = ([array("q") for _ in range(6)] for _ in range(2))  # the columns of Ranges
+        self.push_pop, self.start_end = ([array(kind) for kind in kinds] for _ in range(2))
         self._in_domains: dict[tuple[int, ...], int] = {}  # (head, domain, process) of ranges in a named domain
 
     def read(self, db: Database, condition: str, temporary: bool) -> None:
@@ -122,8 +144,9 @@ class _Reader:
         numbers = len(self.push_pop[0]) + np.cumsum(is_push_pop) - 1
         self.flow.add(self.heads.texts, tids, _with_tensors(parts, is_push_pop, buffer), buffer, numbers)
         for grown, rows in ((self.push_pop, is_push_pop), (self.start_end, ~is_push_pop)):
-            for column, values in zip(grown, ranges, strict=True):
-                column.frombytes(values[rows].tobytes())
+            chosen = slice(None) if rows.all() else rows
+            for column, values in zip(grown, ranges, strict=False):
+                column.frombytes(values[chosen].astype(column.typecode, copy=False).tobytes())
 
     def _threads(self, tids: Ints) -> Ints:
         """The thread number of each globalTid, computed once per run of rows of the same thread."""
@@ -143,7 +166,11 @@ class _Reader:
 
     def columns(self, grown: list[array[int]]) -> Ranges:
         """The columns read so far, as arrays. Scopes of ranges in named domains are numbered after the heads."""
-        ranges = Ranges(*(np.frombuffer(column, np.int64) if column else np.zeros(0, np.int64) for column in grown))
+        columns = [np.frombuffer(column, column.typecode) for column in grown if column]
+        if not columns:
+            return Ranges.empty()
+        unread = np.broadcast_to(np.int64(NULL), len(columns[0]))
+        ranges = Ranges(*columns, *[unread] * (len(_COLUMNS) - len(columns)))
         if self._in_domains:
             ranges.scope = np.where(ranges.scope < 0, len(self.heads.texts) - 1 - ranges.scope, ranges.scope)
         return ranges

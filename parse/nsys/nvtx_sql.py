@@ -8,8 +8,8 @@ import numpy as np
 
 from pyprof.parse.attribute.capture import OPEN
 from pyprof.parse.attribute.scope import ENGINE, STEP_TEXTS
-from pyprof.parse.formats.database import Database
-from pyprof.parse.formats.whole_numbers import LEFT_OUT
+from pyprof.parse.databases.database import Database
+from pyprof.parse.databases.whole_numbers import LEFT_OUT
 from pyprof.parse.nsys.tables import NVTX, STRINGS, process_sql
 from pyprof.table.columns import Ints
 

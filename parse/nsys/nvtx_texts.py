@@ -109,13 +109,17 @@ def split_one(text: bytes) -> tuple[bytes, int, int]:
         name, _, seq = text[:at].partition(SEQ)
         op_id, comma, rest = text[at + len(OP_ID) :].partition(b",")
         try:
-            return name + OP_ID + comma + rest, int(seq) if seq else NULL, int(op_id)
+            return name + OP_ID + comma + rest, _known(int(seq)) if seq else NULL, _known(int(op_id))
         except ValueError:  # a user's own text that looks similar
             pass
     called, number, call, sizes = scope.split(text.decode("utf-8", "replace"))
     mark = OP_ID.decode() if number is not None or call is not None else ""
     head = f"{called}{mark}" + (f", sizes = {sizes}" if sizes else "")
     return head.encode(), NULL if number is None else number, NULL if call is None else call
+
+
+def _known(number: int) -> int:
+    return number if abs(number) < 2**63 else NULL  # autograd cannot have counted further
 
 
 def numbers(data: NDArray[np.uint8], at: Ints, stop: Ints) -> tuple[Ints, Ints]:

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pyprof.parse.databases.database import Database
 from pyprof.parse.formats.cupti import MEMORY, gpu_operations, name_memory, name_operations, table_columns
-from pyprof.parse.formats.database import Database
 from pyprof.parse.formats.gpu_info import database_infos
 from pyprof.parse.formats.kernel_names import demangle, kept, short_name
 from pyprof.parse.nsys.tables import (
@@ -20,7 +20,7 @@ from pyprof.parse.nsys.tables import (
     STRINGS,
     process_of,
 )
-from pyprof.table.columns import NULL, Coded, Data, Ints, distinct
+from pyprof.table.columns import NULL, Coded, Data, Ints, distinct, folded
 
 SOURCES, KINDS = (KERNEL, MEMCPY, MEMSET, GRAPH), ("kernel", "memcpy", "memset", "graph")
 _OUTLINE = ("start_ns", "end_ns", "process", "corr", "device", "stream", "graphNode", "graph")  # what a summary needs
@@ -64,7 +64,7 @@ def outline_operations(db: Database) -> Operations:
 
 
 def _operations(db: Database, data: dict[str, Ints], warnings: list[str], untimed: int) -> Operations:
-    pid = process_numbers(data["process"], db)
+    pid = folded(process_numbers(data["process"], db))
     columns = table_columns(data, KINDS)
     columns["gpu"], columns["gpuInfo"] = _gpus(db, pid, data["device"])
     corr, start, node, graph, kind = (data[key] for key in ("corr", "start_ns", "graphNode", "graph", "kind"))
@@ -108,4 +108,5 @@ def _gpus(db: Database, pid: Ints, device: Ints) -> tuple[Coded, Coded]:
     used, codes = distinct(pid, device)
     gpus = [by_process.get(pair) or by_device.get(pair[1], ("", "")) for pair in used]
     name, info = ([gpu[part] for gpu in gpus] for part in range(2))
-    return Coded(codes.astype(np.int32), name), Coded(codes.astype(np.int32), info)
+    codes = folded(codes.astype(np.int32))
+    return Coded(codes, name), Coded(codes, info)

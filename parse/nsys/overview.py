@@ -24,9 +24,9 @@ from pyprof.parse.attribute.notes import CaptureNotes, no_ops
 from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.attribute.scope import NAMING
 from pyprof.parse.attribute.steps import Nodes, marks, nodes_of, steps, updates_of
-from pyprof.parse.formats.database import Database
-from pyprof.parse.formats.parquet_folder import opened
-from pyprof.parse.nsys.api_launches import launches, read_calls
+from pyprof.parse.databases.database import Database
+from pyprof.parse.databases.parquet_folder import opened
+from pyprof.parse.nsys.api_launches import calls_of, launches, read_calls
 from pyprof.parse.nsys.graph_nodes import captured_nodes
 from pyprof.parse.nsys.nccl_payloads import payloads
 from pyprof.parse.nsys.nvtx_ranges import distinct_scopes, read_ranges
@@ -116,7 +116,8 @@ def _capture(db: Database) -> tuple[Capture, Sample | None]:
     """A capture of all operations and all ranges. If a sample is drawn, only with the ranges around the sample."""
     operations, tids = outline_operations(db), dict[int, int]()
     calls, named_calls = read_calls(db)
-    call, launched = launches(db, operations, calls, tids)
+    call = calls_of(operations, calls)
+    launched = launches(db, operations, calls, call, tids)
     sample, around = None, None
     if count_ranges(db) > FEW:
         duration = cast("Ints", operations.columns["kDuration"])

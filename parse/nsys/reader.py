@@ -16,15 +16,16 @@ from pyprof.gc_pause import uncollected
 from pyprof.parse.attribute.capture import OPEN, Capture
 from pyprof.parse.attribute.reasons import NO_CALL
 from pyprof.parse.attribute.scope import NAMING
+from pyprof.parse.databases.database import Database
+from pyprof.parse.databases.parquet_folder import opened
 from pyprof.parse.formats.cupti import Calls, launch_columns
-from pyprof.parse.formats.database import Database
 from pyprof.parse.formats.lost_records import Joined, lost_records, reported_losses, untimed
 from pyprof.parse.formats.measured_steps import of_marker
-from pyprof.parse.formats.parquet_folder import opened
 from pyprof.parse.nsys import tables
 from pyprof.parse.nsys.api_launches import (
     ApiCalls,
     Launches,
+    calls_of,
     captured_launches,
     launches,
     launching_threads,
@@ -35,13 +36,13 @@ from pyprof.parse.nsys.captured_ranges import with_captured_ranges
 from pyprof.parse.nsys.graph_nodes import KERNEL, CapturedNodes, captured_nodes, nodes_that_never_ran
 from pyprof.parse.nsys.memory import memory_events
 from pyprof.parse.nsys.nccl_payloads import Payload, memberships, missing_sizes, payloads, with_messages
-from pyprof.parse.nsys.nvtx_ranges import Nvtx, read_ranges
+from pyprof.parse.nsys.nvtx_ranges import Nvtx, read_ranges, sort_ranges
 from pyprof.parse.nsys.nvtx_sql import left_out
 from pyprof.parse.nsys.operations import KINDS, SOURCES, Operations, read_operations
 from pyprof.parse.nsys.synchronizations import host_calls
 from pyprof.source_path import without_folders
 from pyprof.step_timer import NAME
-from pyprof.table.columns import NULL, Ints, distinct
+from pyprof.table.columns import NULL, Ints, distinct, folded
 from pyprof.table.losses import Loss
 from pyprof.table.measured_steps import MeasuredStep
 
@@ -86,11 +87,13 @@ def _capture(db: Database, lean: bool) -> Capture:
     with db.beside(partial(_ranges, lean=lean)) as ranges:
         operations = read_operations(db)
         calls, named_calls = read_calls(db)
+        call = calls_of(operations, calls)
+        operations.columns.update(launch_columns(call, named_calls))
         nvtx = ranges()
     nvtx, warned = with_captured_ranges(db, nvtx)
     messages = payloads(db)
-    nvtx = nvtx._replace(ranges=with_messages(messages, nvtx.ranges, nvtx.scopes, nvtx.tids))
-    call, launched = launches(db, operations, calls, nvtx.tids)
+    nvtx = sort_ranges(nvtx._replace(ranges=with_messages(messages, nvtx.ranges, nvtx.scopes, nvtx.tids)))
+    launched = launches(db, operations, calls, call, nvtx.tids)
     memory = memory_events(db, calls, nvtx.tids)
     capture = assemble(db, operations, nvtx, launched, messages)
     capture.memory = memory
@@ -98,7 +101,6 @@ def _capture(db: Database, lean: bool) -> Capture:
     capture.warnings += [*warnings, *warned]
     if not lean:
         capture.calls = host_calls(db, calls, named_calls, nvtx.tids)
-    capture.columns.update(launch_columns(call, named_calls))
     captured = captured_launches(calls, named_calls, call, nvtx.tids)
     capture.graph_launches = with_graph_numbers(db, captured, nvtx.tids) if captured else None
     capture.opaque_graph = operations.graph
@@ -188,7 +190,7 @@ def _rank_column(db: Database, messages: list[Payload], pid: Ints) -> Ints:
     of_threads = _agreed((thread, int(match[1])) for thread, match in matches if match)
     rank_of = {**_ranks_of_nccl(messages), **of_threads, **_agreed(db.records(tables.MPI_RANKS, "process", "rank"))}
     pids, number = distinct(pid)
-    return np.array([rank_of.get(owner, NULL) for (owner,) in pids], np.int64)[number]
+    return folded(np.array([rank_of.get(owner, NULL) for (owner,) in pids], np.int64)[number])
 
 
 def _agreed(claims: Iterable[tuple[object, ...]]) -> dict[int, int]:

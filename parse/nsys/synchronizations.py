@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from pyprof.parse.attribute.capture import HostCalls
+from pyprof.parse.databases.database import Database, Source
 from pyprof.parse.formats.cupti import Calls
-from pyprof.parse.formats.database import Database, Source
 from pyprof.parse.nsys.api_launches import ApiCalls, threads_of
 from pyprof.parse.nsys.operations import process_numbers
 from pyprof.parse.nsys.tables import EVENT_RECORDS, SYNCHRONIZATIONS

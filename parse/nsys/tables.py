@@ -6,8 +6,8 @@ this file changes. Code checks which columns exist, never the version: NVIDIA pr
 
 from typing import TypeVar
 
+from pyprof.parse.databases.database import Source, named
 from pyprof.parse.formats.cupti import BY_START, COPY, LAUNCH, OPERATION, REQUIRED, TIMES
-from pyprof.parse.formats.database import Source, named
 from pyprof.parse.formats.gpu_info import FACTS
 from pyprof.table.columns import Ints
 

@@ -93,6 +93,10 @@ class Cleaner:
         listed = "|".join(re.escape(word) for word in sorted(self.words, key=lambda word: (-len(word), word)))
         self._words = re.compile(rf"(?<![A-Za-z0-9])(?:{listed})(?![A-Za-z0-9])", re.IGNORECASE) if listed else None
 
+    def known(self, texts: dict[str, str]) -> None:
+        """What stands in the place of texts that were cleaned elsewhere."""
+        self._known.update(texts)
+
     def text(self, text: str) -> str:
         """The text without what is private; what was removed is named in brackets: [address]."""
         found = self._known.get(text)

@@ -13,11 +13,13 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pyprof.captured_record import CAPTURED_RANGE
 from pyprof.errors import InputError
+from pyprof.parse.databases.database import Database, Source
 from pyprof.parse.formats import nvprof, rocpd
-from pyprof.parse.formats.database import Database, Source
 from pyprof.parse.nsys import tables as nsys
 from pyprof.parse.nsys.reader import RANK_NAME
+from pyprof.parse.scrub.captured_records import cleaned_records
 from pyprof.parse.scrub.private_text import Cleaner
 from pyprof.parse.scrub.private_tree import cleaned_tree
 
@@ -93,6 +95,7 @@ def scrub_database(db: Database, target: Path, cleaner: Cleaner) -> list[str]:
     columns = _columns(db, form)
     if not columns:
         raise InputError(db.file, "expected the tables of nsys, nvprof or rocprofv3, found none of them")
+    cleaner.known(cleaned_records(_ranges_of_records(db, form, columns), cleaner))
     with closing(sqlite3.connect(target, isolation_level=None)) as copy:
         copy.executescript("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; BEGIN IMMEDIATE")
         with suppress(OSError):  # a system on which an open file cannot lose its name
@@ -104,6 +107,15 @@ def scrub_database(db: Database, target: Path, cleaner: Cleaner) -> list[str]:
             copy.executemany(insert, _rows(db, form, table, names, cleaner))
         copy.execute("COMMIT")
     return sorted(name for name in db.columns if name not in columns)
+
+
+def _ranges_of_records(db: Database, form: Form, columns: dict[str, list[str]]) -> Iterator[str]:
+    """The texts of ranges that have pyprof's record of captured graphs."""
+    for table, name in sorted(form.texts) if form is NSYS else ():
+        if name in columns.get(table, ()):
+            query = f'SELECT DISTINCT "{name}" FROM "{table}" WHERE "{name}" LIKE ?'  # noqa: S608 (our own text)
+            found = db.execute(query, f"{CAPTURED_RANGE}%")
+            yield from (text for (text,) in found if isinstance(text, str))
 
 
 def _columns(db: Database, form: Form) -> dict[str, list[str]]:

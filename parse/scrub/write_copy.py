@@ -14,9 +14,9 @@ from typing import BinaryIO, NamedTuple
 
 from pyprof.errors import InputError, PyprofError
 from pyprof.files import link_unnamed, open_input, unnamed_file
+from pyprof.parse.databases.database import HEADER
+from pyprof.parse.databases.parquet_folder import opened
 from pyprof.parse.detect import is_parquet_folder
-from pyprof.parse.formats.database import HEADER
-from pyprof.parse.formats.parquet_folder import opened
 from pyprof.parse.formats.plain_pickle import is_pickle, load_plain
 from pyprof.parse.ncu.table_lines import HEADER as NCU_HEADER
 from pyprof.parse.nsys.tables import EVERY
@@ -49,7 +49,7 @@ def copied(file: Path, cleaner: Cleaner) -> Iterator[Copied]:
     name = folder / f"pyprof-{uuid.uuid4().hex}"
     handle = unnamed_file(folder)
     if handle is None:
-        handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        handle = _named_file(name)
     with open(handle, "w+b") as copy:
         try:
             if is_parquet_folder(file) or _head(file).startswith(HEADER):
@@ -76,8 +76,21 @@ def _database(file: Path, cleaner: Cleaner, copy: BinaryIO, name: Path) -> list[
     with opened(file, EVERY) as db:
         learn(db, cleaner)
         if not name.exists():
-            link_unnamed(copy.fileno(), name)
+            _name(copy, name)
         return scrub_database(db, name, cleaner)
+
+
+def _name(empty: BinaryIO, name: Path) -> None:
+    try:
+        link_unnamed(empty.fileno(), name)
+    except OSError:  # a system without hard links, or that does not allow this one
+        named = _named_file(name)
+        os.dup2(named, empty.fileno())
+        os.close(named)
+
+
+def _named_file(name: Path) -> int:
+    return os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
 
 
 def _write(file: Path, cleaner: Cleaner, copy: BinaryIO) -> list[str] | None:

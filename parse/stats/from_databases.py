@@ -8,9 +8,9 @@ import numpy as np
 
 from pyprof.errors import SchemaError
 from pyprof.parse.attribute.capture import OPEN
+from pyprof.parse.databases.database import Database
 from pyprof.parse.formats import cupti, nvprof
 from pyprof.parse.formats.cupti import gpu_operations, name_operations, texts_of
-from pyprof.parse.formats.database import Database
 from pyprof.parse.nsys import reader as nsys
 from pyprof.parse.nsys.api_launches import read_calls
 from pyprof.parse.nsys.nvtx_sql import START_END, RangeSql, check_types, domain_names, last_time

@@ -9,7 +9,7 @@ import numpy as np
 
 from pyprof.parse.stats.group_statistics import BATCH, Cell, Cells, Columns, Row, Rows
 from pyprof.parse.stats.reports import TEXTS, Wanted
-from pyprof.text import inert
+from pyprof.text import inert, inert_json
 
 Table = tuple[Wanted, Rows]
 WIDEST = 100  # characters per column; a longer text is cut and ends with an ellipsis
@@ -102,7 +102,7 @@ def _objects(wanted: Wanted, rows: Rows) -> Iterator[str]:
     between = "[\n  "
     for row in rows:
         cells = dict(zip(names, row, strict=True))
-        yield between + json.dumps(cells, ensure_ascii=False, default=float)  # Decimal to float
+        yield between + inert_json(json.dumps(cells, ensure_ascii=False, default=float))  # Decimal to float
         between = ",\n  "
     yield "\n]" if rows else "[]"
 

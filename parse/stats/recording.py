@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyprof.files import open_input
+from pyprof.parse.databases.database import HEADER
+from pyprof.parse.databases.parquet_folder import opened
 from pyprof.parse.detect import reader
 from pyprof.parse.formats.cupti import sizes
-from pyprof.parse.formats.database import HEADER
-from pyprof.parse.formats.parquet_folder import opened
 from pyprof.table.columns import NULL, Coded, Ints, value_at
 
 KERNEL, MEMCPY, MEMSET = range(3)  # Gpu.kind

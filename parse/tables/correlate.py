@@ -32,7 +32,7 @@ from pyprof.parse.graphs.graph_replays import REASONS as GRAPH_REASONS
 from pyprof.parse.graphs.graph_replays import with_graph_origins
 from pyprof.parse.graphs.lost_nodes import lost_nodes
 from pyprof.parse.graphs.other_captures import with_graphs
-from pyprof.table.columns import NULL, Bools, Coded, Data, Ints, Table, blank, distinct, numbered, value_at
+from pyprof.table.columns import NULL, Bools, Coded, Data, Ints, Table, blank, compact, distinct, numbered, value_at
 from pyprof.table.graph_replays import LAUNCH_COLUMNS, in_graphs
 from pyprof.table.kernel_names import name_wrappers
 from pyprof.table.losses import Loss, losses_column
@@ -67,12 +67,13 @@ def correlate(capture: Capture, brief: bool = False, tree: RangeTree | None = No
     if brief:
         return name_wrappers(Table(capture.rows, columns, capture.samples, capture.measured, capture.cpu))
     call, op = rows.contexts.enclosing("call", rows.inner), rows.contexts.enclosing("op", rows.inner)
-    columns["opId"] = _from_zero(value_at(tree.source, call, -1))
+    columns["opId"] = _from_zero(value_at(tree.number, call, -1))
     outs = outputs(capture, tree, op, rows.node, rows.forward)
     columns["outs"] = Coded(np.where(rows.shapeless, np.int32(-1), outs.codes), outs.values)
     columns["grads"] = gradients(capture, tree, op)
     columns["graphOps"] = graph_contents(capture, lambda launches: correlate(launches, tree=tree))
     columns["views"] = viewed_tensors(tree, op)
+    columns = compact(columns)
     columns.update(sequence(tree, rows.inner, rows.node, rows.recomputed, columns))
     return name_wrappers(Table(capture.rows, columns, capture.samples, capture.measured, capture.cpu))
 

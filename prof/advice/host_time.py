@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +13,7 @@ from pyprof.table.columns import NULL, Ints
 if TYPE_CHECKING:
     from pyprof.prof.advice.run import Run
 
+_LISTS = re.compile(r"(?:aten::)?_(?:foreach|fused)_")
 MOST_NS = 25_000.0  # most time per launch, in steps with 50 launches or more; call stacks and slow hosts take longer
 LIST_NS = 40_000  # an op on lists of 16 to 28 tensors, whose descriptions take a profiler longest (40 to 55 µs without)
 CALL_NS = 20_000  # a launch call that takes longer is waiting for a full queue, a graph or a copy
@@ -66,7 +68,7 @@ def _between(run: Run, rows: Ints, api: Ints, took: Ints) -> tuple[float, float]
         return 0.0, 0.0
     start, end = api[rows], api[rows] + np.minimum(took[rows], CALL_NS)
     gap = np.maximum(start[1:] - (api + took)[rows][:-1], 0)
-    lists = np.array([str(aten).startswith(("_foreach_", "_fused_")) for aten in run.aten[rows][1:]])
+    lists = run.table.coded("aten").where(_LISTS.match)[rows[1:]]
     gap = np.where(lists, np.minimum(gap, LIST_NS / profiler_cost.estimated_share(run.table).share), gap)
     ends = np.sort(run.end[rows])
     before = np.searchsorted(ends, start[1:], side="right") - 1

@@ -1,5 +1,7 @@
 """Turn findings into cards: sums per step, order, threshold, and which cards concern the same kernels."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from pyprof.prof.advice.card import CPU_RULES, RULES, Advice, Finding
@@ -29,11 +31,11 @@ def total_ns(run: Run, finding: Finding) -> float:
     return min(saved, run.most_ns(finding.rows))
 
 
-def advise(run: Run) -> list[Advice]:
-    """The cards, the greatest saving first."""
+def advise(run: Run, found: Sequence[tuple[str, Finding]] | None = None) -> list[Advice]:
+    """The cards, the greatest saving first. ``found``: the ``findings``, if they are known."""
     cards = []
     owners: dict[int, list[str]] = {}  # row -> rules of the earlier cards that concern it
-    for name, finding in findings(run):
+    for name, finding in findings(run) if found is None else found:
         rows = finding.rows[finding.saved_ns > 0].tolist()
         shares = sorted({other for row in rows for other in owners.get(row, ()) if other != name})
         for row in rows:

@@ -156,7 +156,8 @@ def _summed(run: Run) -> Iterator[Found]:
     with_edit = {name_of(rule) for rule in EDIT_RULES}
     if not bool((run.table.coded("sizes").codes >= 0).any()):
         with_edit -= {*BY_NAME}
-    for card, (name, finding) in zip(advise(run), findings(run), strict=True):
+    found = findings(run)
+    for card, (name, finding) in zip(advise(run, found), found, strict=True):
         if name not in with_edit:
             yield Found(card, finding.rows, None)
 

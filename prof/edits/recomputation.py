@@ -71,6 +71,12 @@ def _paired(forward: Bools, backward: Bools, other: Bools) -> list[tuple[Ints, i
     >>> passes = _paired(*(np.array([mark == kind for mark in "ffofbb"]) for kind in "fbo"))
     >>> [(forward.tolist(), before) for forward, before in passes]
     [([3], 4), ([0, 1], 5)]
+
+    What has not gone back when the layer runs forward again never does:
+
+    >>> passes = _paired(*(np.array([mark == kind for mark in "fofbfbb"]) for kind in "fbo"))
+    >>> [(forward.tolist(), before) for forward, before in passes]
+    [([2], 3), ([4], 5)]
     """
     found, waiting, running = [], list[list[int]](), list[int]()
     went_back = False

@@ -6,6 +6,7 @@ import argparse
 import re
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -107,6 +108,7 @@ def _closing(args: argparse.Namespace, job: Job) -> list[str]:
 
 def _made(args: argparse.Namespace) -> Job:
     from pyprof.prof.job.job_folder import Job, prepare, write_job
+    from pyprof.prof.job.joint_ranks import path_of_job
     from pyprof.prof.job.sources import sources
     from pyprof.prof.job.workers import merged_tables, partitions, workers
 
@@ -119,6 +121,7 @@ def _made(args: argparse.Namespace) -> Job:
         if not made:
             raise PyprofError("; ".join(f"{each.file}: {each.error}" for each in found[:3]))
         job = Job(folder, found, *merged_tables(pool, str(folder.absolute()), made))
+        job = replace(job, path=path_of_job(pool, folder.absolute(), made, job.ranks))
     write_job(job)
     return job
 

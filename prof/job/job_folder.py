@@ -27,11 +27,12 @@ from pyprof.errors import InputError, PyprofError
 from pyprof.files import open_output
 from pyprof.prof.job import JOB, is_job
 from pyprof.prof.job.partition import Partition, read_tables
+from pyprof.prof.ranks.job_path import JobPath
 from pyprof.prof.ranks.merged_ranks import WAITS, JobTables, Ranks, job_tables
 from pyprof.prof.ranks.rank_clocks import CLOCKS
 from pyprof.prof.ranks.rank_tables import SCHEMAS, RankTables
 
-FORMAT, VERSION = "pyprof/job", 2
+FORMAT, VERSION = "pyprof/job", 3
 LARGEST = 256 << 20  # bytes of job.json: 16,384 files have 8 MB
 
 # What a run leaves behind that ended early or came before: merged tables, and folders that a worker was filling.
@@ -44,6 +45,7 @@ class _Job(msgspec.Struct):
     version: Annotated[int, Meta(ge=1)]
     merged: str = ""
     files: list[Partition] = []
+    path: JobPath | None = None
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ class Job:
     tables: JobTables
     waits: pa.Table  # who waited for whom, as merged_ranks.WAITS
     clocks: pa.Table  # as rank_clocks.CLOCKS
+    path: JobPath | None = None  # the critical path across its ranks
 
     @property
     def ranks(self) -> Ranks:
@@ -97,7 +100,7 @@ def write_job(job: Job) -> None:
     merged.mkdir()
     for name, table in _tables(job.tables, job.waits, job.clocks).items():
         pq.write_table(table, merged / f"{name}.parquet", compression="zstd")
-    content = _Job(FORMAT, VERSION, merged.name, job.files)
+    content = _Job(FORMAT, VERSION, merged.name, job.files, job.path)
     with open_output(str(job.folder / JOB), force=True) as out:
         out.write(msgspec.json.encode(content) + b"\n")
     for entry in list(os.scandir(job.folder)):
@@ -125,7 +128,7 @@ def read_job(folder: Path) -> Job:
     *tables, waits, clocks = (
         _table(folder / content.merged / f"{name}.parquet", schema) for name, schema in _schemas().items()
     )
-    return Job(folder, content.files, JobTables(*tables), waits, clocks)
+    return Job(folder, content.files, JobTables(*tables), waits, clocks, content.path)
 
 
 def _tables(tables: JobTables, waits: pa.Table, clocks: pa.Table) -> dict[str, pa.Table]:

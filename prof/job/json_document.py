@@ -27,7 +27,7 @@ class JobDocument(Pace):
 
 
 def job_document(job: Job) -> JobDocument:
-    found = pace(job.ranks)
+    found = pace(job.ranks, job.path)
     ranks, work = found.ranks, job.tables.work
     return JobDocument(
         **msgspec.structs.asdict(found),

@@ -6,8 +6,18 @@ from collections.abc import Iterator, Sequence
 
 from pyprof.prof.job.json_document import JobDocument
 from pyprof.prof.ranks.collective_kinds import CollectiveKind
+from pyprof.prof.ranks.expert_load import expert_sentence
+from pyprof.prof.ranks.path_sentences import path_sentences
 from pyprof.prof.ranks.slow_ranks import SlowRank
-from pyprof.prof.ranks.slow_sentences import NOTHING, brief_ms, cause_text, held_sentence, places, profiler_sentences
+from pyprof.prof.ranks.slow_sentences import (
+    NOTHING,
+    brief_ms,
+    bubble_sentence,
+    cause_text,
+    held_sentence,
+    places,
+    profiler_sentences,
+)
 from pyprof.text import printable
 
 
@@ -23,6 +33,9 @@ def job_lines(job: JobDocument, top: int, width: int) -> Iterator[str]:
     for sentence in profiler_sentences(job):
         yield sentence
         yield ""
+    path = list(path_sentences(job))
+    yield from path
+    yield from [""] if path else []
     if len(job.slow) > top:
         yield f"{len(job.slow) - top} more ranks hold others up for 2% of a step or longer (--top, --json)."
         yield ""
@@ -85,12 +98,9 @@ def _communication(job: JobDocument) -> Iterator[str]:
     waiting = "" if found.held_ns is None else f", {brief_ms(found.held_ns)} ms of that waiting for other ranks"
     yield f"Communication takes {brief_ms(found.ns)} ms {unit}, {brief_ms(found.exposed_ns)} ms of it exposed{waiting}."
     if job.bubbles:
-        most = job.bubbles[0]
-        slowest = max(job.bubbles, key=lambda each: each.work_ns)
-        yield (
-            f"Pipeline: rank {most.rank} waits longest for data of other stages, {brief_ms(most.ns)} ms; rank "
-            f"{slowest.rank} works longest, {brief_ms(slowest.work_ns)} ms."
-        )
+        yield bubble_sentence(job)
+    if job.experts is not None:
+        yield expert_sentence(job.experts, job.steps > 0)
     yield ""
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pyprof.errors import InputError
 from pyprof.parse.merge import apart, host_apart
 from pyprof.prof.job.job_folder import read_job
+from pyprof.prof.ranks.job_path import JobPath
 from pyprof.prof.ranks.rank_clocks import clocks
 from pyprof.table.clock_shift import moved
 from pyprof.table.columns import HostTable, MemoryTable, Table
@@ -28,6 +29,7 @@ class WholeJob:
     host: HostTable | None
     profiler: str
     warnings: tuple[str, ...]
+    path: JobPath | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,4 +64,4 @@ def whole_job(folder: Path, say: Say, host: bool = False) -> WholeJob:
     warnings = dict.fromkeys(text for each in job.made for text in each.warnings)
     missing = [f"{each.file} is left out: {each.error}" for each in job.failed]
     profilers = ", ".join(dict.fromkeys(each.profiler for each in job.made))
-    return WholeJob(table, host_apart(ranks) if host else None, profilers, (*missing, *warnings))
+    return WholeJob(table, host_apart(ranks) if host else None, profilers, (*missing, *warnings), job.path)

@@ -294,6 +294,8 @@ pointwise  ^cupy_\w+?__(?:bool|u?int|float|complex)  cupy/cupy cupy/_core/_kerne
 copy  direct_copy|(?<!index_)copy_kernel|copy_tensor_kernel|recat_copy|CatArray|transpose|permute|rocclr_copyBuffer
     V100 to B200: ATen; MI210: MIOpen; H100: pytorch/FBGEMM
 fill  rocclr_fillBuffer|FillFunctor|arange_cuda  MI300: ROCm/clr; H200: ATen, the values are not read
+copy  ^memcpy\d+(?:_\w+)?$  H200: NVIDIA's driver, for copies in CUDA graphs
+fill  ^memset\d+(?:_\w+)?$  the driver, for memsets in CUDA graphs
 indexing  (?<!with_)index|gather|scatter|sort|topk|nonzero|masked_select  H200, H100: ATen
 reduction  reduce_kernel|amax_kernel|triton_(?:red|per)_|cub::|reduction|rocprim::\w*|kernelReduceAll
     H200, MI300: ATen, torch.compile

@@ -79,7 +79,7 @@ def roofline(table: Table, annotation: Annotation, peaks: Peaks | None = None) -
     duration[(duration <= 0) | launched_alone(table.coded("reason"))] = np.nan
     flop, nbytes = floats(annotation.flops), floats(annotation.bytes)
     unit = _units(table, annotation)
-    unit.codes[flop == 0] = -1  # no arithmetic, no unit
+    unit = Coded(np.where(flop == 0, np.int32(-1), unit.codes), unit.values)  # no arithmetic, no unit
     compute = np.where(flop == 0, 0.0, 1e9 * flop / _peaks(unit, number, devices))
     bandwidth = by_device(number, [device.bandwidth or math.nan for device in devices])
     memory = np.where(_elsewhere(table, annotation), np.nan, 1e9 * nbytes / bandwidth)

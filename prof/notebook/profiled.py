@@ -246,7 +246,8 @@ class Profile(CapturedRows):
     @cached_property
     def _summary(self) -> SummaryText:
         whole = self._rows is None
-        of_all = (self._capture.limits, self._capture.memory) if whole else (None, None)
+        capture = self._capture
+        of_all = (capture.limits, capture.memory, capture.path) if whole else (None, None, None)
         numbers = summarise(self.table, self.annotation, self._capture.peaks, *of_all)
         if numbers.on_cpu:
             return SummaryText(numbers, self.conditions)
@@ -308,11 +309,11 @@ class Profile(CapturedRows):
             from pyprof.prof.report.render import render
 
             check_output(path, force)
-            memory = self._capture.memory if self._rows is None else None
+            memory, across = (self._capture.memory, self._capture.path) if self._rows is None else (None, None)
             run = self.table, self.annotation, self._capture.peaks, self.cards
             whole = self._rows is None and self._capture.forecaster is not None
             plan = self.plan().numbers if whole else None
-            model = page_model(*run, title or self.name, memory=memory, plan=plan)
+            model = page_model(*run, title or self.name, memory=memory, plan=plan, path=across)
             with open_output(path, force) as out:
                 render(model, out)
         return Path(path)

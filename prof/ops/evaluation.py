@@ -11,7 +11,9 @@ from functools import cache, lru_cache
 from typing import Any
 
 from pyprof.errors import ModelError, UnknownArgument
-from pyprof.prof.ops.model import FAMILY, MODELS, ORDER, F, Parts, Tensor, Work, names, total
+from pyprof.marker import Marker
+from pyprof.prof.ops.marker_arguments import MODEL_NAMES, call_arguments
+from pyprof.prof.ops.model import FAMILY, MODELS, ORDER, UNKNOWN, F, Order, Parts, Tensor, Work, names, total
 
 EXTRAS = ("out", "served")  # what a model may take beside the op's arguments
 KERNELS: set[str] = set()  # Triton kernels of the program that have a formula (formulas.py)
@@ -96,12 +98,15 @@ def _compiled(name: str) -> str | None:
     return kind if kind in MODELS else None
 
 
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
 @cache
 def _signature(function: Callable[..., Any]) -> tuple[int | None, frozenset[str]]:
     """How many positional arguments a model takes (None: any number), and which of ``EXTRAS``."""
     parameters = inspect.signature(function).parameters
     kinds = [parameter.kind for parameter in parameters.values()]
-    count = sum(kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD) for kind in kinds)
+    count = sum(kind in _POSITIONAL for kind in kinds)
     return None if inspect.Parameter.VAR_POSITIONAL in kinds else count, frozenset(EXTRAS).intersection(parameters)
 
 
@@ -144,6 +149,26 @@ def evaluate(
     if not isinstance(work, (Work, dict)):
         raise ModelError(f"{name}: its model returned {work!r:.200}, expected Work")
     return work
+
+
+def evaluate_call(name: str, marker: Marker) -> Work | Parts:
+    """The work of a user's call by its marker, with the model registered as ``name``. Raises as ``evaluate``.
+
+    Arguments stand in the order of the call. One that the call names and that has left others out goes to the model's
+    parameter of its name: conv2d(x, w, stride=2) has no bias.
+    """
+    order = ORDER.get(name, Order(()))
+    signature = inspect.signature(order.record or MODELS[name]).parameters
+    words = order.words or tuple(word for word in signature if signature[word].kind in _POSITIONAL)
+    found: list[Any] = []
+    for argument, value in zip(marker.args, call_arguments(marker), strict=True):
+        given = str(argument["name"])
+        word = MODEL_NAMES.get(given, given)
+        for skipped in words[len(found) : words.index(word) if word in words else 0]:
+            default = signature[skipped].default if skipped in signature else UNKNOWN
+            found.append(UNKNOWN if default is inspect.Parameter.empty else default)
+        found.append(value)
+    return evaluate(name, tuple(found))
 
 
 def first_trial(name: str, calls: Iterable[tuple[Any, ...]]) -> int | None:

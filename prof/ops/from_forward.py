@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pyprof.marker import Marker
-from pyprof.prof.ops.evaluation import evaluate, find
+from pyprof.prof.ops.evaluation import evaluate, evaluate_call, find
 from pyprof.prof.ops.marker_arguments import call_arguments
 from pyprof.prof.ops.model import FAMILY, Parts, Tensor, Work, names
 
@@ -37,7 +37,7 @@ def from_forward(name: str, markers: list[Marker]) -> Work | None:
         work = _alike(name, markers)
     elif name in WHOLE:
         marker = next((marker for marker in reversed(markers) if marker.op == WHOLE[name]), None)
-        work = evaluate(f"{WHOLE[name]}.backward", call_arguments(marker)) if marker else None
+        work = evaluate_call(f"{WHOLE[name]}.backward", marker) if marker else None
     return work if isinstance(work, Work) else None
 
 

@@ -120,6 +120,7 @@ def _dimensions(item: Any) -> int:
 # (a mask type of 1 is causal: ATen/native/transformers/attention.cpp)
 API_NAMES = {"causal": "is_causal", "mask_type": "is_causal", "dropout": "dropout_p"}
 API_DEFAULTS = {"is_causal": False, "dropout_p": 0.0}
+MODEL_NAMES = {"is_causal": "causal", "dropout_p": "dropout", "attn_mask": "mask"}  # the other way round
 NUMPY = {"axis": "dim", "keepdims": "keepdim"}  # NumPy's names, which PyTorch accepts too
 
 

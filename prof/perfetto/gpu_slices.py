@@ -92,7 +92,8 @@ def _idle(trace: Trace, group: int, table: Table, rows: Ints) -> None:
     called = table.ints("apiStart")[ending]
     late = np.where(called == NULL, NULL, np.clip(np.where(called == NULL, 0, called) - (end - length), 0, length))
     cause = waited.cause.take(ending)
-    names = Coded.of(WORDS[text] for text in cause.texts())
+    words = [WORDS[text] for text in [*cause.values, ""]]
+    names = Coded((cause.codes % len(words)).astype(np.int32), words)  # code -1 is the last one
     before = table.coded("kShortName").take(ending)
     args = [Arg("idle_why", cause), Arg("late_ns", late), Arg("before", before), Arg("before_idx", rows[ending] + 1)]
     track = trace.on_lanes(group, "idle", single_lanes(end - length, end), IDLE)

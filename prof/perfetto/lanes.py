@@ -4,6 +4,7 @@ import heapq
 
 import numpy as np
 
+from pyprof.prof.perfetto.tracks import outer_first
 from pyprof.table.columns import Ints
 
 DEEPEST = 200  # nested slices on a lane; Perfetto (v52) keeps 512 open slices and loses the ends of further ones
@@ -40,7 +41,9 @@ def nested_lanes(start: Ints, end: Ints) -> Ints:
     [0, 0, 1, 0]
     """
     lane = np.zeros(len(start), np.int64)
-    order = np.lexsort((-end, start))
+    order = outer_first(start, end)
+    if _nest(start[order], end[order]):
+        return lane
     stacks: list[list[int]] = []  # for each lane, the ends of its open slices, the innermost last
     lanes = []
     for low, high in zip(start[order].tolist(), end[order].tolist(), strict=True):
@@ -56,3 +59,25 @@ def nested_lanes(start: Ints, end: Ints) -> Ints:
             lanes.append(len(stacks) - 1)
     lane[order] = lanes
     return lane
+
+
+def _nest(start: Ints, end: Ints) -> bool:
+    """Whether slices, outer ones first, nest no deeper than DEEPEST.
+
+    Begins and ends are taken as parentheses, in order of time, and each end closes the innermost open slice. If that
+    slice is meant to end then, for every end, no two slices overlap without nesting.
+    """
+    lasting = end > start  # the others end before the next one begins
+    ends = np.sort(end[lasting])
+    opened = np.cumsum(lasting) - lasting  # lasting slices that began before each begin
+    depth = opened - np.searchsorted(ends, start, "right")  # open slices at each begin
+    if int(depth.max(initial=0)) >= DEEPEST:
+        return False
+    level = (
+        np.searchsorted(start[lasting], ends, "left") - np.arange(len(ends)) - 1
+    )  # of the slice that each end closes
+    pairs = (
+        np.argsort(depth[lasting].astype(np.uint8), kind="stable"),
+        np.argsort(level.astype(np.uint8), kind="stable"),
+    )
+    return bool(np.array_equal(end[lasting][pairs[0]], ends[pairs[1]]))

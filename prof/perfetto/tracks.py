@@ -129,6 +129,20 @@ def grouped(owner: Ints, value: Ints, rows: int) -> Ragged:
     return Ragged(np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), value[order])
 
 
+def outer_first(start: Ints, end: Ints) -> Ints:
+    """Slices in the order in which they begin, outer ones before inner ones; of equal ones the first is the outer.
+
+    >>> outer_first(np.array([5, 0, 5]), np.array([6, 9, 8])).tolist()
+    [1, 2, 0]
+    """
+    order = np.argsort(start, kind="stable")  # of times almost in order, as a capture has them, this is fast
+    same = start[order[1:]] == start[order[:-1]]
+    together = np.flatnonzero(np.append(same, False) | np.append(False, same))
+    inside = order[together]
+    order[together] = inside[np.lexsort((-end[inside], start[inside]))]
+    return order
+
+
 def in_order(parts: Sequence[Slices]) -> tuple[Ints, Ints, Ints]:
     """(time, slice, 1 where it begins and 0 where it ends) of every event; slices count through all parts.
 
@@ -137,15 +151,21 @@ def in_order(parts: Sequence[Slices]) -> tuple[Ints, Ints, Ints]:
     """
     start = np.concatenate([part.start for part in parts])
     end = start + np.concatenate([part.duration for part in parts])
-    count = len(start)
-    place = np.empty(count, np.int64)  # an outer slice before the inner ones
-    place[np.lexsort((np.arange(count), -end, start))] = np.arange(count)
-    empty = end == start
-    time = np.concatenate([start, end])
-    late = np.concatenate([np.ones(count, np.int64), empty.astype(np.int64)])
-    tie = np.concatenate([2 * place, np.where(empty, 2 * place + 1, -place)])
-    order = np.lexsort((tie, late, time))
-    return time[order], order % count, (order < count).astype(np.int64)
+    begins = outer_first(start, end)
+    is_empty = end[begins] == start[begins]
+    whole = begins[~is_empty][::-1]
+    ends = whole[np.argsort(end[whole], kind="stable")]  # of those that end at a time, the innermost first
+    # Where each event comes among all: after its own kind, and after those of the other kind that come before it.
+    own = np.arange(len(begins)) + np.cumsum(is_empty) - is_empty  # an empty slice ends right after its begin
+    at_begin = own + np.searchsorted(end[ends], start[begins], "right")
+    before = np.append(0, np.cumsum(1 + is_empty))  # begins, and ends of empty slices, before each begin
+    at_end = np.arange(len(ends)) + before[np.searchsorted(start[begins], end[ends], "left")]
+    at_once = at_begin[is_empty] + 1
+    which = np.empty(2 * len(start), np.int64)
+    is_begin = np.zeros(2 * len(start), np.int64)
+    which[at_begin], which[at_end], which[at_once] = begins, ends, begins[is_empty]
+    is_begin[at_begin] = 1
+    return np.where(is_begin == 1, start[which], end[which]), which, is_begin
 
 
 Made = TypeVar("Made")

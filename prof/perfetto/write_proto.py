@@ -10,20 +10,34 @@ from __future__ import annotations
 import struct
 import zlib
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import chain, pairwise, repeat
-from typing import BinaryIO
+from itertools import chain
+from typing import Any, BinaryIO
 
 import numpy as np
 
-from pyprof.prof.perfetto.tracks import Arg, Counter, Slices, Trace, Track, in_order, per_value
+from pyprof.prof.perfetto.byte_columns import (
+    ByteColumn,
+    beside,
+    byte_table,
+    column,
+    content,
+    doubles,
+    eight_bytes,
+    equal_widths,
+    joined,
+    numbers,
+    padded_varints,
+    sizes,
+    stacked,
+)
+from pyprof.prof.perfetto.tracks import Arg, Slices, Trace, Track, in_order
 from pyprof.table.columns import NULL, Coded, Ints, Ragged
-from pyprof.table.varints import varints
 from pyprof.text import clean
 
-EVENTS = 1 << 14  # written and compressed together: about half a megabyte
-LEVEL = 3
+EVENTS = 1 << 16  # written and compressed together: about three megabytes
+LEVEL = 2
 AHEAD = 8  # chunks that wait to be compressed
 FIRST_UUID = 1  # of tracks; 0 is no track
 
@@ -34,8 +48,6 @@ def varint(number: int) -> bytes:
     >>> varint(300).hex(), len(varint(-1))
     ('ac02', 10)
     """
-    if 0 <= number < len(SMALL):
-        return SMALL[number]
     number &= (1 << 64) - 1
     encoded = bytearray()
     while number >= 0x80:
@@ -43,40 +55,6 @@ def varint(number: int) -> bytes:
         number >>= 7
     encoded.append(number)
     return bytes(encoded)
-
-
-SMALL: list[bytes] = []
-MOST = 1 << 11
-SMALL += [varint(value) for value in range(MOST)]
-
-
-def rows_of(*parts: bytes | Ints) -> Iterator[bytes]:
-    """Rows of bytes, each the same ``parts``: bytes as they are, and of an array the row's number as ``varint``.
-
-    >>> [row.hex() for row in rows_of(b"x", np.array([1, 300]))]
-    ['7801', '78ac02']
-    """
-    rows = next(len(part) for part in parts if not isinstance(part, bytes))
-    for begin in range(0, rows, 1 << 15):
-        count = min(begin + (1 << 15), rows) - begin
-        blocks, kept = [], []
-        for part in parts:
-            if isinstance(part, bytes):
-                blocks.append(np.broadcast_to(np.frombuffer(part, np.uint8), (count, len(part))))
-                kept.append(np.ones((count, len(part)), bool))
-            else:
-                digits, used = varints(part[begin : begin + count])
-                blocks.append(digits)
-                kept.append(used)
-        written = np.concatenate(kept, axis=1)
-        data = np.concatenate(blocks, axis=1)[written].tobytes()
-        ends = np.cumsum(written.sum(axis=1))
-        yield from (data[at:end] for at, end in pairwise([0, *ends.tolist()]))
-
-
-def _sizes(values: Ints) -> Ints:
-    """The number of bytes of ``varint`` of each number, none of them negative."""
-    return np.searchsorted(1 << 7 * np.arange(1, 9), values, "right") + 1
 
 
 def number(field: int, value: int) -> bytes:
@@ -102,16 +80,17 @@ FURTHER = number(13, 2)
 CATEGORIES, NAMES, ARG_NAMES, VALUES = 1, 2, 3, 29  # of InternedData
 SLICE_BEGIN, SLICE_END, COUNTER = 1, 2, 4  # TrackEvent.Type
 EVENT = varint(11 << 3 | 2)  # TracePacket.track_event
+ARGUMENT = varint(4 << 3 | 2)  # TrackEvent.debug_annotations
 OPENS, CLOSES = (varint(field << 3 | 1) for field in (47, 48))  # TrackEvent.flow_ids, terminating_flow_ids
 
 
 def write_proto(trace: Trace, out: BinaryIO) -> None:
     """Write the trace. Times must not be negative."""
     interned = _Interned()
-    bodies = [body for part in trace.slices for body in _begins(part, interned)]
+    encoders = [_PartEncoder(part, interned) for part in trace.slices]
     with ThreadPoolExecutor(1) as pool:  # zlib releases Python's lock
         waiting: deque[Future[bytes]] = deque()
-        for chunk in chain([_head(trace, interned)], _events(trace, bodies)):
+        for chunk in chain([_head(trace, interned)], _events(trace, encoders), _counters(trace)):
             waiting.append(pool.submit(zlib.compress, chunk, LEVEL))
             if len(waiting) > AHEAD:
                 _write_chunk(waiting.popleft().result(), out)
@@ -160,91 +139,125 @@ class _Interned:
         return known.setdefault(text, len(known) + 1)
 
     def message(self) -> bytes:
-        texts = ((use, text, i) for use, known in self._numbers.items() for text, i in known.items())
-        return b"".join(block(use, number(1, i) + block(2, _text(text))) for use, text, i in texts)
+        return b"".join(_interned(use, list(known)) for use, known in self._numbers.items() if known)
+
+
+def _interned(use: int, texts: Sequence[str]) -> memoryview:
+    """The entries of texts of one use, whose numbers begin with 1."""
+    encoded = byte_table([_text(text) for text in texts])
+    size, which = padded_varints(sizes(encoded)), padded_varints(np.arange(1, len(texts) + 1))
+    inside = beside(len(texts), varint(1 << 3), which, varint(2 << 3 | 2), size)  # .iid, .name
+    whole = padded_varints(inside.shape[1] + sizes(encoded))
+    return content(joined([equal_widths(beside(len(texts), varint(use << 3 | 2), whole, inside)), encoded]))
 
 
 # Slices
 
+Encoder = Callable[[Ints], ByteColumn]  # the fields that it writes of each of these rows
 
-def _begins(part: Slices, interned: _Interned) -> Iterator[bytes]:
-    """The fields of TracePacket.track_event of each slice's begin."""
-    if not len(part):
-        return iter(())
-    fields: list[Sequence[bytes] | Iterator[bytes]] = [
-        per_value(part.category, lambda text: number(3, interned.number(CATEGORIES, text)) if text else b""),
-        per_value(part.name, lambda text: number(10, interned.number(NAMES, text or "(no name)"))),
-        per_value(part.track, lambda track: number(11, FIRST_UUID + track)),
-        *(_argument(arg, interned) for arg in part.args),
-        _flows(part.opens, OPENS),
-        _flows(part.closes, CLOSES),
+
+class _PartEncoder:
+    """Writes the fields of TracePacket.track_event of slices' begins. Made at the beginning, to know all texts."""
+
+    def __init__(self, part: Slices, interned: _Interned) -> None:
+        self._encoders = list(_encoders(part, interned))
+
+    def begins(self, rows: Ints) -> ByteColumn:
+        return joined([encode(rows) for encode in self._encoders])
+
+
+def _encoders(part: Slices, interned: _Interned) -> Iterator[Encoder]:
+    """What writes the fields of a begin, in their order; columns of the same codes are written together."""
+    kind = number(9, SLICE_BEGIN)
+    uuids = byte_table([kind + number(11, FIRST_UUID + i) for i in range(int(part.track.max(initial=-1)) + 1)])
+    yield lambda rows: uuids.take(part.track[rows])
+    texts = [(part.category, CATEGORIES, b"", varint(3 << 3)), (part.name, NAMES, b"", varint(10 << 3))]
+    texts += [
+        (arg.data, VALUES, ARGUMENT, number(1, interned.number(ARG_NAMES, arg.name)) + varint(17 << 3))
+        for arg in part.args
+        if isinstance(arg.data, Coded)
     ]
-    kind = repeat(number(9, SLICE_BEGIN))
-    return map(b"".join, zip(kind, *fields, strict=False))  # not strict, because repeat() never ends
+    codes = {id(data.codes): data.codes for data, *_ in texts}
+    for same, shared in codes.items():
+        yield _coded([each for each in texts if id(each[0].codes) == same], shared, interned)
+    yield from (_number_argument(arg, interned) for arg in part.args if not isinstance(arg.data, Coded))
+    yield from (_flows(flows, tag) for flows, tag in ((part.opens, OPENS), (part.closes, CLOSES)) if flows is not None)
 
 
-def _argument(arg: Arg, interned: _Interned) -> Sequence[bytes]:
-    """One DebugAnnotation per slice, made once per distinct value."""
-    name = number(1, interned.number(ARG_NAMES, arg.name))
-    if isinstance(arg.data, Coded):
-        return per_value(
-            arg.data, lambda text: block(4, name + number(17, interned.number(VALUES, text))) if text else b""
-        )
-    if arg.data.dtype.kind == "f":
-        return per_value(arg.data, lambda value: block(4, name + double(5, value)) if np.isfinite(value) else b"")
-    values, which = np.unique(arg.data.astype(np.int64), return_inverse=True)
+def _coded(columns: Sequence[tuple[Coded, int, bytes, bytes]], codes: Any, interned: _Interned) -> Encoder:
+    """What writes the numbers of texts that share their codes, made once per code. ``columns``: the texts, their use,
+    the tag of the message that holds the number if there is one, and the field before the number."""
+    most = max(len(data.values) for data, *_ in columns)
+    used = np.flatnonzero(np.bincount(codes + 1, minlength=most + 1)[1:]).tolist()
+    tables = []
+    for data, use, message, field in columns:
+        which = np.zeros(most + 1, np.int64)  # the last one is that of code -1
+        texts = [data.values[code] for code in used]
+        if use == NAMES:
+            texts = [text or "(no name)" for text in texts]
+            which[-1] = interned.number(use, "(no name)") if bool((codes < 0).any()) else 0
+        which[used] = [interned.number(use, text) if text else 0 for text in texts]
+        tables.append(numbers(message, field, which, which > 0))
+    table = joined(tables)
+    return lambda rows: table.take(codes[rows] % len(table))
+
+
+def _number_argument(arg: Arg, interned: _Interned) -> Encoder:
+    """What writes a DebugAnnotation of a number."""
+    name, data = number(1, interned.number(ARG_NAMES, arg.name)), arg.data
+    assert isinstance(data, np.ndarray)
+    if data.dtype.kind == "f":
+        head = ARGUMENT + varint(len(name) + 9) + name + varint(5 << 3 | 1)
+        return lambda rows: doubles(head, data[rows], np.isfinite(data[rows]))
     field = name + varint(4 << 3)
-    width = np.where(values < 0, 10, _sizes(values))  # a negative number has 64 bits
-    made = list(rows_of(varint(4 << 3 | 2), len(field) + width, field, values))
-    if len(values) and values[0] == NULL:
-        made[0] = b""
-    return [made[place] for place in which.reshape(-1).tolist()]
+    return lambda rows: numbers(ARGUMENT, field, data[rows], data[rows] != NULL)
 
 
-def _flows(flows: Ragged | None, tag: bytes) -> Sequence[bytes] | Iterator[bytes]:
-    if flows is None or not len(flows.values):
-        return repeat(b"")
-    width = len(tag) + 8
-    data = np.empty((len(flows.values), width), np.uint8)
-    data[:, : len(tag)] = np.frombuffer(tag, np.uint8)
-    data[:, len(tag) :] = flows.values.astype("<i8").view(np.uint8).reshape(-1, 8)
-    encoded, bounds = data.tobytes(), (flows.offsets * width).tolist()
-    return [encoded[begin:end] for begin, end in pairwise(bounds)]
+def _flows(flows: Ragged, tag: bytes) -> Encoder:
+    def encode(rows: Ints) -> ByteColumn:
+        kept = flows.take(rows)
+        data = beside(len(kept.values), tag, eight_bytes(kept.values))
+        return column(kept.offsets * data.shape[1], data.reshape(-1))
+
+    return encode
 
 
 # Events
 
 
-def _events(trace: Trace, bodies: list[bytes]) -> Iterator[bytes]:
-    """Packets, many in one piece. ``bodies``: the fields of the track event of each slice's begin."""
+def _events(trace: Trace, encoders: Sequence[_PartEncoder]) -> Iterator[memoryview]:
+    """The packets of slices' begins and ends, many in one piece."""
     time, which, is_begin = in_order(trace.slices)
-    end, uuids = number(9, SLICE_END), range(FIRST_UUID, FIRST_UUID + len(trace.tracks))
-    ends = len(bodies)
-    bodies += [end + number(11, uuid) for uuid in uuids]
     track = np.concatenate([part.track for part in trace.slices])
-    body = np.where(is_begin == 1, which, ends + track[which])
-    size = np.fromiter(map(len, bodies), np.int64, len(bodies))
+    bounds = np.cumsum([0, *map(len, trace.slices)])
+    ends = byte_table([number(9, SLICE_END) + number(11, FIRST_UUID + i) for i in range(len(trace.tracks))])
     for begin in range(0, len(time), EVENTS):
         part = slice(begin, begin + EVENTS)
-        yield _packets(time[part], [bodies[i] for i in body[part].tolist()], size[body[part]])
+        slices, begins = which[part], is_begin[part] == 1
+        place = track[slices]  # of each event's fields in ``fields``: first those of ends
+        fields = [ends]
+        filled = len(ends)
+        for encoder, low, high in zip(encoders, bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+            own = np.flatnonzero(begins & (slices >= low) & (slices < high))
+            if len(own):
+                fields.append(encoder.begins(slices[own] - low))
+                place[own] = np.arange(filled, filled + len(own))
+                filled += len(own)
+        yield _packets(time[part], stacked(fields).take(place))
+
+
+def _packets(time: Ints, fields: ByteColumn) -> memoryview:
+    """A Trace.packet per event: its .timestamp and .track_event, which has these ``fields``."""
+    before = beside(len(time), SEQUENCE + FURTHER + b"@", padded_varints(time), EVENT)  # "@": field 8
+    size = padded_varints(sizes(fields))
+    whole = padded_varints(before.shape[1] + size.shape[1] + sizes(fields))
+    return content(joined([equal_widths(beside(len(time), b"\n", whole, before, size)), fields]))  # "\n": field 1
+
+
+def _counters(trace: Trace) -> Iterator[memoryview]:
+    """The packets of the counters' values."""
     for counter in trace.counters:
-        values = list(_values(counter))
-        for begin in range(0, len(values), EVENTS):
+        head = number(9, COUNTER) + number(11, FIRST_UUID + counter.track) + varint(44 << 3 | 1)
+        for begin in range(0, len(counter.time), EVENTS):
             part = slice(begin, begin + EVENTS)
-            inside = values[part]
-            yield _packets(counter.time[part], inside, np.full(len(inside), len(inside[0])))
-
-
-def _packets(time: Ints, bodies: Sequence[bytes], size: Ints) -> bytes:
-    """A Trace.packet per event: its .timestamp and .track_event, whose fields are ``bodies`` of ``size`` bytes."""
-    after = SEQUENCE + FURTHER
-    whole = 1 + _sizes(time) + len(EVENT) + _sizes(size) + size + len(after)
-    heads = rows_of(b"\n", whole, b"@", time, EVENT, size)  # "\n": field 1, a block; "@": field 8
-    return b"".join(chain.from_iterable(zip(heads, bodies, repeat(after), strict=False)))
-
-
-def _values(counter: Counter) -> Iterator[bytes]:
-    """The fields of the track event of each of a counter's values."""
-    head = number(9, COUNTER) + number(11, FIRST_UUID + counter.track) + varint(44 << 3 | 1)
-    data = counter.value.astype("<f8").tobytes()
-    return (head + data[at : at + 8] for at in range(0, len(data), 8))
+            yield _packets(counter.time[part], doubles(head, counter.value[part].astype(np.float64)))

@@ -9,10 +9,13 @@ import pyarrow.compute as pc
 
 from pyprof.command.json_schema import Record, doc
 from pyprof.prof.ranks.collective_kinds import CollectiveKind, collective_kinds
+from pyprof.prof.ranks.expert_load import ExpertLoad, expert_load
+from pyprof.prof.ranks.job_path import JobPath
 from pyprof.prof.ranks.merged_ranks import Ranks, ranks_of
 from pyprof.prof.ranks.rank_clocks import Clock, clocks
 from pyprof.prof.ranks.rank_tables import rank_tables
 from pyprof.prof.ranks.slow_ranks import (
+    HostWork,
     SlowRank,
     Waits,
     later,
@@ -67,10 +70,12 @@ class Pace(Record):
     communication: Annotated[Communication | None, doc("null: no communication in the capture")]
     bubbles: Annotated[list[Bubble], doc("of the ranks that send to each other and receive, the longest first")]
     collectives: Annotated[list[CollectiveKind], doc("by kind, the longest first")]
+    experts: Annotated[ExpertLoad | None, doc("load of the ranks of a mixture of experts; null: none, or not known")]
+    path: Annotated[JobPath | None, doc("the critical path across ranks; null: they were not replayed together")]
 
 
-def pace(job: Ranks) -> Pace:
-    """The pace of a job's ranks."""
+def pace(job: Ranks, path: JobPath | None = None) -> Pace:
+    """The pace of a job's ranks. ``path``: across them, where they were replayed."""
     marked = bool(job.tables.steps["step"].null_count < len(job.tables.steps))
     return Pace(
         ranks=job.numbers,
@@ -78,22 +83,28 @@ def pace(job: Ranks) -> Pace:
         step_ns=mean_step_ns(job),
         unprofiled_ns=unprofiled_step_ns(job),
         known=len(job.waits) > 0,
-        slow=slow_ranks(job),
+        slow=slow_ranks(job, None if path is None else host_work(path)),
         waits=waits(job),
         pairs=_pairs(job),
         clocks=clocks(job.clocks, job.numbers),
         communication=_communication(job),
         bubbles=_bubbles(job),
         collectives=collective_kinds(job),
+        experts=expert_load(job),
+        path=path,
     )
 
 
-def pace_of_table(table: Table, annotation: Annotation) -> Pace | None:
+def pace_of_table(table: Table, annotation: Annotation, path: JobPath | None = None) -> Pace | None:
     """The pace of the ranks in a kernel table; None if it has fewer than two."""
     rank = table.ints("rank")
     if len(np.unique(rank[rank != NULL])) < 2:
         return None
-    return pace(ranks_of(rank_tables(table, annotation)))
+    return pace(ranks_of(rank_tables(table, annotation)), path)
+
+
+def host_work(path: JobPath) -> dict[int, HostWork]:
+    return {host.rank: HostWork(host.host_ns, host.operations) for host in path.hosts}
 
 
 def _pairs(job: Ranks) -> list[Wait]:

@@ -9,6 +9,7 @@ the uncertainties of such a chain add up, and of several chains the most certain
 from __future__ import annotations
 
 import heapq
+import math
 from typing import Annotated
 
 import numpy as np
@@ -54,11 +55,31 @@ def compared(matched: pa.Table) -> pa.Table:
     return pa.table(dict(zip(CLOCKS.names, columns, strict=True)), schema=CLOCKS)
 
 
+def _both_ways(table: pa.Table) -> dict[tuple[int, int], tuple[float, float]]:
+    """By pair of ranks, how far the first one's clock is ahead, and the uncertainty.
+
+    A rank that has waited may end a little later than the one that came last: on two H200 by 14 µs in transfers. Where
+    each of two ranks came last at times, and what both say differs by more than is uncertain, the truth is in between;
+    otherwise the more certain one is taken.
+    """
+    said = {(row["rank"], row["last"]): (row["ahead_ns"], row["within_ns"]) for row in table.to_pylist()}
+    found: dict[tuple[int, int], tuple[float, float]] = {}
+    for (a, b), (ahead, within) in said.items():
+        back, other = said.get((b, a), (-ahead, math.inf))
+        if abs(ahead + back) > within + other:
+            found[min(a, b), max(a, b)] = (
+                (ahead - back) / 2 * (1 if a < b else -1),
+                abs(ahead + back) / 2 + max(within, other),
+            )
+        elif (within, a) < (other, b):
+            found[a, b] = ahead, within
+    return found
+
+
 def clocks(table: pa.Table, ranks: list[int]) -> list[Clock]:
     """Each rank's clock against that of the first, by the most certain chain of comparisons."""
     edges: dict[int, list[tuple[int, float, float]]] = {rank: [] for rank in ranks}
-    for row in table.to_pylist():
-        a, b, ahead, within = row["rank"], row["last"], row["ahead_ns"], row["within_ns"]
+    for (a, b), (ahead, within) in _both_ways(table).items():
         edges[b].append((a, ahead, within))
         edges[a].append((b, -ahead, within))
     found: dict[int, tuple[float, float]] = {}

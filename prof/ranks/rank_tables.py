@@ -10,10 +10,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from pyprof.prof.timing.blocking_copies import call_places
 from pyprof.prof.timing.collectives import working_rows
@@ -25,13 +27,16 @@ from pyprof.prof.timing.timeline import exposed_rows
 from pyprof.prof.timing.waiting import CAUSES, DENSE_NS, Waiting, waiting
 from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.collective_records import Message, messages, size_of, wire_of
-from pyprof.prof.work.kinds import COPIES, NCCL, kinds
-from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct
+from pyprof.prof.work.kinds import COPIES, NCCL, PRODUCTS, kinds
+from pyprof.table.columns import NULL, Bools, Coded, Floats, Ints, Table, distinct
 from pyprof.table.schema import first_text
 
 IDLE = tuple(f"idle_{cause}_ns" for cause in CAUSES)  # idle time by cause, as prof/timing/waiting.py names it
 COLLECTIVE = ("group", "ranks", "step", "sequence", "place", "op")  # the key of one collective of a job
 TWO = "send and recv"  # the op of a transfer from one rank to another
+ALL_TO_ALL = "all_to_all"
+_EXPERT = re.compile(r"(?<!shared_)(?<!shared)experts?(?![a-z])", re.IGNORECASE)  # a shared expert has all tokens
+_GROUPED = re.compile(r"grouped_(?:mm|gemm)|group_mm|m_grouped", re.IGNORECASE)
 _ATTENTION = re.compile(r"attention|attn", re.IGNORECASE)
 MOST_PLACES = 100  # of a rank's idle time by place, the longest
 
@@ -53,6 +58,8 @@ STEPS = pa.schema(
         ("work_ns", _INT),  # in which something besides communication and copies from or to the host ran, counted once
         ("kernels", _INT),  # that did it
         ("flops", _INT),  # of those, where they are known
+        ("exchanged", _FLOAT),  # bytes that all-to-alls send and receive; NaN: not recorded; 0: there is none
+        ("expert_flops", _FLOAT),  # of the experts of a mixture; NaN: not known; 0: there is none
         ("copies_ns", _INT),  # in which such copies ran, and no work
         ("comm_ns", _INT),  # in which communication ran, each instant once
         ("exposed_ns", _INT),  # of that, the time in which nothing else ran
@@ -69,6 +76,8 @@ COLLECTIVES = pa.schema(
         ("within", _INT),  # 2: in attention, 1: in the forward pass of another layer, 0: elsewhere
         ("size", _FLOAT),  # bytes of the whole message; NaN: not recorded
         ("wire", _FLOAT),  # bytes that the rank must send
+        ("read", _FLOAT),  # bytes of its memory that the collective reads; NaN: not recorded
+        ("written", _FLOAT),  # and writes
     ]
 )
 _WORK = [("op", _TEXT), ("layer", _TEXT), ("phase", _TEXT), ("kind", _TEXT)]  # kind of work: prof/work/kinds.py
@@ -156,8 +165,8 @@ def _steps(table: Table, annotation: Annotation, idle: Ints, cause: Coded, rank:
     inside = numbers[order[place]] == number  # rows outside of all steps belong to none
     into = order[place]
 
-    def summed(values: Ints, rows: Bools) -> Ints:
-        totals = np.zeros(len(numbers), np.int64)
+    def summed(values: NDArray[Any], rows: Bools) -> NDArray[Any]:
+        totals = np.zeros(len(numbers), values.dtype)
         np.add.at(totals, into[rows & inside], values[rows & inside])
         return totals
 
@@ -177,12 +186,38 @@ def _steps(table: Table, annotation: Annotation, idle: Ints, cause: Coded, rank:
         "work_ns": covered(work),
         "kernels": summed(np.ones(len(table), np.int64), work),
         "flops": summed(flops, work),
+        "exchanged": summed(*_exchanged(table)),
+        "expert_flops": summed(*_expert_flops(table, annotation)),
         "copies_ns": covered(~communication) - covered(work),
         "comm_ns": covered(communication),
         "exposed_ns": covered(every) - covered(~communication),
         **{name: summed(known, cause.codes == code) for code, name in enumerate(IDLE)},
     }
     return _filled(STEPS, rank, len(found), columns)
+
+
+def _exchanged(table: Table) -> tuple[Floats, Bools]:
+    """The bytes that each row sends and receives if it is an all-to-all, and which rows are."""
+    comm = table.coded("comm")
+    found = [messages(text) for text in comm.values]
+    amounts = [sum(each.read + each.written for each in record) for record in found]
+    among = [any(each.op == ALL_TO_ALL for each in record) for record in found]
+    return np.array([*amounts, 0.0])[comm.codes], np.array([*among, False])[comm.codes]
+
+
+def _expert_flops(table: Table, annotation: Annotation) -> tuple[Floats, Bools]:
+    """The FLOPs of each row, and the rows of products in a layer of experts, or of groups of rows."""
+    chosen = table.coded("layer").where(_is_expert) | table.coded("op").where(_is_grouped)
+    chosen &= kinds(table, annotation).among(PRODUCTS)
+    return np.where(annotation.flops == NULL, np.nan, annotation.flops.astype(np.float64)), chosen
+
+
+def _is_expert(layer: str) -> bool:
+    return _EXPERT.search(layer) is not None
+
+
+def _is_grouped(op: str) -> bool:
+    return _GROUPED.search(op) is not None
 
 
 def _after_first_step(table: Table) -> Bools:
@@ -213,6 +248,19 @@ def _calls(table: Table, annotation: Annotation, rank: int) -> list[SymmetricCal
     between = [SymmetricCall(row, pair, 2, TWO) for row, pair in found if pair is not None]
     start = table.ints("start")
     return sorted([*symmetric_collectives(table, annotation), *between], key=lambda call: (start[call.row], call.row))
+
+
+def collective_rows(table: Table, annotation: Annotation) -> dict[tuple[object, ...], dict[int, int]]:
+    """The row of each rank by collective, whose key is as in ``COLLECTIVE``."""
+    found: dict[tuple[object, ...], dict[int, int]] = {}
+    for key, rows in _devices(table):
+        own = table.take(rows)
+        calls = _calls(own, annotation.take(rows), key[0])
+        step = own.ints("step")[[call.row for call in calls]].tolist()
+        for call, number, sequence, place in zip(calls, step, *_positions(calls, step), strict=True):
+            collective = (call.group, call.ranks, number, sequence, place, call.op)
+            found.setdefault(collective, {})[key[0]] = int(rows[call.row])
+    return found
 
 
 def _pair(record: tuple[Message, ...], rank: int) -> str | None:
@@ -260,8 +308,16 @@ def _collectives(table: Table, annotation: Annotation, calls: list[SymmetricCall
         "within": _within(table)[rows],
         "size": np.array(sizes)[comm.codes[rows]],  # code -1: the last value
         "wire": np.array(wires)[comm.codes[rows]],
+        **{key: np.array([*(_bytes(each, key) for each in records), np.nan])[comm.codes[rows]] for key in _WAYS},
     }
     return _filled(COLLECTIVES, rank, len(rows), columns)
+
+
+_WAYS = ("read", "written")
+
+
+def _bytes(record: tuple[Message, ...], way: str) -> float:
+    return float(sum(getattr(message, way) for message in record))
 
 
 def _positions(calls: list[SymmetricCall], step: list[int]) -> tuple[list[str], list[int]]:

@@ -7,7 +7,7 @@ says what took longer. The waiting itself is in neither, because a waiting rank'
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
@@ -20,12 +20,13 @@ from pyprof.prof.ranks.rank_tables import IDLE, PLACE_KEY, WORK_KEY
 from pyprof.prof.timing.waiting import CAUSES
 from pyprof.prof.work.kinds import COPIES, NCCL
 
-Cause = Literal["work", "kernels", "inputs", "copies", "launch", "sync", "data", "copy", "host", "queued"]
+Cause = Literal["work", "kernels", "calls", "inputs", "copies", "launch", "sync", "data", "copy", "host", "queued"]
 IDLE_CAUSES: tuple[Cause, ...] = ("launch", "sync", "data", "copy", "host", "queued")
 assert IDLE_CAUSES == CAUSES
 LEAST_SHARE = 0.02  # of a step: a rank for which the others wait less is not named
 OF_WAIT = 0.2  # causes that explain less of the wait are left out
 MORE = 0.02  # a rank that launches so many more kernels, or as many with so many more FLOPs, does more work
+EXPLAINED = 0.5  # of a host's longer work: if more kernels explain so much, they are the first cause
 MOST_PEERS = 16  # whose tables by place are read for a comparison
 
 
@@ -43,8 +44,8 @@ class Excess(Record):
     cause: Annotated[
         Cause,
         doc(
-            '"kernels": more of them, "inputs": as many with more FLOPs, "work": as many in more time, "copies": those '
-            "between host and GPU; others: causes of idle time"
+            '"kernels": more of them, "calls": the host work for more of them, "inputs": as many with more FLOPs, '
+            '"work": as many in more time, "copies": those between host and GPU; others: causes of idle time'
         ),
     ]
     ns: Annotated[float, doc("time per step beyond the mean of the other ranks")]
@@ -116,8 +117,18 @@ def later(job: Ranks, table: pa.Table) -> pa.Array:
     return pa.array(np.asarray(pc.fill_null(table["step"], 0)) > first[of_rows])
 
 
-def slow_ranks(job: Ranks) -> list[SlowRank]:
-    """The ranks that others wait for, the most waited for first; those below 2% of a step are left out."""
+class HostWork(NamedTuple):
+    """What a rank's host does per step."""
+
+    ns: float  # without waits for the GPU
+    operations: float  # that it gives the GPU
+
+
+def slow_ranks(job: Ranks, hosts: Mapping[int, HostWork] | None = None) -> list[SlowRank]:
+    """The ranks that others wait for, the most waited for first; those below 2% of a step are left out.
+
+    ``hosts``: of the ranks of which it is known.
+    """
     steps, least = steps_counted(job), LEAST_SHARE * mean_step_ns(job)
     waited = job.waits.filter(pc.and_(later(job, job.waits), pc.invert(job.waits["two"])))
     by_group = (
@@ -133,7 +144,7 @@ def slow_ranks(job: Ranks) -> list[SlowRank]:
         share = steps * (len(members[group]) - 1)
         groups.setdefault(row["last"], []).append(_Held(row["held_ns_sum"] / share, row["wait_ns_sum"] / share, group))
     found = [
-        _slow_rank(job, rank, times[rank], held, [each for each in members[max(held).group] if each != rank])
+        _slow_rank(job, rank, times[rank], held, [e for e in members[max(held).group] if e != rank], hosts or {})
         for rank, held in groups.items()
         if sum(each.held_ns for each in held) >= least
     ]
@@ -146,7 +157,9 @@ class _Held(NamedTuple):
     group: tuple[str, int]
 
 
-def _slow_rank(job: Ranks, rank: int, times: int, held: Sequence[_Held], peers: Sequence[int]) -> SlowRank:
+def _slow_rank(
+    job: Ranks, rank: int, times: int, held: Sequence[_Held], peers: Sequence[int], hosts: Mapping[int, HostWork]
+) -> SlowRank:
     held_ns = sum(each.held_ns for each in held)
     return SlowRank(
         rank=rank,
@@ -156,11 +169,11 @@ def _slow_rank(job: Ranks, rank: int, times: int, held: Sequence[_Held], peers: 
         times=times,
         held_ns=held_ns,
         wait_ns=sum(each.wait_ns for each in held),
-        causes=_causes(job, rank, peers, held_ns),
+        causes=_causes(job, rank, peers, held_ns, hosts),
     )
 
 
-def _causes(job: Ranks, rank: int, peers: Sequence[int], wait: float) -> list[Excess]:
+def _causes(job: Ranks, rank: int, peers: Sequence[int], wait: float, hosts: Mapping[int, HostWork]) -> list[Excess]:
     """What the rank takes longer for than the mean of its peers, per step."""
     columns = ("work_ns", "copies_ns", "kernels", "flops", *IDLE)
     means = later_steps(job).group_by("rank").aggregate([(name, "mean") for name in columns])
@@ -185,10 +198,28 @@ def _causes(job: Ranks, rank: int, peers: Sequence[int], wait: float) -> list[Ex
         *((cause, excess(name)) for cause, name in zip(IDLE_CAUSES, IDLE, strict=True)),
     ]
     kept = sorted((each for each in found if each[1] >= OF_WAIT * wait), key=lambda each: -each[1])
+    calls = _for_more_calls(hosts, rank, peers) if of_work == "kernels" else 0.0
+    if calls >= OF_WAIT * wait:  # more work is the cause, and what it does to the host the way in which it delays
+        first: list[tuple[Cause, float]] = [each for each in kept if each[0] == of_work] or [("calls", calls)]
+        kept = [*first, *(each for each in kept if each[0] != of_work)]
     places, more = _Places(job, rank, peers), {"more_kernels": kernels, "more_flops": flops}
     return [
         Excess(cause=cause, ns=ns, kernels=excess("kernels"), places=places.of(cause), **more) for cause, ns in kept
     ]
+
+
+def _for_more_calls(hosts: Mapping[int, HostWork], rank: int, peers: Sequence[int]) -> float:
+    """What a host works longer than the others for its further operations, ns; 0 unless that explains most of it.
+
+    The others' host says how long one operation takes.
+    """
+    others = [hosts[peer] for peer in peers if peer in hosts]
+    if rank not in hosts or not others:
+        return 0.0
+    ns, operations = (sum(each) / len(others) for each in zip(*others, strict=True))
+    longer = hosts[rank].ns - ns
+    explained = (hosts[rank].operations - operations) * ns / max(operations, 1.0)
+    return min(explained, longer) if explained >= EXPLAINED * longer else 0.0
 
 
 class _Places:

@@ -11,6 +11,7 @@ from pyprof.text import printable
 # cause: what a rank that has it does longer than the others
 _CAUSES = {
     "kernels": "it launches {kernels:,.0f} kernels more per step, which take {ms} ms",
+    "calls": "it launches {kernels:,.0f} kernels more per step, for which its host works {ms} ms longer",
     "inputs": "its GPU takes {ms} ms longer per step for as many kernels with {flops:.0%} more FLOPs: larger inputs",
     "work": "its GPU takes {ms} ms longer per step for as many kernels{same}",
     "copies": "its GPU spends {ms} ms more per step in copies between host and GPU",
@@ -41,6 +42,16 @@ def profiler_sentences(pace: Pace) -> Iterator[str]:
             f"Without the profiler a step took {brief_ms(before)} ms, with it {brief_ms(pace.step_ns)} ms: late "
             "launches and pauses of the host, and the waits for them, are partly the profiler's."
         )
+
+
+def bubble_sentence(pace: Pace) -> str:
+    """The stage of a pipeline that waits longest, and the one that works longest."""
+    most = pace.bubbles[0]
+    slowest = max(pace.bubbles, key=lambda each: each.work_ns)
+    return (
+        f"Pipeline: rank {most.rank} waits longest for data of other stages, {brief_ms(most.ns)} ms; rank "
+        f"{slowest.rank} works longest, {brief_ms(slowest.work_ns)} ms."
+    )
 
 
 def cause_text(cause: Excess) -> str:

@@ -73,7 +73,7 @@ def _held_by_copies(run: Recorded) -> Bools:
     calls, work = run.calls, run.work
     call = np.maximum(work.call, 0)
     copies = (work.call >= 0) & (calls.kind[call] == KIND["copy"]) & run.holding[work.row]
-    ended = calls.end[call] >= work.end - SKEW_NS
+    ended = (calls.end[call] >= work.end - SKEW_NS) & (calls.end[call] > work.start)  # else it waits for its own call
     found: Bools = copies & (ended | (calls.end[call] > work.start + LONGEST_OWN_NS))
     return found
 

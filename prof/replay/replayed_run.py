@@ -136,11 +136,14 @@ def refuse_incomplete(table: Table, name: str) -> None:
         )
 
 
-def replay(table: Table, host: HostTable, name: str, meetings: Sequence[Ints] = ()) -> Replayed:
+def replay(
+    table: Table, host: HostTable, name: str, meetings: Sequence[Ints] = (), handed: Sequence[Ints] = ()
+) -> Replayed:
     """Replay a kernel table and its host calls. ``name``: of the file.
 
     ``meetings``: the rows of each collective of which the table has all ranks. Without them, a collective takes as long
-    as in the capture, with its wait for the other ranks. Raises InputError if there is nothing to replay, or if the
+    as in the capture, with its wait for the other ranks. ``handed``: the rows of each transfer whose sender did not
+    wait for its receiver, that of the receiver first. Raises InputError if there is nothing to replay, or if the
     capture is incomplete: then what runs after what is not on record.
     """
     refuse_incomplete(table, name)
@@ -148,5 +151,6 @@ def replay(table: Table, host: HostTable, name: str, meetings: Sequence[Ints] = 
     run = recorded(table, host, name)
     place = np.full(len(table) + 1, -1, np.int64)
     place[run.work.row] = np.arange(len(run.work))
-    tasks = tasks_of(run, [place[rows] for rows in meetings if (place[rows] >= 0).all()])
+    known = ([place[rows] for rows in each if (place[rows] >= 0).all()] for each in (meetings, handed))
+    tasks = tasks_of(run, *known)
     return Replayed(table, host, run, tasks, simulate(tasks))

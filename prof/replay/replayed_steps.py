@@ -41,16 +41,28 @@ def step_window(table: Table, annotation: Annotation, host: HostTable) -> Window
         return Window(table, annotation, host, np.arange(len(table)))
     means = np.convolve(spans, np.ones(count) / count, "valid")
     first = int(np.abs(means - spans.mean()).argmin())
-    inside = np.isin(table.ints("step"), numbers[first : first + count])
+    found = cut_to_steps(table, host, numbers[first : first + count])
+    if found is None:
+        return Window(table, annotation, host, np.arange(len(table)))
+    rows, calls = found
+    return Window(table.take(rows), annotation.take(rows), calls, rows)
+
+
+def cut_to_steps(table: Table, host: HostTable, steps: Ints) -> tuple[Ints, HostTable] | None:
+    """The rows of some steps in a row with those launched between them, and the host's calls of that time.
+
+    None if no launch of theirs is known.
+    """
+    inside = np.isin(table.ints("step"), steps)
     launched, took = table.ints("apiStart"), table.ints("apiDuration")
     known = inside & (launched != NULL)
     if not known.any():
-        return Window(table, annotation, host, np.arange(len(table)))
+        return None
     begin, end = int(launched[known].min()), int((launched + np.maximum(took, 0))[known].max())
     between = (table.ints("step") == NULL) & (launched != NULL) & (launched >= begin) & (launched <= end)
     rows = np.flatnonzero(inside | between)
     last = max(end, int((table.ints("start") + table.ints("kDuration"))[rows].max()))
-    return Window(table.take(rows), annotation.take(rows), _calls_between(host, begin, last), rows)
+    return rows, _calls_between(host, begin, last)
 
 
 def _steps(table: Table) -> tuple[Ints, Ints]:

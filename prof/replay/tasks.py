@@ -45,10 +45,11 @@ class Tasks:
         return len(self.kind)
 
 
-def tasks_of(run: Recorded, meetings: Sequence[Ints] = ()) -> Tasks:
+def tasks_of(run: Recorded, meetings: Sequence[Ints] = (), handed: Sequence[Ints] = ()) -> Tasks:
     """The tasks of a recorded run.
 
-    ``meetings``: the operations of each collective whose ranks are all in the capture.
+    ``meetings``: the operations of each collective whose ranks are all in the capture. ``handed``: of each transfer
+    whose sender did not wait for its receiver, the operation that receives and the one that sends.
     """
     before = previous_on_lane(run.work)
     typical = latencies(run, before)
@@ -57,7 +58,7 @@ def tasks_of(run: Recorded, meetings: Sequence[Ints] = ()) -> Tasks:
     graph.add_host()
     graph.add_calls()
     graph.add_work(before, typical)
-    graph.add_meetings(meetings)
+    graph.add_meetings(meetings, handed)
     return graph.tasks()
 
 
@@ -137,14 +138,15 @@ class _Graph:
         launched = np.where(work.call >= 0, launched, work.start)
         return np.maximum(launched, np.where(before >= 0, work.end[before] + typical.gap, launched))
 
-    def add_meetings(self, meetings: Sequence[Ints]) -> None:
+    def add_meetings(self, meetings: Sequence[Ints], handed: Sequence[Ints] = ()) -> None:
         """Collectives: an operation arrives when it could begin, and all end a time after the last one has arrived.
 
-        That time is the duration of the operation that arrived last, which is the shortest one.
+        That time is the duration of the operation that arrived last, which is the shortest one. An operation that
+        receives waits for its sender in the same way, which does not wait for it.
         """
-        if not meetings:
+        if not meetings and not handed:
             return
-        self.meeting = np.concatenate(meetings)
+        self.meeting = np.concatenate([*meetings, *handed])
         first, arrival = 2 * self.calls, len(self.duration)
         place = np.full(arrival, -1, np.int64)
         place[first + self.meeting] = arrival + np.arange(len(self.meeting))
@@ -155,6 +157,13 @@ class _Graph:
         for rows in meetings:
             self.duration[first + rows] = self.duration[first + rows].min()
             target, source = np.repeat(first + rows, len(rows)), np.tile(place[first + rows], len(rows))
+            self.add(target, source, np.zeros_like(target), MEETING)
+        for receiver, sender in handed:
+            self.duration[first + receiver] = self.duration[first + np.array([receiver, sender])].min()
+            target, source = (
+                first + np.array([receiver, receiver, sender]),
+                place[first + np.array([receiver, sender, sender])],
+            )
             self.add(target, source, np.zeros_like(target), MEETING)
 
     def tasks(self) -> Tasks:

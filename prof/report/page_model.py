@@ -21,6 +21,7 @@ from pyprof.prof.limits.devices import Device
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import roofline
 from pyprof.prof.planning.json_document import PlanDocument
+from pyprof.prof.ranks.job_path import JobPath
 from pyprof.prof.report.definitions import column_meanings
 from pyprof.prof.report.distinct_calls import call_columns
 from pyprof.prof.report.memory_section import memory_section
@@ -53,13 +54,14 @@ def page_model(
     summary: Summary | None = None,
     memory: MemoryTable | None = None,
     plan: PlanDocument | None = None,
+    path: JobPath | None = None,
 ) -> dict[str, Any]:
     """The page's model. Its limits use ``peaks``, if given, and the data sheets' are shown for comparison.
 
     ``cards``: the best first. ``summary``: the capture's, where it has been computed already. ``memory``: the capture's
-    allocations. ``plan``: of its changes.
+    allocations. ``plan``: of its changes. ``path``: across the ranks of a job.
     """
-    summary = summary or summarise(table, annotation, peaks, memory=memory)
+    summary = summary or summarise(table, annotation, peaks, memory=memory, path=path)
     limits = roofline(table, annotation, peaks)
     sheets = roofline(table, annotation).devices if peaks else ()
     unit = "step" if bool((table.ints("step") != NULL).any()) else "capture"

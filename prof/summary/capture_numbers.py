@@ -16,6 +16,7 @@ from pyprof.parse.attribute.reasons import UNKNOWN
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import Roofline, roofline
 from pyprof.prof.memory.memory_numbers import DeviceMemory, memory_numbers
+from pyprof.prof.ranks.job_path import JobPath
 from pyprof.prof.ranks.pace import Pace, pace_of_table
 from pyprof.prof.summary import work_numbers as work
 from pyprof.prof.summary.captured_graphs import GraphContent, graph_contents
@@ -163,11 +164,12 @@ def summarise(
     peaks: Peaks | None = None,
     limits: Roofline | None = None,
     memory: MemoryTable | None = None,
+    path: JobPath | None = None,
 ) -> Summary:
     """The summary of a capture. Warm-up and long loading are reported but left out of all other numbers.
 
     ``limits``: the limits of all rows with ``peaks``, if they have already been computed. ``memory``: the capture's
-    allocations, of which nothing is left out.
+    allocations, of which nothing is left out. ``path``: across the ranks of a job, where they were replayed together.
     """
     devices, graphs = () if memory is None else tuple(memory_numbers(memory, table)), graph_contents(table)
     lost = losses(table)
@@ -188,6 +190,7 @@ def summarise(
     batches = serving_phases(table, annotation, limits, {int(part.name): part.ns for part in parts})
     left_out: dict[str, Any] = {"kinds_of_rows": kinds_of_rows, "copies": copies, "warm_up": warm, "memory": devices}
     left_out["graphs"] = graphs
+    left_out["pace"] = None if lost else pace_of_table(table, annotation, path)
     numbers = _summary(
         table, annotation, limits, incomplete=lost, steps=parts, clocks=found, serving=batches, **left_out
     )
@@ -224,7 +227,6 @@ def _summary(table: Table, annotation: Annotation, limits: Roofline, **left_out:
         communication_ns=int(duration[communication].sum()),
         exposed_ns=exposed_ns(table, communication) if communication.any() else 0,
         collectives=collectives(table, annotation, late.wait),
-        pace=None if left_out["incomplete"] else pace_of_table(table, annotation),
         waiting=late.waiting,
         **_counted(table, annotation, has_op),
         limits=work.limit_numbers(limits, duration),

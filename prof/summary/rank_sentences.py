@@ -2,7 +2,17 @@
 
 from collections.abc import Iterator
 
-from pyprof.prof.ranks.slow_sentences import NOTHING, brief_ms, cause_text, held_sentence, places, profiler_sentences
+from pyprof.prof.ranks.expert_load import expert_sentence
+from pyprof.prof.ranks.path_sentences import path_sentences
+from pyprof.prof.ranks.slow_sentences import (
+    NOTHING,
+    brief_ms,
+    bubble_sentence,
+    cause_text,
+    held_sentence,
+    places,
+    profiler_sentences,
+)
 from pyprof.prof.summary.capture_numbers import Summary
 from pyprof.prof.summary.wording import counted
 
@@ -14,7 +24,9 @@ def rank_sentences(summary: Summary) -> Iterator[str]:
     pace = summary.pace
     if pace is None or not pace.known:
         return
-    if not pace.slow:
+    if pace.bubbles and not pace.slow:
+        yield "In collectives, no rank holds the others up for 2% of a step or longer."
+    elif not pace.slow:
         yield f"The {len(pace.ranks)} ranks keep pace: none holds the others up for 2% of a step or longer."
     for slow in pace.slow[:MOST]:
         yield held_sentence(slow, pace.step_ns, pace.steps > 0)
@@ -26,3 +38,8 @@ def rank_sentences(summary: Summary) -> Iterator[str]:
     if len(pace.slow) > MOST:
         yield f"{counted(len(pace.slow) - MOST, 'more rank')} hold others up for 2% of a step or longer."
     yield from profiler_sentences(pace)
+    if pace.bubbles:
+        yield bubble_sentence(pace)
+    yield from path_sentences(pace)
+    if pace.experts is not None:
+        yield expert_sentence(pace.experts, pace.steps > 0)

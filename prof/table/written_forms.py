@@ -10,7 +10,7 @@ from pyprof._version import __version__
 from pyprof.prof.table.cells import BLOCK, Cells, Data, is_float
 from pyprof.table import arrow
 from pyprof.table.columns import NULL, Coded
-from pyprof.text import clean, inert
+from pyprof.text import clean, inert, inert_json
 
 
 def write_csv(cells: Cells, out: BinaryIO) -> None:
@@ -39,7 +39,11 @@ def json_rows(cells: Cells) -> Iterator[bytes]:
         part = slice(begin, begin + BLOCK)
         columns = [_values(data, known, part) for data, known in zip(cells.data, texts, strict=True)]
         rows = (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
-        yield from map(orjson.dumps, rows)
+        yield from map(_inert, map(orjson.dumps, rows))
+
+
+def _inert(row: bytes) -> bytes:
+    return row if row.isascii() and b"\x7f" not in row else inert_json(row.decode()).encode()
 
 
 def _values(data: Data, texts: list[str | None], part: slice) -> list[Any]:

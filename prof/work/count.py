@@ -12,7 +12,7 @@ from pyprof.errors import ModelError
 from pyprof.marker import Marker, parse_marker
 from pyprof.prof.kernels.type_names import NOTHING, Dtypes
 from pyprof.prof.ops.compiled import fused_bytes, is_compiled, loops_of
-from pyprof.prof.ops.evaluation import SPARSE_PRODUCTS, evaluate, find, function_of, parameters
+from pyprof.prof.ops.evaluation import SPARSE_PRODUCTS, evaluate, evaluate_call, find, function_of, parameters
 from pyprof.prof.ops.experts import FINDS_WEIGHTS
 from pyprof.prof.ops.from_forward import bias_gradient, from_forward
 from pyprof.prof.ops.fused_names import op_flop
@@ -182,7 +182,7 @@ def _by_marker(call: OpCall, name: str | None = None) -> Counted:
         if model is None or (name is not None and FAMILY[model] != FAMILY[name]):
             continue
         try:
-            return Counted(model, FAMILY[model], _amounts(evaluate(model, call_arguments(marker))))
+            return Counted(model, FAMILY[model], _amounts(evaluate_call(model, marker)))
         except ModelError as error:
             return Counted(model, FAMILY[model], why=str(error))
     return Counted(name or "", FAMILY[name] if name else "", why="no model of the API call")

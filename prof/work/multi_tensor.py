@@ -93,7 +93,7 @@ def elements(grads: str, launched: int) -> Proof | None:
     """The elements that ``launched`` blocks processed, by the shapes of the step's gradients; None if not proven.
 
     >>> elements("[[65537], [10], []]", 3)  # 2 + 1 chunks, without the one of no dimension
-    Proof(elements=65547, tensors=2, exact=True)
+    Proof(elements=65547, tensors=2, exact=True, again=False)
     """
     shapes = shapes_of(grads)
     if not shapes or not launched:

@@ -39,6 +39,7 @@ EMPTY_KERNEL_S = 0.672e-6
 EMPTY_NODES = 4  # after each call, in the graph that shows what they take
 SPACED_CALLS = 640  # at least so many in that graph
 SPACED_ELEMENTS = 1 << 16  # of each input and each result of these calls, in half precision
+TURNS, TURNS_S = 7, 0.1  # at least so many turns and seconds, until the clock has risen
 
 
 def time_calls(
@@ -207,8 +208,9 @@ def empty_node_s(device: int, cold: bool) -> float:
     with torch.cuda.stream(stream):
         calls = _small_calls(torch.device("cuda", device), cold)
         rounds = -(-SPACED_CALLS // len(calls))
-        plain, spaced = (_least(recorded(each, rounds, stream)) for each in (calls, [_spaced(call) for call in calls]))
-    return max((spaced - plain) / (rounds * len(calls) * EMPTY_NODES) - EMPTY_KERNEL_S, 0.0)
+        plain, spaced = (recorded(each, rounds, stream) for each in (calls, [_spaced(call) for call in calls]))
+        without, with_empty = least_in_turns([partial(_between_events, each.replay, 3) for each in (plain, spaced)])
+    return max((with_empty - without) / 3 / (rounds * len(calls) * EMPTY_NODES) - EMPTY_KERNEL_S, 0.0)
 
 
 def _small_calls(device: torch.device, cold: bool) -> list[Call]:
@@ -228,10 +230,17 @@ def _spaced(call: Call) -> Call:
     return run
 
 
-def _least(graph: torch.cuda.CUDAGraph) -> float:
-    """The least seconds of a replay."""
-    graph.replay()
-    return min(_between_events(graph.replay, 3) / 3 for _ in range(7))
+def least_in_turns(timings: Sequence[Callable[[], float]]) -> list[float]:
+    """The least seconds that each of these measurements gives.
+
+    They take turns and last at least TURNS_S together, because a GPU that was idle runs slowly at first: what is
+    measured before the other would seem longer.
+    """
+    began, found = time.perf_counter(), [[each()] for each in timings]
+    while len(found[0]) < TURNS or time.perf_counter() - began < TURNS_S:
+        for each, seconds in zip(timings, found, strict=True):
+            seconds.append(each())
+    return [min(seconds) for seconds in found]
 
 
 def kernels_of(run: Call) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ from pyprof.capture.trace_file import Recording, event_text, events_of, write_tr
 from pyprof.clock_sampler import ClockSampler
 from pyprof.compiled_record import VERSION as COMPILED_VERSION
 from pyprof.cpu_record import cpu_record
+from pyprof.cupti_teardown import letting_go
 from pyprof.errors import PyprofError
 from pyprof.memory_record import memory_record
 from pyprof.step_timer import StepTimer
@@ -243,6 +244,7 @@ class TraceFile(Collector):
         self._profiler: Any = None
         self._all_graphs = graphs  # whether to record captures of CUDA graphs outside of the window, too
         self._graphs = GraphCaptures(self._begin_graph, self._end_graph)
+        self._lets_go = False  # whether no graph can have been launched while CUPTI was there and nothing recorded
         self._wanted = False  # whether to collect whenever the program's own profiler is off
         self._made_way = False
         self._theirs = False
@@ -255,6 +257,9 @@ class TraceFile(Collector):
         self._pid = os.getpid()
 
     def open(self) -> None:
+        import torch
+
+        self._lets_go = not torch.cuda.is_initialized()
         self._turns = Turns(self)
         active = session.current()
         if active is not None and active.graphs is not None:
@@ -284,6 +289,7 @@ class TraceFile(Collector):
 
     def pause(self, kineto: bool = False) -> None:
         """Make way: the program's own profiler is about to begin. ``kineto``: it needs the process's one Kineto."""
+        self._lets_go = False
         if kineto or threading.get_ident() == self._thread:
             self._graphs.finish()
         self._timer.drop()
@@ -326,9 +332,10 @@ class TraceFile(Collector):
             else:
                 self._compiled.update(active.compiled.records)
 
-    def _end_profiler(self, profiler: Any) -> None:
+    def _end_profiler(self, profiler: Any, lets_go: bool = False) -> None:
+        """``lets_go``: CUPTI leaves the process, too, if it can (cupti_teardown.py)."""
         self._send_markers(None)
-        with self._switch():
+        with self._switch(), letting_go(lets_go):
             profiler.__exit__(None, None, None)
 
     def _begin_graph(self) -> Any:
@@ -343,7 +350,7 @@ class TraceFile(Collector):
         return self._begin_profiler(memory=False)
 
     def _end_graph(self, profiler: Any) -> Recording:
-        self._end_profiler(profiler)
+        self._end_profiler(profiler, self._lets_go and not self._graphs.others_replay())
         return self._recording(profiler)
 
     def _recording(self, profiler: Any) -> Recording:
@@ -363,6 +370,7 @@ class TraceFile(Collector):
 
     def _open_range(self) -> None:
         self._graphs.finish()
+        self._lets_go = False  # CUPTI stays when the range has ended: others may launch graphs while it ends
         self._profiler = self._begin_profiler(self._memory)
         if self._sampler is not None:
             self._sampler.begin()

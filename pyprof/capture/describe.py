@@ -4,6 +4,7 @@ No tensor's data is read: no `.item()`, no copy, no synchronization, no repr. A 
 calling its `__torch_function__`. A description is made once per distinct call; the key is computed for every call.
 """
 
+import inspect
 import math
 from collections.abc import Iterable
 from types import EllipsisType, NoneType
@@ -12,9 +13,8 @@ from typing import Any
 import torch
 from torch.nn import Parameter
 
-from pyprof.capture import argument_names as argnames
 from pyprof.capture.interruption import is_from_outside
-from pyprof.capture.targets import Target
+from pyprof.capture.targets import Parameters, Target
 from pyprof.marker import LONG_LIST, MAX_TEXT, Marker, format_marker
 
 TRACE_ROOM = 20_000  # characters kept free for the call stack, out of the MAX_TEXT characters of a marker
@@ -22,6 +22,8 @@ _DEEPEST = 4  # the deepest nesting of lists that is described
 _AS_THEY_ARE = (bool, int, str, NoneType)
 _AS_STRINGS = (torch.dtype, torch.device, torch.layout, torch.memory_format)
 PLAIN = frozenset({*_AS_THEY_ARE, *_AS_STRINGS, float, complex, EllipsisType})  # hashable; the key holds type and value
+
+_SCALARS = (int, float, bool, complex, type(None))  # accepted where a Tensor is expected
 
 
 class StepAside(Exception):
@@ -33,7 +35,7 @@ def text(target: Target, args: tuple[Any, ...], kwargs: dict[str, Any], autocast
 
     The user's classes may raise any other exception; the caller catches it.
     """
-    described = [describe(arg, name) for name, arg in zip(argnames.names(target, args), args, strict=True)]
+    described = [describe(arg, name) for name, arg in zip(_names(target, args), args, strict=True)]
     described += [describe(arg, name) for name, arg in kwargs.items()]
     return format_marker(Marker(target.mod, target.op, described, autocast), MAX_TEXT - TRACE_ROOM)
 
@@ -148,3 +150,57 @@ def _tensor_key(tensor: torch.Tensor) -> tuple[Any, ...]:
         strides = tensor.stride() if strided else None
         shape = tuple(_shape(tensor))
         return kind, shape, tensor.dtype, strides, tensor.device, tensor.layout, tensor.is_nested
+
+
+# The parameter names of positional arguments, so that a marker says `stride` and not "the fourth argument". They are
+# looked up once per distinct call, never while a known call repeats.
+
+
+def _names(target: Target, args: tuple[Any, ...]) -> list[str]:
+    """One name per argument, "" where it is not certain.
+
+    A Python function has a signature. A builtin has operator schemas, one per overload: a name is certain if all
+    overloads that accept these arguments agree on it.
+    """
+    if target.parameters is None:
+        parameters = _python_parameters(target.func)
+        target.parameters = [parameters] if parameters else _schema_parameters(target)
+    fitting = [p for p in target.parameters if inspect.isfunction(target.func) or _fits(p, args)]
+    columns = zip(*(p[: len(args)] for p in fitting), strict=bool(fitting[1:]))
+    choices = [{name for name, _ in column} for column in columns]  # the overloads' names of each parameter
+    certain = [choice.pop() if len(choice) == 1 else "" for choice in choices]
+    return certain + [""] * (len(args) - len(certain))
+
+
+def _python_parameters(func: Any) -> Parameters:
+    if not inspect.isfunction(func):
+        return []
+    named = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    try:
+        parameters = inspect.signature(func).parameters.values()
+    except (TypeError, ValueError) as error:
+        if is_from_outside(error):
+            raise
+        return []
+    return [(parameter.name, True) for parameter in parameters if parameter.kind in named]
+
+
+def _schema_parameters(target: Target) -> list[Parameters]:
+    """The positional parameters of each overload."""
+    only_schema = getattr(target.func, "_schema", None)  # an OpOverload has exactly one schema
+    op = target.op.split(".")[0]
+    schemas = [only_schema] if only_schema is not None else torch._C._jit_get_schemas_for_operator(f"aten::{op}")
+    first = "self" if target.mod == "Tensor" else "input"  # the schemas' `self` is called `input` in PyTorch functions
+    overloads = [[a for a in schema.arguments if not a.kwarg_only] for schema in schemas]
+    return [[(first if a.name == "self" else a.name, _takes_tensor(str(a.type))) for a in o] for o in overloads]
+
+
+def _takes_tensor(kind: str) -> bool:
+    return "Tensor" in kind and "List" not in kind and "[]" not in kind
+
+
+def _fits(parameters: Parameters, args: tuple[Any, ...]) -> bool:
+    return len(parameters) >= len(args) and all(
+        takes_tensor == isinstance(arg, torch.Tensor) or (takes_tensor and isinstance(arg, _SCALARS))
+        for (_, takes_tensor), arg in zip(parameters, args, strict=False)
+    )

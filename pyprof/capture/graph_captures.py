@@ -62,6 +62,7 @@ class GraphCaptures:
         self._around: list[Any] = []  # the ranges of compiled graphs that were opened again around it
         self._thread = 0  # the thread on which it was started
         self._capturing = 0  # captures in progress
+        self._replaying: set[int] = set()  # the threads that have replayed a graph
 
     def open(self) -> None:
         import torch
@@ -73,6 +74,10 @@ class GraphCaptures:
     def close(self) -> None:
         self.finish()
         self._patches.undo()
+
+    def others_replay(self) -> bool:
+        """Whether another thread than this one has replayed a graph since open()."""
+        return not self._replaying <= {threading.get_ident()}
 
     def finish(self) -> None:
         """Stop recording the capture that is in progress, if any: another profiler is about to begin."""
@@ -129,6 +134,7 @@ class GraphCaptures:
 
     def _replay(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def replay(graph: Any, *args: Any, **kwargs: Any) -> Any:
+            self._replaying.add(threading.get_ident())
             active = session.current()
             if active is None or active.sink is None:
                 return original(graph, *args, **kwargs)

@@ -25,6 +25,7 @@ from pyprof.capture import describe
 from pyprof.capture.call_stack import Tracer
 from pyprof.capture.describe import PLAIN, key_of
 from pyprof.capture.interruption import is_from_outside
+from pyprof.capture.same_calls import NEVER, note
 from pyprof.capture.sinks import Entry, Nvtx, Sink, nvtx_pop, pop, push
 from pyprof.capture.special import Special, autograd_backward, specials
 from pyprof.capture.targets import Target, Targets
@@ -75,6 +76,43 @@ class MarkerMode(TorchFunctionMode):
         if type(target) is Special:
             return target.run(self, args, kwargs or {})
 
+        autocast = _autocast_dtype() if _any_autocast() else None
+        same = target.expected
+        if (
+            same is not None
+            and same.count == len(args)
+            and same.autocast is autocast
+            and (
+                same.names == tuple(kwargs) and same.check(*args, *kwargs.values())
+                if kwargs
+                else not same.names and same.check(*args)
+            )
+        ):
+            entry: Entry | None = same.entry
+            target.last, target.expected = same, same.following
+        else:
+            entry = self._looked_up(target, args, kwargs, autocast)
+            if entry is None:
+                return func(*args, **kwargs) if kwargs else func(*args)
+        if self._tracer is not None:
+            trace = self._tracer.text(_getframe(1))
+            entry = entry.with_trace.get(trace) or _with_trace(entry, trace)
+
+        if entry.sink is not sink:
+            sink.bind(entry)
+        token = entry.push()
+        try:
+            return func(*args, **kwargs) if kwargs else func(*args)
+        finally:
+            if token is None:
+                self.nvtx_pop()
+            else:
+                token.__exit__(None, None, None)
+
+    def _looked_up(
+        self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any] | None, autocast: torch.dtype | None
+    ) -> Entry | None:
+        """The entry of a call by the key of its arguments; None if the tensors are fake."""
         try:  # key_of, inlined for the most common argument types
             key: tuple[Any, ...] = ()
             for arg in args:
@@ -92,33 +130,22 @@ class MarkerMode(TorchFunctionMode):
                     key += (key_of(arg),)
             if kwargs:
                 key += tuple([(name, key_of(arg)) for name, arg in kwargs.items()])
-            if _any_autocast():
-                key += (_autocast_dtype(),)
+            if autocast is not None:
+                key += (autocast,)
             entry = target.cache.get(key)
             if entry is None:
-                entry = self._new_entry(target, key, args, kwargs or {})
+                return self._new_entry(target, key, args, kwargs or {})
         except describe.StepAside:
-            return func(*args, **kwargs) if kwargs else func(*args)
+            return None
         except Exception as error:  # sparse CSR has no strides, and the user's classes may raise anything
             if is_from_outside(error):
                 raise
-            entry = self._slow_entry(target, args, kwargs or {})
-        if entry is None:
-            return func(*args, **kwargs) if kwargs else func(*args)
-        if self._tracer is not None:
-            trace = self._tracer.text(_getframe(1))
-            entry = entry.with_trace.get(trace) or _with_trace(entry, trace)
-
-        if entry.sink is not sink:
-            sink.bind(entry)
-        token = entry.push()
-        try:
-            return func(*args, **kwargs) if kwargs else func(*args)
-        finally:
-            if token is None:
-                self.nvtx_pop()
-            else:
-                token.__exit__(None, None, None)
+            return self._slow_entry(target, args, kwargs or {})
+        if entry.looked_up != NEVER:
+            note(target, entry, args, kwargs or {}, autocast)
+        elif target.expected is not None:
+            target.last = target.expected = None
+        return entry
 
     def entry_of(self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Entry:
         """The entry of a call that the mode does not see, such as a call of a function wrapped by pyprof.wrap()."""

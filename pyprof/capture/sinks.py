@@ -16,7 +16,10 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from pyprof.capture.same_calls import SameCall
 
 _REGISTERED_MOST = 100_000  # NVTX never frees a registered string, and a program may have new shapes at each step
 _TOO_MANY = "pyprof: this program made more than 100,000 different calls; the later ones all have this text"
@@ -26,7 +29,7 @@ _NUMBERS = itertools.count()  # one sequence per process, so that two collectors
 class Entry:
     """One text to push, bound to the sink that it was last pushed to."""
 
-    __slots__ = ("push", "sink", "text", "with_trace")
+    __slots__ = ("looked_up", "push", "same_call", "sink", "text", "with_trace")
 
     push: Callable[[], Any]
 
@@ -34,6 +37,8 @@ class Entry:
         self.text = text
         self.sink: Sink | None = None
         self.with_trace: dict[str, Entry] = {}
+        self.looked_up = 0  # by its key, for want of a same call; this and what follows belong to same_calls.py
+        self.same_call: SameCall | None = None
 
 
 class Sink(Protocol):

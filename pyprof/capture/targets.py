@@ -7,10 +7,13 @@ A target has the name that users write, for example `torch.nn.functional.linear`
 import inspect
 from collections.abc import Callable, Iterator
 from types import MethodWrapperType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyprof.capture.sinks import Entry
 from pyprof.marker import Marker, format_marker
+
+if TYPE_CHECKING:
+    from pyprof.capture.same_calls import SameCall
 
 # Functions that are never marked, grouped by reason. docs/explanation/marking.md prints this table.
 NOT_MARKED: dict[str, str] = {
@@ -44,15 +47,17 @@ Parameters = list[tuple[str, bool]]  # (name, whether it takes a tensor) per pos
 class Target:
     """A function that is marked, and the markers of its distinct calls so far."""
 
-    __slots__ = ("_bare", "cache", "func", "mod", "op", "parameters")
+    __slots__ = ("_bare", "cache", "expected", "func", "last", "mod", "op", "parameters")
 
     def __init__(self, func: Any, mod: str, op: str) -> None:
         self.func = func
         self.mod = mod
         self.op = op
-        self.parameters: list[Parameters] | None = None  # one per overload; argument_names.py looks them up
+        self.parameters: list[Parameters] | None = None  # one per overload; describe.py looks them up
         self.cache: dict[tuple[Any, ...], Entry] = {}
         self._bare: Entry | None = None
+        self.last: SameCall | None = None  # these two belong to same_calls.py
+        self.expected: SameCall | None = None
 
     def bare_entry(self) -> Entry:
         """The marker of a call whose arguments could not be described."""

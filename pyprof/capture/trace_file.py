@@ -68,14 +68,16 @@ KEPT = RANGES | frozenset("cuda_runtime cuda_driver kernel gpu_memcpy gpu_memset
 def event_text(recorded: Iterable[list[dict[str, Any]]]) -> str:
     """Events of captures of graphs as the JSON text of one trace, with nothing else in it.
 
-    Each profiler counts its ops ("External id") from the same number, so the later ones' are raised.
+    Each profiler counts its ops ("External id") from the same number, and so does CUPTI its calls ("correlation") after
+    it has been let go (cupti.py). So the later ones' are raised.
     """
     kept = []
     for number, events in enumerate(recorded):
         for event in events:
             if event.get("cat") in KEPT:
-                if "External id" in event["args"]:
-                    event["args"]["External id"] += number << 32
+                for counted in ("External id", "correlation"):
+                    if counted in event["args"]:
+                        event["args"][counted] += number << 32
                 kept.append(event)
     return json.dumps({"traceEvents": kept}, separators=(",", ":"))
 

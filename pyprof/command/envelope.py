@@ -23,7 +23,7 @@ from typing import Any, BinaryIO, NamedTuple
 from pyprof._version import __version__
 from pyprof.errors import OutputError, PyprofError, UsageError
 from pyprof.files import Name, open_output, tell
-from pyprof.text import clean
+from pyprof.text import clean, inert_json
 
 
 class Answer(NamedTuple):
@@ -133,7 +133,7 @@ def write_envelope(document: Mapping[str, Any], out: BinaryIO, rows: Iterable[by
     keys = plain(document)
     if rows is not None:
         keys.pop("rows", None)
-    text = json.dumps(keys, ensure_ascii=False, allow_nan=False)
+    text = inert_json(json.dumps(keys, ensure_ascii=False, allow_nan=False))
     if rows is None:
         out.write(f"{text}\n".encode())
         return

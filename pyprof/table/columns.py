@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from pyprof.table.measured_steps import MeasuredStep
 
 Ints = NDArray[np.int64]
+Codes = NDArray[np.int32]  # indices, in half of the memory
+Indices = NDArray[np.signedinteger[Any]]  # of either size
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Value = TypeVar("Value", bound=np.generic)
@@ -39,7 +41,8 @@ class Coded:
         return len(self.codes)
 
     def take(self, rows: Any) -> Coded:
-        return Coded(self.codes[rows], self.values)
+        codes = self.codes[rows]
+        return Coded(codes if self.values else np.broadcast_to(np.int32(-1), len(codes)), self.values)
 
     def used(self) -> Coded:
         """The same column without its unused texts."""
@@ -75,6 +78,8 @@ class Coded:
     @classmethod
     def concat(cls, parts: Sequence[Coded]) -> Coded:
         """The rows of all parts, one part after the other. A text that occurs in several parts is stored once."""
+        if len(parts) == 1 and "" not in parts[0].values and len(set(parts[0].values)) == len(parts[0].values):
+            return parts[0]
         seen: dict[str, int] = {}
         codes = []
         for part in parts:
@@ -132,12 +137,32 @@ Data = Ints | Floats | Coded | Ragged
 
 
 def blank(kind: Kind, rows: int) -> Data:
-    """A column in which every value is unknown."""
+    """A column in which every value is unknown, which takes no memory and cannot be written to."""
     if kind == "int":
-        return np.full(rows, NULL, np.int64)
+        return np.broadcast_to(np.int64(NULL), rows)
     if kind == "float":
-        return np.full(rows, np.nan)
-    return Ragged.empty(rows) if kind == "ints" else Coded.empty(rows)
+        return np.broadcast_to(np.float64(np.nan), rows)
+    if kind == "ints":
+        return Ragged(np.broadcast_to(np.int64(0), rows + 1), np.zeros(0, np.int64))
+    return Coded(np.broadcast_to(np.int32(-1), rows), [])
+
+
+def compact(columns: Mapping[str, Data]) -> dict[str, Data]:
+    """The columns, those with one value in all rows as views of this value (see ``folded``)."""
+    return {key: _compact(column) for key, column in columns.items()}
+
+
+def _compact(column: Data) -> Data:
+    if isinstance(column, Coded):
+        return Coded(folded(column.codes), column.values)
+    return column if isinstance(column, Ragged) else folded(column)
+
+
+def folded(column: NDArray[Value]) -> NDArray[Value]:
+    """The column; if all rows have one value, as a view of this value, which takes no memory and is read-only."""
+    if not len(column) or not any(column.strides) or column[0] != column[-1] or np.any(column != column[0]):
+        return column
+    return np.broadcast_to(column[0], len(column))
 
 
 def value_at(values: NDArray[Value], place: Ints, missing: int = NULL) -> NDArray[Value]:
@@ -264,7 +289,9 @@ class Table:
         self.samples = tuple(samples)
         self.measured = tuple(measured)
         self.cpu = cpu
-        self.columns = {c.key: columns[c.key] if c.key in columns else blank(c.kind, rows) for c in self.schema}
+        self.columns = compact(
+            {c.key: columns[c.key] if c.key in columns else blank(c.kind, rows) for c in self.schema}
+        )
 
     def __len__(self) -> int:
         return self.rows
@@ -299,7 +326,8 @@ class Table:
         columns: dict[str, Data] = {}
         for column in cls.schema:
             if column.kind in ("int", "float"):
-                columns[column.key] = np.concatenate([np.asarray(table.columns[column.key]) for table in tables])
+                numbers = [np.asarray(table.columns[column.key]) for table in tables]
+                columns[column.key] = numbers[0] if len(numbers) == 1 else np.concatenate(numbers)
             elif column.kind == "ints":
                 columns[column.key] = Ragged.concat([table.ragged(column.key) for table in tables])
             else:

@@ -60,3 +60,10 @@ def test_a_further_node_without_what_a_profiler_shows_of_it(graphs, cold, us):
 def test_no_time_is_added(graphs, monkeypatch):
     monkeypatch.setitem(FURTHER, False, 0.5e-6)  # of a GPU whose nodes that do nothing are shorter
     assert call_timer.empty_node_s(0, False) == 0
+
+
+def test_a_gpu_that_was_idle_runs_slowly_at_first(graphs, monkeypatch):
+    """What is measured first would take twice as long, and nothing would be left of the node."""
+    slow = iter([2.0] * 12)
+    monkeypatch.setattr(call_timer, "_between_events", lambda replay, times: replay() * times * next(slow, 1.0))
+    assert call_timer.empty_node_s(0, False) * 1e6 == pytest.approx(0.695 - 0.672, abs=1e-6)

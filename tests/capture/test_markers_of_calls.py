@@ -4,6 +4,7 @@ import threading
 from enum import IntEnum
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -155,6 +156,7 @@ def test_each_kind_of_value_has_its_form() -> None:
         ([[1], [2]], {"type": "list", "items": [{"type": "list", "value": [1]}, {"type": "list", "value": [2]}]}),
         ([X], {"type": "list", "items": [{"type": "tensor", "shape": [4, 6], "dtype": "float32"}]}),
         (list(range(100)), {"type": "list", "len": 100, "value": list(range(64))}),
+        (np.zeros((2, 3), np.float32), {"type": "ndarray", "shape": [2, 3], "dtype": "float32"}),
         (Opaque(), {"type": "Opaque"}),
         (Colour.RED, {"type": "Colour"}),
         ({"a": 1}, {"type": "dict"}),

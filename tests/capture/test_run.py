@@ -232,7 +232,8 @@ def test_names_are_exact_whatever_they_hold(tmp_path: Path) -> None:
             torch.relu(torch.ones(2))
     found = [event["name"] for event in events(tmp_path / "net.json.gz") if event.get("cat") == "user_annotation"]
     assert [name for name in found if name.startswith("layer:")] == ["layer:" + name for name in names]
-    assert 'of the user\'s "own"' in found
+    # Kineto of PyTorch 2.15 writes apostrophes for the quotes in names that are not ours.
+    assert {'of the user\'s "own"', "of the user's 'own'"} & {*found}
 
 
 def test_the_file_tells_nothing_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

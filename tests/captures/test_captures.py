@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from pyprof.files import open_output
+from pyprof.parse.databases.unpacked_file import unpacked
 from pyprof.parse.detect import reader
-from pyprof.parse.formats.unpacked_file import unpacked
 from pyprof.parse.tables.correlate import correlate
 from pyprof.prof.work.annotate import Annotation, annotate
 from pyprof.table.columns import NULL, Coded, Ragged, Table

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from pyprof.marker import parse_marker
+from pyprof.parse.databases.unpacked_file import unpacked
 from pyprof.parse.detect import reader
-from pyprof.parse.formats.unpacked_file import unpacked
 from pyprof.parse.tables.correlate import correlate
 from pyprof.prof.work.annotate import annotate
 from pyprof.table.columns import NULL

@@ -1,9 +1,6 @@
 """Models that compute their loss, and Triton kernels of the program, compiled under pyprof on an H200.
 
-`tests/device/compiled_layers.py` is the program. The captures of GPT-2 and Llama were made before two rules of
-pyprof/provenance: nodes that inductor puts in the place of a call's nodes belong to it, and kernels that reduce rows
-and columns in one pass are noted (both are tested on a CPU in tests/provenance). What they say too much follows from
-the sizes. The others were made with them.
+`tests/device/compiled_layers.py` is the program.
 """
 
 from collections.abc import Iterator
@@ -19,12 +16,6 @@ from pyprof.prof.work.annotate import annotate
 from pyprof.table.columns import NULL, Table
 from tests.paths import GOLDEN
 
-# A row of the logits in one pass (maximum, difference, exp, sum: 3 FLOPs beside the softmax's own) and its difference.
-ONLINE_SOFTMAX = {"gpt2_whole": 4 * 4096 * 50304, "llama_whole": 4 * 8192 * 32000}
-# Llama, by the names of two such kernels: 4 FLOPs per element of 8192 * 2048, then 6; three sums of 512 rows of 2048;
-# a sum of two gradients in the second kernel is missing.
-MIXED = {"gpt2_whole": 0, "llama_whole": (4 + 6 - 1) * 8192 * 2048 + 3 * 511 * 2048}
-
 
 def parsed(name: str) -> Table:
     path = GOLDEN / "compiled" / f"{name}.json.gz"
@@ -38,6 +29,7 @@ def parsed(name: str) -> Table:
         "gpt2_whole_graphs",
         "llama_whole_compiled",
         "products_compiled",
+        "products_templates",
         "user_kernels_compiled",
         "user_kernels_graphs",
     ],
@@ -51,20 +43,25 @@ def test_kernel_time_on_a_layer(name: str) -> None:
     assert without <= {'["ones_like"]'}  # the gradient of the loss
 
 
-@pytest.mark.parametrize("program", ["gpt2_whole", "llama_whole"])
-def test_flops_are_the_eager_programs_but_for_what_is_known(program: str) -> None:
-    eager, compiled = (annotate(parsed(f"{program}_{form}")).flops for form in ("eager", "compiled"))
+@pytest.mark.parametrize(
+    ("program", "form", "flops"),
+    [
+        ("gpt2_whole", "compiled", 1_344_985_226_240),
+        ("llama_whole", "compiled", 5_952_366_233_728),
+        ("products", "compiled", 172_121_652_224),
+        ("products", "templates", 172_121_652_224),
+    ],
+)
+def test_flops_are_the_eager_programs(program: str, form: str, flops: int) -> None:
+    """``templates``: inductor's own kernels for products (``max_autotune_gemm_backends="TRITON"``)."""
+    eager, compiled = (annotate(parsed(f"{program}_{each}")).flops for each in ("eager", form))
     assert NULL not in eager and NULL not in compiled
-    assert compiled.sum() == eager.sum() + ONLINE_SOFTMAX[program] + MIXED[program]
+    assert compiled.sum() == eager.sum() == flops
 
 
-def test_products_with_a_loss_compiled_since() -> None:
-    """Two linear layers with gelu between, and cross entropy, on an H200: recorded with both rules."""
-    eager, compiled = (annotate(parsed(f"products_{form}")).flops for form in ("eager", "compiled"))
-    assert NULL not in eager and NULL not in compiled
-    assert compiled.sum() == eager.sum() == 172_121_652_224
+def test_most_flops_of_two_linear_layers_are_their_products() -> None:
     products = 5 * 2 * 4096 * 1024 * 4096  # the first layer's input needs no gradient
-    assert 0 < eager.sum() - products < 0.002 * products
+    assert 0 < annotate(parsed("products_eager")).flops.sum() - products < 0.002 * products
 
 
 def test_steps_that_replay_graphs_have_the_flops_of_the_compiled_step() -> None:

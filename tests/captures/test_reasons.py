@@ -8,7 +8,7 @@ import json
 import shutil
 import sqlite3
 from collections import Counter, defaultdict
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -183,7 +183,9 @@ class Export:
 def test_the_reasons_of_an_export(data: Path, part: str, tmp_path: Path) -> None:
     (file,) = (path for path in (data / "nsys").iterdir() if part in path.name)
     found = without_op(file)
-    assert found - Counter(Export(file, tmp_path).rows()) == Counter()
+    export = Export(file, tmp_path)
+    with closing(export.db):
+        assert found - Counter(export.rows()) == Counter()
 
 
 @pytest.mark.parametrize("name", ["h200_gpt2_cudagraph_node.sqlite.gz", "h200_graph_init.sqlite.gz"])

@@ -41,8 +41,8 @@ def github(tmp_path):
         "COMMENTS": "[]",
     }
 
-    def run(**environment):
-        script = [sys.executable, str(ROOT / "tools" / "pr_comment.py")]
+    def run(*script, **environment):
+        script = script or (sys.executable, str(ROOT / "tools" / "pr_comment.py"))
         done = subprocess.run(
             script, cwd=tmp_path, env={**os.environ, **own, **environment}, capture_output=True, text=True
         )
@@ -62,6 +62,30 @@ def test_a_regression_fails_and_is_commented(github, tmp_path):
     assert "step > 3%" in body and "kernels > 0" in body
     assert (tmp_path / "summary.md").read_text() == body
     assert body.count("```") % 2 == 0
+
+
+def test_the_step_runs_as_on_github(github, tmp_path):
+    """GitHub writes a step's text to a file, puts the inputs into its environment, and calls bash so."""
+    action = yaml.safe_load((ROOT / "action.yml").read_text())
+    step = action["runs"]["steps"][1]
+    given = {"before": COMPILED, "after": EAGER, "fail-if": "step > 3%\n", "comment": "true", "token": "ghs_x"}
+    values = {name: value.replace("${{ inputs.", "").replace(" }}", "") for name, value in step["env"].items()}
+    (tmp_path / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    (tmp_path / "python").chmod(0o755)
+    (tmp_path / "step.sh").write_text(step["run"])
+    bash = ("bash", "--noprofile", "--norc", "-e", "-o", "pipefail", str(tmp_path / "step.sh"))
+    environment = {name: given[value] for name, value in values.items()}
+    done, asked = github(*bash, GITHUB_ACTION_PATH=str(ROOT), **environment)
+    assert done.returncode == 3, done.stderr
+    assert len(asked) == 2
+
+
+def test_files_of_the_pull_request_are_no_modules(github, tmp_path):
+    """Not even json.py or profile.py, which many a repository has."""
+    for name in ("json", "profile", "pyprof", "numpy"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('a file of the pull request ran')")
+    done, _ = github(BEFORE=EAGER, AFTER=COMPILED, COMMENT="false")
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_comment_of_an_earlier_run_is_replaced(github):

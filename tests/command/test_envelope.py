@@ -35,6 +35,13 @@ from pyprof.errors import InputError, OutputError, PyprofError
 from tests.answered import HEADER, strict, valid
 
 
+def test_control_characters_are_escaped_and_texts_stay_what_they_are():
+    out = io.BytesIO()
+    write_envelope({"name": "a\x9b2J\u2028b\x7f漢"}, out)
+    assert out.getvalue() == r'{"name": "a\u009b2J\u2028b\u007f漢"}'.encode() + b"\n"
+    assert json.loads(out.getvalue())["name"] == "a\x9b2J\u2028b\x7f漢"
+
+
 def test_the_header_stands_before_the_commands_own_keys():
     found = envelope("schemas", {"schemas": {}}, input=[Input("a.sqlite", "nsys 2025.3"), "b"], warnings=iter(["w"]))
     assert list(found) == [*HEADER, "schemas"]

@@ -1,10 +1,11 @@
 """What a recorded capture of a CUDA graph leaves behind: the host's time of later launches and replays, on a GPU.
 
     python tests/device/replay_cost.py graphs|none FOLDER LABEL    # one process, one line of JSON
-    TEARDOWN_CUPTI=1 python tests/device/replay_cost.py graphs FOLDER LABEL
+    PYPROF_LET_CUPTI_GO=1 python tests/device/replay_cost.py graphs FOLDER LABEL    # CUPTI goes after each capture
 
 ``graphs`` and ``none``: whether pyprof.profile records captures before the collected steps. The measurements are those
-before anything was recorded, while pyprof waits, after a capture, and after the collected steps.
+while pyprof waits, after the captures, and after the collected steps. The block of pyprof.profile begins before the
+program uses the GPU: else CUPTI stays after recorded captures, too (pyprof/cupti_teardown.py).
 """
 
 from __future__ import annotations
@@ -35,31 +36,30 @@ def main() -> None:
     parser.add_argument("label")
     options = parser.parse_args()
     graphs.DEVICE = "cuda"  # type: ignore[attr-defined]
-    small = torch.zeros(1, device="cuda")
-    decode, train = graphs.decoding(), graphs.training()
-    for _ in range(3):
-        decode(), train()
-    early = {"decode": captured(decode), "tiny": captured(lambda: [small.add_(1) for _ in range(NODES)])}
     found: dict[str, Any] = {"label": options.label, "captures": options.captures, "pid": os.getpid()}
-    found["before"] = measured(early, train, small)
     file = options.folder / f"{options.label}.json.gz"
     with pyprof.profile(file, wait=True, force=True, graphs=options.captures == "graphs"):
-        found["waiting"] = measured(early, train, small)
+        small = torch.zeros(1, device="cuda")
+        decode, train = graphs.decoding(), graphs.training()
+        for _ in range(3):
+            decode(), train()
+        found["waiting"] = measured({}, train, small)
         began = time.perf_counter()
-        late = {"recorded decode": captured(decode), "recorded train": captured(train)}
-        found["both captures ms"] = 1e3 * (time.perf_counter() - began)
-        found["captured"] = measured({**early, **late}, train, small)
+        late = {"decode": captured(decode), "train": captured(train)}
+        late["tiny"] = captured(lambda: [small.add_(1) for _ in range(NODES)])
+        found["captures ms"] = 1e3 * (time.perf_counter() - began)
+        found["captured"] = measured(late, train, small)
         pyprof.start()
         for _ in range(2):
             pyprof.step()
             train()
-            late["recorded decode"].replay()
-            late["recorded train"].replay()
+            late["decode"].replay()
+            late["train"].replay()
         torch.cuda.synchronize()
         pyprof.step()
         pyprof.stop()
-        found["after the steps"] = measured({**early, **late}, train, small)
-    found["written"] = measured({**early, **late}, train, small)
+        found["after the steps"] = measured(late, train, small)
+    found["written"] = measured(late, train, small)
     sys.stdout.write(json.dumps(found) + "\n")
 
 
@@ -74,11 +74,16 @@ def measured(replayed: dict[str, Any], train: Call, small: torch.Tensor) -> dict
     """In µs, medians: of the host to launch a graph, of replays back to back, of a kernel's launch, of a step."""
     found = {}
     for name, graph in replayed.items():
-        found[f"{name}: launch"] = statistics.median(_host_us(graph.replay) for _ in range(60))
+        found[f"{name}: launch"] = launch_us(graph.replay)
         found[f"{name}: replay"] = statistics.median(_us(graph.replay, 30) for _ in range(5))
     found["kernel: launch"] = statistics.median(_us(lambda: small.add_(1), 400) for _ in range(9))
     found["training step"] = statistics.median(_us(train, 1) for _ in range(12))
     return {name: round(value, 2) for name, value in found.items()}
+
+
+def launch_us(launch: Call, times: int = 60) -> float:
+    """The host's time of a launch, the median."""
+    return round(statistics.median(_host_us(launch) for _ in range(times)), 2)
 
 
 def _host_us(call: Call) -> float:

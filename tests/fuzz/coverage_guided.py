@@ -6,6 +6,8 @@
 atheris (PyPI, CPython 3.11 to 3.13 on Linux) is no dependency: install it beside pyprof. Options are libFuzzer's.
 """
 
+import importlib
+import pkgutil
 import sys
 import tempfile
 from collections.abc import Callable
@@ -20,6 +22,11 @@ with atheris.instrument_imports(include=["pyprof"]):
     from pyprof.parse.kineto import json_text, mend, wrong_fields  # noqa: F401
     from pyprof.parse.kineto import reader as kineto
     from pyprof.parse.tables.correlate import correlate
+
+    for room in ("attribute", "formats", "graphs", "kineto", "nsys", "tables"):  # also what a function would import
+        package = importlib.import_module(f"pyprof.parse.{room}")
+        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            importlib.import_module(module.name)
 
 from tests.fuzz import damage_json, damage_sqlite
 from tests.fuzz.seeds import seeds

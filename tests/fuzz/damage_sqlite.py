@@ -162,8 +162,8 @@ CHANGES: tuple[Change, ...] = (_cell,) * 8 + (_column,) * 4 + (
 
 def _pages(content: bytes, random: Random) -> bytes:
     """Pages change places, are lost or point elsewhere."""
-    size = int.from_bytes(content[16:18], "big") or 4096
-    size = 65536 if size == 1 else size
+    size = int.from_bytes(content[16:18], "big")
+    size = 65536 if size == 1 else size if size >= 512 else 4096
     pages = [content[i : i + size] for i in range(0, len(content), size)]
     one, other = random.randrange(len(pages)), random.randrange(len(pages))
     how = random.randrange(6)
@@ -176,7 +176,7 @@ def _pages(content: bytes, random: Random) -> bytes:
     elif how == 3:
         del pages[one]
     elif how == 4:  # a page's header: its kind, its cells and where they begin
-        header = random.randrange(12)
+        header = random.randrange(min(12, len(pages[one])))
         page = bytearray(pages[one])
         page[header] = random.choice((0, 2, 5, 10, 13, 255, random.randrange(256)))
         pages[one] = bytes(page)

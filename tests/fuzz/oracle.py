@@ -131,7 +131,7 @@ def _form_of_output(words: list[str], ended: Ended) -> list[str]:
                 json.loads(line, parse_constant=_refuse)
         elif ended.code == 1 and text:
             return ["an error and an output"]
-        elif "csv" not in " ".join(words) and CONTROL.search(text):
+        if "csv" not in " ".join(words) and CONTROL.search(text):
             return ["control characters on standard output"]
     except ValueError as error:
         return [f"standard output: {error}"[:200]]

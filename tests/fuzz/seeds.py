@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pyprof.parse.cli import main as parse
-from tests.parse.formats import test_database_damage, test_rocprof_json
+from tests.parse.databases import test_database_damage
+from tests.parse.formats import test_rocprof_json
 from tests.parse.formats.test_memory_snapshot import BACKWARD, FORWARD, block, event, segment, snapshot
 from tests.parse.kineto.kineto_file import AUTOGRAD, begin, call, kernel, op, x
 from tests.parse.ncu.ncu_table import launch, raw

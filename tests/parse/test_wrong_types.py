@@ -20,9 +20,9 @@ import pytest
 from pyarrow import parquet
 
 from pyprof.parse.attribute.capture import Capture
+from pyprof.parse.databases.database import Source
 from pyprof.parse.detect import lean_reader, reader
 from pyprof.parse.formats import nvprof, rocpd
-from pyprof.parse.formats.database import Source
 from pyprof.parse.nsys import tables as nsys
 from pyprof.parse.read import read_brief
 from pyprof.parse.stats.cli import main as stats

@@ -135,6 +135,20 @@ def test_csv_quotes_every_field_and_parses_back(netdict, capfdbinary):
     assert out.startswith('"Idx","SeqId",')
 
 
+@pytest.mark.parametrize("form", ["--json", "--jsonl"])
+def test_json_drives_no_terminal_and_keeps_the_name(form, tmp_path, capfdbinary):
+    r"""U+009B is CSI, as ESC [; at U+0085 and U+2028, Python's splitlines() divides a text."""
+    name = "a\x9b2J\x85b\u2028c\x7f\u202ed漢"
+    table = sample()
+    with (tmp_path / "net.dict").open("wb") as out:
+        write_netdict(Table(table.rows, {**table.columns, "kShortName": Coded.of([name] * 2)}), out)
+    code, out, _ = run(capfdbinary, form, "-c", "kernel", str(tmp_path / "net.dict"))
+    assert code == 0
+    assert r"a\u009b2J\u0085b\u2028c\u007f\u202ed漢" in out
+    rows = json.loads(out)["rows"] if form == "--json" else [json.loads(line) for line in out.splitlines()]
+    assert [row["kernel"] for row in rows] == [name] * 2
+
+
 def test_the_chosen_columns_come_in_the_order_they_were_given(netdict, capfdbinary):
     assert run(capfdbinary, "--csv", "-c", "sil,idx", netdict)[1] == '"Sil(ns)","Idx"\n"3000","1"\n"1000","2"\n'
 

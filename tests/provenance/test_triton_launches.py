@@ -74,6 +74,25 @@ def test_a_launch_has_a_marker_with_its_arguments(imported: str, tmp_path: Path)
 
 
 @pytest.mark.usefixtures("_triton")
+def test_a_warm_up_has_no_marker_and_is_made(tmp_path: Path) -> None:
+    pyprof.init()
+    launched = kernel()
+    with pyprof.profile(str(tmp_path / "net.json")):
+        a, b, out = (torch.ones(4, 8) for _ in "abc")
+        assert launched.run(a, b, out, 0.5, 32, 1024, grid=(1,), warmup=True) == "launched 1024"
+    assert '"mod":"triton"' not in (tmp_path / "net.json").read_text(encoding="utf-8")
+
+
+@pytest.mark.usefixtures("_triton")
+@pytest.mark.parametrize("source", ["", "class JITFunction:\n    pass\n"])
+def test_a_triton_with_another_launcher_is_left_alone(source: str, tmp_path: Path) -> None:
+    (tmp_path / "triton" / "runtime" / "jit.py").write_text(source, encoding="utf-8")
+    pyprof.init()
+    module = importlib.import_module("triton.runtime.jit")
+    assert not hasattr(getattr(module, "JITFunction", None), "run")
+
+
+@pytest.mark.usefixtures("_triton")
 def test_the_launcher_is_put_back() -> None:
     before = list(sys.meta_path)
     pyprof.init()

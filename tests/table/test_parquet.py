@@ -136,6 +136,14 @@ def test_damage_in_the_middle_never_gives_a_traceback(tmp_path):
             read_table(tmp_path / "y.parquet")
 
 
+def test_a_column_whose_name_is_no_text_is_one_line(tmp_path):
+    path = tmp_path / "net.parquet"
+    write_parquet(table_of(), path)
+    path.write_bytes(path.read_bytes().replace(b"kDuration", b"kDurat\xff\xfen"))
+    with pytest.raises(InputError, match=r"expected a Parquet file, found a broken one .*can't decode byte 0xff"):
+        read_parquet(path)
+
+
 def test_parquet_needs_a_plain_file(tmp_path, monkeypatch):
     write_parquet(table_of(), tmp_path / "x.parquet")
     whole = (tmp_path / "x.parquet").read_bytes()

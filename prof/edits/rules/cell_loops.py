@@ -204,7 +204,7 @@ def _gradient(run: Run, cell: int, line: str) -> list[int]:
         if str(run.aten[row]) == str(run.aten[cell]):
             break
         shapes = [shape for shape in run.shapes(row) if len(shape) == 2]
-        batched = len(shapes) > 1 and shapes[-2][0] == run.first_shape(cell)[:1][0] if run.first_shape(cell) else False
+        batched = len(shapes) > 1 and shapes[-2][:1] == run.first_shape(cell)[:1]
         if run.family[row] == "gemm" and run.role[row] != "aux" and batched and place(run, row) == line:
             return [row]
     return []

@@ -80,8 +80,6 @@ def reads_of(run: Run, rows: Ints) -> Ints:
 def _edit(scenario: Scenario, rows: Ints) -> Edit:
     run = scenario.run
     reads = reads_of(run, rows)
-    calls = scenario.calls(reads)
-    calls = calls[calls >= 0]
     ops = Counter(str(run.aten[row]) + run.trace(row) for row in rows.tolist())
     each = run.count(len(rows))
     elements = float(run.elements[rows].sum()) / run.steps / run.lanes
@@ -115,5 +113,12 @@ def _edit(scenario: Scenario, rows: Ints) -> Edit:
         ns=np.append(run.dur[rows] * (remaining / max(now, 1.0)), np.zeros(len(reads))),
         left=np.append(np.full(len(rows), share), np.zeros(len(reads))),
         deviation=0.2,
-        released=np.concatenate([calls, waits_after(scenario, calls)]),
+        released=_released(scenario, reads) if len(reads) else reads,
     )
+
+
+def _released(scenario: Scenario, reads: Ints) -> Ints:
+    """The calls of the reads, and those in which the host waits for them."""
+    calls = scenario.calls(reads)
+    calls = calls[calls >= 0]
+    return np.concatenate([calls, waits_after(scenario, calls)])

@@ -1,19 +1,21 @@
 """For programs that know nothing of pyprof: their changes by hand (HAND=amp,compile) and their own measurement.
 
-GPU_LOCK names a file: the program waits for it before it uses the GPU, so that several can prepare side by side.
+GPU_LOCK names a file: the program waits for it before it uses the GPU, so that several can prepare side by side. In a
+process of turns.py (try_in_turns.py) it waits for its turn instead, there and every ten steps.
 CLOCK names a file that gets the step's time and the first losses.
 """
 
 import fcntl
 import json
 import os
+import sys
 import time
 from statistics import median
 
 import torch
 
 HAND = {name for name in os.environ.get("HAND", "").split(",") if name}
-WARM, STEPS = 10, 20
+WARM, STEPS, PART = 10, int(os.environ.get("TRY_STEPS", "20")), int(os.environ.get("TRY_PART", "10"))
 locks = []
 
 
@@ -28,9 +30,16 @@ def turn():
     """Wait for the GPU. A program calls this before its first work there."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()  # makes PyTorch's context, which takes a second
+    wait()
     if os.environ.get("GPU_LOCK"):
         locks.append(os.open(os.environ["GPU_LOCK"], os.O_RDWR | os.O_CREAT))  # held until closed, or the process ends
         fcntl.flock(locks[0], fcntl.LOCK_EX)
+
+
+def wait():
+    """Let another process go on, if this one takes turns."""
+    if "turns" in sys.modules:
+        sys.modules["turns"].wait()
 
 
 class Clock:
@@ -45,6 +54,8 @@ class Clock:
             self.losses.append(loss.detach().clone())
         if WARM <= self.count <= WARM + STEPS:
             self.marks.append(_now())
+        if self.count % PART == 0:
+            wait()
         if self.count == WARM + STEPS:
             self.ms = [_between(*pair) for pair in zip(self.marks, self.marks[1:], strict=False)]
 

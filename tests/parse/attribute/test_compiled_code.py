@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from msgspec.structs import replace
 from pyprof.compiled_record import COMPILED_RANGE, PIECE, Call, CompiledRecord, Operation, op_name, range_texts
 from pyprof.parse.attribute.capture import Capture, Ranges
 from pyprof.parse.attribute.compiled_code import (
+    called_within,
     match,
     name_origins,
     origin_of,
@@ -26,6 +29,20 @@ LINEAR = Operation("aten::addmm", "torch.nn.functional", "linear", layer=("mlp",
 
 def calls(*kernels: str) -> list[Call]:
     return [Call(kernel) for kernel in kernels]
+
+
+class Nest(SimpleNamespace):
+    def __len__(self) -> int:
+        return len(self.parent)
+
+
+def test_the_ops_that_a_graphs_code_calls() -> None:
+    """Ranges: a graph (0) around two ops (1, 2) and a user's range (3); an op in op 1 (4), and one in 3 (5)."""
+    kinds = [Kind.COMPILED, Kind.OP, Kind.OP, Kind.USER, Kind.OP, Kind.OP]
+    levels = [np.array(level) for level in ([0], [1, 2, 3], [4, 5])]
+    tree: Any = Nest(kind=np.array(kinds), parent=np.array([-1, 0, 0, 0, 1, 3]), levels=levels)
+    ((graph, ops),) = called_within(tree, tree.kind == Kind.COMPILED)
+    assert (graph, ops.tolist()) == (0, [1, 2, 5])
 
 
 def test_the_nth_op_of_a_name_is_the_nth_call_of_that_name() -> None:

@@ -8,7 +8,7 @@ from pyprof.parse.attribute.cpp_functions import kinship, words
 from pyprof.parse.kineto.reader import read
 from pyprof.parse.nsys.reader import read as read_nsys
 from pyprof.parse.tables.correlate import correlate
-from tests.parse.kineto.kineto_file import AUTOGRAD, begin, call, kernel, op, write
+from tests.parse.kineto.kineto_file import AUTOGRAD, begin, call, kernel, op, write, x
 from tests.parse.nsys.nsys_file import API, KERNEL, NVTX, push
 from tests.parse.nsys.nsys_file import call as launch
 from tests.parse.nsys.nsys_file import kernel as gpu
@@ -104,6 +104,18 @@ def test_lookups_without_an_op_between_them_belong_to_their_nodes_in_order(tmp_p
     )
     sizes = [json.loads(rows[corr][3])["sizes"][0] for corr in (3, 4)]
     assert sizes == [[200], [100]]
+
+
+def test_a_users_range_with_the_ops_name_is_no_op(tmp_path):
+    rows = found(
+        tmp_path,
+        op("aten::view", 10, 2, Sequence_number=4, Fwd_thread_id=0),
+        x("user_annotation", LOOKUP, 38, 30),
+        *lookup(40, 1, 100),
+        op("aten::cat", 110, 5, Sequence_number=5, Fwd_thread_id=0),
+        *node(NODE.format(""), 200, 4, 3, [[8, 20]]),
+    )
+    assert json.loads(rows[3][3])["sizes"] == [[100], []]
 
 
 def test_two_lookups_for_one_node_are_none(tmp_path):

@@ -1,16 +1,18 @@
 """Rows that an inference server's batches launched: their annotation, phase and step."""
 
 import sqlite3
+from contextlib import closing
 
 import pytest
 
 from pyprof.parse.attribute.notes import CaptureNotes
+from pyprof.parse.attribute.serving import with_serving_phases
 from pyprof.parse.kineto import reader as kineto
 from pyprof.parse.nsys import nvtx_sql
 from pyprof.parse.nsys.overview import brief
 from pyprof.parse.nsys.reader import read
 from pyprof.parse.tables.correlate import correlate
-from pyprof.table.columns import NULL
+from pyprof.table.columns import NULL, Coded
 from tests.parse.nsys.nsys_file import API, KERNEL, NVTX, call, kernel, push, write
 
 PREFILL, DECODE = "execute_context_1(888)_generation_0(0)", "execute_context_0(0)_generation_32(32)"
@@ -36,6 +38,14 @@ def test_each_batch_is_a_step_with_its_phase(tmp_path):
     assert columns(table) == [("other", NULL, ""), ("prefill", 0, PREFILL), ("decode", 1, DECODE), ("other", NULL, "")]
     assert table.coded("dir").texts() == ["", "fprop", "", ""]
     assert brief(path)[1].steps == [0, 1]  # the summary that reads few of the ranges finds them, too
+
+
+def test_a_batch_gives_its_phase_to_what_is_forward_or_of_no_phase() -> None:
+    phase = Coded.of(["optimizer", "forward", "", "other", "backward"])
+    found = with_serving_phases(phase, Coded.of([DECODE, PREFILL, DECODE, DECODE, DECODE]))
+    assert found.texts() == ["optimizer", "prefill", "decode", "decode", "backward"]
+    assert with_serving_phases(phase, Coded.of([""] * 5)).texts() == phase.texts()
+    assert with_serving_phases(Coded.empty(2), Coded.of([PREFILL, DECODE])).texts() == ["prefill", "decode"]
 
 
 def test_marks_of_the_profiler_number_the_steps_and_batches_give_the_phases(tmp_path):
@@ -90,8 +100,8 @@ def test_marks_of_servers_are_found_in_sql():
     """In SQLite's GLOB a bracket begins a set of characters; here it is one of the text."""
     texts = ["step[DECODE bs=2]", "prefill[bs=2 tok=4]", "execute_context_1(8)_generation_0(0)", "ProfilerStep#1"]
     texts += ["[Executor] _forward_step 7: 0 ctx reqs, 2 gen reqs", "stepD", "aten::mm", "prefil", "decode"]
-    connection = sqlite3.connect(":memory:")
-    connection.execute("CREATE TABLE t (text TEXT)")
-    connection.executemany("INSERT INTO t VALUES (?)", [(text,) for text in texts])
-    found = connection.execute(f"SELECT text FROM t WHERE {nvtx_sql._marks('text')} ORDER BY rowid").fetchall()
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("CREATE TABLE t (text TEXT)")
+        connection.executemany("INSERT INTO t VALUES (?)", [(text,) for text in texts])
+        found = connection.execute(f"SELECT text FROM t WHERE {nvtx_sql._marks('text')} ORDER BY rowid").fetchall()
     assert [text for (text,) in found] == texts[:5]

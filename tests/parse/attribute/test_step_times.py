@@ -59,6 +59,12 @@ def test_a_queue_from_before_the_capture_is_not_of_the_first_step(returned: int 
     assert times(*kernels, **api) == [(begins, 1_010_000)] * 2
 
 
+def test_a_long_call_queues_its_kernel_when_it_returns() -> None:
+    """The call begins at 100 µs and takes 750: its kernel waits for 50, as long as launching takes."""
+    api = {"apiStart": np.array([100_000]), "apiDuration": np.array([750_000])}
+    assert times((1, 0, 1_000_000, 900_000, 30_000), **api) == [(0, 1_000_000)]
+
+
 def test_a_wait_for_the_steps_own_copy_is_of_the_step() -> None:
     """The kernel waits for 800 µs, of which a copy on another stream runs for 700."""
     rows = [(1, 0, 1_000_000, 200_000, 700_000, 7), (1, 0, 1_000_000, 900_000, 30_000)]
@@ -120,6 +126,18 @@ def table_of(folder: Path, ranges: list[tuple[Any, ...]], launches: tuple[int, .
 def marks_of(table: Any) -> list[tuple[int | None, int | None]]:
     pairs = zip(table.ints("markStart").tolist(), table.ints("markEnd").tolist(), strict=True)
     return [(None if a == NULL else a, None if b == NULL else b) for a, b in pairs]
+
+
+def test_each_process_has_its_own_marks(tmp_path: Path) -> None:
+    """Process 7 begins step 3 at 10 and step 4 at 20; process 8 begins step 9 at 16."""
+    ranges = [push(10, 19, "ProfilerStep#3"), push(20, 30, "ProfilerStep#4"), push(16, 30, "ProfilerStep#9", pid=8)]
+    launches = [(12, 7), (17, 7), (18, 8), (22, 7), (25, 8)]
+    kernels = [kernel(at, at, pid=pid) for at, pid in launches]
+    calls = [call(at, at, pid=pid) for at, pid in launches]
+    table = correlate(read(write(tmp_path / "net.sqlite", **{KERNEL: kernels, API: calls, NVTX: ranges})))
+    assert table.ints("start").tolist() == [12, 17, 18, 22, 25]
+    assert table.ints("step").tolist() == [3, 3, 9, 4, 9]
+    assert marks_of(table) == [(10, 20), (10, 20), (16, 30), (20, 30), (16, 30)]
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from pyprof.parse.cli import main
+from pyprof.parse.databases.unpacked_file import unpacked
 from pyprof.parse.detect import reader
-from pyprof.parse.formats.unpacked_file import unpacked
 from pyprof.parse.tables.correlate import correlate
 from pyprof.table.columns import NULL
 from pyprof.table.read_table import read_table

@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 
-from pyprof.parse.formats.database import database
+from pyprof.parse.databases.database import database
 from pyprof.parse.formats.gpu_info import database_infos, info_text, kineto_info
 from pyprof.parse.formats.nvprof import DEVICE_UNITS, DEVICES
 from pyprof.parse.kineto.reader import read as read_kineto

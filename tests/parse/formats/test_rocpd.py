@@ -262,3 +262,12 @@ def test_rows_whose_names_or_times_are_lost_stay(tmp_path):
     assert parsed(write(tmp_path / "a.db", V3, rows)).coded("kLongName").texts() == ["", "[HIP memcpy Host-to-Device]"]
     lost = rpd() | {"rocpd_op": [(1, 2, 0, 1, 300, None, 6, 5), (2, 2, 0, 2, 350, 360, 4, 7)]}
     assert parsed(write(tmp_path / "a.rpd", RPD, lost)).ints("kDuration").tolist() == [0, 10]
+
+
+@pytest.mark.parametrize(("start", "end"), [(-(2**63) + 100, 200), (100, 2**63 - 1), (2**62, 2**62 + 9)])
+def test_a_marker_at_an_impossible_time_is_left_out(tmp_path, start, end):
+    rows = rpd() | {"rocpd_api": [(1, 7, 8, start, end, 1, 2), (2, 7, 8, 110, 115, 3, 4)]}
+    path = write(tmp_path / "a.rpd", RPD, rows)
+    assert parsed(path).coded("op").texts() == ["", ""]  # relu's range
+    assert parsed(path).ints("kDuration").tolist() == [40, 10]
+    assert "1 ranges without a time or a thread are left out" in reader(path)(path).warnings

@@ -270,6 +270,22 @@ def test_copies_and_memsets_are_nodes_too(tmp_path):
     assert less.coded("reason").texts()[-1] == reasons.GRAPH_COPIES
 
 
+def test_the_drivers_own_kernels_are_the_graphs_copies_and_memsets(tmp_path):
+    """Seen on an H200 (driver 580): a copy of 64 bytes, in a graph that was made while no profiler was on."""
+    more = [
+        *launched("aten::copy_", 1070, 14, "cudaMemcpyAsync"),
+        *launched("aten::zero_", 1090, 15, "cudaMemsetAsync"),
+        *launched("aten::copy_", 1110, 16, "cudaMemcpyAsync", Input_Dims=[[2], [2]]),
+    ]
+    rows = replay(3000, 200, *KERNELS, "memcpy32_post", "memset32_post")
+    found = table(tmp_path, captured(1000, 10, *NET, *more), rows, copy(3060, 200))
+    assert ops(found) == ["aten::mm", "aten::relu", "aten::add", "aten::copy_", "aten::zero_", "aten::copy_"]
+    assert [found.coded("sizes").texts()[row] for row in (3, 5)] == ["", "[[2],[2]]"]
+    rows = replay(3000, 200, *KERNELS, "my_memcpy32", "memset32_post")  # the program's own
+    found = table(tmp_path, captured(1000, 10, *NET, *more), rows, copy(3060, 200))
+    assert whys(found) == {reasons.GRAPH_COUNT}
+
+
 def test_a_replay_that_the_capture_cuts(tmp_path):
     whole = replay(3000, 200, *KERNELS)
     ended = replay(4000, 201, *KERNELS)[:3]  # its last kernel ran after the capture

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyprof.parse.attribute.capture import MemoryEvents
+from pyprof.parse.attribute.capture import MemoryEvents, RecordedStorage
 from pyprof.parse.read import read_profile
-from pyprof.parse.tables.memory_rows import in_order, peers
-from pyprof.table.columns import NULL, Coded
+from pyprof.parse.tables.memory_rows import in_order, peers, with_storages
+from pyprof.table.columns import NULL, Coded, MemoryTable
 from tests.parse.kineto.kineto_file import AUTOGRAD, MAIN, PID, begin, call, kernel, op, write, x
 
 
@@ -179,6 +179,16 @@ def test_a_recorded_tensor_names_the_block_that_is_alive_at_the_end(tmp_path):
     assert lists(found, "category", "name", "layer") == [
         ["", "", "parameters"], ["", "", "a.weight"], ["", "", '["Net","a"]'],
     ]  # fmt: skip
+
+
+def test_a_tensor_lies_in_a_block_of_the_allocator_not_in_the_drivers(tmp_path):
+    """The driver's memory may begin at the same address, and be recorded later."""
+    file = write(tmp_path / "net.json", begin(0), op("aten::mm", 0, 1), memory(10, 512), pyprof=recorded())
+    allocated = read_profile(file).memory
+    driver = MemoryTable(1, {**allocated.columns, "level": Coded.of(["driver"]), "category": Coded.of([""])})
+    storages = [RecordedStorage(0x1000, 512, "cuda", 0, "gradients", "b.weight", "")]
+    both = MemoryTable.concat([allocated.with_column("category", Coded.of([""])), driver])
+    assert with_storages(both, storages).coded("category").texts() == ["gradients", ""]
 
 
 def test_a_recorded_tensor_without_an_allocation_is_older_than_the_capture(tmp_path):

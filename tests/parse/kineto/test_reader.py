@@ -30,6 +30,17 @@ def ints(found: Table, *keys: str) -> list[list[int]]:
     return [found.ints(key).tolist() for key in keys]
 
 
+def test_an_op_without_a_library_is_a_function_of_autograd(tmp_path):
+    """PyTorch's profiler names the forward pass of a torch.autograd.Function by its class."""
+    found = table(tmp_path, op("MyFunction", 1010, 50), call(1020, 5), kernel(1100, 2, 5))
+    assert [found.coded(key).texts() for key in ("mod", "op")] == [['["autograd"]'], ['["MyFunction"]']]
+
+
+def test_a_backward_node_without_its_forward_op_gives_its_own_name(tmp_path):
+    found = table(tmp_path, op("MmBackward0", 1010, 50, AUTOGRAD), call(1020, 5, AUTOGRAD), kernel(1100, 2, 5))
+    assert [found.coded(key).texts() for key in ("mod", "op")] == [['["autograd"]'], ['["Mm"]']]
+
+
 def test_a_kernel_with_its_launch(tmp_path):
     found = table(
         tmp_path,

@@ -9,11 +9,10 @@ import sqlite3
 from collections import Counter
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
 
-from pyprof.captured_record import CAPTURED_RANGE, CLOCK_RANGE, Piece, joined, parts, piece
+from pyprof.captured_record import CAPTURED_RANGE, CLOCK_RANGE
 from pyprof.parse.nsys.captured_ranges import FAR_NS, NOT_ALIGNED, NOT_READ
 from pyprof.prof.load import load_table
 from pyprof.prof.work.annotate import annotate
@@ -100,7 +99,7 @@ def flops_and_bytes(file: Path) -> tuple[int, int]:
     """Of the second step, without the copies that only graphs need."""
     table = load_table(str(file)).table
     work, here = annotate(table), table.ints("step") == 2
-    copies = np.array([text == "aten::copy_" for text in table.coded("aten").texts()])
+    copies = np.isin(table.coded("aten").texts(), ("aten::copy_", "aten::_foreach_copy_"))
     known, counted = here & (work.flops != NULL), here & (work.bytes != NULL) & ~copies
     return int(work.flops[known].sum()), int(work.bytes[counted].sum())
 
@@ -117,44 +116,27 @@ def test_what_init_itself_recorded_has_the_flops_and_bytes_of_the_eager_step() -
         assert "" not in np.array(table.coded(key).texts())[here]
 
 
-# Of two blocks, the gradients of the biases of qkv, out, up and down, each a sum of 1,024 rows, and in the backward of
-# attention a sum over the 64 numbers of each of 4 heads at 4 * 256 places.
-SUMS = 2 * (1023 * (768 + 256 + 1024 + 256) + 63 * 4 * 4 * 256)
+@pytest.mark.parametrize(
+    ("program", "plain", "flops", "of_graphs"),
+    [
+        ("callables", "eager", 10_696_364_032, 20 + 72),  # autograd's thread made the nodes of the second graph
+        ("reduce_overhead", "compiled", 23_632_096_256, 114 + 4),
+        ("generate", "compiled", 1_859_409_608, 5 * 40),  # five of six tokens replay the graph
+    ],
+)
+def test_what_init_itself_recorded_of_other_graphs(program: str, plain: str, flops: int, of_graphs: int) -> None:
+    """``graphs.py run PROGRAM graphed``: FLOPs and bytes are those of the same step without graphs.
 
-
-def test_what_init_itself_recorded_of_forward_and_backward(tmp_path: Path) -> None:
-    """``graphs.py run callables graphed``: autograd's thread made the nodes of the second graph.
-
-    The capture is older than the record's lists of numbers, so that it does not say over which dimension an op sums;
-    with the lists that PyTorch's profiler has, its FLOPs and bytes are those of the eager step, too.
+    ``of_graphs``: the nodes of a step's graphs, kernels and memsets, counted in the report with SQL.
     """
-    eager, graphed = (flops_and_bytes(GOLDEN / "graphs" / f"h200_callables_{form}.sqlite.gz") for form in FORMS)
-    file = GOLDEN / "graphs" / "h200_callables_early.sqlite.gz"
-    table = load_table(str(file)).table
-    unknown = (table.ints("step") == 2) & (annotate(table).flops == NULL)
-    assert set(np.array(table.coded("aten").texts())[unknown]) == {"aten::sum"}
-    assert (eager[0] - graphed[0], unknown.sum()) == (SUMS, 10)
+    without, graphed = (GOLDEN / "graphs" / f"h200_{program}_{form}.sqlite.gz" for form in (plain, "early"))
+    assert flops_and_bytes(without) == flops_and_bytes(graphed)
+    assert flops_and_bytes(graphed)[0] == flops
+    table = load_table(str(graphed)).table
     here = launched_by_graphs(table) & (table.ints("step") == 2)
-    assert here.sum() == 20 + 72
+    assert here.sum() == of_graphs
     for key in ("op", "layer"):
         assert "" not in np.array(table.coded(key).texts())[here]
-    assert flops_and_bytes(with_lists(file, tmp_path / "net.sqlite")) == eager
-
-
-def with_lists(packed: Path, file: Path) -> Path:
-    """The same report, in whose record each sum has its dimensions: the first one, and in attention the last."""
-    file.write_bytes(gzip.decompress(packed.read_bytes()))
-    with sqlite3.connect(file) as db:
-        rows = db.execute("SELECT id, value FROM StringIds WHERE value LIKE ?", (f"{CAPTURED_RANGE}_/%",)).fetchall()
-        found = {number: part for number, text in rows if (part := piece(text)) is not None}
-        record = joined(list(found.values()))
-        assert record is not None and record.lists == ()
-        sums = {text: "[-1]" if "[[4, 256" in text else "[0]" for text in record.texts if text.startswith("aten::sum,")}
-        lists = tuple(("", sums[text], "", "") if text in sums else () for text in record.texts)
-        (part,) = parts(msgspec.structs.replace(record, lists=lists))
-        db.execute("UPDATE StringIds SET value = ? WHERE id = ?", (Piece(0, 1, part).text(), min(found)))
-    db.close()
-    return file
 
 
 def test_a_capture_that_made_no_node_is_no_misfit(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pyprof.parse.nsys.reader import read
+from tests.parse.nsys.nsys_file import KERNEL, kernel, thread, write
 from tests.paths import GOLDEN
 
 GRAPHS = GOLDEN / "graphs"
@@ -43,6 +44,15 @@ def test_a_memset_that_no_launch_has_is_said(tmp_path: Path) -> None:
     assert warning == f"{NEVER.format('1 node')}, or records that nsys lost"
 
 
+def test_a_report_without_calls_has_nodes_of_unknown_kind(tmp_path: Path) -> None:
+    """Node 2 of graph 1 is a copy of node 1, whose creation no call surrounds; node 3 ran, and so did its graph."""
+    graph = 1 << 32
+    created = [(10 * n, 10 * n + 1, thread(7, 1), graph + n, graph + n - 1 if n > 1 else None) for n in (1, 2, 3)]
+    rows = {KERNEL: [kernel(100, 5, node=graph + 3)], "CUDA_GRAPH_NODE_EVENTS": created}
+    (warning,) = [text for text in read(write(tmp_path / "net.sqlite", **rows)).warnings if "CUDA graphs that" in text]
+    assert warning.startswith(NEVER.format("1 node"))
+
+
 def test_where_the_capture_was_before_the_range_it_is_not_known_what_a_node_is(tmp_path: Path) -> None:
     losses, (warning,) = without(tmp_path, "h200_decode_before", "CUPTI_ACTIVITY_KIND_KERNEL", nodes=3)
     assert losses == []
@@ -51,6 +61,7 @@ def test_where_the_capture_was_before_the_range_it_is_not_known_what_a_node_is(t
 
 @pytest.mark.parametrize(
     "name", ["graphs/h200_decode_before", "graphs/h200_decode_early", "graphs/h200_callables_early",
+             "graphs/h200_reduce_overhead_early", "graphs/h200_generate_early",
              "graphs/h200_decode_capture", "graphs/h200_callables_capture", "graphs/h200_decode_opaque",
              "h200_gpt2_cudagraph_node", "h200_graph_init"],
 )  # fmt: skip

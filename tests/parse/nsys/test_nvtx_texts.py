@@ -29,6 +29,9 @@ TEXTS = [  # text, head, sequence number, op id
     (b"f, op_id = 999999999999999999, sizes = [[1", b"f, op_id = , sizes = [[1", NULL, 999999999999999999),
     # as above: nsys cuts long texts. Below: more digits than are read at once
     (b"f, op_id = 0009223372036854775807", b"f, op_id = ", NULL, 2**63 - 1),
+    (b"f, seq = 7, op_id = 9223372036854775808", b"f, op_id = ", 7, NULL),  # more than 64 bits hold
+    (b"f, seq = 99999999999999999999, op_id = 3, sizes = [[4]]", b"f, op_id = , sizes = [[4]]", NULL, 3),
+    (b"f, seq = -99999999999999999999", b"f", NULL, NULL),
     (b"\xff\xfe, seq = 12, op_id = 13, sizes = [[4]]", b"\xff\xfe, op_id = , sizes = [[4]]", 12, 13),
 ]
 SPLIT = (

@@ -54,6 +54,15 @@ def _array(name: str, values: list[object]) -> pa.Array:
     return pa.array(values)
 
 
+def test_a_column_whose_name_is_no_text_is_one_line(tmp_path: Path) -> None:
+    database = write_database(tmp_path / "net.sqlite", **{KERNEL: [kernel(0, 1)]})
+    folder = as_parquet(database, tmp_path / "net")
+    part = folder / f"{KERNEL}.parquet"
+    part.write_bytes(part.read_bytes().replace(b"correlationId", b"correlation\xff\xfe"))
+    with pytest.raises(InputError, match=rf"{KERNEL}\.parquet: .*can't decode byte 0xff"):
+        reader(folder)(folder)
+
+
 def unpacked(name: str, tmp_path: Path) -> Path:
     path = tmp_path / name.removesuffix(".gz")
     path.write_bytes(gzip.decompress((GOLDEN / name).read_bytes()))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyprof.parse.formats.database import Source
+from pyprof.parse.databases.database import Source
 from pyprof.parse.nsys import tables
 
 SOURCES = [value for value in vars(tables).values() if isinstance(value, Source)]

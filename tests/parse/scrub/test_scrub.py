@@ -13,13 +13,19 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from pyarrow import parquet
 
+from pyprof import captured_record
+from pyprof.captured_record import CapturedRange, CapturedRecord, Piece, piece
 from pyprof.cli import main
+from pyprof.parse.scrub import write_copy
+from pyprof.parse.scrub.captured_records import GONE, cleaned_records
 from pyprof.parse.scrub.private_text import Cleaner
 from pyprof.source_path import short_line, short_path
-from tests.parse.formats import test_database_damage, test_rocprof_json
+from tests.parse.databases import test_database_damage
+from tests.parse.formats import test_rocprof_json
 from tests.parse.formats.test_memory_snapshot import FORWARD, event, snapshot
 from tests.parse.kineto.kineto_file import begin, call, kernel, op, x
 from tests.parse.kineto.kineto_file import write as write_trace
@@ -42,6 +48,20 @@ PLANTED = (
 
 def scrub(*words: object) -> None:
     assert main(["scrub", *map(str, words)]) == 0
+
+
+def test_a_database_is_scrubbed_where_an_unnamed_file_gets_no_name(tmp_path, monkeypatch):
+    def refused(handle: int, name: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(write_copy, "link_unnamed", refused)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    scrub(GOLDEN / "h200_lenet.sqlite.gz", "-o", tmp_path / "refused.sqlite")
+    monkeypatch.undo()
+    scrub(GOLDEN / "h200_lenet.sqlite.gz", "-o", tmp_path / "net.sqlite")
+    assert (tmp_path / "refused.sqlite").read_bytes() == (tmp_path / "net.sqlite").read_bytes()
+    assert list((tmp_path / "tmp").iterdir()) == []
 
 
 def held(path: Path) -> list[str]:
@@ -115,6 +135,36 @@ def test_of_the_texts_only_those_that_rows_refer_to_stay(tmp_path):
     scrub(path, "-o", tmp_path / "copy")
     with closing(sqlite3.connect(tmp_path / "copy")) as db:
         assert db.execute("SELECT * FROM StringIds ORDER BY id").fetchall() == [texts[0], texts[2], texts[1]]
+
+
+def captured(texts: list[str]) -> CapturedRecord:
+    ranges = tuple(CapturedRange(1, 10 * number, 5, number) for number in range(len(texts)))
+    return CapturedRecord(1, tuple(texts), (ranges,), tuple(("", "[0, 1]") for _ in texts))
+
+
+@pytest.mark.parametrize("length", [60_000, 40])
+def test_the_record_of_captured_graphs_is_cleaned_inside(length, tmp_path, monkeypatch):
+    """It is compressed: in its Base64 a / begins what looks like a path, and what is private cannot be seen."""
+    monkeypatch.setattr(captured_record, "PIECE", length)
+    calls = [f"aten::mm, op_id = 0, sizes = [[{number}, 4], [4, 4]]" for number in range(400)]
+    record = captured([f"/home/{USER}/secretproject/train.py:12", *calls])
+    packed = captured_record.parts(record)
+    assert (len(packed) > 1) == (length == 40)
+    texts = [(200 + number, Piece(number, len(packed), part).text()) for number, part in enumerate(packed)]
+    path = nsys_file.write(tmp_path / "net.sqlite", StringIds=[(1, "gemm"), (101, "gemm"), *texts], **{
+        KERNEL: [nsys_file.kernel(100, 5)], NVTX: [push(number, number + 1, key)
+                                                   for number, (key, _) in enumerate(texts)],
+    })  # fmt: skip
+    scrub(path, "-o", tmp_path / "copy")
+    with closing(sqlite3.connect(tmp_path / "copy")) as db:
+        kept = [piece(text) for (text,) in db.execute("SELECT value FROM StringIds WHERE id >= 200 ORDER BY id")]
+    found = captured_record.joined(kept)
+    assert found == msgspec.structs.replace(record, texts=("train.py:12", *calls))
+
+
+def test_a_record_that_lacks_a_piece_is_removed():
+    one = Piece(0, 2, "abc").text()
+    assert cleaned_records([one, "gemm", "pyprof.captured:clock:1"], Cleaner()) == {one: GONE}
 
 
 def test_markers_keep_their_call_and_the_name_of_the_file(tmp_path, capsys):
@@ -290,7 +340,7 @@ def test_no_secret_is_in_a_snapshot_s_copy(tmp_path, capsys):
 @pytest.mark.parametrize("name", [
     "h200_lenet_init.sqlite.gz", "h200_gpt2_init.sqlite.gz", "h200_gpt2_cudagraph_node.sqlite.gz",
     "h200_lenet_fp32.json.gz", "h200_resnet50_bf16.json.gz", "memory/h200_lstm.json.gz",
-    "compiled/gpt2_whole_compiled.json.gz",
+    "compiled/gpt2_whole_compiled.json.gz", "graphs/h200_callables_early.sqlite.gz",
     "h200_tiny_pqtdir",
 ])  # fmt: skip
 def test_every_number_of_a_capture_is_the_copy_s(name, tmp_path, capsys):

@@ -10,6 +10,7 @@ from pyprof.parse.stats.cli import build_parser, main
 from tests.parse.nsys.nsys_file import KERNEL, NVTX, kernel, push, write
 
 HOSTILE = 'a "quoted", name\x1b[31m<int>\nof two lines'
+DRIVING = "gemm\x9b2J\x85of\u2028two"
 NAMES = [(1, "short"), (101, HOSTILE), (2, "other"), (102, "x" * 101)]
 
 
@@ -32,6 +33,14 @@ def test_the_options():
         *("-h", "--help", "-r", "--report", "-f", "--format", "-o", "--output", "--force", "--json"),
         *("-q", "--quiet", "--version"),
     }
+
+
+def test_json_has_control_characters_escaped(tmp_path, capsys):
+    names = [(1, "short"), (101, DRIVING)]
+    file = write(tmp_path / "net.sqlite", StringIds=names, **{KERNEL: [kernel(0, 1)]})
+    out, _ = run(capsys, str(file), "--report", "cuda_gpu_kern_sum", "--format", "json")
+    assert r"gemm\u009b2J\u0085of\u2028two" in out
+    assert [row["Name"] for row in json.loads(out)] == [DRIVING]
 
 
 def test_columns(file, capsys):

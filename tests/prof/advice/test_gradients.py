@@ -81,6 +81,7 @@ def test_sparse_grad_by_hand():
     rows = [busy(), *table_gradient(), update([[500_000, 256], [4000, 4000]], 1_440_000)]
     (card,) = cards(*rows, rule="sparse_grad")
     assert card.saved_ms == pytest.approx(0.130 + 1.440 * 128 / 144 - 33 * 0.0011)
+    assert card.confidence == "medium"
 
 
 def test_sparse_grad_of_bags_and_clipping():

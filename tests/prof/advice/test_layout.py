@@ -51,12 +51,14 @@ def test_each_rank_has_its_format():
 
 BACKWARD_1D = {"aten": "aten::convolution_backward", "sizes": [[32, 64, 3134], [32, 64, 3136], [64, 64, 3]],
                "nodes": ["ConvolutionBackward0", "aten::convolution_backward"], "phase": "backward"}  # fmt: skip
+WITH_BIAS = [[32, 64, 1, 3136], [64, 64, 1, 3], [64]]
 GROUP_NORM = {"aten": "aten::native_group_norm", "sizes": [X, [64], [64]], "kShortName": "RowwiseMomentsCUDAKernel",
               "nodes": ["aten::group_norm", "aten::native_group_norm"], "ns": 50_000, "phase": "forward"}  # fmt: skip
 NO_FORMAT = {
     "1-d, which PyTorch runs as 2-d": [conv(LAYOUT, 30_000, **IN_1D), conv(**IN_1D)],
     "1-d, backward": [conv(LAYOUT, 30_000, **BACKWARD_1D), conv(**BACKWARD_1D)],
     "1-d as its shapes tell": [conv(LAYOUT, 30_000, sizes=IN_1D["sizes"]), conv(sizes=IN_1D["sizes"])],
+    "1-d with a bias": [conv(LAYOUT, 30_000, sizes=WITH_BIAS), conv(sizes=WITH_BIAS)],
     "a group norm, which takes NCHW alone": [conv(LAYOUT, 30_000), conv(), GROUP_NORM],
     "an instance norm": [conv(LAYOUT, 30_000), conv(), {**GROUP_NORM, "aten": "aten::cudnn_batch_norm",
         "nodes": ["aten::instance_norm", "aten::batch_norm", "aten::cudnn_batch_norm"]}],

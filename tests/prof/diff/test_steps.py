@@ -1,8 +1,5 @@
 """Which steps are compared, how long they are, and what noise their spread makes: all by hand."""
 
-import doctest
-import importlib
-
 import numpy as np
 import pytest
 
@@ -152,8 +149,3 @@ def test_noise_covers_99_of_100_differences_without_a_change():
         for a, b in ((random.normal(100, 3, 5), random.normal(100, 3, 6)) for _ in range(4000))
     )
     assert 15 <= outside <= 65  # 40 expected, standard deviation 6.3
-
-
-@pytest.mark.parametrize("name", ["compared_steps", "noise", "table_rows", "gate", "compare"])
-def test_examples_in_docstrings(name):
-    assert doctest.testmod(importlib.import_module(f"pyprof.prof.diff.{name}")) == (0, 1)  # failed, tried

@@ -1,8 +1,16 @@
 """Loops over masks as one sort, and over time as one recurrent layer; tensors that grow by concatenation."""
 
+from types import SimpleNamespace
+
+import pytest
+
+from pyprof.prof.advice.optimizer import CHUNKS
+from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit
 from pyprof.prof.edits.rules import EDIT_RULES
+from pyprof.prof.edits.rules.cell_loops import _gradient
 from pyprof.prof.edits.rules.growing_tensors import _grown, _joined, tensors_grow
+from pyprof.prof.edits.rules.merged_rows import GROUPED, at_once_ns
 from pyprof.prof.edits.rules.sample_loops import _most
 from pyprof.prof.edits.scenario import apply, captured
 from tests.parse.kineto.kineto_file import MAIN, call, kernel, op, x
@@ -163,6 +171,72 @@ def test_a_loop_that_samples_keeps_its_steps(tmp_path):
 def test_few_cells_are_no_loop(tmp_path):
     only = proposed("cell_loop", cells(4, [LOOK_UP]).scenario(tmp_path))
     assert only.why == "no cell of a recurrent layer is called 8 times or more within a step"
+
+
+def test_the_product_that_stays_in_a_cells_backward_pass_is_that_of_the_states_gradient():
+    """After the cell's kernel: the weight's gradient [gates, batch] @ [batch, state], then [batch, gates] @ [gates,
+    state], and after the next cell the same again."""
+    line = {"trace": ["net.py:5"], "phase": "backward", "dir": "bprop"}
+    cell = {"aten": "aten::_thnn_fused_lstm_cell_backward_impl", "sizes": [[BATCH, 4 * STATE]] * 2,
+            "dtypes": ["float32"] * 2, "kShortName": "lstm_cell_backward", "ns": 5_000, **line}  # fmt: skip
+    of_weight, of_state = (4 * STATE, BATCH, STATE), (BATCH, 4 * STATE, STATE)
+    products = [mm(*each, 9_000, name="sgemm", dtype="float32", **line) for each in (of_weight, of_state)]
+    made = run(cell, *products, cell, products[0])
+    assert _gradient(made, 0, "net.py:5") == [2]
+    assert _gradient(made, 0, "net.py:6") == []
+    assert _gradient(made, 3, "net.py:5") == []  # the last cell has none
+    assert _gradient(run(cell, products[0], cell, products[1]), 0, "net.py:5") == []  # it belongs to the next cell
+
+
+def test_products_at_once_take_the_flops_and_bytes_of_all_in_so_many_kernels():
+    rows = [mm(64, 256, 512, 9_000) for _ in range(4)]
+    made = run(*rows)
+    flop, nbytes = 4 * 2 * 64 * 256 * 512, 4 * 2 * (64 * 256 + 256 * 512 + 64 * 512)
+    (unit,) = {made.limits.unit.values[code] for code in made.limits.unit.codes.tolist()}
+    assert at_once_ns(made, [0, 1, 2, 3], 2) == 2 * made.product_ns(flop / 2, nbytes / 2, unit, GROUPED)
+
+
+def loop(count, *ops, clips=(), elements=1024):
+    """An op after the other for each of so many parameters, 2 µs each."""
+    return [
+        {"aten": f"aten::{name}", "sizes": [[elements], []], "dtypes": ["float32", ""], "strides": [[1], []],
+         "kShortName": "vectorized_elementwise_kernel", "ns": 2_000, "phase": "optimizer", "trace": ["train.py:9"],
+         "op": list(clips) or [name]}
+        for name in ops for _ in range(count)
+    ]  # fmt: skip
+
+
+def parameter_loop(*rows):
+    (only,) = EDIT_RULES["parameter_loop"](SimpleNamespace(run=run(*rows)))
+    return only
+
+
+def test_a_loop_over_parameters_becomes_ops_on_lists():
+    """40 tensors: two lists of 30 at most for each of two ops. 80 × 2 µs become the bytes' time and 4 × 2 µs."""
+    rows = loop(40, "mul_", "add_")
+    edit = parameter_loop(*rows)
+    assert len(edit.rows) == 80 and edit.left.tolist() == [4 / 80] * 80
+    nbytes = 80 * 2 * 4096  # each reads and writes 1,024 numbers of 4 bytes
+    remaining = 1e9 * nbytes / run(*rows).bandwidth + 4 * 2_000
+    assert edit.ns.sum() == pytest.approx(remaining)
+    assert "mul, add for each parameter: 80 kernels" in edit.why and "about 4 remain" in edit.why
+    assert (edit.rule, edit.cost) == ("parameter_loop", COSTS["parameter_loop"])
+    assert "torch._foreach_mul_" in edit.change
+
+
+def test_large_parameters_need_more_lists():
+    """Lists hold 30 tensors, or 21 million elements: 16 tensors of 4 million make one list, and 3 more launches."""
+    assert parameter_loop(*loop(16, "mul_", elements=1 << 22)).left.tolist() == [(1 + (16 << 22) // CHUNKS) / 16] * 16
+
+
+def test_clipping_has_a_list_form_of_its_own():
+    rows = loop(20, "linalg_vector_norm", clips=["clip_grad_norm_"])
+    assert "foreach=True" in parameter_loop(*rows).change
+
+
+def test_few_ops_or_those_of_torch_optim_are_no_loop_of_the_program():
+    assert isinstance(parameter_loop(*loop(15, "mul_")), Abstained)
+    assert isinstance(parameter_loop(*loop(40, "mul_", clips=["Adam.step"])), Abstained)
 
 
 def cache(*lengths):

@@ -36,6 +36,12 @@ def test_an_activation_after_a_product_has_half_of_its_bytes():
     assert found.shortened().tolist() == [500_000, 25_000]
 
 
+def test_a_second_operand_that_nothing_made_is_wide():
+    """The product's result has 2 bytes per element, the other operand 4, and so has the sum: 10 of 12."""
+    found = flow(linear(ROWS, NARROW, WIDE), pointwise("add", (ROWS, WIDE), (ROWS, WIDE)))
+    assert found.factor.tolist() == [1.0, 10 / 12]
+
+
 def test_what_comes_before_any_product_stays_wide():
     found = flow(pointwise("relu", (ROWS, NARROW)), linear(ROWS, NARROW, WIDE))
     assert found.factor.tolist() == [1.0, 1.0]

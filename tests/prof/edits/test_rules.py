@@ -9,6 +9,7 @@ from pyprof.prof.advice.card import RULES
 from pyprof.prof.edits.edit import Abstained, Edit
 from pyprof.prof.edits.rules import EDIT_RULES
 from pyprof.prof.edits.rules.from_findings import with_parameters
+from pyprof.prof.edits.rules.graphs import _alike
 from pyprof.prof.edits.rules.loops import behind, reads_of
 from pyprof.prof.edits.rules.narrow import Flow
 from pyprof.prof.edits.rules.parameters import in_loops
@@ -87,6 +88,16 @@ def test_a_step_that_reads_values_cannot_be_a_graph_before_they_go():
     assert isinstance(only, Abstained) and only.needs == "item"
 
 
+@pytest.mark.parametrize(("launches", "alike"), [((10, 10), True), ((10, 2), False), ((10, 10, 2), False)])
+def test_steps_of_which_one_has_fewer_launches_are_not_alike(launches, alike):
+    rows = [
+        {"kShortName": "k", "ns": 1000, "step": step} for step, count in enumerate(launches, 1) for _ in range(count)
+    ]
+    marks = {"markStart": 0, "markEnd": 1_000_000}
+    assert _alike(advice_rows.run(*({**row, **marks} for row in rows))) is alike
+    assert _alike(advice_rows.run(*({**row, "step": None} for row in rows)))  # without marks, nothing speaks against it
+
+
 def test_memory_given_back_in_each_step(tmp_path):
     """µs: cudaFree waits for the kernel until 510, cudaMalloc takes 90. Without both, the host is far ahead."""
     free = x("cuda_runtime", "cudaFree", 20, 493, MAIN, correlation=2)
@@ -126,11 +137,12 @@ def test_pytorchs_own_function_in_place_of_its_formula_compiles_nothing():
     assert compiled == {True: False, False: True}
 
 
-def test_a_decoder_s_masked_attention_is_one_launch_and_what_the_mask_costs(tmp_path):
+@pytest.mark.parametrize("fill", ["masked_fill_", "masked_fill"])
+def test_a_decoder_s_masked_attention_is_one_launch_and_what_the_mask_costs(fill, tmp_path):
     """128 queries of one place over 136: too few scores for a card, but eight launches."""
     q, k, s, mask = [128, 1, 64], [128, 64, 136], [8, 16, 1, 136], [1, 136]
     calls = [
-        ("bmm", [q, k]), ("div", [s, []]), ("bitwise_not", [mask]), ("masked_fill_", [s, mask, []]), ("add", [s, s]),
+        ("bmm", [q, k]), ("div", [s, []]), ("bitwise_not", [mask]), (fill, [s, mask, []]), ("add", [s, s]),
         ("_softmax", [s, [], []]), ("bmm", [[128, 1, 136], [128, 136, 64]]),
     ]  # fmt: skip
     events = []

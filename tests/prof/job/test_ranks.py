@@ -11,11 +11,13 @@ from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from pyprof.errors import InputError
 from pyprof.prof.cli import main as prof
+from pyprof.prof.job import joint_ranks
 from pyprof.prof.job import whole_job as whole
 from pyprof.prof.job.cli import main
 from pyprof.prof.job.job_folder import Job, read_job
@@ -24,7 +26,9 @@ from pyprof.prof.job.partition import read_tables
 from pyprof.prof.job.sources import rank_in_name, sources
 from pyprof.prof.load import load_table
 from pyprof.prof.ranks.merged_ranks import job_tables, merged
-from pyprof.prof.ranks.rank_clocks import clocks
+from pyprof.prof.ranks.pace import pace
+from pyprof.prof.ranks.path_sentences import path_sentences
+from pyprof.prof.ranks.rank_clocks import CLOCKS, clocks
 from pyprof.prof.ranks.slow_ranks import slow_ranks, waits
 from tests.answered import answer
 from tests.paths import ROOT
@@ -189,9 +193,9 @@ def test_a_damaged_file_is_reported_and_the_others_are_read(tmp_path: Path, capf
     ("content", "words"),
     [
         ("{", "expected a job's job.json"),
-        ('{"format": "pyprof/job", "version": 3}', "of version 3"),
-        ('{"format": "pyprof/job", "version": 2, "merged": "../x"}', "found a path"),
-        ('{"format": "pyprof/job", "version": 2, "merged": "none"}', "make the job anew"),
+        ('{"format": "pyprof/job", "version": 4}', "of version 4"),
+        ('{"format": "pyprof/job", "version": 3, "merged": "../x"}', "found a path"),
+        ('{"format": "pyprof/job", "version": 3, "merged": "none"}', "make the job anew"),
     ],
 )
 def test_a_damaged_job_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str], content: str, words: str) -> None:
@@ -343,6 +347,49 @@ def test_a_jobs_table_has_one_clock(tmp_path: Path) -> None:
         last[rank] = (table.ints("start") + table.ints("kDuration"))[rows].tolist()
     assert last[0] == last[1]
     assert len(last[0]) == 3
+
+
+def test_clocks_are_between_what_both_directions_say() -> None:
+    """Rank 1's clock is 5 µs ahead. Who has waited ends 14 µs later, once each: the truth is in the middle."""
+    rows = {
+        "rank": [1, 0],
+        "last": [0, 1],
+        "ahead_ns": [19_000.0, 9_000.0],
+        "within_ns": [300.0, 200.0],
+        "calls": [4, 4],
+    }
+    found = clocks(pa.table(rows, schema=CLOCKS), [0, 1])
+    assert (found[1].ahead_ns, found[1].within_ns) == (5_000.0, 14_300.0)
+
+
+def test_a_job_says_its_critical_path(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A step: 6 ms of pause, 8 kernels of 1.02 ms, the all-reduce's launch, 0.5 ms of moving, 1.02 ms of an optimizer.
+
+    The made-up hosts launch each kernel when it begins without waiting in a call, so each has a path of its own.
+    """
+    job = made(tmp_path, *write_job(tmp_path, [Rank(), Rank(), Rank(pause=6000), Rank()]))
+    step = 6e6 + 8 * 1.02e6 + 0.02e6 + 0.5e6 + 1.02e6
+    assert job.path is not None
+    assert (job.path.ranks, job.path.of_ranks, job.path.steps) == ([0, 1, 2, 3], 4, [0, 1, 2])
+    assert sum(each.ns for each in job.path.captured) == pytest.approx(step, rel=0.001)
+    assert job.path.replayed_ns == pytest.approx(job.path.recorded_ns, rel=0.001)
+    said = "by a replay of 4 ranks together, whose clocks agree within 0 µs, steps 0 to 2. Its critical path: rank "
+    assert said in capfd.readouterr().out
+    assert read_job(job.folder).path == job.path
+    assert prof(["-q", "--summary", str(job.folder)]) == 0
+    assert said in " ".join(capfd.readouterr().out.split())
+
+
+def test_a_large_job_is_replayed_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 12 ranks, two of 30 operations in 3 steps: those that others wait for."""
+    monkeypatch.setattr(joint_ranks, "MOST_ROWS", 50)
+    odd = {5: Rank(pause=6000), 9: Rank(pause=3000)}
+    job = made(tmp_path, *write_job(tmp_path, [odd.get(rank, Rank()) for rank in range(12)]))
+    assert job.path is not None
+    assert 5 in job.path.ranks
+    assert (len(job.path.ranks), job.path.of_ranks, len(job.path.steps)) == (2, 12, 2)
+    assert next(path_sentences(pace(job.ranks, job.path))).startswith("Without the profiler a step takes ")
+    assert "a replay of 2 of 12 ranks together" in next(path_sentences(pace(job.ranks, job.path)))
 
 
 def test_every_command_that_reads_a_table_reads_a_job(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -195,6 +195,8 @@ REST = [
     ("void dpsk::grouped_gemm::cuda::utils::transpose<512, 128, 4, 4>(unsigned char const*, unsigned char*, int, int, int, int)", "copies and casts"),
     ("__amd_rocclr_fillBufferAligned", "fills"),
     ("cupy_fill", "fills"),
+    ("memcpy32_post", "copies and casts"),
+    ("memset32_post", "fills"),
     ("cupy_copy__float64_float64", "copies and casts"),
     ("cupy_true_divide__float64_float64_float64", "element-wise"),
     # State-space layers

@@ -1,5 +1,6 @@
 """Limits, launch geometry and a run's usage, against Nsight Compute's figures, Kineto's, and by hand."""
 
+import json
 import math
 import time
 from fractions import Fraction
@@ -46,6 +47,15 @@ def annotated(*rows):
     ints = [np.array([NULL if v is None else v for v in column], np.int64) for column in (flops, nbytes)]
     texts = [Coded.of(column) for column in (tc, precision, ["main"] * len(rows), family)]
     return Annotation(*ints, *texts, {})
+
+
+def test_a_peak_of_0_flop_per_s_is_no_limit():
+    """SMs × clock is below what a float holds. Warnings are errors here. The limit of memory: 1e9 B / 1e12 B/s."""
+    info = {"computeMajor": 9, "computeMinor": 0, "memoryBandwidth": 1e12, "smCount": 1e-200, "clockRate": 1e-200}
+    found = one({"gpu": "another", "gpuInfo": json.dumps(info)}, (10**9, 10**9, "0", "fp32", "gemm"))
+    assert [device.peak("fp32") for device in found.devices] == [0.0]
+    assert found.memory_ns.tolist() == [1e6]
+    assert np.isnan([found.compute_ns[0], found.sol_ns[0], found.sol[0]]).all()
 
 
 def one(row, annotation, peaks=None, **more):

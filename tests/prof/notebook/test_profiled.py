@@ -384,13 +384,16 @@ def test_report_writes_the_page_and_never_over_another(profile, tmp_path):
 
 @pytest.fixture(scope="module")
 def captures(root, tmp_path_factory):
+    opened = contextlib.ExitStack()
+
     def both(name):
         file = tmp_path_factory.mktemp("captures") / "net.sqlite"
         with gzip.open(root / "tests" / "golden" / name) as packed, file.open("wb") as out:
             shutil.copyfileobj(packed, out)
-        return pyprof.load(file), sqlite3.connect(file)
+        return pyprof.load(file), opened.enter_context(contextlib.closing(sqlite3.connect(file)))
 
-    return both
+    with opened:
+        yield both
 
 
 @pytest.mark.parametrize(

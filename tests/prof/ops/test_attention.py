@@ -163,6 +163,11 @@ def test_returned_weights_are_written() -> None:
     assert isinstance(parts, dict)
     assert parts["attention"].write == 312  # + 2 batches of 9 averaged weights * 4
 
+    options = (*OPTIONS[:10], True)
+    parts = evaluate("multi_head_attention_forward", (*MHA, 8, 2, *options))
+    assert isinstance(parts, dict)
+    assert parts["attention"].write == 240 + 2 * 3 * 3 * 4  # the sequence comes first: 2 batches of 3
+
 
 def test_other_keys_are_projected_apart() -> None:
     memory = t(5, 2, 8, ident=2)

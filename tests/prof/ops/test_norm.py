@@ -74,6 +74,8 @@ ROWS: list[Row] = [
         Work(216, 192 + 32, 96),
     ),
     ("native_layer_norm_backward", (L, L, UNKNOWN, t(4, 1), t(4, 1), t(6), t(6), UNKNOWN), Work(300, 248, 144)),
+    # over all 24 elements, with one mean: 240 + 2 * 24 - 24 + 24 - 24
+    ("native_layer_norm_backward", (L, L, [4, 6], t(1), t(1), L, L, ALL), Work(264, 3 * 96 + 8, 96 + 2 * 96)),
     ("layer_norm.backward", (L, [6], t(6), t(6), 1e-5), Work(300, 248, 144)),
     # 6 channels in 2 groups: 2 * 2 rows
     ("native_group_norm", (t(2, 6, 5), t(6), t(6), 2, 6, 5, 2, 1e-5), Work(420 + 8, 240 + 48, 240 + 32)),

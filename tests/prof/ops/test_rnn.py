@@ -162,6 +162,7 @@ OTHER: list[Row] = [
         Work(720, 48, 96),
     ),  # 14*36 + 8*27; 3 * (1+4+3)
     ("_linalg_svd", (t(4, 3), False, False), Work(108, 48, 96)),  # 144 - 36; no outputs told
+    ("_linalg_svd", (t(3, 4), False, False), Work(108, 48, 96)),  # as its transpose
     ("_linalg_svd", (t(4, 3), True, True), Work(786, 48, 96)),  # 192 + 594
     ("_linalg_eigh linalg_eigh linalg_eigvalsh symeig", (t(3, 3), "L", True), Work(243, 36, 48)),
     ("_linalg_eigh", (t(3, 3), "L", False), Work(36, 36, 48)),

@@ -1,6 +1,5 @@
 """pyprof perfetto: what Perfetto's own trace processor finds in the files, against tables made by hand and captures."""
 
-import doctest
 import gzip
 import json
 from pathlib import Path
@@ -13,17 +12,14 @@ from hypothesis import strategies as st
 
 from pyprof.prof.limits.roofline import roofline
 from pyprof.prof.load import load_table
-from pyprof.prof.perfetto import cli, lanes
-from pyprof.prof.perfetto import gpu_slices as gpu
-from pyprof.prof.perfetto import write_json as write_json_module
-from pyprof.prof.perfetto import write_proto as write_proto_module
+from pyprof.prof.perfetto import byte_columns, cli, lanes
 from pyprof.prof.perfetto.build_trace import collect
 from pyprof.prof.perfetto.gpu_slices import load
 from pyprof.prof.perfetto.lanes import DEEPEST, nested_lanes, single_lanes
 from pyprof.prof.perfetto.projection import project
 from pyprof.prof.perfetto.tracks import Slices, in_order
 from pyprof.prof.perfetto.write_json import write_json
-from pyprof.prof.perfetto.write_proto import rows_of, varint, write_proto
+from pyprof.prof.perfetto.write_proto import varint, write_proto
 from pyprof.prof.work.annotate import annotate
 from pyprof.table.columns import NULL, Coded, Ragged, Table
 from pyprof.table.gpu_samples import GpuSamples
@@ -114,10 +110,39 @@ def test_a_counter_is_the_sum_of_what_runs():
 def test_varints_are_protobufs():
     # 300 = 0b10_0101100: the low seven bits first, with the bit that says that more follows
     assert [varint(n).hex() for n in (0, 127, 128, 300)] == ["00", "7f", "8001", "ac02"]
-    numbers = [0, 1, 127, 128, 300, 2**31, 2**62, -1, -300]
-    assert list(rows_of(np.array(numbers))) == [varint(n) for n in numbers]
-    assert list(rows_of(b"x", np.array([300]), b"", np.array([1]))) == [b"x\xac\x02\x01"]
     assert varint(-1) == b"\xff" * 9 + b"\x01"
+    numbers = np.array([0, 1, 127, 128, 300, 2**31, 2**62, -1, -300])
+    known = numbers != 127
+    plain = byte_columns.numbers(b"", b"x", numbers, known).to_pylist()
+    assert plain == [b"x" + varint(n) if n != 127 else b"" for n in numbers.tolist()]
+    inside = byte_columns.numbers(b"m", b"x", numbers, known).to_pylist()  # as the content of a message
+    assert inside == [b"m" + bytes([len(text)]) + text if text else b"" for text in plain]
+
+
+def test_padded_varints_are_the_same_numbers():
+    numbers = np.array([0, 1, 127, 128, 2**40, 2**62])
+    padded = byte_columns.padded_varints(numbers)
+    assert padded.shape == (6, 9)  # 2**62 has 63 bits, 9 groups of seven
+    assert [sum((byte & 127) << 7 * place for place, byte in enumerate(row)) for row in padded.tolist()] == [*numbers]
+    assert [[byte >> 7 for byte in row] for row in padded.tolist()] == [[1] * 8 + [0]] * 6  # the last says: no more
+    assert byte_columns.padded_varints(np.array([], np.int64)).shape == (0, 1)
+
+
+@given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 6)), max_size=14), st.sampled_from([2, DEEPEST]))
+def test_slices_that_nest_need_one_lane(slices, deepest):
+    start, length = np.array(slices, np.int64).reshape(-1, 2).T
+    end = start + length
+    order = lanes.outer_first(start, end)
+    assert order.tolist() == sorted(range(len(slices)), key=lambda i: (start[i], -end[i], i))
+    pairs = [(start[i], end[i], start[j], end[j]) for i in range(len(slices)) for j in range(len(slices)) if i != j]
+    crosses = any(a < c < b < d for a, b, c, d in pairs)
+    around = [  # slices that are open where one begins: those that last and come before it
+        sum(bool(start[o] <= start[i] < end[o]) for o in order[:place]) for place, i in enumerate(order)
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lanes, "DEEPEST", deepest)
+        nests = lanes._nest(start[order], end[order])
+    assert nests == (not crosses and max(around, default=0) < deepest)
 
 
 @given(
@@ -438,12 +463,6 @@ def test_tracks_of_json_have_numbers_that_no_thread_has(tmp_path):
     assert {"stream 7, GPU 0", "thread"} <= {e["args"]["name"] for e in told}
     assert len({e["tid"] for e in told}) == len(told)
     assert {e["tid"] for e in told if e["args"]["name"] == "thread"} == {1, 2}
-
-
-@pytest.mark.parametrize("module", [gpu, lanes, write_json_module, write_proto_module])
-def test_examples_in_docstrings(module):
-    failed, tried = doctest.testmod(module)
-    assert failed == 0 and tried > 0
 
 
 def test_json_tells_what_was_written(tmp_path, root, capsys):

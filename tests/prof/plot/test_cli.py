@@ -4,6 +4,7 @@ import json
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from itertools import combinations
 
 import pytest
@@ -185,16 +186,16 @@ def connected(name, root, tmp_path):
 
     file = tmp_path / "net.sqlite"
     file.write_bytes(gzip.decompress((root / "tests" / "golden" / name).read_bytes()))
-    return sqlite3.connect(file)
+    return closing(sqlite3.connect(file))
 
 
 def test_the_timeline_has_every_kernel_of_the_database(root, tmp_path, profiles):
-    database = connected("h200_gpt2_step.sqlite.gz", root, tmp_path)
-    streams = database.execute(
-        "SELECT streamId, count(*), sum(took) FROM "
-        "(SELECT streamId, end - start AS took FROM CUPTI_ACTIVITY_KIND_KERNEL "
-        "UNION ALL SELECT streamId, end - start FROM CUPTI_ACTIVITY_KIND_MEMSET) GROUP BY streamId"
-    ).fetchall()
+    with connected("h200_gpt2_step.sqlite.gz", root, tmp_path) as database:
+        streams = database.execute(
+            "SELECT streamId, count(*), sum(took) FROM "
+            "(SELECT streamId, end - start AS took FROM CUPTI_ACTIVITY_KIND_KERNEL "
+            "UNION ALL SELECT streamId, end - start FROM CUPTI_ACTIVITY_KIND_MEMSET) GROUP BY streamId"
+        ).fetchall()
     shown, _ = profiles["h200_gpt2_step.sqlite.gz"].drawn("timeline")
     drawn = [(lane.name, len(lane.start_ns), int(lane.dur_ns.sum())) for lane in shown.lanes if lane.kind == "stream"]
     assert (

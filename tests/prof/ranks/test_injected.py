@@ -5,6 +5,7 @@ a profiler, and of collectives by CUDA events in the captured run. Of each captu
 """
 
 import json
+import re
 from functools import cache
 
 import pytest
@@ -13,9 +14,11 @@ from pyprof.prof.diff.compare import compare
 from pyprof.prof.diff.lines import make_side
 from pyprof.prof.diff.sentences import sentences
 from pyprof.prof.load import load_table
+from pyprof.prof.ranks.expert_load import expert_sentence
 from pyprof.prof.ranks.pace import Pace, pace_of_table
 from pyprof.prof.ranks.slow_ranks import Excess, SlowRank
 from pyprof.prof.work.annotate import annotate
+from pyprof.table.columns import Coded
 from tests.paths import GOLDEN
 
 FOLDER = GOLDEN / "ranks"
@@ -107,6 +110,42 @@ def test_an_expert_with_more_tokens_has_larger_inputs() -> None:
     block = 3 * 2 * 12 * width**2 * tokens * layers
     head = 3 * 2 * width * 8192 * tokens
     assert inputs.more_flops == pytest.approx(expert / (0.5 * expert + block + head), rel=0.04)
+
+
+def test_the_load_of_experts_is_said_with_its_cost() -> None:
+    """Each rank has 8,192 tokens of its own; three quarters of all go to rank 1, half of the mean to rank 0.
+
+    Without the skew, a step takes 5.5 ms less.
+    """
+    load = found("moe.skew").experts
+    assert load is not None
+    assert (load.by, load.groups, load.ranks, load.rank) == ("tokens", 1, 2, 1)
+    assert (load.most, load.worst) == (1.5, 1.5)
+    cost = sum(TRUTH["moe.skew"]["step_ms"]) / 2 - sum(TRUTH["moe.clean"]["step_ms"]) / 2
+    assert load.wait_ns is not None
+    assert load.wait_ns / 1e6 == pytest.approx(cost, rel=0.15)
+    assert expert_sentence(load, True) == (
+        "Experts: rank 1 computes 1.50 times as many tokens as the mean of the ranks. "
+        f"That costs each rank {load.wait_ns / 1e6:.3g} ms per step on average."
+    )
+
+
+def test_without_sizes_the_experts_flops_say_their_load() -> None:
+    """As the tokens: 1.5 times the mean. What it costs, and of which communicator, is not known."""
+    table = load_table(FOLDER / "moe.skew.parquet").table
+    comm = table.coded("comm")
+    left = [re.sub(r'"(in|out)": \d+, ', "", text) for text in comm.values]
+    assert left != comm.values
+    bare = table.with_column("comm", Coded(comm.codes, left))
+    load = getattr(pace_of_table(bare, annotate(bare)), "experts", None)
+    assert load is not None
+    assert (load.by, load.groups, load.ranks, load.rank, load.worst, load.wait_ns) == ("flops", 0, 2, 1, None, None)
+    assert load.most == pytest.approx(1.5, rel=0.001)
+
+
+@pytest.mark.parametrize("case", ["ddp.clean", "tp.host", "fsdp.data", "pipe.layers"])
+def test_a_job_without_experts_has_no_load(case: str) -> None:
+    assert found(case).experts is None
 
 
 def test_who_waits_where_both_ranks_are_late_is_said_of_both() -> None:

@@ -71,6 +71,14 @@ def test_faster_kernels_leave_the_host_as_the_limit():
     assert found.replayed_ns == pytest.approx(200 * 301_100, rel=0.001)
 
 
+@pytest.mark.parametrize("factor", [1.0, 0.1, 3.0])
+def test_the_first_operation_of_all_is_waited_for(factor):
+    """Without records of events: another stream waits for the run's first kernel of 0.4 ms."""
+    program = [("launch", 1, 400_000), ("record", 1, 1), ("wait", 2, 1), ("launch", 2, 50_000)]
+    found = replayed(Machine().run(program), streams=False)
+    assert near(scaled(found, WORK, factor), Machine(kernel_scale=factor).run(program).length(), program)
+
+
 def test_a_full_queue_holds_the_host():
     """3,000 launches, each 100 µs on the GPU: from the 1,023rd on the host is held, so 0.3 s pass until the last."""
     program = [("launch", 1, 100_000)] * 3000

@@ -5,6 +5,7 @@ import json
 import shutil
 import sqlite3
 from collections import Counter
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
@@ -127,7 +128,8 @@ def test_an_export_names_the_memory_of_its_copies(data: Path, tmp_path: Path) ->
         SELECT e.label, COUNT(*) FROM CUPTI_ACTIVITY_KIND_MEMCPY m JOIN ENUM_CUDA_MEM_KIND e ON e.id = m.srcKind
         WHERE m.copyKind = 1 GROUP BY e.label
     """
-    counts = dict(sqlite3.connect(tmp_path / "net.sqlite").execute(query).fetchall())
+    with closing(sqlite3.connect(tmp_path / "net.sqlite")) as db:
+        counts = dict(db.execute(query).fetchall())
     assert counts == {"Pageable": 292, "Pinned": 2}
     found = correlate(reader(file)(file))
     names = Counter(name for name in found.coded("kLongName").texts() if "memcpy Host-to-Device" in name)
@@ -166,6 +168,7 @@ def test_an_exports_copies_from_its_tables(data: Path, tmp_path: Path) -> None:
     """
     calls = db.execute(query).fetchall()
     copied = db.execute("SELECT correlationId, globalPid FROM CUPTI_ACTIVITY_KIND_MEMCPY WHERE copyKind = 1").fetchall()
+    db.close()
     wanted = {(corr, pid >> 24) for corr, pid in copied}
     held = 0
     for (tid, start, end, corr, _), (next_tid, begin, finish, _, name) in pairwise(calls):

@@ -2,6 +2,7 @@
 
 import json
 
+import pyprof.prof.ops.families  # noqa: F401  (count_call looks models up among those that are registered)
 from pyprof.prof.work.count import OpCall, count_call
 
 SIZES = json.dumps([[2, 4, 128, 64]] * 3 + [[]] * 7)
@@ -19,8 +20,43 @@ CALL = {
 }
 
 
+IMAGE_AND_WEIGHT = (("input", [1, 3, 8, 8]), ("weight", [4, 3, 3, 3]))
+
+
 def counted(**told):
     return count_call(OpCall(**told))
+
+
+def user_call(op, *args):
+    marker = {"v": 1, "mod": "torch.nn.functional", "op": op, "args": args}
+    return counted(marker=json.dumps([json.dumps(marker, separators=(",", ":"))]), dir="fprop")
+
+
+def test_an_argument_that_the_call_names_is_no_other_one():
+    """As recorded of conv2d(x, w, stride=2), which has no bias: 3 × 3 results of 4 channels, 2 * 27 FLOP each."""
+    x, w = ({"name": n, "type": "tensor", "shape": s, "dtype": "float32"} for n, s in IMAGE_AND_WEIGHT)
+    stride, bias = {"name": "stride", "type": "int", "value": 2}, {"name": "bias", "type": "NoneType", "value": None}
+    for found in (user_call("conv2d", x, w, stride), user_call("conv2d", x, w, bias, stride)):
+        assert (found.flop, found.nbytes) == (9 * 4 * 2 * 27, 4 * (192 + 108 + 36))
+    assert user_call("conv2d", x, w).flop == 36 * 4 * 2 * 27
+    padded = user_call("conv2d", x, w, stride, {"name": "padding", "type": "int", "value": 1})
+    assert padded.flop == 16 * 4 * 2 * 27
+    depthwise = {**w, "shape": [3, 1, 3, 3]}
+    groups = user_call("conv2d", x, depthwise, {"name": "groups", "type": "int", "value": 3})
+    assert groups.flop == 36 * 3 * 2 * 9
+
+
+def test_a_collective_without_sizes_computes_nothing_but_moves_an_unknown_number_of_bytes():
+    ranks = json.dumps([{"op": "all_reduce", "ranks": 2}])
+    found = counted(aten="c10d::allreduce_", comm=ranks)
+    assert (found.name, found.family) == ("c10d::allreduce_", "collective")
+    assert (found.flop, found.nbytes) == (0, None) and "how many ranks" in found.why
+
+
+def test_an_op_that_only_compares_computes_nothing_whatever_its_shapes():
+    # relu and its gradient take no complex numbers; abs of a complex number is a root
+    for name, flop in (("relu", 0), ("threshold_backward", 0), ("clamp_", 0), ("eq", 0), ("abs", None), ("add", None)):
+        assert counted(aten=f"aten::{name}", dir="fprop").flop == flop, name
 
 
 def test_the_users_call_tells_whether_attention_is_causal():
@@ -29,6 +65,9 @@ def test_the_users_call_tells_whether_attention_is_causal():
     aten = "aten::_scaled_dot_product_flash_attention"
     assert counted(aten=aten, sizes=SIZES, marker=marker, dir="fprop").flop == 8 * 8256 * 2 * 128
     assert counted(aten=aten, sizes=SIZES, dir="fprop").flop is None
+    # without the op, the call alone; of the backward pass and of no call nothing is known
+    assert counted(marker=marker, dir="fprop").flop == 8 * 8256 * 2 * 128
+    assert counted(marker=marker, dir="bprop").why == counted(dir="fprop").why == "no op"
     whole = json.dumps(
         [json.dumps({**CALL, "args": CALL["args"][:3]}, separators=(",", ":"))]
     )  # the default: not causal

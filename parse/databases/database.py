@@ -5,7 +5,6 @@ SELECT is made of such descriptions, which are PyProf's own text: nothing that a
 """
 
 import sqlite3
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -18,19 +17,19 @@ from typing import Any, TypeVar
 import numpy as np
 
 from pyprof.errors import InputError, SchemaError
-from pyprof.parse.formats.guarded_connection import Guard
-from pyprof.parse.formats.read_ahead import read_ahead
-from pyprof.parse.formats.unpacked_file import unpacked
-from pyprof.parse.formats.whole_numbers import WHOLE, without_others
-from pyprof.table.columns import NULL, Ints
+from pyprof.parse.databases import joined_rows
+from pyprof.parse.databases.guarded_connection import Guard
+from pyprof.parse.databases.joined_rows import JoinedRows, integers, joined
+from pyprof.parse.databases.read_ahead import read_ahead
+from pyprof.parse.databases.unpacked_file import unpacked
+from pyprof.parse.databases.whole_numbers import WHOLE, without_others
+from pyprof.table.columns import NULL, Ints, folded
 
 HEADER = b"SQLite format 3\0"
-CHUNK = 32_768  # rows joined into one text at a time; reading is slower with fewer or more rows
 SPARE = 16  # connections for threads to a file that is unpacked
 AHEAD, AHEAD_BYTES = 3, 8 << 20  # chunks read ahead by a thread, in files of at least so many bytes
 Found = TypeVar("Found")
 _NONE: Ints = np.zeros(0, np.int64)
-_Joined = tuple[int, bytes, list[bytes | None]]  # the number of rows, the joined text, the joined numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +175,7 @@ class Database:
         counted = "" if present else f'SELECT count(*) FROM "{table}" WHERE {where}'  # noqa: S608 (our own text)
         arrays = dict(zip(present, self._ints(table, present, where), strict=True)) if present else {}
         rows = len(arrays[present[0]]) if present else int(self.rows(counted)[0][0])
-        return [arrays[column] if column in arrays else np.full(rows, NULL, np.int64) for column in columns]
+        return [arrays[column] if column in arrays else np.broadcast_to(np.int64(NULL), rows) for column in columns]
 
     def _ints(self, table: str, columns: Sequence[str], where: str) -> list[Ints]:
         numbers = [f'coalesce("{column}", {NULL})' for column in columns]
@@ -184,7 +183,7 @@ class Database:
             chunks = [chunk for chunk, _ in self.chunks(numbers, table, where=where)]
         except ValueError:
             return self._mixed_ints(table, columns, where)
-        return [np.concatenate(parts) for parts in zip(*chunks, strict=True)] if chunks else [_NONE for _ in columns]
+        return [folded(np.concatenate([_NONE, *(chunk.pop(0) for chunk in chunks)])) for _ in columns]
 
     def _mixed_ints(self, table: str, columns: Sequence[str], where: str) -> list[Ints]:
         """Columns with values that are not whole numbers, which become ``NULL`` and are noted in ``wrong``."""
@@ -252,14 +251,14 @@ class Database:
             f"SELECT count(*), max(k), group_concat(t, ''), {outer} FROM"  # noqa: S608 (our own text)
             f" (SELECT {f'e.{key}' if key else 0} AS k, {text} AS t, {inner} FROM {source}{join} WHERE {some} LIMIT ?)"
         )
-        rows, most = 0, CHUNK if key else self._guard.most_rows + 1
-        for count, joined, columns in self._texts_of_chunks(query, most, table, divisible=bool(key), own=temporary):
+        rows, most = 0, joined_rows.CHUNK if key else self._guard.most_rows + 1
+        for count, texts, columns in self._texts_of_chunks(query, most, table, divisible=bool(key), own=temporary):
             rows += count
             self._guard.count_rows(rows)
-            self._guard.count_text(len(joined))
-            yield [_integers(column, count) for column in columns], joined
+            self._guard.count_text(len(texts))
+            yield [integers(column, count) for column in columns], texts
 
-    def _texts_of_chunks(self, query: str, most: int, table: str, divisible: bool, own: bool) -> Iterator[_Joined]:
+    def _texts_of_chunks(self, query: str, most: int, table: str, divisible: bool, own: bool) -> Iterator[JoinedRows]:
         """The results of the query of ``chunks``; in a large file, a thread with its own connection reads them ahead.
 
         No connection is shared. SQLite locks a connection while a statement runs on it, and while Python ends another;
@@ -267,12 +266,12 @@ class Database:
         """
         another = None if own else self._another()
         if another is None:
-            yield from _joined(self.connection, query, most, table, divisible)
+            yield from joined(self.connection, query, most, table, divisible)
             return
 
-        def of_thread() -> Iterator[_Joined]:
+        def of_thread() -> Iterator[JoinedRows]:
             with closing(another) as connection:
-                yield from _joined(connection, query, most, table, divisible)
+                yield from joined(connection, query, most, table, divisible)
 
         with closing(read_ahead(of_thread, AHEAD)) as found:
             yield from found
@@ -340,50 +339,6 @@ class Database:
         odd = [number for number, (id_, _) in enumerate(rows) if type(id_) is not int and id_ is not None]
         self.note(source.table, key, np.array(odd, np.int64))
         return {id_: value or "" for id_, value in rows if numbers is None or id_ in numbers}
-
-
-def _joined(connection: sqlite3.Connection, query: str, most: int, table: str, divisible: bool) -> Iterator[_Joined]:
-    """The results of the query of ``Database.chunks``, each of at most ``most`` rows; fewer where texts are too long.
-
-    Not ``divisible``: the table's rows have no numbers, and one result has all of them.
-    """
-    last = -(1 << 63)
-    while True:
-        try:
-            count, now, joined, *columns = _row_of_bytes(connection, query, last, most)
-        except sqlite3.DataError:  # a text longer than SQLite's limit
-            if most == 1 or not divisible:
-                raise
-            most = max(1, most // 32)
-            continue
-        if not count:
-            return
-        if now <= last:
-            raise sqlite3.DatabaseError(f"the rows of {table} are not in the order of their numbers")
-        last = now
-        yield count, joined or b"", columns
-
-
-def _row_of_bytes(connection: sqlite3.Connection, query: str, *values: int) -> Any:
-    """The row of a query, its texts as they are in the file."""
-    factory, connection.text_factory = connection.text_factory, bytes
-    try:
-        return connection.execute(query, values).fetchone()
-    finally:
-        connection.text_factory = factory
-
-
-def _integers(text: bytes | None, count: int) -> Ints:
-    """Parse numbers separated by commas. Raises ValueError if their number is not ``count``."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", DeprecationWarning)  # numpy warns thus about anything that is not a number
-        try:
-            numbers: Ints = np.fromstring(text or b"", np.int64, sep=",")  # no text: no value is known
-        except DeprecationWarning:
-            numbers = _NONE
-    if len(numbers) != count:
-        raise ValueError("expected whole numbers, found another value")
-    return numbers
 
 
 @contextmanager

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pyprof.errors import SchemaError
-from pyprof.parse.formats import database as module
-from pyprof.parse.formats.database import Source, database
+from pyprof.parse.databases import joined_rows
+from pyprof.parse.databases.database import Source, database
 from pyprof.table.columns import NULL
 
 BIG, SMALL = (1 << 63) - 1, -(1 << 63) + 1
@@ -26,7 +26,7 @@ def made(path: Path, *queries: str) -> Path:
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(module, "CHUNK", 3)
+    monkeypatch.setattr(joined_rows, "CHUNK", 3)
     return
 
 

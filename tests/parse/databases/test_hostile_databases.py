@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from pyprof.errors import InputError
+from pyprof.parse.databases import guarded_connection
+from pyprof.parse.databases.database import database
+from pyprof.parse.databases.guarded_connection import BYTES_PER_ROW, Guard
 from pyprof.parse.detect import reader
-from pyprof.parse.formats import guarded_connection
-from pyprof.parse.formats.database import database
-from pyprof.parse.formats.guarded_connection import BYTES_PER_ROW, Guard
 from tests.parse.nsys.nsys_file import API, KERNEL, call, kernel, push, write
 from tests.paths import GOLDEN
 

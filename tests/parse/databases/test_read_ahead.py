@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from pyprof.errors import InputError, PyprofError
+from pyprof.parse.databases import database as module
+from pyprof.parse.databases import joined_rows, unpacked_file
+from pyprof.parse.databases.database import database
+from pyprof.parse.databases.read_ahead import read_ahead
 from pyprof.parse.detect import lean_reader, reader
-from pyprof.parse.formats import database as module
-from pyprof.parse.formats import unpacked_file
-from pyprof.parse.formats.database import database
-from pyprof.parse.formats.read_ahead import read_ahead
 from pyprof.parse.tables.correlate import correlate
 from tests import tables
 from tests.paths import GOLDEN
@@ -36,7 +36,7 @@ HOSTILE = (
 def ahead(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Read every file as a large one, in many small parts."""
     monkeypatch.setattr(module, "AHEAD_BYTES", 0)
-    monkeypatch.setattr(module, "CHUNK", 50)
+    monkeypatch.setattr(joined_rows, "CHUNK", 50)
     before = threading.active_count()
     yield
     assert threading.active_count() == before
@@ -94,7 +94,7 @@ def test_real_captures_give_the_same_table_each_time(name: str, monkeypatch: pyt
     before = threading.active_count()
     monkeypatch.setattr(module, "AHEAD_BYTES", 0)
     for rows in (7, 50, 1_000):
-        monkeypatch.setattr(module, "CHUNK", rows)
+        monkeypatch.setattr(joined_rows, "CHUNK", rows)
         assert tables.rows(correlate(lean_reader(path)(path))) == alone
     assert threading.active_count() == before
 

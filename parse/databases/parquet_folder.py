@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyprof.errors import InputError
-from pyprof.parse.formats.database import Database, Source, database
-from pyprof.parse.formats.guarded_connection import Guard
+from pyprof.parse.databases.database import Database, Source, database
+from pyprof.parse.databases.guarded_connection import Guard
 from pyprof.table.parquet import check_size
 
 if TYPE_CHECKING:

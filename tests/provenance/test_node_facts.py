@@ -1,0 +1,61 @@
+"""What a node of an FX graph says of the program, on literal metadata."""
+
+import operator
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from pyprof.provenance.node_facts import function_of, layers_of, lines_of, path_of  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        ("view", ("Tensor", "view")),  # a method, by its name
+        (torch._C._nn.linear, ("torch.nn.functional", "linear")),
+        (torch.nn.Linear, ("torch.nn.functional", "linear")),  # a class whose function has its name in small letters
+        (torch.nn.LayerNorm, ("torch.nn.functional", "layer_norm")),
+        (torch.nn.RMSNorm, ("torch.nn.functional", "rms_norm")),
+        (torch.nn.CrossEntropyLoss, ("torch.nn", "CrossEntropyLoss")),  # cross_entropy is another name
+        (operator.add, ("Tensor", "__add__")),
+        (torch.matmul, ("torch", "matmul")),
+    ],
+)
+def test_the_function_that_was_called(function: Any, expected: tuple[str, str]) -> None:
+    for key in ("source_fn_stack", "fwd_source_fn_stack"):
+        assert function_of({key: [("outer", torch.relu), ("inner", function)]}) == expected
+
+
+def test_a_node_without_a_function() -> None:
+    assert function_of({}) == ("", "") and function_of({"source_fn_stack": []}) == ("", "")
+
+
+def test_the_modules_around_a_call() -> None:
+    stack = {"a": ("L['self']", torch.nn.Sequential), "b": ("L['self']._modules['h']['0']", torch.nn.Linear)}
+    for key in ("nn_module_stack", "fwd_nn_module_stack"):
+        assert layers_of({key: stack}) == (("", "h.0"), "Sequential")
+    assert layers_of({"nn_module_stack": {"a": ("self.up", "mine.blocks.Block"), "b": None}}) == (("up",), "Block")
+    assert layers_of({}) == ((), "")
+
+
+def test_the_path_of_a_module_that_others_wrap() -> None:
+    assert path_of("L['model']._orig_mod._fsdp_wrapped_module.blocks[3]._checkpoint_wrapped_module.up") == "blocks.3.up"
+
+
+TRACE = """  File "/home/a/train.py", line 9, in step
+    y = net(x)
+  File "/lib/torch/module.py", line 7, in _call
+    return self.forward(x)
+  File "/home/a/net.py", line 5, in forward
+    return x @ self.w
+"""
+
+
+def test_the_users_lines() -> None:
+    own = {"/home/a/train.py": "train.py", "/home/a/net.py": "net.py"}
+    assert lines_of({"stack_trace": TRACE}, own.get) == (("train.py:9", "net.py:5"), ("step", "forward"))
+    assert lines_of({"stack_trace": None}, own.get) == ((), ())
