@@ -88,7 +88,7 @@ def write_proto(trace: Trace, out: BinaryIO) -> None:
     """Write the trace. Times must not be negative."""
     interned = _Interned()
     encoders = [_PartEncoder(part, interned) for part in trace.slices]
-    with ThreadPoolExecutor(1) as pool:  # zlib releases Python's lock
+    with ThreadPoolExecutor(2) as pool:  # zlib releases Python's lock, and takes longer than the rest
         waiting: deque[Future[bytes]] = deque()
         for chunk in chain([_head(trace, interned)], _events(trace, encoders), _counters(trace)):
             waiting.append(pool.submit(zlib.compress, chunk, LEVEL))
