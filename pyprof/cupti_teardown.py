@@ -16,6 +16,9 @@ Seen with PyTorch 2.11 and CUDA 13.0 on an H200:
 
 Before CUDA 12.6 CUPTI crashes if it comes back to CUDA graphs, and PyTorch itself keeps it then
 (torch/profiler/profiler.py); so does pyprof. What the environment says has precedence.
+
+A slower launch is a nuisance and a failing replay ends a program, and these rules have been seen on one GPU with one
+version of each. So pyprof does this only when it is asked to (``ASKED``).
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 VARIABLE = "TEARDOWN_CUPTI"
+ASKED = "PYPROF_LET_CUPTI_GO"  # 1 in the environment: pyprof lets CUPTI go where it may
 # Each of these in the environment: pyprof does not let CUPTI go. Two belong to other tools that use it (nsys, ncu), and
 # with the last one Kineto records without a call from Python.
 TOOLS = "CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH", "KINETO_USE_DAEMON"
@@ -61,7 +65,9 @@ def letting_go(wanted: bool) -> Iterator[None]:
 def _may_go() -> bool:
     import torch
 
-    if sys.platform != "linux" or torch.version.cuda is None or any(name in os.environ for name in KEEPING):
+    if os.environ.get(ASKED) != "1" or any(name in os.environ for name in KEEPING):
+        return False
+    if sys.platform != "linux" or torch.version.cuda is None:
         return False
     numbers = torch.version.cuda.split(".")[:2]
     safe = all(number.isdecimal() for number in numbers) and tuple(map(int, numbers)) >= _SAFE_SINCE

@@ -177,5 +177,5 @@ def test_a_changed_file_is_put_back_with_its_time(tmp_path: Path):
 
 def test_the_last_result_of_a_mutant_counts(tmp_path: Path):
     lines = [{"key": "a", "result": "survived"}, {"key": "b", "result": "killed"}, {"key": "a", "result": "killed"}]
-    (tmp_path / "results.0.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (tmp_path / "results.0.jsonl").write_text('{"key": "c", "res' + "".join("\n" + json.dumps(line) for line in lines))
     assert {key: one["result"] for key, one in results(tmp_path).items()} == {"a": "killed", "b": "killed"}

@@ -11,6 +11,7 @@ that a run that was broken off goes on. PYPROF_DATA and PYPROF_TRUTH are those o
 """
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
@@ -116,8 +117,9 @@ def results(folder: Path) -> dict[str, dict[str, Any]]:
     found = {}
     for path in sorted(folder.glob("results*.jsonl")):
         for line in path.read_text(encoding="utf-8").splitlines():
-            one = json.loads(line)
-            found[one["key"]] = one
+            with contextlib.suppress(ValueError):  # a line that was being written when a run was broken off
+                one = json.loads(line)
+                found[one["key"]] = one
     return found
 
 
@@ -133,7 +135,7 @@ def run(options: argparse.Namespace) -> None:
             here, there = (tree / mutant.file for tree in (options.drawn, options.tree))
             if wanted and there.is_file() and here.read_bytes() == there.read_bytes():
                 line = {"room": room, "number": number, "key": mutant.key, **mutant._asdict(), **trial.result(mutant)}
-                out.write(json.dumps(line) + "\n")
+                out.write("\n" + json.dumps(line))  # each begins a line, whatever a run that was broken off has left
                 out.flush()
 
 

@@ -47,7 +47,8 @@ class Ranges:
 
     @classmethod
     def empty(cls) -> Ranges:
-        return cls(*(np.zeros(0, np.int64) for _ in range(6)))
+        none = np.zeros(0, np.int64)
+        return cls(none, none, none, none, none, none)
 
 
 @dataclass(slots=True)

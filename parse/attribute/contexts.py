@@ -13,7 +13,7 @@ import numpy as np
 
 from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.attribute.scope import Kind, Scope
-from pyprof.table.columns import Bools, Ints, distinct, value_at
+from pyprof.table.columns import Bools, Indices, Ints, distinct, value_at
 
 Path = tuple[Scope, ...]  # outermost first
 
@@ -59,7 +59,7 @@ class Contexts:
             asked[tree.parent[level[asked[level]]]] = True
         return asked
 
-    def _number(self, ranges: Ints, outermost: bool) -> None:
+    def _number(self, ranges: Indices, outermost: bool) -> None:
         """Number the contexts of the ranges of one depth. A context is a pair: the parent's context, the own scope."""
         tree = self.tree
         around = np.full(len(ranges), -1) if outermost else self.of_range[tree.parent[ranges]].astype(np.int64)
@@ -73,7 +73,7 @@ class Contexts:
 
     def of(self, ranges: Ints) -> Ints:
         """The context of each range; -1 for no range."""
-        return value_at(self.of_range, ranges, -1)
+        return value_at(self.of_range, ranges, -1).astype(np.int64)
 
     def path(self, context: int) -> Path:
         return self.paths[context] if context >= 0 else ()

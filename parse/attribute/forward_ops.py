@@ -12,7 +12,7 @@ import numpy as np
 from pyprof.parse.attribute.contexts import Contexts
 from pyprof.parse.attribute.cpp_functions import made_by
 from pyprof.parse.attribute.range_tree import RangeTree
-from pyprof.table.columns import NULL, Bools, Ints, value_at
+from pyprof.table.columns import NULL, Bools, Indices, Ints, value_at
 
 
 def backward_nodes(tree: RangeTree, contexts: Contexts, inner: Ints) -> tuple[Ints, Bools]:
@@ -52,7 +52,7 @@ def _forward_of_nodes(tree: RangeTree, nodes: Ints) -> Ints:
     return made_by(tree, nodes, seq, forward)
 
 
-def _last_before(tree: RangeTree, ops: Ints, owners: Ints, owner: Ints, seq: Ints, before: Ints) -> Ints:
+def _last_before(tree: RangeTree, ops: Ints, owners: Indices, owner: Indices, seq: Ints, before: Ints) -> Ints:
     """The last of ``ops`` with each (owner, sequence number) that starts before a time; -1 if no op does.
 
     ``owners``: the process or thread of each op.

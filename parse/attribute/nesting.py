@@ -35,27 +35,31 @@ class Nesting:
 
 def nest(thread: Indices, start: Ints, end: Ints) -> Nesting:
     """Nest ranges given in any order. Of equal ranges the first is the outer one; a range of 0 ns counts as 1 ns."""
-    thread, order = thread.astype(np.int32, copy=False), np.arange(len(thread), dtype=np.int32)
-    if np.any(end <= start):
-        end = np.maximum(end, start + 1)
+    threads, end = thread.astype(np.int32, copy=False), lasting(start, end)
+    order = np.arange(len(thread), dtype=np.int32)
     for sort in SORTS:
-        if in_order(thread, start, end):
+        if in_order(threads, start, end):
             break
-        by = sort(thread, start, end)
-        order, thread, start, end = order[by], thread[by], start[by], end[by]
+        by = sort(threads, start, end)
+        order, threads, start, end = order[by], threads[by], start[by], end[by]
     parts: list[tuple[NDArray[Any], ...]] = []  # per thread: the fields of its Nesting
     total, overlapping = 0, False
-    for lo, hi in pairwise(np.flatnonzero(np.diff(thread, prepend=-1, append=-1)).tolist()):
-        ranges = [column[lo:hi] for column in (order, thread, start, end)]
+    for lo, hi in pairwise(np.flatnonzero(np.diff(threads, prepend=-1, append=-1)).tolist()):
+        ranges = order[lo:hi], threads[lo:hi], start[lo:hi], end[lo:hi]
         parent = _parents(start[lo:hi], end[lo:hi])
         if parent is None:
-            *ranges, parent = _swept(*ranges)
+            ranges, parent = _swept(*ranges)
             overlapping = True
         parts.append((*ranges, np.where(parent >= 0, parent + total, -1).astype(np.int32)))
         total += len(parent)
     if overlapping:
         return Nesting(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-    return Nesting(order, thread, start, end, np.concatenate([part[-1] for part in parts] or [order]))
+    return Nesting(order, threads, start, end, np.concatenate([part[-1] for part in parts] or [order]))
+
+
+def lasting(start: Ints, end: Ints) -> Ints:
+    """The ends, where a range of 0 ns counts as 1 ns."""
+    return np.maximum(end, start + 1) if np.any(end <= start) else end
 
 
 def in_order(thread: Indices, start: Ints, end: Ints) -> bool:
@@ -101,7 +105,7 @@ def of_each_depth(depth: Indices) -> list[Codes]:
     return np.split(np.argsort(depth.astype(few), kind="stable").astype(np.int32), np.cumsum(counts)[:-1])
 
 
-def _swept(source: Codes, thread: Codes, start: Ints, end: Ints) -> tuple[NDArray[Any], ...]:
+def _swept(source: Codes, thread: Codes, start: Ints, end: Ints) -> tuple[tuple[Codes, Codes, Ints, Ints], Codes]:
     """One thread's overlapping ranges, cut into pieces that nest."""
     pieces: list[list[int]] = []  # source, start, end, parent
     stack: list[int] = []  # open pieces, outermost first
@@ -131,7 +135,7 @@ def _swept(source: Codes, thread: Codes, start: Ints, end: Ints) -> tuple[NDArra
     while ends:
         close(*reversed(heapq.heappop(ends)))
     number, begins, finish, parent = np.array(pieces, np.int64).T
-    return source[number], thread[number], begins, finish, parent
+    return (source[number], thread[number], begins, finish), parent.astype(np.int32)
 
 
 def innermost(nesting: Nesting, thread: Indices, time: Ints) -> Ints:

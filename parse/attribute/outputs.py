@@ -23,7 +23,7 @@ from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.cpp_functions import kinship
 from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.attribute.scope import Kind, Scope, is_cpp_node
-from pyprof.table.columns import Coded, Ints, distinct, value_at
+from pyprof.table.columns import Coded, Indices, Ints, distinct, value_at
 
 _CUT = re.compile(r"[\[,]\[\]")  # in an op's dtypes: an empty list of tensors
 _INDEX = frozenset({"aten::index", "aten::_unsafe_index"})  # their indices are a list of tensors or None
@@ -67,7 +67,7 @@ def outputs(capture: Capture, tree: RangeTree, op: Ints, node: Ints, forward: In
     return Coded(codes, texts.values)
 
 
-def _makes_its_output(tree: RangeTree, op: Ints, outer: Ints, libraries: bool) -> NDArray[np.bool_]:
+def _makes_its_output(tree: RangeTree, op: Indices, outer: Indices, libraries: bool) -> NDArray[np.bool_]:
     """Whether each op makes the output of the op around it: both have the same input tensors, or, with ``libraries``,
     both belong to the same library (FBGEMM's lookup calls one of its own ops for each kind of table)."""
     pairs, number = distinct(tree.scope[op], np.where(outer >= 0, tree.scope[outer], -1))

@@ -7,7 +7,7 @@ import numpy as np
 
 from pyprof.parse.databases.database import Database, Source, named
 from pyprof.parse.formats.possible_times import LATEST_NS, lasted, settle, times_warning
-from pyprof.table.columns import NULL, Coded, Data, Ints, blank, distinct, folded, value_at
+from pyprof.table.columns import NULL, Coded, Data, Ints, distinct, folded, value_at
 
 # Columns of CUPTI's records: pyprof's name (the kernel table's name if it has the column) and CUPTI's name.
 TIMES = named("start_ns=start, end_ns=end")
@@ -48,8 +48,8 @@ def gpu_operations(
     data: dict[str, Ints] = {"kind": np.repeat(np.arange(len(sources)), counts)}
     for name in dict.fromkeys(names or (name for source in sources for name in source.names)):
         parts = [table.pop(name, None) for table in tables]
-        parts = [blank("int", count) if part is None else part for part, count in zip(parts, counts, strict=True)]
-        data[name] = folded(np.concatenate(parts))
+        unknown = (np.broadcast_to(np.int64(NULL), count) for count in counts)
+        data[name] = folded(np.concatenate([b if a is None else a for a, b in zip(parts, unknown, strict=True)]))
     data["start_ns"], data["end_ns"], wrong = settle(data["start_ns"], data["end_ns"], earliest)
     warnings = [*times_warning(wrong), *_wrong_types(db, sources, counts, data["end_ns"] - data["start_ns"])]
     order = np.lexsort([data[name] for name in reversed(sources[0].order)])

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from pyprof.errors import SchemaError
 from pyprof.parse.attribute.capture import OPEN, Ranges
-from pyprof.parse.attribute.nesting import SORTS, in_order
+from pyprof.parse.attribute.nesting import SORTS, in_order, lasting
 from pyprof.parse.attribute.scope import Kind, Scope, classify
 from pyprof.parse.databases.database import Database
 from pyprof.parse.formats.shape_text import as_sizes
@@ -75,9 +75,11 @@ def sort_ranges(nvtx: Nvtx) -> Nvtx:
     """The same with the push/pop ranges, in place, in the order of ``nest``, which then needs no copy of them."""
     ranges = nvtx.ranges
     for sort in SORTS:
-        if in_order(ranges.thread, ranges.start, ranges.end):
+        of_nest = ranges.thread, ranges.start, lasting(ranges.start, ranges.end)
+        if in_order(*of_nest):
             break
-        order = sort(ranges.thread, ranges.start, ranges.end)
+        order = sort(*of_nest)
+        del of_nest  # so that each column is replaced and not kept beside its copy
         for name in ("thread", "start", "end", "scope", "seq", "op_id"):
             column = getattr(ranges, name)
             setattr(ranges, name, column[order] if any(column.strides) else column)

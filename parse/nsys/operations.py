@@ -108,5 +108,5 @@ def _gpus(db: Database, pid: Ints, device: Ints) -> tuple[Coded, Coded]:
     used, codes = distinct(pid, device)
     gpus = [by_process.get(pair) or by_device.get(pair[1], ("", "")) for pair in used]
     name, info = ([gpu[part] for gpu in gpus] for part in range(2))
-    codes = folded(codes.astype(np.int32))
-    return Coded(codes, name), Coded(codes, info)
+    code = folded(codes.astype(np.int32))
+    return Coded(code, name), Coded(code, info)

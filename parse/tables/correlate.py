@@ -32,7 +32,20 @@ from pyprof.parse.graphs.graph_replays import REASONS as GRAPH_REASONS
 from pyprof.parse.graphs.graph_replays import with_graph_origins
 from pyprof.parse.graphs.lost_nodes import lost_nodes
 from pyprof.parse.graphs.other_captures import with_graphs
-from pyprof.table.columns import NULL, Bools, Coded, Data, Ints, Table, blank, compact, distinct, numbered, value_at
+from pyprof.table.columns import (
+    NULL,
+    Bools,
+    Coded,
+    Data,
+    Indices,
+    Ints,
+    Table,
+    blank,
+    compact,
+    distinct,
+    numbered,
+    value_at,
+)
 from pyprof.table.graph_replays import LAUNCH_COLUMNS, in_graphs
 from pyprof.table.kernel_names import name_wrappers
 from pyprof.table.losses import Loss, losses_column
@@ -78,7 +91,7 @@ def correlate(capture: Capture, brief: bool = False, tree: RangeTree | None = No
     return name_wrappers(Table(capture.rows, columns, capture.samples, capture.measured, capture.cpu))
 
 
-def _from_zero(given: Ints) -> Ints:
+def _from_zero(given: Indices) -> Ints:
     """The distinct values renumbered from 0 in ascending order; -1 becomes NULL."""
     found = np.full(len(given), NULL, np.int64)
     known = given >= 0

@@ -309,11 +309,11 @@ class Profile(CapturedRows):
             from pyprof.prof.report.render import render
 
             check_output(path, force)
-            of_file = {"memory": self._capture.memory, "path": self._capture.path} if self._rows is None else {}
+            memory, across = (self._capture.memory, self._capture.path) if self._rows is None else (None, None)
             run = self.table, self.annotation, self._capture.peaks, self.cards
             whole = self._rows is None and self._capture.forecaster is not None
             plan = self.plan().numbers if whole else None
-            model = page_model(*run, title or self.name, plan=plan, **of_file)
+            model = page_model(*run, title or self.name, memory=memory, plan=plan, path=across)
             with open_output(path, force) as out:
                 render(model, out)
         return Path(path)

@@ -212,7 +212,9 @@ def _shares_between(spans: Sequence[tuple[int, int, float]], start: Ints, end: I
     order = np.argsort(times, kind="stable")
     level = np.cumsum(change[order])[:-1]
     total = np.concatenate([[0.0], np.cumsum(level * np.diff(times[order]))])
-    return np.interp(end, times[order], total) - np.interp(start, times[order], total)
+    until_end, until_start = (np.interp(each, times[order], total) for each in (end, start))
+    between: Floats = until_end - until_start
+    return between
 
 
 def _occupied(table: Table) -> Floats:
@@ -220,7 +222,8 @@ def _occupied(table: Table) -> Floats:
     grid, info = table.coded("grid"), table.coded("gpuInfo")
     blocks = np.array([*map(_blocks, grid.values), 0.0])[grid.codes]
     units = np.array([*map(_multiprocessors, info.values), np.inf])[info.codes]
-    return np.minimum(blocks / units, 1.0)
+    share: Floats = np.minimum(blocks / units, 1.0)
+    return share
 
 
 def _blocks(grid: str) -> float:

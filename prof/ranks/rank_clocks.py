@@ -27,6 +27,9 @@ CLOCKS = pa.schema(
 )
 
 
+SIMILAR = 0.5  # of one direction's collectives: with so many in the other, each came last about as often
+
+
 class Clock(Record):
     """A rank's clock against that of the first rank."""
 
@@ -58,16 +61,20 @@ def _both_ways(table: pa.Table) -> dict[tuple[int, int], tuple[float, float]]:
     """By pair of ranks, how far the first one's clock is ahead, and the uncertainty.
 
     A rank that has waited may end a little later than the one that came last: on two H200 by 14 µs in transfers. Where
-    each of two ranks came last at times, the truth is between what both say.
+    each of two ranks came last about as often, and what both say differs by more than is uncertain, the truth is in
+    between; otherwise the more certain one is taken.
     """
-    said = {(row["rank"], row["last"]): (row["ahead_ns"], row["within_ns"]) for row in table.to_pylist()}
+    said = {(row["rank"], row["last"]): row for row in table.to_pylist()}
     found: dict[tuple[int, int], tuple[float, float]] = {}
-    for (a, b), (ahead, within) in said.items():
-        if (b, a) not in said:
+    for (a, b), row in said.items():
+        ahead, within = row["ahead_ns"], row["within_ns"]
+        back = said.get((b, a))
+        if back is None or (within, a) < (back["within_ns"], b):
             found[a, b] = ahead, within
-        elif a < b:
-            back, less = said[b, a]
-            found[a, b] = (ahead - back) / 2, max(within, less) + abs(ahead + back) / 2
+            calls = (0, 1) if back is None else sorted((row["calls"], back["calls"]))
+            apart = 0.0 if back is None else abs(ahead + back["ahead_ns"])
+            if back is not None and calls[0] >= SIMILAR * calls[1] and apart > within + back["within_ns"]:
+                found[a, b] = (ahead - back["ahead_ns"]) / 2, max(apart / 2, within)
     return found
 
 

@@ -200,8 +200,8 @@ def _causes(job: Ranks, rank: int, peers: Sequence[int], wait: float, hosts: Map
     kept = sorted((each for each in found if each[1] >= OF_WAIT * wait), key=lambda each: -each[1])
     calls = _for_more_calls(hosts, rank, peers) if of_work == "kernels" else 0.0
     if calls >= OF_WAIT * wait:  # more work is the cause, and what it does to the host the way in which it delays
-        more = [each for each in kept if each[0] == of_work] or [("calls", calls)]
-        kept = [*more, *(each for each in kept if each[0] != of_work)]
+        first: list[tuple[Cause, float]] = [each for each in kept if each[0] == of_work] or [("calls", calls)]
+        kept = [*first, *(each for each in kept if each[0] != of_work)]
     places, more = _Places(job, rank, peers), {"more_kernels": kernels, "more_flops": flops}
     return [
         Excess(cause=cause, ns=ns, kernels=excess("kernels"), places=places.of(cause), **more) for cause, ns in kept

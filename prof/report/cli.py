@@ -48,8 +48,8 @@ def _run(args: argparse.Namespace) -> Done:
     advised, forecaster = advise_capture(loaded.table, annotation, loaded.host, peaks, loaded.name)
     title = args.title or Path(args.file).name
     plan = None if forecaster is None else whole_plan(forecaster, captured_at(args.file))
-    of_file = {"memory": loaded.memory, "plan": plan, "path": loaded.path}
-    model = page_model(loaded.table, annotation, peaks, advised.cards, title, **of_file)
+    run = loaded.table, annotation, peaks, advised.cards
+    model = page_model(*run, title, memory=loaded.memory, plan=plan, path=loaded.path)
     with open_output(args.output, args.force) as out:
         render(model, out)
     if args.json:

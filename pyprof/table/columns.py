@@ -155,7 +155,7 @@ def compact(columns: Mapping[str, Data]) -> dict[str, Data]:
 def _compact(column: Data) -> Data:
     if isinstance(column, Coded):
         return Coded(folded(column.codes), column.values)
-    return column if isinstance(column, Ragged) else folded(column)
+    return column if isinstance(column, Ragged) else cast("Data", folded(column))
 
 
 def folded(column: NDArray[Value]) -> NDArray[Value]:
@@ -165,7 +165,7 @@ def folded(column: NDArray[Value]) -> NDArray[Value]:
     return np.broadcast_to(column[0], len(column))
 
 
-def value_at(values: NDArray[Value], place: Ints, missing: int = NULL) -> NDArray[Value]:
+def value_at(values: NDArray[Value], place: Indices, missing: int = NULL) -> NDArray[Value]:
     """The values at these indices; ``missing`` for index -1."""
     if not len(values):
         return np.full(len(place), missing, values.dtype)

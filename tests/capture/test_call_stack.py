@@ -1,5 +1,6 @@
 """The user's call stack in a marker: which frames, which lines, which paths."""
 
+import functools
 import sys
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import pyprof  # noqa: E402
 from pyprof.capture.call_stack import Tracer  # noqa: E402
 from pyprof.marker import MAX_TEXT  # noqa: E402
 
@@ -32,6 +34,18 @@ def test_trace_is_the_user_s_frames_outermost_first() -> None:
     assert int(first[-1].rsplit(":", 1)[1]) == here + 6
     assert int(second[-1].rsplit(":", 1)[1]) == here + 7  # torch's own frames, four of them, are left out
     assert not any(part in entry for entry in first + second for part in ("torch/", "pyprof/capture", "importlib"))
+
+
+def test_frames_of_python_s_library_are_left_out_unless_all_are_wanted() -> None:
+    @functools.singledispatch
+    def through_the_library(x: Any) -> Any:
+        return torch.relu(x)
+
+    for trace, there in ((True, False), ("all", True)):
+        recorder = record(trace=trace)
+        through_the_library(X)
+        assert any("functools.py" in entry for entry in recorder.markers[0].trace) is there
+        pyprof.deinit()
 
 
 def test_trace_all_has_torch_s_frames_too() -> None:

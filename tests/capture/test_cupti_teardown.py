@@ -20,7 +20,7 @@ torch = pytest.importorskip("torch")
 
 import pyprof  # noqa: E402
 from pyprof import cupti_teardown  # noqa: E402
-from pyprof.cupti_teardown import KEEPING, VARIABLE, letting_go  # noqa: E402
+from pyprof.cupti_teardown import ASKED, KEEPING, VARIABLE, letting_go  # noqa: E402
 
 
 class Cuda:
@@ -57,8 +57,9 @@ def assert_(true: bool) -> None:
 
 @pytest.fixture
 def cuda(monkeypatch: pytest.MonkeyPatch) -> Cuda:
-    """As on a machine with a GPU in use, CUDA 13.0 and no tool."""
+    """As on a machine with a GPU in use, CUDA 13.0 and no tool, for a user who wants CUPTI to go."""
     made = Cuda()
+    monkeypatch.setenv(ASKED, "1")
     for name in KEEPING:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(torch.version, "cuda", "13.0")
@@ -151,6 +152,14 @@ def test_what_pytorch_sets_meanwhile_stays(cuda: Cuda) -> None:
     with letting_go(True):
         os.environ[VARIABLE] = "0"
     assert os.environ.pop(VARIABLE) == "0"
+
+
+@pytest.mark.parametrize("value", [None, "0", ""])
+def test_cupti_stays_unless_the_user_asks(cuda: Cuda, monkeypatch: pytest.MonkeyPatch, value: str | None) -> None:
+    monkeypatch.delenv(ASKED)
+    if value is not None:
+        monkeypatch.setenv(ASKED, value)
+    assert setting() is None
 
 
 def test_unless_it_is_wanted_nothing_is_set(cuda: Cuda) -> None:

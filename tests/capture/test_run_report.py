@@ -131,6 +131,15 @@ def test_json_tells_the_page(tmp_path: Path, asked: bool, capfdbinary: pytest.Ca
         assert found is None and names(tmp_path) == ["net.json.gz", "script.py"]
 
 
+def test_beside_json_the_output_of_the_script_and_its_children_is_on_standard_error(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    assert command.main(["--json", script(tmp_path, f"{RELU}import os\nos.system('echo child')\n")]) == 0
+    out, err = capfdbinary.readouterr()
+    assert answer(out, "run", "run")["exit_code"] == 0
+    assert {"printed", "child"} <= set(err.decode().splitlines())
+
+
 def test_json_tells_why_there_is_no_page(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     assert command.main(["--json", "--report", script(tmp_path, NO_TORCH)]) == 1
     found = answer(capfdbinary.readouterr().out, "run", "run")

@@ -1,7 +1,7 @@
 """What a recorded capture of a CUDA graph leaves behind: the host's time of later launches and replays, on a GPU.
 
     python tests/device/replay_cost.py graphs|none FOLDER LABEL    # one process, one line of JSON
-    TEARDOWN_CUPTI=0 python tests/device/replay_cost.py graphs FOLDER LABEL    # CUPTI stays
+    PYPROF_LET_CUPTI_GO=1 python tests/device/replay_cost.py graphs FOLDER LABEL    # CUPTI goes after each capture
 
 ``graphs`` and ``none``: whether pyprof.profile records captures before the collected steps. The measurements are those
 while pyprof waits, after the captures, and after the collected steps. The block of pyprof.profile begins before the

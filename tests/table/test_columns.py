@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyprof.table.columns import NULL, distinct
+from pyprof.table.columns import NULL, Coded, compact, distinct, folded
 
 NUMBERS = st.sampled_from([NULL, -1, 0, 1, 2, 3, 1 << 40, (1 << 62) - 1])
 
@@ -29,3 +29,22 @@ def test_few_keys_are_counted_the_same(rows: list[tuple[int, int]]) -> None:
     found, number = distinct(*(np.array(column, np.int64) for column in zip(*rows, strict=True)))
     assert found == sorted(set(rows))
     assert [found[i] for i in number.tolist()] == rows
+
+
+@given(st.lists(st.integers(-1, 1), min_size=1, max_size=6))
+def test_a_column_of_one_value_takes_no_memory_and_stays_the_same(values: list[int]) -> None:
+    found = folded(np.array(values, np.int64))
+    assert found.tolist() == values and found.dtype == np.int64
+    assert (found.strides == (0,)) == (len(set(values)) == 1)
+
+
+def test_a_text_column_without_texts_takes_no_memory() -> None:
+    found = compact({"op": Coded.empty(3), "layer": Coded.of(["a", "", "a"])})
+    assert [column.texts() for column in found.values() if isinstance(column, Coded)] == [["", "", ""], ["a", "", "a"]]
+    assert Coded.empty(4).take([0, 2]).texts() == ["", ""]
+    assert Coded.empty(4).take(np.array([True, False, True, True])).texts() == ["", "", ""]
+
+
+def test_texts_that_stand_twice_in_one_column_are_one_after_concat() -> None:
+    found = Coded.concat([Coded(np.array([0, 1, 2, -1], np.int32), ["a", "a", ""])])
+    assert (found.values, found.codes.tolist()) == (["a"], [0, 0, -1, -1])

@@ -15,7 +15,7 @@ from pyprof.prof.advice.fusion import CALLS
 from pyprof.prof.advice.gradients import DENSE, SPARSE_ADAM, SPARSE_SGD
 from pyprof.prof.edits.costs import COSTS, OF_CALLS
 from pyprof.prof.edits.edit import EDIT_RULES, Abstained, Edit, EditRule, Proposal
-from pyprof.prof.edits.rules.parameters import in_loops
+from pyprof.prof.edits.rules.parameters import Counts, in_loops
 from pyprof.prof.edits.scenario import Scenario
 
 # Rule -> standard deviation of the logarithm of the durations that it expects. Of the pairs of programs in
@@ -80,9 +80,8 @@ def with_parameters(run: Run, finding: Finding) -> Finding:
     biases of that length.
     """
     steps = run.table.ints("step")
-    biases = Counter(
-        (int(steps[row]), (run.shapes(row)[0][1],)) for row in finding.rows.tolist() if _adds_bias(run, row)
-    )
+    adding = [row for row in finding.rows.tolist() if _adds_bias(run, row)]
+    biases: Counts = Counter((int(steps[row]), (int(run.shapes(row)[0][1]),)) for row in adding)
     more = [row for rows in in_loops(run, biases) for row in rows]
     others = np.setdiff1d(np.array(more, np.int64), finding.rows)
     rows = np.concatenate([finding.rows, others])

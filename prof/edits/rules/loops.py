@@ -38,16 +38,17 @@ def parameter_loop(scenario: Scenario) -> Iterator[Proposal]:
 
 def _after_backward(run: Run) -> Bools:
     torch_optim = run.mentions("op", ".step") & run.mentions("op", "Adam", "SGD")
-    late = (run.phase == "optimizer") | _behind(run)
+    late = (run.phase == "optimizer") | behind(run)
     found: Bools = late & np.isin(run.aten, tuple(LISTS)) & (run.role != "aux") & ~torch_optim
     return found
 
 
-def _behind(run: Run) -> Bools:
+def behind(run: Run) -> Bools:
     """A mask of the rows outside of layers after the last backward pass of their step, as averages of the weights."""
     steps, rows = run.table.ints("step"), np.arange(run.rows)
     backward = run.phase == "backward"
-    outside = ~run.table.coded("layer").where(bool) & np.isin(run.phase, ("forward", "other", ""))
+    inside = run.table.coded("layer").where(lambda text: any(letter.isalnum() for letter in text))
+    outside = ~inside & np.isin(run.phase, ("forward", "other", ""))
     found = np.zeros(run.rows, bool)
     for step in np.unique(steps[backward]).tolist():
         mine = steps == step
@@ -68,19 +69,17 @@ def _is_loop(run: Run, rows: list[int]) -> bool:
     return run.count(max(count.values())) >= MANY
 
 
-def _reads(run: Run, rows: Ints) -> Ints:
+def reads_of(run: Run, rows: Ints) -> Ints:
     """The values that the loop reads from the GPU, one for each tensor or so, for each of which the host waits."""
     places = {_place(run, row) for row in rows.tolist()}
-    asked = np.flatnonzero((run.aten == "_local_scalar_dense") & ((run.phase == "optimizer") | _behind(run)))
+    asked = np.flatnonzero((run.aten == "_local_scalar_dense") & ((run.phase == "optimizer") | behind(run)))
     found = np.array([row for row in asked.tolist() if _place(run, row) in places], np.int64)
     return found if run.count(len(found)) >= MANY else found[:0]
 
 
 def _edit(scenario: Scenario, rows: Ints) -> Edit:
     run = scenario.run
-    reads = _reads(run, rows)
-    calls = scenario.calls(reads)
-    calls = calls[calls >= 0]
+    reads = reads_of(run, rows)
     ops = Counter(str(run.aten[row]) + run.trace(row) for row in rows.tolist())
     each = run.count(len(rows))
     elements = float(run.elements[rows].sum()) / run.steps / run.lanes
@@ -114,5 +113,12 @@ def _edit(scenario: Scenario, rows: Ints) -> Edit:
         ns=np.append(run.dur[rows] * (remaining / max(now, 1.0)), np.zeros(len(reads))),
         left=np.append(np.full(len(rows), share), np.zeros(len(reads))),
         deviation=0.2,
-        released=np.concatenate([calls, waits_after(scenario, calls)]),
+        released=_released(scenario, reads) if len(reads) else reads,
     )
+
+
+def _released(scenario: Scenario, reads: Ints) -> Ints:
+    """The calls of the reads, and those in which the host waits for them."""
+    calls = scenario.calls(reads)
+    calls = calls[calls >= 0]
+    return np.concatenate([calls, waits_after(scenario, calls)])

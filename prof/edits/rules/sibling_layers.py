@@ -14,7 +14,7 @@ from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
 from pyprof.prof.edits.rules.mask_loops import with_backward
 from pyprof.prof.edits.rules.merged_rows import Merged, merge, place
-from pyprof.prof.edits.rules.parameters import Shape, in_loops
+from pyprof.prof.edits.rules.parameters import Counts, Shape, in_loops
 from pyprof.prof.edits.scenario import Scenario
 
 MAINS = ("gemm", "embedding", "indexing")
@@ -92,18 +92,20 @@ def _sizes(run: Run, rows: list[int], op: str, leaf: str) -> tuple[object, ...]:
 def _parameters(run: Run, call: Call) -> list[Shape]:
     """The shapes of a layer's weight and bias."""
     main = next(row for row in call.rows if run.role[row] != "aux" and run.family[row] in MAINS)
-    shapes = [tuple(shape) for shape in run.shapes(main)]
-    flat = [shape for shape in shapes if len(shape) == 2]
+    shapes: list[Shape] = [tuple(shape) for shape in run.shapes(main)]
+    flat: list[Shape] = [shape for shape in shapes if len(shape) == 2]
     if run.family[main] != "gemm":
         return flat[:1]
     wide, deep = flat[-1][1], flat[-1][0]
-    return [(wide, deep), *(shape for shape in shapes if shape == (wide,))]
+    weight: Shape = (wide, deep)
+    return [weight, *(shape for shape in shapes if shape == (wide,))]
 
 
 def _edit(run: Run, groups: list[list[Call]], kinds: tuple[str, ...]) -> Edit:
     merged = Merged([], [], [])
     every: list[int] = []
-    parameters, first = Counter[tuple[int, Shape]](), Counter[tuple[int, Shape]]()
+    parameters: Counts = Counter()
+    first: Counts = Counter()
     steps = run.table.ints("step")
     for group in groups:
         forward = [row for call in group for row in call.rows]

@@ -29,6 +29,42 @@ def test_unfused_by_hand():
     assert "scaled_dot_product_attention" in card.change
 
 
+def test_a_causal_mask_halves_the_work():
+    """A triangle of the scores' sizes is added: 1.1 of half of the 54.3 µs, and 5. Another mask is read, and costs."""
+    triangle = {"aten": "aten::triu", "sizes": [[T, T], []], "ns": 4_000, "phase": "forward", "kShortName": "triu"}
+    added = over_scores("add", 200_000) | {"sizes": [[B // 12, 12, T, T], [T, T]], "dtypes": ["bfloat16"] * 2}
+    first, *others = attention()
+    (card,) = cards(triangle, first, added, *others)
+    assert 0.630 - card.saved_ms == pytest.approx(0.55 * 0.0543 + 0.005, abs=0.005)
+    (card,) = cards(first, added, *others)
+    assert 0.630 - card.saved_ms == pytest.approx(0.0543 / 0.57 + 0.005, abs=0.005)
+
+
+def test_a_mask_of_truth_values_for_all_heads_is_taken_for_a_causal_one():
+    """A mask of padding has a row for each sample."""
+    first, *others = attention()
+    filled = over_scores("masked_fill_", 270_000) | {"sizes": [[B // 12, 12, T, T], [T, T]]}
+    (card,) = cards(first, filled, *others)
+    assert 0.700 - card.saved_ms == pytest.approx(0.55 * 0.0543 + 0.005, abs=0.005)
+    (card,) = cards(first, filled | {"sizes": [[B // 12, 12, T, T], [B // 12, 1, 1, T]]}, *others)
+    assert 0.700 - card.saved_ms == pytest.approx(0.0543 + 0.005, abs=0.005)
+
+
+def test_fused_attention_in_float32_on_an_h200():
+    """8 × 16 heads of 512 × 64: 0.2717 ms forward (tests/golden/timings); a mask does not slow this kernel."""
+    scores, heads = [8, 16, 512, 512], 128
+    sizes = [[[heads, 512, 64], [heads, 64, 512]], [scores, [8, 1, 1, 512]], [scores, []],
+             [[heads, 512, 512], [heads, 512, 64]]]  # fmt: skip
+    ops = ("bmm", "add", "_softmax", "bmm")
+    rows = [
+        {"aten": f"aten::{op}", "sizes": shapes, "dtypes": ["float32"] * 2, "phase": "forward", "ns": 500_000,
+         "kShortName": "softmax_warp" if op == "_softmax" else "sgemm" if op == "bmm" else "elementwise"}
+        for op, shapes in zip(ops, sizes, strict=True)
+    ]  # fmt: skip
+    fused = next(card for card in cards(*rows) if card.rule == "unfused_attention")
+    assert 2.0 - fused.saved_ms == pytest.approx(0.2717, rel=0.05)
+
+
 def test_backward_has_four_products():
     back = {"phase": "backward", "dir": "bprop"}
     rows = [bmm(T, T, D, 90_000, **back), bmm(T, D, T, 90_000, **back),

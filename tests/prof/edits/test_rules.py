@@ -1,5 +1,7 @@
 """What the rules propose, and where they abstain, from literal rows and captures of an H200."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
@@ -8,7 +10,9 @@ from pyprof.prof.edits.edit import Abstained, Edit
 from pyprof.prof.edits.rules import EDIT_RULES
 from pyprof.prof.edits.rules.from_findings import with_parameters
 from pyprof.prof.edits.rules.graphs import _alike
+from pyprof.prof.edits.rules.loops import behind, reads_of
 from pyprof.prof.edits.rules.narrow import Flow
+from pyprof.prof.edits.rules.parameters import in_loops
 from pyprof.prof.edits.scenario import apply, captured
 from tests.parse.kineto.kineto_file import MAIN, call, kernel, op, x
 from tests.prof.advice import advice_rows, test_layout
@@ -187,3 +191,66 @@ def test_a_convolution_s_bias_is_cast_as_its_weight_is():
     narrowed = np.array([True, False])
     assert Flow(run, narrowed).casts[0] == 3  # the input, the weight, the bias
     assert Flow(advice_rows.run(conv, {**bias, "op": ["add_"]}), narrowed).casts[0] == 2
+
+
+def test_a_weight_is_cast_anew_after_each_backward_pass():
+    """Autocast keeps its casts until it ends, and the backward pass runs outside of it."""
+    forward = {
+        "aten": "aten::addmm", "op": ["linear"], "ns": 100_000, "phase": "forward", "dtypes": ["float32"] * 3,
+        "sizes": [[512], [4096, 256], [256, 512]], "kShortName": "sgemm", "layer": ["Net", "head"],
+        "nodes": ["aten::linear", "aten::addmm"],
+    }  # fmt: skip
+    back = {**forward, "aten": "aten::mm", "phase": "backward", "dir": "bprop", "sizes": [[4096, 512], [512, 256]]}
+    narrowed = np.array([True] * 3)
+    twice = Flow(advice_rows.run(forward, forward, forward), narrowed)
+    assert twice.casts.tolist() == [3, 0, 0]  # the input, the weight and the bias, all three kept
+    again = Flow(advice_rows.run(forward, back, forward), narrowed)
+    assert again.casts[2] == 2  # the weight and the bias
+
+
+def test_convolutions_of_odd_channels_are_cast_as_well():
+    """They gain nothing by it, but autocast does not know that."""
+    image = {
+        "aten": "aten::cudnn_convolution", "op": ["conv2d"], "ns": 100_000, "phase": "forward",
+        "sizes": [[32, 3, 224, 224], [64, 3, 7, 7]], "dtypes": ["float32"] * 2, "kShortName": "implicit_sgemm",
+    }  # fmt: skip
+    flow = Flow(advice_rows.run(image), np.array([True]))
+    assert flow.casts[0] == 2
+
+
+def test_parameters_of_layers_that_become_one():
+    """Three weights of one shape in an optimizer's loop: three kernels become one, as long as they were together."""
+    made = advice_rows.run(*[updated([512, 512]) for _ in range(4)], updated([512]))
+    counts = Counter({(int(made.table.ints("step")[0]), (512, 512)): 3})
+    assert in_loops(made, counts) == [[0, 1, 2]]
+    assert in_loops(made, Counter({(int(made.table.ints("step")[0]), (512, 512)): 5})) == []
+
+
+def updated(shape):
+    return {
+        "aten": "aten::mul_", "op": ["AdamW.step", "mul_"], "ns": 3_000, "phase": "optimizer", "sizes": [shape, []],
+        "dtypes": ["float32", ""], "kShortName": "elementwise_kernel", "trace": ["net.py:9"],
+    }  # fmt: skip
+
+
+def test_a_loop_that_reads_a_value_of_each_tensor_reads_none_afterwards():
+    """A norm and .item() for each of 20 gradients: as one op on lists, the reads and their waits go."""
+    each = [
+        {"aten": "aten::linalg_vector_norm", "op": ["norm"], "ns": 5_000, "phase": "optimizer",
+         "sizes": [[512, 512], []], "dtypes": ["float32", ""], "kShortName": "reduce_kernel", "trace": ["net.py:9"]},
+        {"kind": "memcpy", "aten": "aten::_local_scalar_dense", "op": ["item"], "ns": 1_000, "phase": "optimizer",
+         "sizes": [[]], "dtypes": ["float32"], "kShortName": "Memcpy DtoH", "trace": ["net.py:9"], "bytes": 4},
+    ]  # fmt: skip
+    made = advice_rows.run(*(each * 20))
+    norms = np.arange(0, 40, 2)
+    assert reads_of(made, norms).tolist() == list(range(1, 40, 2))
+    assert reads_of(advice_rows.run(*(each * 10)), np.arange(0, 20, 2)).tolist() == []  # too few to be a loop
+
+
+def test_a_loop_after_the_backward_pass_is_one_over_tensors_too():
+    """Averages of the weights, which no optimizer makes: outside of layers, after the step's last gradient."""
+    kept = {**updated([512, 512]), "op": ["mul"], "aten": "aten::mul", "phase": "forward", "layer": []}
+    gradient = {**updated([512, 512]), "phase": "backward", "dir": "bprop"}
+    assert behind(advice_rows.run(kept, gradient, kept, {**kept, "layer": ["Net", "head"]})).tolist() == [
+        False, False, True, False
+    ]  # fmt: skip

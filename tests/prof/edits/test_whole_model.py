@@ -90,6 +90,26 @@ def test_a_kernel_alone_and_kernels_without_shapes_stay_as_they_are():
     assert found.rows == [0] and found.ns(made) == 1_000_000
 
 
+def test_a_copy_alone_is_generated_at_the_rate_of_others():
+    """PyTorch's cat of three times 29 MB took 97.7 µs, generated code 41.0 (gradients of a ViT, H200)."""
+    parts = [(48, 197, 12, 64)] * 3
+    made, (found,) = fused(row("cat", parts, dtypes=[["float32"] * 3], ns=97_700, name="CatArrayBatchedCopy"))
+    assert 41_000 < found.ns(made) < 60_000
+
+
+def test_what_two_element_wise_ops_make_is_used_in_one_kernel():
+    """Scale, a triangle of a mask's size, their sum, softmax: the scores are read once and written once."""
+    scores = (4, 16, 1024, 1024)
+    _, (found,) = fused(
+        row("div", scores, ()),
+        row("triu", (1024, 1024), ()),
+        row("add", scores, (1024, 1024)),
+        row("_softmax", scores, (), name="softmax_warp_forward"),
+    )
+    assert found.rows == [0, 1, 2, 3]
+    assert found.nbytes + found.last == pytest.approx(2 * 4 * 4 * 16 * 1024 * 1024, rel=0.02)
+
+
 def test_the_loss_is_not_part_of_the_model():
     _, found = fused(row("_log_softmax", (TOKENS, 50_000), name="softmax"), row("gelu", (TOKENS, WIDTH)))
     assert [each.rows for each in found] == [[1]]

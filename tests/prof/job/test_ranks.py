@@ -359,7 +359,13 @@ def test_clocks_are_between_what_both_directions_say() -> None:
         "calls": [4, 4],
     }
     found = clocks(pa.table(rows, schema=CLOCKS), [0, 1])
-    assert (found[1].ahead_ns, found[1].within_ns) == (5_000.0, 14_300.0)
+    assert (found[1].ahead_ns, found[1].within_ns) == (5_000.0, 14_000.0)
+    few = rows | {"calls": [40, 4], "within_ns": [300.0, 900.0]}  # the second direction has a tenth of the first's
+    found = clocks(pa.table(few, schema=CLOCKS), [0, 1])
+    assert (found[1].ahead_ns, found[1].within_ns) == (19_000.0, 300.0)
+    similar = rows | {"ahead_ns": [5_100.0, -5_000.0]}  # they agree within what is uncertain: the more certain one
+    found = clocks(pa.table(similar, schema=CLOCKS), [0, 1])
+    assert (found[1].ahead_ns, found[1].within_ns) == (5_000.0, 200.0)
 
 
 def test_a_job_says_its_critical_path(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

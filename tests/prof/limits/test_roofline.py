@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyprof.parse.detect import reader
+from pyprof.parse.tables.correlate import correlate
 from pyprof.prof.limits.architectures import SM_LIMITS
 from pyprof.prof.limits.devices import find_device
 from pyprof.prof.limits.occupancy import block_limits, geometry
@@ -19,9 +21,10 @@ from pyprof.prof.table import cells
 from pyprof.prof.table import limit_columns as limits
 from pyprof.prof.table.columns import COLUMN, COLUMNS, Limit
 from pyprof.prof.timing.usage import usage
-from pyprof.prof.work.annotate import Annotation
+from pyprof.prof.work.annotate import Annotation, annotate
 from pyprof.table.columns import NULL, Coded, Ragged, Table
 from pyprof.table.intervals import covered
+from tests.paths import GOLDEN
 
 H200 = "NVIDIA H200"
 
@@ -56,6 +59,14 @@ def test_a_peak_of_0_flop_per_s_is_no_limit():
     assert [device.peak("fp32") for device in found.devices] == [0.0]
     assert found.memory_ns.tolist() == [1e6]
     assert np.isnan([found.compute_ns[0], found.sol_ns[0], found.sol[0]]).all()
+
+
+def test_graphs_whose_kernels_are_hidden_have_no_unit():
+    """Not one row has a unit: nothing is written into a column that all rows share."""
+    file = GOLDEN / "graphs" / "h200_decode_opaque.sqlite.gz"
+    whole = correlate(reader(file)(file))
+    rows = np.flatnonzero(whole.coded("kind").among("graph"))
+    assert roofline(whole.take(rows), annotate(whole).take(rows)).unit.texts() == [""] * len(rows) != []
 
 
 def one(row, annotation, peaks=None, **more):

@@ -97,6 +97,15 @@ def test_sentences() -> None:
     assert second.startswith("If rank 1 were like the other rank, a step would take 29.")
 
 
+def test_an_expert_with_fewer_tokens_leaves_them_to_others() -> None:
+    """Like rank 0, rank 1 would compute a third of its tokens, which nobody else would."""
+    loaded = load_table(FOLDER / "moe.skew.pyprof", host=True)
+    pace = pace_of_table(loaded.table, annotate(loaded.table), path("moe.skew"))
+    assert pace is not None
+    [of_late] = [each for each in path_sentences(pace) if each.startswith("If rank 1 were like")]
+    assert of_late.endswith("But the tokens that it would not compute, others would.")
+
+
 def test_more_layers_are_the_cause_where_their_launches_take_the_time() -> None:
     """Tensor parallel: hosts set the pace. Rank 0 gives its GPU 41% more operations, its host works 46% longer.
 

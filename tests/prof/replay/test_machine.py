@@ -79,6 +79,16 @@ def test_the_first_operation_of_all_is_waited_for(factor):
     assert near(scaled(found, WORK, factor), Machine(kernel_scale=factor).run(program).length(), program)
 
 
+@pytest.mark.parametrize("factor", [1.0, 100.0])
+def test_an_event_that_the_runs_first_call_records(factor):
+    """It is reached before there is any work: the host does not wait for the kernel, however long that takes."""
+    program = [
+        ("record", 1, 1), ("launch", 1, 5_000), ("work", 50_000), ("join", 1), ("work", 200_000), ("launch", 1, 2_000),
+    ]  # fmt: skip
+    machine = Machine(kernel_scale=factor).run(program)
+    assert near(scaled(replayed(Machine().run(program)), WORK, factor), machine.length(), program)
+
+
 def test_a_full_queue_holds_the_host():
     """3,000 launches, each 100 µs on the GPU: from the 1,023rd on the host is held, so 0.3 s pass until the last."""
     program = [("launch", 1, 100_000)] * 3000

@@ -21,7 +21,8 @@ def change(title="Pad it", saved=6.0, after=(2.0, 1.5, 2.5), code=None, text="")
     return PlannedChange(
         rule="alignment", title=title, change=f"{title}. No target names the rows.", why=f"Odd{text}",
         cost=f"code: sizes{text}", op=f"linear{text}", layer=f"net{text}", trace=f"net.py:7{text}", kernels=3.0,
-        saved_ms=saved, step=StepTime(*after), timed=0.0, source=f"x = head(x){text}", code=code,
+        saved_ms=saved, step=StepTime(*after), timed=0.0, alone_ms=saved, needed_by="", source=f"x = head(x){text}",
+        code=code,
     )  # fmt: skip
 
 

@@ -1,0 +1,24 @@
+"""The columns of sequence numbers do not depend on how many rows and texts are worked on at a time."""
+
+import pytest
+
+from pyprof.parse.attribute import seq_columns
+from pyprof.parse.detect import lean_reader, reader
+from pyprof.parse.tables.correlate import correlate
+from tests import tables
+from tests.paths import GOLDEN
+
+KEYS = ("seqMarker", "seqId", "altSeqId", "subSeqId")
+
+
+@pytest.mark.parametrize("name", ["h200_gpt2_step.sqlite.gz", "h200_lenet.sqlite.gz", "h200_lenet_fp32.json.gz"])
+@pytest.mark.parametrize(("rows", "together"), [(1, 1), (7, 2), (100, 1 << 20)])
+def test_a_few_rows_at_a_time_give_the_same(
+    name: str, rows: int, together: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = tables.rows(correlate(reader(GOLDEN / name)(GOLDEN / name)))
+    monkeypatch.setattr(seq_columns, "ROWS", rows)
+    monkeypatch.setattr(seq_columns, "TOGETHER", together)
+    parts = tables.rows(correlate(lean_reader(GOLDEN / name)(GOLDEN / name)))
+    assert [[row[key] for key in KEYS] for row in parts] == [[row[key] for key in KEYS] for row in whole]
+    assert any(len(row["seqMarker"] or ()) for row in whole)
