@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from pyprof.table.columns import Bools, Floats, Ints
 from pyprof.table.varints import varints
 
-ByteColumn = pa.LargeBinaryArray  # offsets of 64 bits: a column may exceed 2 GiB
+ByteColumn: TypeAlias = (
+    Any  # a pyarrow.LargeBinaryArray (pyarrow has no types): offsets of 64 bits: a column may exceed 2 GiB
+)
 NOTHING = pa.scalar(b"", pa.large_binary())
 
 
@@ -57,10 +59,10 @@ def sizes(data: ByteColumn) -> Ints:
     return np.diff(_offsets(data))
 
 
-def content(data: ByteColumn) -> memoryview:
-    """All rows in one piece, without a copy."""
+def content(data: ByteColumn) -> bytes:
+    """All rows in one piece."""
     offsets, values = _offsets(data), data.buffers()[2]
-    return memoryview(values if values is not None else b"")[int(offsets[0]) : int(offsets[-1])]
+    return bytes(memoryview(values if values is not None else b"")[int(offsets[0]) : int(offsets[-1])])
 
 
 def _offsets(data: ByteColumn) -> Ints:  # Arrow's own to_numpy() would import pandas

@@ -11,7 +11,7 @@ import numpy as np
 
 from pyprof.prof.perfetto.gpu_slices import same
 from pyprof.prof.perfetto.tracks import Arg
-from pyprof.table.columns import NULL, Coded, Ints, Table, distinct
+from pyprof.table.columns import NULL, Coded, Ints, Table, distinct, numbered
 
 if TYPE_CHECKING:
     from pyprof.parse.attribute.capture import Capture
@@ -60,9 +60,9 @@ def _with_others(launches: Host, capture: Capture) -> Host:
 
     with recording(Path(capture.file)) as events:
         api = events.api
-    known = set(zip(launches.pid.tolist(), launches.tid.tolist(), launches.start.tolist(), strict=True))
-    calls = zip(api.pid.tolist(), api.tid.tolist(), api.start.tolist(), strict=True)
-    rest = np.array([i for i, call in enumerate(calls) if call not in known], np.int64)
+    places = (np.concatenate([getattr(calls, key) for calls in (launches, api)]) for key in ("pid", "tid", "start"))
+    _, number = numbered(*places)
+    rest = np.flatnonzero(~np.isin(number[len(launches) :], number[: len(launches)]))
     if not len(rest):
         return launches
     others = api.at(rest)

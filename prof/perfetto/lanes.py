@@ -69,7 +69,7 @@ def _nest(start: Ints, end: Ints) -> bool:
     """
     lasting = end > start  # the others end before the next one begins
     ends = np.sort(end[lasting])
-    opened = np.cumsum(lasting) - lasting  # lasting slices that began before each begin
+    opened: Ints = np.cumsum(lasting) - lasting  # lasting slices that began before each begin
     depth = opened - np.searchsorted(ends, start, "right")  # open slices at each begin
     if int(depth.max(initial=0)) >= DEEPEST:
         return False

@@ -88,7 +88,7 @@ def write_proto(trace: Trace, out: BinaryIO) -> None:
     """Write the trace. Times must not be negative."""
     interned = _Interned()
     encoders = [_PartEncoder(part, interned) for part in trace.slices]
-    with ThreadPoolExecutor(1) as pool:  # zlib releases Python's lock
+    with ThreadPoolExecutor(2) as pool:  # zlib releases Python's lock, and takes longer than the rest
         waiting: deque[Future[bytes]] = deque()
         for chunk in chain([_head(trace, interned)], _events(trace, encoders), _counters(trace)):
             waiting.append(pool.submit(zlib.compress, chunk, LEVEL))
@@ -142,7 +142,7 @@ class _Interned:
         return b"".join(_interned(use, list(known)) for use, known in self._numbers.items() if known)
 
 
-def _interned(use: int, texts: Sequence[str]) -> memoryview:
+def _interned(use: int, texts: Sequence[str]) -> bytes:
     """The entries of texts of one use, whose numbers begin with 1."""
     encoded = byte_table([_text(text) for text in texts])
     size, which = padded_varints(sizes(encoded)), padded_varints(np.arange(1, len(texts) + 1))
@@ -209,8 +209,8 @@ def _number_argument(arg: Arg, interned: _Interned) -> Encoder:
     if data.dtype.kind == "f":
         head = ARGUMENT + varint(len(name) + 9) + name + varint(5 << 3 | 1)
         return lambda rows: doubles(head, data[rows], np.isfinite(data[rows]))
-    field = name + varint(4 << 3)
-    return lambda rows: numbers(ARGUMENT, field, data[rows], data[rows] != NULL)
+    field, whole = name + varint(4 << 3), data.astype(np.int64)
+    return lambda rows: numbers(ARGUMENT, field, whole[rows], whole[rows] != NULL)
 
 
 def _flows(flows: Ragged, tag: bytes) -> Encoder:
@@ -225,7 +225,7 @@ def _flows(flows: Ragged, tag: bytes) -> Encoder:
 # Events
 
 
-def _events(trace: Trace, encoders: Sequence[_PartEncoder]) -> Iterator[memoryview]:
+def _events(trace: Trace, encoders: Sequence[_PartEncoder]) -> Iterator[bytes]:
     """The packets of slices' begins and ends, many in one piece."""
     time, which, is_begin = in_order(trace.slices)
     track = np.concatenate([part.track for part in trace.slices])
@@ -246,7 +246,7 @@ def _events(trace: Trace, encoders: Sequence[_PartEncoder]) -> Iterator[memoryvi
         yield _packets(time[part], stacked(fields).take(place))
 
 
-def _packets(time: Ints, fields: ByteColumn) -> memoryview:
+def _packets(time: Ints, fields: ByteColumn) -> bytes:
     """A Trace.packet per event: its .timestamp and .track_event, which has these ``fields``."""
     before = beside(len(time), SEQUENCE + FURTHER + b"@", padded_varints(time), EVENT)  # "@": field 8
     size = padded_varints(sizes(fields))
@@ -254,7 +254,7 @@ def _packets(time: Ints, fields: ByteColumn) -> memoryview:
     return content(joined([equal_widths(beside(len(time), b"\n", whole, before, size)), fields]))  # "\n": field 1
 
 
-def _counters(trace: Trace) -> Iterator[memoryview]:
+def _counters(trace: Trace) -> Iterator[bytes]:
     """The packets of the counters' values."""
     for counter in trace.counters:
         head = number(9, COUNTER) + number(11, FIRST_UUID + counter.track) + varint(44 << 3 | 1)

@@ -88,12 +88,13 @@ class MarkerMode(TorchFunctionMode):
                 else not same.names and same.check(*args)
             )
         ):
-            entry: Entry | None = same.entry
+            entry = same.entry
             target.last, target.expected = same, same.following
         else:
-            entry = self._looked_up(target, args, kwargs, autocast)
-            if entry is None:
+            found = self._looked_up(target, args, kwargs, autocast)
+            if found is None:
                 return func(*args, **kwargs) if kwargs else func(*args)
+            entry = found
         if self._tracer is not None:
             trace = self._tracer.text(_getframe(1))
             entry = entry.with_trace.get(trace) or _with_trace(entry, trace)
