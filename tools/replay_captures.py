@@ -26,7 +26,8 @@ from pyprof.prof.timing.stragglers import meetings
 
 ROOT = Path(__file__).resolve().parent.parent
 NOT_CAPTURES = set(  # JSON files of the tests
-    "measured measured_again pairs truth fbgemm_calls h200_advice h200_bench h200_truth h200_checkpointing".split()
+    "measured measured_again pairs truth in_turns fbgemm_calls "
+    "h200_advice h200_bench h200_truth h200_checkpointing".split()
 )
 # Recorded while other processes used the GPU (tests/golden/README.md): kernels begin up to 2 ms late where nothing of
 # their own process runs.
@@ -63,6 +64,7 @@ def captures(names: Sequence[Path]) -> Iterator[Path]:
     for name in names:
         for file in sorted(name.rglob("*")) if name.is_dir() else [name]:
             is_other = {"hostile", "nsys_stats"} & set(file.parts) or file.stem in NOT_CAPTURES
+            is_other = is_other or file.parent.suffix == ".pyprof"  # a part of a container
             if file.name.endswith(SUFFIXES) and not is_other:
                 yield file
 
