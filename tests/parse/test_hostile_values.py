@@ -15,7 +15,7 @@ from pyprof.parse.stats.reports import wanted
 from pyprof.parse.tables.correlate import correlate
 from pyprof.table.columns import Table
 from pyprof.text import inert
-from tests.parse.formats.test_hostile_databases import made
+from tests.parse.databases.test_hostile_databases import made
 from tests.parse.kineto.kineto_file import begin, call, kernel, op
 from tests.parse.nsys import nsys_file
 from tests.parse.nsys.nsys_file import API, KERNEL, NVTX, push

@@ -30,8 +30,8 @@ from pyprof.parse.stats.recording import recording
 from pyprof.parse.stats.reports import REPORTS, wanted
 from pyprof.parse.tables.correlate import correlate
 from pyprof.table.columns import Coded, Table
+from tests.parse.databases.test_database_damage import TABLES
 from tests.parse.formats import test_rocpd, test_rocprof_json
-from tests.parse.formats.test_database_damage import TABLES
 from tests.parse.nsys.nsys_file import API, KERNEL, NVTX, process, push, startend, thread
 from tests.parse.nsys.nsys_file import write as nsys_file
 from tests.parse.nsys.test_parquet_folder import as_parquet
