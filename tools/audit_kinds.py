@@ -106,7 +106,9 @@ def kinds_of(row: Operation) -> frozenset[str]:
 
 @cache
 def _of_names(op: str, kernel: str) -> frozenset[str]:
-    return _first(OPS, op) or _first(NAMES, kernel)
+    of_op, of_kernel = _first(OPS, op), _first(NAMES, kernel)
+    # torch.compile fuses ops of several kinds into one kernel, which is recorded as that of one of them.
+    return of_op | of_kernel if kernel.startswith("triton_") else of_op or of_kernel
 
 
 def innermost(row: Operation) -> str:
