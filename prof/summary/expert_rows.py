@@ -19,7 +19,7 @@ from pyprof.command.json_schema import doc
 from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.calls import call_numbers
 from pyprof.prof.work.layer_path import layer_parts
-from pyprof.table.columns import Ints, Table
+from pyprof.table.columns import Codes, Ints, Table
 
 # ``experts.3`` of a ModuleList, or a class with Kineto's number, ``SomeExpert_3``; ``MixtralExperts_3`` has them all.
 _EXPERT = re.compile(r"(\w*experts?)\.(\d{1,6})|(\w*[Ee]xpert(?:MLP)?)_(\d{1,6})")
@@ -59,7 +59,9 @@ def expert_tokens(table: Table, annotation: Annotation) -> tuple[ExpertTokens, .
     if not any(places):
         return ()
     known = np.array([*(place is not None for place in places), False])[layers.codes]
-    rows = np.flatnonzero(known & forward & annotation.family.among("gemm") & annotation.role.among("main"))
+    products = np.flatnonzero(forward & annotation.family.among("gemm") & annotation.role.among("main"))
+    together = _together([*places, None], layers.codes[products])
+    rows = products[known[products]]
     sums: dict[tuple[str, int], dict[int, int]] = {}
     for code, count in _products(table, rows):
         place = places[code]
@@ -72,8 +74,19 @@ def expert_tokens(table: Table, annotation: Annotation) -> tuple[ExpertTokens, .
     return tuple(
         ExpertTokens(layer, tuple(sorted(tokens)), tuple(tokens[number] for number in sorted(tokens)))
         for layer, tokens in found.items()
-        if len(tokens) >= LEAST
+        if len(tokens) >= LEAST and layer in together
     )
+
+
+def _together(places: list[tuple[str, int] | None], products: Codes) -> set[str]:
+    """The layers of which two experts multiply one after the other, in the order of their numbers.
+
+    ``products``: the layer of each product, as an index of ``places``. Modules of the same form of which each block
+    of a model has one, as on a rank of an expert-parallel job, have products of other modules between them.
+    """
+    follows = np.unique(np.stack([products[:-1], products[1:]]), axis=1)
+    pairs = ((places[before], places[after]) for before, after in follows.T.tolist())
+    return {one[0] for one, other in pairs if one and other and one[0] == other[0] and one[1] < other[1]}
 
 
 def _expert(parts: tuple[str, ...]) -> tuple[str, int] | None:

@@ -63,6 +63,16 @@ def test_tokens_of_each_expert_and_their_imbalance():
     ) in sentences(numbers)
 
 
+def test_modules_between_which_others_multiply_are_no_experts_of_one_layer():
+    """``experts.0`` and ``experts.1`` of a model with one per block: attention's product is between them."""
+    path = ["M", "M.experts.0"], ["M", "M.experts.1"]
+    apart = [mm([*path[0], "up"], 9), mm(["M", "M.attention.1"], 30), mm([*path[1], "up"], 3)]
+    found = table(*apart, *apart)
+    assert summarise(found, annotate(found)).experts == ()
+    again = table(*apart, mm([*path[0], "up"], 5), mm([*path[1], "up"], 4))  # once, they follow each other
+    assert [layer.tokens for layer in summarise(again, annotate(again)).experts] == [(14, 7)]
+
+
 def test_numbers_of_classes():
     """Kineto numbers the modules of a class; a class that holds all experts is none."""
     calls = [mm(["Net_0", f"MoeExpert_{n}", f"Linear_{n}"], 3 + n) for n in (4, 5)]
