@@ -28,7 +28,7 @@ def warm_up() -> None:
     for name in WARM:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
-    gc.freeze()  # pytest collects garbage at its end: what is imported here is none
+    gc.freeze()  # pytest collects garbage at its end, and need not look through the modules imported here
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # each costs time, and these tests need none
 
 

@@ -15,7 +15,7 @@ def times_warning(wrong: int) -> list[str]:
 
 
 def is_possible(time: object) -> bool:
-    """Whether this is a time in ns; None and ``NULL`` are none."""
+    """Whether this is a time in ns; None and ``NULL`` are not."""
     return isinstance(time, int) and -LATEST_NS < time < LATEST_NS
 
 

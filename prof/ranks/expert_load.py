@@ -43,7 +43,7 @@ class ExpertLoad(Record):
 
 
 def expert_load(job: Ranks) -> ExpertLoad | None:
-    """The load of the ranks of experts; None where the captures do not say it, or there are none."""
+    """The load of the ranks of experts; None if the captures do not record it, or the job has no experts."""
     return _by_tokens(job) or _by_flops(job)
 
 

@@ -58,8 +58,8 @@ STEPS = pa.schema(
         ("work_ns", _INT),  # in which something besides communication and copies from or to the host ran, counted once
         ("kernels", _INT),  # that did it
         ("flops", _INT),  # of those, where they are known
-        ("exchanged", _FLOAT),  # bytes that all-to-alls send and receive; NaN: not recorded; 0: there is none
-        ("expert_flops", _FLOAT),  # of the experts of a mixture; NaN: not known; 0: there is none
+        ("exchanged", _FLOAT),  # bytes that all-to-alls send and receive; NaN: not recorded; 0: no all-to-all
+        ("expert_flops", _FLOAT),  # of the experts of a mixture; NaN: not known; 0: no expert ran
         ("copies_ns", _INT),  # in which such copies ran, and no work
         ("comm_ns", _INT),  # in which communication ran, each instant once
         ("exposed_ns", _INT),  # of that, the time in which nothing else ran

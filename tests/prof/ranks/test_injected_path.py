@@ -38,7 +38,7 @@ def step_ms(case: str) -> float:
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_ranks_replayed_together_take_as_long_as_in_the_capture(case: str) -> None:
-    """Waits for other ranks are none of the replay's inputs: they follow from when each rank arrives."""
+    """The replay does not get the waits for other ranks as input: they follow from when each rank arrives."""
     assert path(case).replayed_ns == pytest.approx(path(case).recorded_ns, rel=0.001)
     assert sum(each.ns for each in path(case).on) == pytest.approx(path(case).step_ns)
 
