@@ -38,17 +38,18 @@ class Coverage:
                     for line in lines:
                         self.tests[file, line].add(name)
 
-    def of(self, mutant: Mutant) -> list[str]:
+    def of(self, mutant: Mutant, nearest: bool = True) -> list[str]:
         """The tests that execute a mutant's statement, those first that are likely to notice.
 
         What runs at import has no test: there it is the tests of the lines that use the names that the statement binds.
-        Where no test executes the statement, it is those that come nearest.
+        Where no test executes the statement, it is those that come ``nearest``, or none.
         """
         tree = ast.parse((self.sources / mutant.file).read_bytes())
         lines = statement_lines(tree, mutant.line)
         names = bound_names(tree, mutant.line)
         places = {(mutant.file, line) for line in lines} if not names else self._uses(names)
-        return self._in_order(self._executing(places) or self._around(tree, mutant), mutant.file)
+        executing = self._executing(places)
+        return self._in_order(executing or (self._around(tree, mutant) if nearest else set()), mutant.file)
 
     def _in_order(self, tests: set[str], file: str) -> list[str]:
         """Those in the module's own test file; then in turn the fastest and the one that executes most of the module.

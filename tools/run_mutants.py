@@ -77,7 +77,8 @@ class Trial:
 
     def chosen(self, drawn: Mutant, mutant: Mutant) -> tuple[list[str], list[str]]:
         """The fast tests of a mutant, for a tenth of the time, and those that have the rest of it."""
-        every = [test for test in dict.fromkeys(self.now.of(mutant) + self.before.of(drawn)) if test in self.collected]
+        executing = self.now.of(mutant, nearest=False) + self.before.of(drawn, nearest=False)
+        every = [test for test in dict.fromkeys(executing or self.before.of(drawn)) if test in self.collected]
         fast = self.within([test for test in every if self.seconds(test) <= FAST_S], self.most, self.most_s / 10)
         rest = [test for test in every if test not in fast]
         left = self.most_s - sum(map(self.seconds, fast))
