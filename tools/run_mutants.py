@@ -30,6 +30,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tools.mutant_coverage import Coverage
+from tools.mutant_words import Words
 from tools.mutants import Mutant, files_of, moved, sample
 
 ROOMS = {
@@ -72,14 +73,17 @@ class Trial:
         mutant_tests.warm_up()
         tested = sorted({test.split("::")[0] for test in self.before.seconds.keys() | self.now.seconds.keys()})
         self.collected = set(mutant_tests.in_fork(lambda: mutant_tests.collected(tested), 600, self.log))
+        self.words = Words(tree, self.collected)
         sys.dont_write_bytecode = True
         os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 
     def chosen(self, drawn: Mutant, mutant: Mutant) -> tuple[list[str], list[str]]:
-        """The fast tests of a mutant, for a tenth of the time, and those that have the rest of it."""
+        """The fast tests of a mutant, for a third of the time, and those that have the rest of it."""
         executing = self.now.of(mutant, nearest=False) + self.before.of(drawn, nearest=False)
-        every = [test for test in dict.fromkeys(executing or self.before.of(drawn)) if test in self.collected]
-        fast = self.within([test for test in every if self.seconds(test) <= FAST_S], self.most, self.most_s / 10)
+        known = [test for test in dict.fromkeys(executing or self.before.of(drawn)) if test in self.collected]
+        both = zip(self.words.nearest(mutant, known), known, strict=True)
+        every = list(dict.fromkeys(test for pair in both for test in pair))
+        fast = self.within([test for test in every if self.seconds(test) <= FAST_S], self.most, self.most_s / 3)
         rest = [test for test in every if test not in fast]
         left = self.most_s - sum(map(self.seconds, fast))
         return fast, self.within(rest, self.most - len(fast), left) or ([] if fast else rest[:1])
