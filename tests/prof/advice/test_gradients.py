@@ -104,6 +104,11 @@ def test_sparse_grad_of_bags_and_clipping():
 
 DENSE = {
     "a tied output layer": [mm(4096, 256, 500_000, 9_000_000), *table_gradient(), update([[500_000, 256]], 1_000_000)],
+    "how many rows are touched is not told": [
+        busy(),
+        *table_gradient()[:1],
+        update([[500_000, 256]], 1_000_000),
+    ],
     "most rows are touched": [busy(), *table_gradient(entries=20_000), update([[20_000, 256]], 1_000_000)],
     "other ranks have other rows": [busy(), *table_gradient(), update([[500_000, 256]], 1_000_000), NCCL],
 }
