@@ -102,6 +102,13 @@ def test_sparse_grad_of_bags_and_clipping():
     assert cards(*rows, rule="sparse_grad") == []  # 60,000 of 500,000 rows
 
 
+def test_an_update_that_takes_no_time_is_none_of_the_kernels():
+    rows = [busy(), *table_gradient(), update([[500_000, 256]], 1_000_000)]
+    (card,) = cards(*rows, rule="sparse_grad")
+    (same,) = cards(*rows, update([[500_000, 256]], 0), rule="sparse_grad")
+    assert card.kernels == same.kernels == 2  # the zeros and the update
+
+
 DENSE = {
     "a tied output layer": [mm(4096, 256, 500_000, 9_000_000), *table_gradient(), update([[500_000, 256]], 1_000_000)],
     "how many rows are touched is not told": [
