@@ -10,6 +10,7 @@ from pyprof.prof.edits.edit import Abstained, Edit
 from pyprof.prof.edits.rules import EDIT_RULES, mask_loops
 from pyprof.prof.edits.rules.cell_loops import _gradient
 from pyprof.prof.edits.rules.growing_tensors import _grown, _joined, tensors_grow
+from pyprof.prof.edits.rules.mask_loops import SORT_LAUNCHES
 from pyprof.prof.edits.rules.merged_rows import GROUPED, at_once_ns
 from pyprof.prof.edits.rules.sample_loops import _most
 from pyprof.prof.edits.scenario import apply, captured
@@ -78,7 +79,7 @@ def test_a_loop_over_masks_runs_each_op_once(tmp_path):
     assert sorted(after.run.aten.tolist()) == ["eq", "index", "index_add_", "mm", "nonzero"]
     took = dict(zip(after.run.aten.tolist(), after.run.dur.tolist(), strict=True))
     assert took == {"eq": 20_000, "index": 20_000, "mm": 20_000, "index_add_": 20_000, "nonzero": 40_000}
-    assert len(edit.released) == 8
+    assert len(edit.released) == 8 and edit.added.sum() == SORT_LAUNCHES
     assert "of 8 iterations" in edit.why
     assert isinstance(proposed("size_sync", after), Abstained)
 
