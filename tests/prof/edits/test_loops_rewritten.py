@@ -324,3 +324,12 @@ def test_the_backward_of_rows_has_their_numbers_step_and_lines():
 
     made = run(row(5, 0, "forward"), row(6, 0, "forward"), row(5, 0), row(9, 0), row(5, 1))
     assert mask_loops.with_backward(made, [0], {mask_loops.place(made, each) for each in range(made.rows)}) == [0, 2]
+
+
+def test_the_cells_of_a_recurrent_layer_are_no_loop_over_samples():
+    """Their products are repeated, too, each of which needs the one before."""
+    line = {"trace": ["net.py:5"]}
+    cell = mm(16, 32, 128, 9_000, **line, nodes=["aten::lstm_cell", "aten::linear", "aten::mm"])
+    alone = mm(16, 32, 64, 9_000, **line, nodes=["aten::linear", "aten::mm"])
+    assert _most(run(*[cell] * 9)) == (-1, 0)
+    assert _most(run(*[cell] * 9, *[alone] * 2)) == (9, 2)
