@@ -22,6 +22,7 @@ from pyprof.clock_reader import Reader, serve
 from pyprof.clock_sampler import ClockSampler
 from pyprof.errors import PyprofError
 from pyprof.nvml import INSTANT, MEAN, Nvml, Reading, reason_names
+from tests.forked import forked
 from tests.paths import ROOT
 
 from .fake_nvml import DRIVER_NOT_LOADED, GPU_IS_LOST, NO_PERMISSION, NOT_SUPPORTED, UUID, FakeNvml, NVMLError
@@ -256,12 +257,13 @@ def test_a_process_that_ends_costs_the_readings_and_a_warning(
 def test_a_forked_child_leaves_the_process_alone(installed: Callable[[str], None], used: list[int]) -> None:
     sampler = ClockSampler(period=0.005)
     sampler.begin()
-    child = os.fork()
-    if not child:
+
+    def leave() -> bool:
         sampler.end()
         sampler.close()
-        os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
+        return True
+
+    assert forked(leave) == 0
     record = sampler.end()
     sampler.close()
     assert record is not None and record["gpus"]
