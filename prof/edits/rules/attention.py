@@ -19,9 +19,9 @@ LEAST = 256  # scores; below LEAST of the card's, launches are what the fused ke
 MASK_CALLS = 3  # a mask of truth values becomes a bias of the scores' type, filled, masked and padded
 NEGATED = ("bitwise_not", "logical_not")
 SLOWER = 0.5  # a fused kernel may take twice as long as what it replaces: where the host is the limit, launches count
-# In float32 there is no other kernel than the memory-efficient one; with a mask that has a gradient, which it writes for
-# all scores, it reaches this share of its rate: an encoder and decoder with biases for relative places (40 × 8 heads of
-# 512 × 64) took 127.6 ms spelled out and 128.9 fused.
+# In float32 there is no other kernel than the memory-efficient one; with a mask that has a gradient, which it writes
+# for all scores, it reaches this share of its rate: an encoder and decoder with biases for relative places (40 × 8
+# heads of 512 × 64) took 127.6 ms spelled out and 128.9 fused.
 TRAINED_FP32 = 0.66
 BESIDE = 3  # copies before and after a pattern that make its operands contiguous
 
