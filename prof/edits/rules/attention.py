@@ -66,6 +66,7 @@ def attention(scenario: Scenario) -> Iterator[Proposal]:
         rows=chosen,
         ns=ns,
         left=left,
+        keeps_views=True,
         added=added,
         deviation=0.35,
     )
