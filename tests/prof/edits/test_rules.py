@@ -1,6 +1,7 @@
 """What the rules propose, and where they abstain, from literal rows and captures of an H200."""
 
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -80,6 +81,28 @@ def attention_events(head):
             kernel(at + 12, 60, number + 1, name="void sgemm" if name == "bmm" else "void softmax_warp_forward"),
         ]
     return events
+
+
+@pytest.mark.parametrize(("sums", "ns", "rows"), [([], 88_470, 3), (["sum"], 131_460, 3)])
+def test_a_mask_with_a_gradient_leaves_a_slower_kernel_and_its_sums(sums, ns, rows):
+    """Backward in float32 over 8 × 8 heads of 256 × 64: 4 × 2.5 × 8 × 8 × 256² × 64 FLOP at 0.065 × 494.7 TFLOP/s are
+    83.5 µs, and at 0.66 of this rate 126.5; 5 µs besides."""
+    q, k, s = [64, 256, 64], [64, 64, 256], [64, 256, 256]
+    four = [8, 8, 256, 256]
+    calls = [
+        ("bmm", [q, k]),
+        ("_softmax_backward_data", [four, four]),
+        *((name, [four]) for name in sums),
+        ("bmm", [s, q]),
+    ]
+    run = advice_rows.run(*(
+        {"aten": f"aten::{name}", "sizes": dims, "dtypes": ["float32"] * len(dims), "ns": 900_000, "phase": "backward",
+         "dir": "bprop", "kShortName": "reduce_kernel" if name == "sum" else "sgemm" if name == "bmm" else "softmax"}
+        for name, dims in calls
+    ))  # fmt: skip
+    (only,) = proposals("attention", SimpleNamespace(run=run))
+    assert only.ns.sum() == pytest.approx(ns, rel=0.001)
+    assert len(only.rows) == rows
 
 
 def test_a_step_that_reads_values_cannot_be_a_graph_before_they_go():
