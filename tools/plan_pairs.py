@@ -37,7 +37,7 @@ from pyprof.prof.planning.cli import load_base
 GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "golden" / "advice"
 RENAMED = {"unfused_attention": "attention", "launch_bound": "cuda_graph", "sync_in_step": "item"}
 # The changes of the programs with several faults, by the rules that propose them; others have no rule. After a colon:
-# of the rule's proposals those whose change begins thus.
+# of the rule's proposals those whose change begins thus. With a plus: several rules' proposals, one after the other.
 RULES = {
     "tf32": "tf32",
     "amp": "amp",
@@ -67,7 +67,7 @@ RULES = {
     "qkv": "sibling_layers:Make one layer",
     "merged": "sibling_layers:Put tables",
     "window": "made_on_cpu",
-    "pairs": "made_on_cpu",
+    "pairs": "made_on_cpu+index_gradient",
 }
 WORTH, NEAR, NEAR_END, NOTHING = 0.03, 0.25, 0.10, 0.01  # shares of a step, of a saving, of a final step, of a step
 NONE = (0.0, 0.0, 0.0)
@@ -115,6 +115,12 @@ def base_of(path: Path) -> BaseRun:
 
 def after(scenario: Scenario, rule: str) -> Scenario:
     """The run with all that a rule proposes, as RULES names it."""
+    one, _, more = rule.partition("+")
+    scenario = _after(scenario, one)
+    return after(scenario, more) if more else scenario
+
+
+def _after(scenario: Scenario, rule: str) -> Scenario:
     name, _, begin = rule.partition(":")
     taken: set[str] = set()
     while True:
@@ -242,7 +248,7 @@ def judged(pairs: Sequence[Pair]) -> Iterator[str]:
 
 def rule_of(pair: Pair) -> str:
     name = pair.changes.split(" ")[-1]
-    return RULES.get(name, name).partition(":")[0]
+    return RULES.get(name, name).partition(":")[0].partition("+")[0]
 
 
 def errors(pairs: Sequence[Pair]) -> dict[str, float]:

@@ -250,6 +250,13 @@ GENERAL: dict[str, tuple[tuple[str, str, str], ...]] = {
             "parts = self.table(ids + self.first[:, None])",
         ),
     ),
+    "index_gradient": (
+        (
+            "",
+            "pairs = x[:, rows, columns]",
+            "place = rows * x.size(2) + columns  # once\npairs = x.flatten(1).index_select(1, place)",
+        ),
+    ),
     "made_on_cpu": (
         (
             "",

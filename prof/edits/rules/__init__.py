@@ -9,6 +9,7 @@ from pyprof.prof.edits.rules import (  # noqa: F401
     graphs,
     growing_tensors,
     host_waits,
+    index_gradients,
     loops,
     made_on_cpu,
     mask_loops,
