@@ -28,7 +28,7 @@ def index_gradient(scenario: Scenario) -> Iterator[Proposal]:
     """The gradient of x[indices] by index_add_ or scatter_add_, as index_select and gather have it.
 
     The kernels that sort, and the copies and the arithmetic of the indices in the backward pass, go. Left alone are
-    gradients of which the sorted sums take no longer than atomic additions would.
+    gradients of which the sorted sums take no longer than atomic additions would, and those of x[mask].
     """
     run = scenario.run
     groups = list(_groups(run))
@@ -75,9 +75,10 @@ def _groups(run: Run) -> Iterator[tuple[list[int], float]]:
     for (step, number), puts in nodes.items():
         near = range(max(puts[0] - NEAR, 0), min(puts[-1] + NEAR, run.rows))
         mine = [r for r in near if steps[r] == step and run.phase[r] == "backward" and numbers[r][-1:] == [number]]
-        values = [shape for shape in run.shapes(puts[-1])[1:] if numel(shape)]
-        if values and run.bandwidth == run.bandwidth:
-            most = max(numel(shape) for shape in values)
+        most = max((numel(shape) for shape in run.shapes(puts[-1])[1:] if numel(shape)), default=0)
+        masked = "nonzero" in run.aten[mine]
+        if most and not masked and run.bandwidth == run.bandwidth:
+            mine = [row for row in mine if row in puts or run.largest[row] < most]  # what is done with the indices
             expected = START_NS + 1e9 * 4.0 * most / (ADDING * run.bandwidth)
             longest = max(puts, key=lambda row: run.dur[row])
             yield [longest, *(row for row in mine if row != longest and run.aten[row] not in KEPT)], expected

@@ -107,7 +107,8 @@ def test_a_mask_with_a_gradient_leaves_a_slower_kernel_and_its_sums(sums, ns, ro
 
 def backward(name, ns, *dims, **more):
     return {"aten": f"aten::{name}", "sizes": [list(each) for each in dims], "dtypes": ["float32"] * len(dims),
-            "ns": ns, "phase": "backward", "dir": "bprop", "kShortName": f"{name}_kernel", "seqId": [7], **more}  # fmt: skip
+            "ns": ns, "phase": "backward", "dir": "bprop", "kShortName": f"{name}_kernel", "seqId": [7],
+            **more}  # fmt: skip
 
 
 def test_a_gradient_summed_up_over_sorted_indices_may_be_atomic_additions():
@@ -117,7 +118,7 @@ def test_a_gradient_summed_up_over_sorted_indices_may_be_atomic_additions():
     rows = [
         backward("fill_", 6_000, square), backward("div_", 2_000, (351,)), backward("arange", 1_000),
         backward("_index_put_impl_", 6_000, *put), backward("_index_put_impl_", 620_000, *put),
-        backward("bmm", 30_000, (8192, 27, 27), (8192, 27, 64), seqId=[6]),
+        backward("add_", 40_000, square, square), backward("bmm", 30_000, square, (8192, 27, 64), seqId=[6]),
     ]  # fmt: skip
     scenario = SimpleNamespace(run=advice_rows.run(*rows), calls=lambda found: found, base=None)
     edit, gone = index_gradient_of(scenario)
@@ -129,6 +130,12 @@ def test_sorted_sums_that_take_no_longer_than_atomic_additions_stay():
     """240,000 rows of 256 take 180 µs sorted; index_add_ took 436."""
     put = backward("_index_put_impl_", 180_000, (30_000, 256), (), (240_000, 256))
     assert reason("index_gradient", SimpleNamespace(run=advice_rows.run(put))) == "sorting takes no longer here"
+
+
+def test_a_mask_s_gradient_has_no_other_form():
+    rows = [backward("nonzero", 5_000, (8192,)), backward("_index_put_impl_", 620_000, (8192, 27), (), (4000, 27))]
+    why = reason("index_gradient", SimpleNamespace(run=advice_rows.run(*rows)))
+    assert why == "no gradient of x[indices] is summed up by sorting"
 
 
 def index_gradient_of(scenario):
