@@ -57,7 +57,7 @@ RULES = {
     "pinned": "pageable_copy",
     "copies": "pageable_copy",
     "half": "weight_casts",
-    "graph": "cuda_graph",
+    "graph": "cuda_graph+part_graph",
     "static_cache": "static_cache",
     "sparse": "sparse_grad",
     "vocabulary": "alignment",
