@@ -134,7 +134,7 @@ def test_what_repeats_within_a_step_is_a_graph_each_time(tmp_path):
     """Of 5 moments of 32 launches without gradients, the first launch of each remains."""
     scenario = moments(5).scenario(tmp_path)
     edit = proposed("part_graph", scenario)
-    assert "5 times per run the host launches the same 32 kernels" in edit.why
+    assert "5 times per capture the host launches the same 32 kernels" in edit.why
     assert len(edit.rows) == 5 * 31 and edit.graph
     assert set(range(0, 160, 32)).isdisjoint(edit.rows.tolist())
 
