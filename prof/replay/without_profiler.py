@@ -24,7 +24,7 @@ LEAST_SHARE, ROUNDS, NEAR = 0.02, 8, 0.003
 # Standard deviations of a step from run to run, by the step: where the GPU is the limit, and where the host has to do
 # with it, which on a machine that others use, too, is half as fast for seconds. Of 278 changes of twelve programs on
 # H200s, measured in turns, three to five pairs of blocks each, the pairs of one change differ by 0.097 to 0.125 of the
-# step where the host has to do with it, and by 0.002 to 0.028 otherwise (medians of four recordings), and a range of four
+# step where the host has to do with it, and by 0.002 to 0.028 otherwise (medians of four recordings); a range of four
 # is 2.06 deviations. No prediction has a part in that (docs/explanation/advice.md).
 GPU_DEVIATION, HOST_DEVIATION = 0.01, 0.055
 HOST_MATTERS = 0.15  # of the step's time, the part that goes with the host's work, from which on it does so fully

@@ -105,6 +105,21 @@ def test_a_mask_with_a_gradient_leaves_a_slower_kernel_and_its_sums(sums, ns, ro
     assert len(only.rows) == rows
 
 
+@pytest.mark.parametrize(("dtype", "ns"), [("float32", 40_520), ("bfloat16", 9_523)])
+def test_dropout_takes_a_fused_kernel_the_same_time_for_each_score_in_any_type(dtype, ns):
+    """Forward over 64 × 256² scores at heads of 64: 1.074e9 FLOP at 0.065 × 494.7 TFLOP/s are 33.39 µs, with dropout
+    0.94 of this rate: 35.5; at 0.48 × 989.4 2.26 µs, with dropout 4.52. 5 µs besides."""
+    q, k, s = [64, 256, 64], [64, 64, 256], [64, 256, 256]
+    calls = [("bmm", [q, k]), ("_softmax", [s]), ("native_dropout", [s]), ("bmm", [s, q])]
+    run = advice_rows.run(*(
+        {"aten": f"aten::{name}", "sizes": dims, "dtypes": [dtype] * len(dims), "ns": 900_000, "phase": "forward",
+         "dir": "fprop", "kShortName": {"bmm": "sgemm"}.get(name, "elementwise_kernel")}
+        for name, dims in calls
+    ))  # fmt: skip
+    (only,) = proposals("attention", SimpleNamespace(run=run))
+    assert only.ns.sum() == pytest.approx(ns, rel=0.001)
+
+
 def backward(name, ns, *dims, **more):
     return {"aten": f"aten::{name}", "sizes": [list(each) for each in dims], "dtypes": ["float32"] * len(dims),
             "ns": ns, "phase": "backward", "dir": "bprop", "kShortName": f"{name}_kernel", "seqId": [7],
