@@ -37,7 +37,8 @@ from pyprof.prof.planning.cli import load_base
 GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "golden" / "advice"
 RENAMED = {"unfused_attention": "attention", "launch_bound": "cuda_graph", "sync_in_step": "item"}
 # The changes of the programs with several faults, by the rules that propose them; others have no rule. After a colon:
-# of the rule's proposals those whose change begins thus. With a plus: several rules' proposals, one after the other.
+# of the rule's proposals those whose change begins thus. With a plus: several rules' proposals, one after the other;
+# with an exclamation mark: the first proposal alone, as a program makes one graph of a part of its step.
 RULES = {
     "tf32": "tf32",
     "amp": "amp",
@@ -57,7 +58,7 @@ RULES = {
     "pinned": "pageable_copy",
     "copies": "pageable_copy",
     "half": "weight_casts",
-    "graph": "cuda_graph+part_graph",
+    "graph": "cuda_graph+part_graph!",
     "static_cache": "static_cache",
     "sparse": "sparse_grad",
     "vocabulary": "alignment",
@@ -121,12 +122,12 @@ def after(scenario: Scenario, rule: str) -> Scenario:
 
 
 def _after(scenario: Scenario, rule: str) -> Scenario:
-    name, _, begin = rule.partition(":")
+    name, _, begin = rule.rstrip("!").partition(":")
     taken: set[str] = set()
     while True:
         proposed = [e for e in EDIT_RULES[name](scenario) if isinstance(e, Edit) and e.change.startswith(begin)]
         edits = [e for e in proposed if e.title not in taken]
-        if not edits:
+        if not edits or (taken and rule.endswith("!")):
             return scenario
         taken.add(edits[0].title)
         scenario = apply(edits[0], scenario)
