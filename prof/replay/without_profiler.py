@@ -22,9 +22,11 @@ from pyprof.table.columns import Ints
 MOST_NS = 25_000  # a range or call does not cost a profiler more
 LEAST_SHARE, ROUNDS, NEAR = 0.02, 8, 0.003
 # Standard deviations of a step from run to run, by the step: where the GPU is the limit, and where the host has to do
-# with it, which on a machine that others use, too, is half as fast for seconds (74 differences of steps of six programs
-# on an H200, measured in turns: docs/explanation/advice.md).
-GPU_DEVIATION, HOST_DEVIATION = 0.01, 0.04
+# with it, which on a machine that others use, too, is half as fast for seconds. Of 278 changes of twelve programs on
+# H200s, measured in turns, three to five pairs of blocks each, the pairs of one change differ by 0.097 to 0.125 of the
+# step where the host has to do with it, and by 0.002 to 0.028 otherwise (medians of four recordings); a range of four
+# is 2.06 deviations. No prediction has a part in that (docs/explanation/advice.md).
+GPU_DEVIATION, HOST_DEVIATION = 0.01, 0.055
 HOST_MATTERS = 0.15  # of the step's time, the part that goes with the host's work, from which on it does so fully
 TENTH = 1.2816  # a normal distribution has a tenth beyond this many standard deviations
 GPU_LIMITS = 0.9  # if nearly no host time makes a step at most this much shorter, the GPU limits it

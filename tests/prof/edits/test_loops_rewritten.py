@@ -120,6 +120,32 @@ def test_a_mask_that_one_line_reads_and_writes_by_is_asked_twice_in_each_iterati
     assert len(edit.released) == 12
 
 
+def moments(count, size=lambda number: 64, product="mm"):
+    """A small network on each of so many moments: a product and 31 other ops, on the same lines."""
+    program = Program()
+    for number in range(count):
+        program.op(product, (8, size(number)), (size(number), 64))
+        for _ in range(31):
+            program.op("tanh", (8, size(number)))
+    return program
+
+
+def test_what_repeats_within_a_step_is_a_graph_each_time(tmp_path):
+    """Of 5 moments of 32 launches without gradients, the first launch of each remains."""
+    scenario = moments(5).scenario(tmp_path)
+    edit = proposed("part_graph", scenario)
+    assert "5 times per capture the host launches the same 32 kernels" in edit.why
+    assert len(edit.rows) == 5 * 31 and edit.graph
+    assert set(range(0, 160, 32)).isdisjoint(edit.rows.tolist())
+
+
+@pytest.mark.parametrize("program", [
+    moments(3), moments(5, size=lambda number: 64 + number), moments(5, product="add"),
+], ids=["three times", "sizes that grow", "a loop over parameters, without products"])  # fmt: skip
+def test_what_does_not_repeat_is_no_part(program, tmp_path):
+    assert proposed("part_graph", program.scenario(tmp_path)).why.startswith("no 30 launches are repeated 4 times")
+
+
 def test_three_masks_are_no_loop(tmp_path):
     only = proposed("mask_loop", Program().experts(3).scenario(tmp_path))
     assert only.why.startswith("no line asks 4 times or more within a step")
