@@ -36,7 +36,9 @@ class Config:
 SIZES = {
     "cuda": Config(layers=4, width=2048, heads=16, context=1024, batch=8, vocabulary=8192),
     "launches": Config(layers=6, width=256, heads=4, context=128, batch=2, vocabulary=1024),  # limited by the host
-    "busy": Config(layers=4, width=2048, heads=16, context=1024, batch=48, vocabulary=8192),  # GPU, under a profiler too
+    "busy": Config(
+        layers=4, width=2048, heads=16, context=1024, batch=48, vocabulary=8192
+    ),  # GPU, under a profiler too
     "cpu": Config(layers=2, width=64, heads=4, context=32, batch=4, vocabulary=128),
 }
 

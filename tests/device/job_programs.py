@@ -7,7 +7,8 @@
 All cases run without a profiler first: the time of a step by the host's clock, as every step ends with ``loss.item()``.
 Then they run again and are captured. Stragglers: ``host`` sleeps between forward and backward, ``layers`` runs two more
 blocks, ``data`` waits for its data loader, ``copy`` copies from pageable memory, ``gc`` collects garbage, ``busy``
-shares its GPU with another process, ``launch`` does something before each linear layer. ``tpbusy`` is ``tp`` with six times the batch: the GPU sets the pace.
+shares its GPU with another process, ``launch`` does something before each linear layer.
+``tpbusy`` is ``tp`` with six times the batch: the GPU sets the pace.
 """
 
 from __future__ import annotations

@@ -66,7 +66,12 @@ def trained(kind: str, sampling: bool) -> dict[str, Any]:
             loss.item()
             steps.append((now - begun, launched - now, time.perf_counter_ns() - now))
         launch["after"] = launch_us(tiny)  # no sample is being recorded
-    facts = {"kind": kind, "sampled": sampling, "torch": torch.__version__, "teardown": os.environ.get("TEARDOWN_CUPTI")}
+    facts = {
+        "kind": kind,
+        "sampled": sampling,
+        "torch": torch.__version__,
+        "teardown": os.environ.get("TEARDOWN_CUPTI"),
+    }
     return {**facts, "launch_us": launch, "steps_ns": steps, "samples": samples}
 
 
@@ -97,9 +102,17 @@ def parts(record: dict[str, Any]) -> Iterator[tuple[str, range]]:
     every, steps = EVERY[record["kind"]], record["steps_ns"]
     yield "before", range(FIRST, every - TIMED)
     for number in range(every, len(steps), every):
-        begin = next((i for i in range(number + 1, len(steps)) if steps[i][0] > steps[number + 1][0] + AFTER_S * 1e9), 0)
+        begin = next(
+            (i for i in range(number + 1, len(steps)) if steps[i][0] > steps[number + 1][0] + AFTER_S * 1e9), 0
+        )
         if begin:
             yield "after", range(begin, min(number + every, len(steps)) - TIMED)
+
+
+def _read(steps: list[list[int]], number: int) -> int | None:
+    """The first step a second after the sample that step ``number`` begins."""
+    late = steps[number + 1][0] + AFTER_S * 1e9
+    return next((i for i in range(number + 1, len(steps)) if steps[i][0] > late), None)
 
 
 def times_of(record: dict[str, Any], part: str, which: int) -> list[float]:
@@ -113,13 +126,14 @@ def sample_ms(record: dict[str, Any]) -> list[float]:
     every, steps = EVERY[record["kind"]], record["steps_ns"]
     found = []
     for number in range(every, len(steps), every):
-        end = next((i for i in range(number + 2, len(steps)) if steps[i][0] > steps[number + 1][0] + AFTER_S * 1e9), None)
+        end = next(
+            (i for i in range(number + 2, len(steps)) if steps[i][0] > steps[number + 1][0] + AFTER_S * 1e9), None
+        )
         if end is None:
             continue
-        spans = [each[2] / 1e6 for each in steps[number - TIMED : end]]
         before = statistics.median(times_of(record, "before" if number == every else "after", 2))
         after = statistics.median(times_of(record, "after", 2))
-        usual = (TIMED + 1) * before + (len(spans) - TIMED - 1) * after
+        usual = (TIMED + 1) * before + (end - number - 1) * after
         found.append((steps[end][0] - steps[number - TIMED][0]) / 1e6 - usual)
     return found
 
