@@ -5,6 +5,7 @@ SELECT is made of such descriptions, which are PyProf's own text: nothing that a
 """
 
 import sqlite3
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -179,11 +180,14 @@ class Database:
 
     def _ints(self, table: str, columns: Sequence[str], where: str) -> list[Ints]:
         numbers = [f'coalesce("{column}", {NULL})' for column in columns]
+        grown = [array("q") for _ in columns]  # in place: chunks joined at the end would leave holes in the memory
         try:
-            chunks = [chunk for chunk, _ in self.chunks(numbers, table, where=where)]
+            for chunk, _ in self.chunks(numbers, table, where=where):
+                for column, part in zip(grown, chunk, strict=True):
+                    column.frombytes(part.tobytes())
         except ValueError:
             return self._mixed_ints(table, columns, where)
-        return [folded(np.concatenate([_NONE, *(chunk.pop(0) for chunk in chunks)])) for _ in columns]
+        return [folded(np.frombuffer(column, np.int64)) if column else _NONE for column in grown]
 
     def _mixed_ints(self, table: str, columns: Sequence[str], where: str) -> list[Ints]:
         """Columns with values that are not whole numbers, which become ``NULL`` and are noted in ``wrong``."""

@@ -126,7 +126,7 @@ def test_numbers_are_read_digit_by_digit(cases):
     begins = np.cumsum([0, *(len(text) + 1 for text in texts[:-1])])
     stops = begins + [stop for _, stop in cases]
     value, end = numbers(np.frombuffer(raw, np.uint8), begins, stops)
-    for (text, stop), begin, found, until in zip(cases, begins.tolist(), value.tolist(), end.tolist(), strict=True):
+    for (_, stop), begin, found, until in zip(cases, begins.tolist(), value.tolist(), end.tolist(), strict=True):
         digits = re.match(r"\d*", raw[begin : begin + max(min(stop, MOST_DIGITS + 1), 0)].decode())[0]
         assert until - begin == len(digits)
         if len(digits) <= MOST_DIGITS:
