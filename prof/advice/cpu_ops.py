@@ -101,7 +101,8 @@ def cpu_channels_last(run: Run) -> Iterator[Finding]:
     """2-d convolutions in fp32 whose inputs are contiguous in NCHW, and the batch norms and pooling of such tensors.
 
     Of convolutions and norms the forward pass is counted alone: in the backward pass as many ops lost as gained.
-    Abstains for 1-d convolutions, for which PyTorch has no such format, without strides, and if group norms are in the run, which take NCHW.
+    Abstains for 1-d convolutions, for which PyTorch has no such format, without strides, and if group norms are in the
+    run, which take NCHW.
     """
     if bool(run.mentions("op", "group_norm", "instance_norm").any()):
         return

@@ -104,7 +104,8 @@ def doubt(base: BaseRun) -> str:
     if abs(base.replayed.difference) > FAITHFUL:
         return f"the replay takes {base.replayed.difference:+.1%} of the capture's time more or less"
     if base.run.marked < 2 and base.extent_ns < LEAST_EXTENT * base.run.step_ns:
-        return f"the GPU's work extends over {share(base.extent_ns, base.run.step_ns)} of the step, and no more is replayed"
+        extent = share(base.extent_ns, base.run.step_ns)
+        return f"the GPU's work extends over {extent} of the step, and no more is replayed"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""What the summary, the advice and the plan say of captures of other people's programs, against the files themselves."""
+"""What summary, advice and plan say of captures of other people's programs, against the files themselves."""
 
 from __future__ import annotations
 

@@ -87,8 +87,8 @@ def test_a_capture_of_cpu_ops_is_not_judged_as_a_gpus():
     words = " ".join(written(False, table(row)).split())
     assert words == (
         "The capture (no steps marked) takes 0.18 ms as captured; ops run 0.18 ms of it. There is no advice. The "
-        "capture does not say what CPU it ran on, so nothing is said about threads, bf16 and data loading: `pyprof run` "
-        "records it."
+        "capture does not say what CPU it ran on, so nothing is said about threads, bf16 and data loading: `pyprof "
+        "run` records it."
     )
 
 
@@ -268,7 +268,8 @@ def turns(copy="Memcpy DtoH (Device -> Pinned)", **more):
     for i in range(20):
         at = i * 901_000
         made += [
-            {"kShortName": "kernel", "aten": "aten::mm", "start": at, "ns": 500_000, "apiStart": at - 9_000, "apiDuration": 4_000},
+            {"kShortName": "kernel", "aten": "aten::mm", "start": at, "ns": 500_000, "apiStart": at - 9_000,
+             "apiDuration": 4_000},
             {"kShortName": copy, "kind": "memcpy", "bytes": 4, "start": at + 500_000, "ns": 1_000,
              "apiStart": at - 4_000, "apiDuration": 504_000, **more},
         ]  # fmt: skip
