@@ -69,7 +69,7 @@ def test_the_summary_names_the_first_five():
     inside = replace(pieces[0], change="Pad it (rows; no target names them) to 64: done. More.")
     assert "Pad it (rows; no target names them) to 64: saves " in brief(replace(advised, cards=[inside]))[1]
     assert brief(replace(advised, cards=[])) == [
-        "What to change: nothing was found that saves more than 0.5% of a capture"
+        "What to change: nothing was found that saves more than 0.5% of the capture"
     ]
 
 
@@ -86,9 +86,9 @@ def test_a_capture_of_cpu_ops_is_not_judged_as_a_gpus():
     row = mm(4096, 4096, 4096, 180_000, "addmm") | {"kind": "cpu"}
     words = " ".join(written(False, table(row)).split())
     assert words == (
-        "A capture (no steps marked) takes 0.18 ms as captured; ops run 0.18 ms of it. There is no advice. The capture "
-        "does not say what CPU it ran on, so nothing is said about threads, bf16 and data loading: `pyprof run` "
-        "records it."
+        "The capture (no steps marked) takes 0.18 ms as captured; ops run 0.18 ms of it. There is no advice. The "
+        "capture does not say what CPU it ran on, so nothing is said about threads, bf16 and data loading: `pyprof "
+        "run` records it."
     )
 
 
@@ -143,7 +143,7 @@ def test_idle_time_in_front_of_launched_work_is_explained_by_neither():
 def test_without_launch_times_nothing_is_said_of_the_host():
     made = table(*steady(15_000, {"apiStart": None, "apiDuration": None}))
     title, *_ = brief(advised_by_sums(Run(made, annotate(made)), ""))
-    assert title == "What to change: nothing was found that saves more than 0.5% of a capture"
+    assert title == "What to change: nothing was found that saves more than 0.5% of the capture"
     assert "Without a profiler" not in written(False, made)
 
 
@@ -268,7 +268,8 @@ def turns(copy="Memcpy DtoH (Device -> Pinned)", **more):
     for i in range(20):
         at = i * 901_000
         made += [
-            {"kShortName": "kernel", "start": at, "ns": 500_000, "apiStart": at - 9_000, "apiDuration": 4_000},
+            {"kShortName": "kernel", "aten": "aten::mm", "start": at, "ns": 500_000, "apiStart": at - 9_000,
+             "apiDuration": 4_000},
             {"kShortName": copy, "kind": "memcpy", "bytes": 4, "start": at + 500_000, "ns": 1_000,
              "apiStart": at - 4_000, "apiDuration": 504_000, **more},
         ]  # fmt: skip
