@@ -1,22 +1,24 @@
-"""A forked child of the test's process that ends whatever happens in it."""
+"""A forked child of a test, which never returns to pytest, whatever happens in it."""
 
 import os
 import traceback
 from collections.abc import Callable
 
 
-def forked(run: Callable[[], object]) -> int:
-    """Call ``run`` in a forked child. Returns the child's exit code: 0 if the result is true, 1 if not or if it raises.
+def exit_code(run: Callable[[], bool]) -> int:
+    """Of a child that runs this: 0 if it returns True, 1 if False, 2 with a traceback if it fails."""
+    return os.waitstatus_to_exitcode(os.waitpid(start(run), 0)[1])
 
-    An exception must not leave the child's call: a second pytest would go on in it, and the first would wait for ever.
-    """
+
+def start(run: Callable[[], bool]) -> int:
+    """The process id of such a child. The caller waits for it."""
     child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            code = 0 if run() else 1
-        except Exception:  # noqa: BLE001 -- it is told, and the exit code says that something was wrong
+    if child:
+        return child
+    code = 2
+    try:
+        code = 0 if run() else 1
+    finally:  # also after what pytest raises to skip or to end: the child would go on with the parent's tests
+        if code == 2:
             traceback.print_exc()
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        os._exit(code)
