@@ -202,6 +202,22 @@ class BaseRun:
         return self.host_share.share
 
     @cached_property
+    def counted(self) -> Ints:
+        """The operations of the one step, or of a capture without steps, that its time is measured by.
+
+        Copies that load the model do not count, nor does what a step launches while the GPU still works on what was
+        launched before it.
+        """
+        rows = self.run.origin[self.run.start >= min((step.start_ns for step in self.run.times), default=NULL)]
+        return self.place[rows if len(rows) else self.run.origin]
+
+    @cached_property
+    def extent_ns(self) -> int:
+        """From the first to the last of these operations, as captured."""
+        work = self.recorded.work
+        return int(work.end[self.counted].max() - work.start[self.counted].min()) if len(self.counted) else 0
+
+    @cached_property
     def steps(self) -> tuple[Ints, Ints, int]:
         """(the operations of marked steps, the index of each one's step, the index of the first step that counts)."""
         number = self.table.ints("step")[self.recorded.work.row]

@@ -34,6 +34,7 @@ COSTS = {
     "static_cache": "memory for the cache's greatest size from the beginning, and a mask for what is not filled yet",
     "item": "values that are printed later, or every few steps",
     "size_sync": "other ops, which may compute what the mask leaves out",
+    "size_sync of copies": "values that the program reads a step later",
     "pageable_copy": "as much pinned memory of the host as is copied",
     "data_loader": "memory and CPU time for the workers' processes",
     "allocator": "memory: PyTorch keeps what it has reserved",

@@ -286,7 +286,7 @@ def _step_ns(base: BaseRun, ends: Ints, duration: Ints) -> float:
     """
     marked, index, first = base.steps
     if not len(marked):
-        return float(ends[base.work_task].max() - (ends - duration)[base.work_task].min())
+        return _extent(base, ends, duration, base.counted)
     finished = ends[base.work_task][marked]
     call = base.recorded.work.call[marked]
     launched = np.where(call >= 0, ends[base.call_task[call]], NEVER)
@@ -294,8 +294,13 @@ def _step_ns(base: BaseRun, ends: Ints, duration: Ints) -> float:
     count = int(index.max()) - before
     if count:
         return max(_between(index, finished, before), _between(index, launched, before)) / count
-    begins = finished[index == before] - duration[base.work_task[marked[index == before]]]
-    return float(finished.max() - begins.min())
+    return _extent(base, ends, duration, base.counted)
+
+
+def _extent(base: BaseRun, ends: Ints, duration: Ints, operations: Ints) -> float:
+    """From the beginning of the first of these operations to the end of the last one."""
+    tasks = base.work_task[operations]
+    return float(ends[tasks].max() - (ends - duration)[tasks].min())
 
 
 def _between(index: Ints, ends: Ints, before: int) -> float:

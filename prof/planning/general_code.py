@@ -150,6 +150,11 @@ GENERAL: dict[str, tuple[tuple[str, str, str], ...]] = {
     ),
     "size_sync": (
         (
+            "Do not wait for small copies",
+            "values = tensor.cpu()  # the host waits for the GPU",
+            "values.copy_(tensor, non_blocking=True)  # values: pinned, read a step later",
+        ),
+        (
             "",
             "loss = values[mask].mean()  # the host waits to learn how many there are",
             "loss = torch.where(mask, values, 0).sum() / mask.sum()",

@@ -92,22 +92,26 @@ def _fitted(replayed: Replayed) -> OwnShare | None:
 def _share_for(replayed: Replayed, wanted_ns: float) -> float:
     """The share with which a step takes that long; the least or all of it where none does.
 
-    A step's time grows with the share, nearly in a line where the host limits it: so the line through both ends of what
-    is known is cut where it has the wanted time, until that is near enough.
+    A step's time grows with the share: not at all where the GPU limits it, and nearly in a line where the host does. So
+    the line through both ends of what is known is cut where it has the wanted time, until that is near enough. If an
+    end stays twice, it counts half as far from the wanted time as before (the Illinois method), as otherwise one beyond
+    such a bend would stay for good.
     """
     low, high = LEAST_SHARE, 1.0
-    at_low, at_high = (mean_step_ns(_scaled(replayed, share)) for share in (low, high))
-    if at_high <= wanted_ns or at_low >= wanted_ns:
-        return high if at_high <= wanted_ns else low
+    below, above = (mean_step_ns(_scaled(replayed, share)) - wanted_ns for share in (low, high))
+    if above <= 0 or below >= 0:
+        return high if above <= 0 else low
+    went_up: bool | None = None
     for _ in range(ROUNDS):
-        middle = low + (high - low) * (wanted_ns - at_low) / (at_high - at_low)
-        at_middle = mean_step_ns(_scaled(replayed, middle))
-        if abs(at_middle / wanted_ns - 1) < NEAR:
+        middle = low + (high - low) * below / (below - above)
+        beyond = mean_step_ns(_scaled(replayed, middle)) - wanted_ns
+        if abs(beyond) < NEAR * wanted_ns:
             break
-        if at_middle > wanted_ns:
-            high, at_high = middle, at_middle
+        again, went_up = went_up is (beyond < 0), beyond < 0
+        if went_up:
+            low, below, above = middle, beyond, above / 2 if again else above
         else:
-            low, at_low = middle, at_middle
+            high, above, below = middle, beyond, below / 2 if again else below
     return middle
 
 

@@ -213,9 +213,10 @@ def test_an_input_made_from_the_last_result_keeps_the_loop(tmp_path):
     assert isinstance(only, Abstained) and only.why.startswith("a cell's input may come from the step before (tanh")
 
 
-def test_a_loop_that_samples_keeps_its_steps(tmp_path):
-    only = proposed("cell_loop", cells(10, [LOOK_UP], [("argmax", (BATCH, 50))]).scenario(tmp_path))
-    assert isinstance(only, Abstained) and "samples the next input (argmax" in only.why
+@pytest.mark.parametrize("op", ["argmax", "multinomial", "topk", "sort", "bernoulli_", "max"])
+def test_a_loop_that_samples_keeps_its_steps(op, tmp_path):
+    only = proposed("cell_loop", cells(10, [LOOK_UP], [(op, (BATCH, 50))]).scenario(tmp_path))
+    assert isinstance(only, Abstained) and f"samples the next input ({op}" in only.why
 
 
 def test_few_cells_are_no_loop(tmp_path):

@@ -15,6 +15,7 @@ from pyprof.prof.edits.rules.loops import behind, reads_of
 from pyprof.prof.edits.rules.narrow import Flow
 from pyprof.prof.edits.rules.parameters import in_loops
 from pyprof.prof.edits.scenario import apply, captured
+from pyprof.prof.planning.general_code import GENERAL
 from tests.parse.kineto.kineto_file import MAIN, call, kernel, op, x
 from tests.prof.advice import advice_rows, test_layout
 from tests.prof.edits.test_scenario import base
@@ -180,13 +181,32 @@ def test_memory_given_back_in_each_step(tmp_path):
     """µs: cudaFree waits for the kernel until 510, cudaMalloc takes 90. Without both, the host is far ahead."""
     free = x("cuda_runtime", "cudaFree", 20, 493, MAIN, correlation=2)
     taken = x("cuda_runtime", "cudaMalloc", 520, 90, MAIN, correlation=3)
-    run = base(tmp_path, call(0, 1), kernel(10, 500, 1), free, taken, call(620, 4), kernel(630, 7, 4))
-    scenario = captured(run)
+    events = call(0, 1), kernel(10, 500, 1), free, taken, call(620, 4), kernel(630, 7, 4)
+    scenario = captured(base(tmp_path, *events, x("user_annotation", "ProfilerStep#1", -5, 700, MAIN)))
     (only,) = proposals("allocator", scenario)
     after = apply(only, scenario)
     assert scenario.step_ns(1.0, np.zeros(0)) == 627_000
     # the second kernel follows the first one: 500, a gap of 1.1, 7
     assert after.step_ns(1.0, np.ones(1)) == 508_100
+
+
+def test_without_steps_memory_may_be_taken_for_the_first_time(tmp_path):
+    """A program that begins frees and allocates as well: cuDNN's autotuning, the first batch."""
+    free, taken = (x("cuda_runtime", f"cuda{name}", at, 90, MAIN) for name, at in (("Free", 20), ("Malloc", 120)))
+    (only,) = proposals("allocator", captured(base(tmp_path, call(0, 1), kernel(10, 500, 1), free, taken)))
+    assert isinstance(only, Abstained) and "without marked steps" in only.why
+
+
+def test_a_copy_that_the_program_makes_is_no_op_with_a_size_that_depends_on_data(tmp_path):
+    """tensor.cpu() of 8 bytes: no mask is to blame."""
+    copy = x("cuda_runtime", "cudaMemcpyAsync", 20, 497, MAIN, correlation=2)
+    moved = kernel(511, 2, 2, name="Memcpy DtoH (Device -> Pageable)", bytes=8) | {"cat": "gpu_memcpy"}
+    run = base(tmp_path, op("aten::_to_copy", 12, 515), op("aten::copy_", 15, 510), call(0, 1), kernel(10, 500, 1),
+               copy, moved, call(540, 3), kernel(550, 7, 3))  # fmt: skip
+    (only,) = proposals("size_sync", captured(run))
+    assert only.title == "Do not wait for small copies to the host within the step"
+    begin, before, _ = GENERAL["size_sync"][0]
+    assert only.change.startswith(begin) and before.startswith("values = tensor.cpu()")
 
 
 def test_sizes_that_the_host_asks_for(tmp_path):
