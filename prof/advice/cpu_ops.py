@@ -13,6 +13,7 @@ import numpy as np
 from pyprof.dtypes import ITEM_BYTES
 from pyprof.prof.advice.card import Finding, cpu_rule
 from pyprof.prof.advice.fusion import chains
+from pyprof.prof.advice.layout import spatial_rank
 from pyprof.prof.advice.run import Run
 from pyprof.prof.advice.run_columns import numel
 from pyprof.table.columns import Bools, Floats, Ints
@@ -126,12 +127,14 @@ def cpu_channels_last(run: Run) -> Iterator[Finding]:
     """2-d convolutions in fp32 whose inputs are contiguous in NCHW, and the batch norms and pooling of such tensors.
 
     Of convolutions and norms the forward pass is counted alone: in the backward pass as many ops lost as gained.
-    Abstains without strides, and if group norms are in the run, which take NCHW.
+    Abstains for 1-d convolutions, for which PyTorch has no such format, without strides, and if group norms are in the
+    run, which take NCHW.
     """
     if bool(run.mentions("op", "group_norm", "instance_norm").any()):
         return
     images = _nchw(run)
     convolutions = np.flatnonzero((run.family == "conv") & images & (run.flop > LEAST_FLOP))
+    convolutions = convolutions[[spatial_rank(run, row) == 2 for row in convolutions.tolist()]]
     if not len(convolutions):
         return
     ahead = run.phase != "backward"

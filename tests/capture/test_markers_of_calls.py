@@ -166,6 +166,9 @@ def test_each_kind_of_value_has_its_form() -> None:
     for value, form in forms:
         assert describe(value, "n") == {"name": "n", **form}
         hash(key_of(value))
+    others = [slice(1, None, 3), slice(1, 4, 2), slice(0, None, 2), [1, 2.5], [[1], [3]], np.zeros((2, 4), np.float32)]
+    keys = {key_of(value) for value in (*(value for value, _ in forms), *others)}
+    assert len(keys) == len(forms) + len(others)  # what is described in another way has another key
 
 
 def test_true_one_and_one_point_zero_are_told_apart(recorder: Recorder) -> None:

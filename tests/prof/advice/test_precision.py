@@ -19,6 +19,17 @@ def test_tf32_by_hand():
     assert "float32_matmul_precision" in card.change
 
 
+def test_how_the_products_ran_is_said():
+    bare, tf32 = fp32(name="volta_sgemm_128x128_nn"), fp32(900_000, TF32)
+    for rows, how in (
+        ([bare], "ran without tensor cores at"),
+        ([tf32], "ran on tensor cores as TF32 at"),
+        ([bare, tf32], "ran on tensor cores as TF32 or not at all at"),
+    ):
+        (card,) = cards(*rows, rule="amp")
+        assert how in card.why
+
+
 def test_amp_by_hand():
     # at 811.3e12/s 169.4 µs, and 5; casts: 201326592 bytes / 4 × 2/3 × 6 bytes at 4.08e12/s: 49.3 µs
     (card,) = cards(fp32(), rule="amp")

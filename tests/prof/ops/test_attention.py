@@ -214,8 +214,11 @@ def test_packed_sequences_of_unknown_lengths_are_not_guessed() -> None:
     cum = b(3, dtype="int32")
     even = b(8, 3, 8)  # two of at most 4 fill 8: both have 4
     assert total(evaluate("_flash_attention_forward", (even, even, even, cum, cum, 4, 4, 0.0, True))).flop == 1920
-    with pytest.raises(UnknownArgument):
-        evaluate("_flash_attention_forward", (PACKED, PACKED, PACKED, cum, cum, 4, 4, 0.0, True))
+    keys = b(6, 3, 8)  # two of at most 3
+    assert total(evaluate("_flash_attention_forward", (even, keys, keys, cum, cum, 4, 3, 0.0, False))).flop == 2304
+    for q, k, max_q, max_k in ((PACKED, PACKED, 4, 4), (even, PACKED, 4, 4), (PACKED, even, 4, 4)):
+        with pytest.raises(UnknownArgument):
+            evaluate("_flash_attention_forward", (q, k, k, cum, cum, max_q, max_k, 0.0, True))
 
 
 length = st.integers(0, 12)
