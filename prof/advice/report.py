@@ -167,7 +167,9 @@ def sentence(text: str) -> str:
 def _wrapped(word: str, text: str, width: int) -> list[str]:
     """A paragraph with a hanging indent after its first word; names in code are not broken at hyphens."""
     hang = " " * (len(INDENT) + len(word) + 1)
-    return textwrap.wrap(safe(sentence(text)), width, initial_indent=f"{INDENT}{word} ", subsequent_indent=hang, break_on_hyphens=False)
+    return textwrap.wrap(
+        safe(sentence(text)), width, initial_indent=f"{INDENT}{word} ", subsequent_indent=hang, break_on_hyphens=False
+    )
 
 
 def brief(advised: Advised) -> list[str]:
