@@ -152,14 +152,24 @@ def title(advice: Advice, unit: str, saved: str = "") -> str:
     return f"{first_sentence(advice.change)}: saves {saved} per {unit}{share}"
 
 
+def sentence(text: str) -> str:
+    """A part of a card as a sentence: with a capital letter, if it begins with a word and not with code, and a stop.
+
+    >>> sentence("run it again"), sentence("torch.where in place of x[mask].")
+    ('Run it again.', 'torch.where in place of x[mask].')
+    """
+    first = text.partition(" ")[0]
+    if first.isalpha():
+        text = first[0].upper() + text[1:]
+    return text if not text or text.endswith(".") else f"{text}."
+
+
 def _wrapped(word: str, text: str, width: int) -> list[str]:
     """A paragraph with a hanging indent after its first word; names in code are not broken at hyphens."""
     hang = " " * (len(INDENT) + len(word) + 1)
-    first = text.partition(" ")[0]
-    if first.isalpha():  # a word, not code
-        text = first.capitalize() + text[len(first) :]
-    text = safe(text) + ("" if text.endswith(".") else ".")
-    return textwrap.wrap(text, width, initial_indent=f"{INDENT}{word} ", subsequent_indent=hang, break_on_hyphens=False)
+    return textwrap.wrap(
+        safe(sentence(text)), width, initial_indent=f"{INDENT}{word} ", subsequent_indent=hang, break_on_hyphens=False
+    )
 
 
 def brief(advised: Advised) -> list[str]:

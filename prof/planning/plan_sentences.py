@@ -41,7 +41,7 @@ def head(document: PlanDocument) -> str:
 
 def _step(document: PlanDocument) -> str:
     time = document.now if document.device is None else document.device.captured
-    what, mean = one(document), " (mean)" if document.steps > 1 else ""
+    what, mean = one(document), f" (mean of {document.steps} steps)" if document.steps > 1 else ""
     now, start = f"{ms(time.ms)} ms", f"{what.capitalize()} takes {ms(document.captured_ms)} ms{mean} as captured."
     if document.measured:
         return f"{start} Measured without the profiler, it takes {now}."

@@ -95,6 +95,11 @@ def test_nothing_is_said_of_an_unknown_cpu():
 CONV = op("mkldnn_convolution", 10_000_000, [4, 64, 56, 56], [64, 64, 3, 3])
 
 
+def test_convolutions_in_bf16_where_the_cpu_has_them():
+    card = cards(CONV, facts=CpuFacts(cores=8, threads=8, bf16="avx512_bf16"))["cpu_bf16"]
+    assert (card.saved_ms, card.confidence) == (5.0, "medium")  # half of 10 ms
+
+
 def test_forward_convolutions_and_norms_in_nchw():
     """Of the convolution's 10 ms 0.75 remain, of one over an image's 3 channels 0.55, of the norm's 4 ms a half."""
     image = op("mkldnn_convolution", 10_000_000, [4, 3, 112, 112], [64, 3, 7, 7])

@@ -80,6 +80,11 @@ SAYS_NOTHING = {
         "tf32",
     ),
     "amp is on already": ([fp32(), mm(64, 64, 64, 3000, name="nvjet_sm90_tst_64x64")], "NVIDIA H200", "amp"),
+    "amp is on already, with scaled gradients": (
+        [fp32(), mm(64, 64, 64, 3000, name="sm80_xmma_gemm_f16f16_f16f32_f32_nn_n_tilesize64x64x32", dtype="float16")],
+        "NVIDIA H200",
+        "amp",
+    ),
     "no tensor cores": ([fp32()], "NVIDIA GeForce GTX 1080 Ti", "amp"),
 }
 

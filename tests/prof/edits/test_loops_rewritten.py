@@ -8,7 +8,7 @@ import pytest
 from pyprof.prof.advice.optimizer import CHUNKS
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit
-from pyprof.prof.edits.rules import EDIT_RULES
+from pyprof.prof.edits.rules import EDIT_RULES, mask_loops
 from pyprof.prof.edits.rules.cell_loops import _gradient
 from pyprof.prof.edits.rules.growing_tensors import _grown, _joined, tensors_grow
 from pyprof.prof.edits.rules.merged_rows import GROUPED, at_once_ns
@@ -211,6 +211,8 @@ def test_an_input_made_from_the_last_result_keeps_the_loop(tmp_path):
     """Nothing looks the input up: the last op that made as many elements is the head of the step before."""
     only = proposed("cell_loop", cells(10, after=[HEAD]).scenario(tmp_path))
     assert isinstance(only, Abstained) and only.why.startswith("a cell's input may come from the step before (tanh")
+    only = proposed("cell_loop", cells(10, after=[HEAD, ("relu", (BATCH, 50))]).scenario(tmp_path))  # and another op
+    assert isinstance(only, Abstained) and only.why.startswith("a cell's input may come from the step before (tanh")
 
 
 @pytest.mark.parametrize("op", ["argmax", "multinomial", "topk", "sort", "bernoulli_", "max"])
@@ -362,3 +364,12 @@ def test_loops_over_samples_are_never_proposed():
     """32 independent products of one line: small_grid's, whose sizes prove it."""
     only = proposed("sample_loop", captured(base_of(GOLDEN / "small_products.before.json.gz")))
     assert isinstance(only, Abstained) and "32 times within a step" in only.why
+
+
+def test_the_backward_of_rows_has_their_numbers_step_and_lines():
+    def row(number, step, phase="backward"):
+        return {"aten": "aten::mul", "op": ["mul"], "trace": ["a.py:1"], "seqId": [number], "step": step,
+                "phase": phase, "kShortName": "k", "ns": 10}  # fmt: skip
+
+    made = run(row(5, 0, "forward"), row(6, 0, "forward"), row(5, 0), row(9, 0), row(5, 1))
+    assert mask_loops.with_backward(made, [0], {mask_loops.place(made, each) for each in range(made.rows)}) == [0, 2]

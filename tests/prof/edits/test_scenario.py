@@ -157,6 +157,12 @@ def test_a_measured_step_sets_the_hosts_pace(host_bound):
     assert forecaster.forecast(captured(host_bound)).ns == pytest.approx(70_000, rel=0.02)
 
 
+def test_a_quick_answer_is_that_of_the_middle_pace(host_bound):
+    forecaster, scenario = Forecaster(host_bound), captured(host_bound)
+    times = [forecaster.scale * scenario.step_ns(share, NONE) for share in forecaster.shares.tolist()]
+    assert len(set(times)) == len(times) and forecaster.quickly(scenario) == pytest.approx(np.median(times))
+
+
 def test_an_interval_contains_the_mean(host_bound):
     found = Forecaster(host_bound).forecast(captured(host_bound))
     assert found.low < found.ns < found.high
