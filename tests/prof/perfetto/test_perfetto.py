@@ -509,7 +509,8 @@ def test_without_allocations_there_is_no_counter_of_memory():
 
 def test_pandas_is_not_imported(tmp_path: Path) -> None:
     """Arrow's own functions import it where they get a list or an array, in a third of a second."""
-    write_netdict(small(), tmp_path / "net.dict")
+    with open(tmp_path / "net.dict", "wb") as out:
+        write_netdict(small(), out)
     code = "import sys; from pyprof.prof.perfetto.cli import main; main(sys.argv[1:]); print('pandas' in sys.modules)"
     options = [str(tmp_path / "net.dict"), "-q", "-o", str(tmp_path / "net.pftrace")]
     done = subprocess.run([sys.executable, "-c", code, *options], capture_output=True, text=True, check=True)
