@@ -20,6 +20,9 @@ TORCH_THERE = $(VENV)/.torch-$(TAG)
 BASE = $(VENV)/.base-$(TAG)
 DEV = $(VENV)/.dev-$(TAG)
 
+# The tests start some hundred processes of pyprof: each would compile our modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: all demo test lint types docs package bench audit fuzz clean
 all: test
 

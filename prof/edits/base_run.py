@@ -127,10 +127,15 @@ class BaseRun:
         return found
 
     @cached_property
+    def ranges(self) -> Floats:
+        """Per call: the ranges (ops, markers, layers) that the process began in the work before it."""
+        return np.clip(self.host.ints("ranges")[self.recorded.calls.row], 0, 1 << 31).astype(np.float64)
+
+    @cached_property
     def most_of_profiler(self) -> Floats:
         """Per call: the most of the work before it that is the profiler's, ns, by the ranges in it."""
-        ranges = np.clip(self.host.ints("ranges")[self.recorded.calls.row], 0, 1 << 31)
-        return MOST_NS * (1.0 + ranges.astype(np.float64))
+        found: Floats = MOST_NS * (1.0 + self.ranges)
+        return found
 
     @cached_property
     def pauses(self) -> Bools:

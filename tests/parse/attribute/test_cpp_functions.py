@@ -1,13 +1,17 @@
 """The forward op of a C++ autograd Function's node, and the outputs' shapes that follow from backward nodes."""
 
 import json
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from pyprof.parse.attribute.cpp_functions import kinship, words
+from pyprof.parse.attribute.forward_ops import _last_before
 from pyprof.parse.kineto.reader import read
 from pyprof.parse.nsys.reader import read as read_nsys
 from pyprof.parse.tables.correlate import correlate
+from pyprof.table.columns import NULL
 from tests.parse.kineto.kineto_file import AUTOGRAD, begin, call, kernel, op, write, x
 from tests.parse.nsys.nsys_file import API, KERNEL, NVTX, push
 from tests.parse.nsys.nsys_file import call as launch
@@ -242,3 +246,10 @@ def test_what_a_function_of_python_ran_last_it_returned(tmp_path, later, outs):
            Input_type=["float"]),
     )  # fmt: skip
     assert rows[1][4] == outs
+
+
+def test_the_last_op_of_a_number_is_one_of_the_same_owner():
+    """Thread 1 has ops of number 5 at 10 and 30, thread 2 none. The fourth node has no number."""
+    tree = SimpleNamespace(seq=np.array([5, 5]), start=np.array([10, 30]))
+    owner, seq, before = (np.array(each) for each in ([1, 1, 2, 1], [5, 5, 5, NULL], [20, 40, 40, 40]))
+    assert _last_before(tree, np.array([0, 1]), np.array([1, 1]), owner, seq, before).tolist() == [0, 1, -1, -1]

@@ -3,6 +3,7 @@
 import io
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from pyprof.prof.advice import RULES, Run, advise, together_ms
 from pyprof.prof.advice.advised import advised_by_sums
 from pyprof.prof.advice.card import rule
 from pyprof.prof.advice.json_document import advice_document
-from pyprof.prof.advice.report import brief, write_advice
+from pyprof.prof.advice.report import _limit, brief, write_advice
 from pyprof.prof.table.columns import COLUMN
 from pyprof.prof.work.annotate import Annotation, annotate
 from pyprof.table.columns import NULL, Coded
@@ -280,6 +281,20 @@ def test_a_host_that_waits_for_each_result_takes_turns_with_the_gpu():
     """The GPU works 10 of 17.6 ms, and the rest is the host's; with more of either, the whole takes longer."""
     title, *_ = brief(replace(advised_by_sums(run(*turns()), ""), cards=[]))
     assert title.endswith(": they take turns, so neither alone is the limit")
+
+
+@pytest.mark.parametrize(
+    ("sync", "data", "host", "gpu", "limit"),
+    [  # µs of a step of 1000, of which 250 are much; the host is surely the limit at 1.29 times the GPU's time
+        (260, 0, 900, 100, "turns"), (150, 140, 100, 100, "turns"), (150, 140, 900, 100, "host"),
+        (100, 100, 900, 100, "host"), (0, 260, 900, 100, "host"), (0, 0, 100, 900, "GPU"), (0, 0, 500, 450, "near"),
+        (150, 90, 450, 500, "near"),
+    ],
+)  # fmt: skip
+def test_what_limits_a_step(sync, data, host, gpu, limit):
+    idle = {"sync": 1e3 * sync, "data": 1e3 * data}
+    made = SimpleNamespace(step_ns=1e6, host_ns=1e3 * host, queued_ns=1e3 * gpu, idle_by_cause_ns=idle)
+    assert _limit(made) == limit
 
 
 def test_nothing_is_said_of_a_step_that_the_capture_does_not_explain():

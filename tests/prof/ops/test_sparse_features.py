@@ -47,6 +47,8 @@ ROWS: list[Row] = [
         (i32(6), i(7), True, True, i(2), 2, t(7)),
         Work(0, 24 + 56 + 16 + 28, 48 + 56 + 28 + 56 + 56),
     ),
+    # which places are asked for is not told: those that are not asked for by default are not counted
+    ("block_bucketize_sparse_features", (i32(6), i(7), UNKNOWN, UNKNOWN, i(2), 2), Work(0, 24 + 56 + 16, 48 + 56)),
     ("bucketize_sparse_features", (i32(6), i(7), False, 2), Work(0, 24 + 56, 48 + 56)),
     ("linearize_cache_indices", (i(3), i32(7), i(5)), Work(0, 24 + 28 + 40, 56)),
     ("get_unique_indices get_unique_indices_with_inverse", (i(7), 99, False), Work(0, 56, 0)),
