@@ -110,7 +110,8 @@ def result(document: PlanDocument) -> str:
         return f"No change was found that saves 1% of {one(document)}.{_shapeless(document)}"
     count = f"{len(document.changes)} changes" if len(document.changes) > 1 else "1 change"
     before, after = ms(document.now.ms), ms(document.changes[-1].step.ms)
-    return f"{count}: {before} to {after} ms. Each further one saves less than 1% of {one(document)}.{_shapeless(document)}"
+    further = f"Each further one saves less than 1% of {one(document)}."
+    return f"{count}: {before} to {after} ms. {further}{_shapeless(document)}"
 
 
 def _shapeless(document: PlanDocument) -> str:
