@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests import forked
 from tests.paths import ROOT
 
 torch = pytest.importorskip("torch")
@@ -255,17 +256,13 @@ def test_the_exact_mode_lets_a_convolution_be_traced() -> None:
 def test_a_forked_child_has_no_pyprof() -> None:
     pyprof.init(sink="nvtx")
     call = nn.Module.__call__
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
+
+    def gone() -> bool:
         torch.relu(torch.ones(1))
-        gone = session.current() is None and nn.Module.__call__ is not call
-        os.write(writer, b"1" if gone and torch._C._len_torch_function_stack() == 0 else b"0")
-        os._exit(0)
-    os.waitpid(child, 0)
-    assert os.read(reader, 1) == b"1"
-    os.close(reader)
-    os.close(writer)
+        unpatched = session.current() is None and nn.Module.__call__ is not call
+        return unpatched and torch._C._len_torch_function_stack() == 0
+
+    assert forked.exit_code(gone) == 0
     assert session.current() is not None
 
 

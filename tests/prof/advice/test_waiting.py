@@ -8,7 +8,7 @@ from tests.prof.advice.advice_rows import cards, run
 
 
 def kernel(start, ns, **more):
-    return {"kShortName": "kernel", "start": start, "ns": ns, "phase": "forward", **more}
+    return {"kShortName": "kernel", "aten": "aten::relu", "start": start, "ns": ns, "phase": "forward", **more}
 
 
 def test_gaps_are_what_no_stream_covers():

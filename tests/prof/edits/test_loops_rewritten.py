@@ -1,5 +1,6 @@
 """Loops over masks as one sort, and over time as one recurrent layer; tensors that grow by concatenation."""
 
+import json
 from types import SimpleNamespace
 
 import pytest
@@ -28,13 +29,17 @@ class Program:
     def __init__(self):
         self.events, self.number = [], 0
 
-    def op(self, name, *dims, copied=False, kernels=1, sequence=None):
+    def op(self, name, *dims, copied=False, kernels=1, sequence=None, called="", line=0):
+        """``called``: what the user called, on a line of net.py, as pyprof's markers say it."""
         at = 40 * (self.number + 1) if not self.events else self.events[-1]["ts"] + 40
         numbered = {} if sequence is None else {"Sequence_number": sequence}
         listed = [list(each) for each in dims]
         self.events.append(
             op(f"aten::{name}", at, 38, Input_Dims=listed, Input_type=["float"] * len(listed), **numbered)
         )
+        if called:
+            marker = {"v": 1, "mod": "torch", "op": called, "args": [], "trace": [f"net.py:{line}"]}
+            self.events.append(x("user_annotation", json.dumps(marker, separators=(",", ":")), at - 1, 40, MAIN))
         for place in range(kernels):
             self.number += 1
             launch = at + 2 + 12 * place
@@ -95,6 +100,51 @@ def test_masks_that_shrink_are_left_alone(tmp_path):
     """As in suppression of boxes, where each iteration goes on with what the last one has left over."""
     scenario = Program().experts(6, sizes=[1000, 800, 500, 300, 200, 90]).scenario(tmp_path)
     assert isinstance(proposed("mask_loop", scenario), Abstained)
+
+
+def test_a_mask_that_one_line_reads_and_writes_by_is_asked_twice_in_each_iteration(tmp_path):
+    """y[mask] = x[mask] @ w: both ask for the mask's elements on one line, and only every other time a mask is made
+    between two of them (as in a relational graph network of ten kinds of edges, whose loop was not found)."""
+    program = Program()
+    for number in range(6):
+        program.op("eq", (TOKENS,), (), called="__eq__", line=29)
+        program.op("nonzero", (TOKENS,), copied=True, called="__getitem__", line=30)
+        program.op("index", (TOKENS, WIDTH), (), called="__getitem__", line=30)
+        program.op("mm", (100 + number, WIDTH), (WIDTH, WIDTH), called="matmul", line=30)
+        program.op("nonzero", (TOKENS,), copied=True, called="__setitem__", line=30)
+        program.op("_index_put_impl_", (TOKENS, WIDTH), (), (100 + number, WIDTH), called="__setitem__", line=30)
+    scenario = program.scenario(tmp_path)
+    edit = proposed("mask_loop", scenario)
+    assert edit.why.startswith("1 loop of 6 iterations")
+    after = apply(edit, scenario)
+    assert sorted(after.run.aten.tolist()) == ["_index_put_impl_", "eq", "index", "mm", "nonzero"]
+    assert len(edit.released) == 12
+
+
+def moments(count, size=lambda number: 64, product="mm"):
+    """A small network on each of so many moments: a product and 31 other ops, on the same lines."""
+    program = Program()
+    for number in range(count):
+        program.op(product, (8, size(number)), (size(number), 64))
+        for _ in range(31):
+            program.op("tanh", (8, size(number)))
+    return program
+
+
+def test_what_repeats_within_a_step_is_a_graph_each_time(tmp_path):
+    """Of 5 moments of 32 launches without gradients, the first launch of each remains."""
+    scenario = moments(5).scenario(tmp_path)
+    edit = proposed("part_graph", scenario)
+    assert "5 times per capture the host launches the same 32 kernels" in edit.why
+    assert len(edit.rows) == 5 * 31 and edit.graph
+    assert set(range(0, 160, 32)).isdisjoint(edit.rows.tolist())
+
+
+@pytest.mark.parametrize("program", [
+    moments(3), moments(5, size=lambda number: 64 + number), moments(5, product="add"),
+], ids=["three times", "sizes that grow", "a loop over parameters, without products"])  # fmt: skip
+def test_what_does_not_repeat_is_no_part(program, tmp_path):
+    assert proposed("part_graph", program.scenario(tmp_path)).why.startswith("no 30 launches are repeated 4 times")
 
 
 def test_three_masks_are_no_loop(tmp_path):

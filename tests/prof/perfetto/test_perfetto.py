@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -344,7 +346,7 @@ def test_ranges_and_calls_of_the_cpu_nest_as_they_ran(tmp_path, root):
     file = root / "tests/golden/h200_lenet.sqlite.gz"
     assert cli.main([str(file), "-o", str(tmp_path / "net.perfetto-trace"), "-q"]) == 0
     found = read(tmp_path, tmp_path / "net.perfetto-trace")["slices"]
-    capture = load_table(file).capture
+    capture = load_table(file, ranges=True).capture
     ops = [s for s in found if "op_id" in s["args"]]
     assert len(ops) == int((capture.ranges.op_id != NULL).sum())
     conv = next(s for s in ops if s["name"] == "aten::cudnn_convolution")
@@ -503,3 +505,13 @@ def test_memory_has_counters_per_device(tmp_path, form):
 
 def test_without_allocations_there_is_no_counter_of_memory():
     assert not any("memory" in track.name for track in collect("net", small(), annotate(small())).tracks)
+
+
+def test_pandas_is_not_imported(tmp_path: Path) -> None:
+    """Arrow's own functions import it where they get a list or an array, in a third of a second."""
+    with open(tmp_path / "net.dict", "wb") as out:
+        write_netdict(small(), out)
+    code = "import sys; from pyprof.prof.perfetto.cli import main; main(sys.argv[1:]); print('pandas' in sys.modules)"
+    options = [str(tmp_path / "net.dict"), "-q", "-o", str(tmp_path / "net.pftrace")]
+    done = subprocess.run([sys.executable, "-c", code, *options], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False"
