@@ -112,6 +112,12 @@ def test_forward_convolutions_and_norms_in_nchw():
     assert card.confidence == "low"
 
 
+@pytest.mark.parametrize("norm", ["group_norm", "instance_norm"])
+def test_norms_that_take_nchw_keep_it(norm):
+    row = op(f"native_{norm}", 1_000_000, [4, 64, 56, 56]) | {"op": [norm]}
+    assert "cpu_channels_last" in cards(CONV) and "cpu_channels_last" not in cards(CONV, row)
+
+
 def test_pooling_in_nchw_counts_forward_and_backward():
     """5 ms of a max pool become 0.25, 0.6 of its backward pass 0.27; the convolution's 10 ms 7.5."""
     pool = op("max_pool2d_with_indices", 5_000_000, [4, 64, 56, 56])
