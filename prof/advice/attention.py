@@ -107,7 +107,7 @@ def unfused_attention(run: Run) -> Iterator[Finding]:
     In a capture without any shapes, the kernels' names are used. Abstains for head dimensions over 256, for types other
     than float32, float16 and bfloat16, and if PyTorch's own attention chose this backend (see attention_backend).
     """
-    if not (run.table.coded("sizes").codes >= 0).any():
+    if not run.has_sizes:
         yield from _by_name(run)
         return
     theirs = run.mentions("nodes", MATH, SAFE)

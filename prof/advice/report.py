@@ -24,7 +24,7 @@ FIRST = 5  # number of cards that the summary shows
 BECAUSE = {  # why there is no advice, unless it is that the GPU works well
     "host": ": the host is the limit, not by launches alone. A sampling profiler (py-spy) shows where it is",
     "near": ": host and GPU take about as long, so a change to one of them alone saves little",
-    "turns": ": host and GPU take turns, as the one waits for the other's results",
+    "turns": ": host and GPU take turns, as the host waits for results of the GPU, or the GPU for input data",
     "GPU": "",
 }
 LIMITS = {
@@ -33,6 +33,7 @@ LIMITS = {
     "turns": "they take turns, so neither alone is the limit",
     "GPU": "the GPU is the limit",
 }
+NO_SHAPES = "Most rules need the shapes of aten ops, which the capture does not have"
 EXPLAINED = 0.1  # a profiler makes a step up to three times as long (host_time.py), not ten times
 WORTH_SAYING = 0.05  # the share of the GPU's time from which on its waits for other ranks are said
 
@@ -68,6 +69,11 @@ def _unknown(run: Run) -> str:
     )
 
 
+def _shapeless(run: Run) -> str:
+    """What rules cannot judge in a capture without shapes."""
+    return "" if run.has_sizes else f" {NO_SHAPES}."
+
+
 def _head(advised: Advised) -> str:
     run, found = advised.run, advised.cards
     took, busy = _digits(run.step_ns / 1e6, 4), _digits(run.busy_ns / 1e6, 4)
@@ -83,7 +89,7 @@ def _head(advised: Advised) -> str:
         head += f" Without a profiler the host needs about {host} ms per {run.unit}."
     limit = "GPU" if run.on_cpu else _limit(run)  # nothing waits for another
     if not found:
-        return f"{head} There is no advice{BECAUSE[limit]}.{_unknown(run)}"
+        return f"{head} There is no advice{BECAUSE[limit]}.{_unknown(run)}{_shapeless(run)}"
     slower = " The host is the limit: faster kernels alone do not shorten the step." if limit == "host" else ""
     pieces = "1 piece" if len(found) == 1 else f"{len(found)} pieces"
     saves = "saves" if len(found) == 1 else "together save"
@@ -152,14 +158,24 @@ def title(advice: Advice, unit: str, saved: str = "") -> str:
     return f"{first_sentence(advice.change)}: saves {saved} per {unit}{share}"
 
 
+def sentence(text: str) -> str:
+    """A part of a card as a sentence: with a capital letter, if it begins with a word and not with code, and a stop.
+
+    >>> sentence("run it again"), sentence("torch.where in place of x[mask].")
+    ('Run it again.', 'torch.where in place of x[mask].')
+    """
+    first = text.partition(" ")[0]
+    if first.isalpha():
+        text = first[0].upper() + text[1:]
+    return text if not text or text.endswith(".") else f"{text}."
+
+
 def _wrapped(word: str, text: str, width: int) -> list[str]:
     """A paragraph with a hanging indent after its first word; names in code are not broken at hyphens."""
     hang = " " * (len(INDENT) + len(word) + 1)
-    first = text.partition(" ")[0]
-    if first.isalpha():  # a word, not code
-        text = first.capitalize() + text[len(first) :]
-    text = safe(text) + ("" if text.endswith(".") else ".")
-    return textwrap.wrap(text, width, initial_indent=f"{INDENT}{word} ", subsequent_indent=hang, break_on_hyphens=False)
+    return textwrap.wrap(
+        safe(sentence(text)), width, initial_indent=f"{INDENT}{word} ", subsequent_indent=hang, break_on_hyphens=False
+    )
 
 
 def brief(advised: Advised) -> list[str]:
@@ -171,7 +187,8 @@ def brief(advised: Advised) -> list[str]:
         return [f"What to change: nothing can be advised: {run.unfit}"]
     outlook = _outlook(run, advised.now)
     if not found:
-        return [f"What to change: nothing was found that saves more than 0.5% of {_one(run)}{outlook}"]
+        nothing = f"What to change: nothing was found that saves more than 0.5% of {_one(run)}{outlook}"
+        return [nothing if run.has_sizes else f"{nothing}. {NO_SHAPES}"]
     step = run.step_ns if advised.now is None else advised.now.ms * 1e6
     most = "at most " if advised.now is None else ""
     mean = _mean(run) if advised.now is None else ", without the profiler"

@@ -90,6 +90,11 @@ class Run(Rows):
         known = bool(ops.any()) or any(bool(names.where(is_pytorch).any()) for names in named)
         return "" if known or not self.rows else NOT_PYTORCH
 
+    @cached_property
+    def has_sizes(self) -> bool:
+        """Whether the shapes of any op are known."""
+        return bool((self.table.coded("sizes").codes >= 0).any())
+
     # Amounts
 
     @cached_property

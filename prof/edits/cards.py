@@ -161,7 +161,7 @@ def proposed_again(edit: Edit, scenario: Scenario) -> Edit | None:
 def _summed(run: Run) -> Iterator[Found]:
     """The cards of rules without an edit; without any shapes, also of those that then read kernels' names."""
     with_edit = {name_of(rule) for rule in EDIT_RULES}
-    if not bool((run.table.coded("sizes").codes >= 0).any()):
+    if not run.has_sizes:
         with_edit -= {*BY_NAME}
     found = findings(run)
     for card, (name, finding) in zip(advise(run, found), found, strict=True):

@@ -60,7 +60,7 @@ class Roofline:
         said = []
         for device in self.devices:
             if device.known:
-                said.append(f"{device.name}: peaks and bandwidth from {device.source}")
+                said.append(f"{device.name or 'GPU'}: peaks and bandwidth from {device.source}")
             else:
                 what = "peaks" if device.byte_per_s is not None else "peaks and bandwidth"
                 said.append(f"{device.name or 'GPU'}: {what} unknown (measure them: pyprof peaks -o peaks.json)")

@@ -64,6 +64,7 @@ BROKEN = [
     '{"v":1,"mod":"a","op":"b","args":[{"name":"x"}]}',
     '{"v":1,"mod":"a","op":"b","args":[{"name":"x","type":"tensor","shape":["1"],"dtype":"int8"}]}',
     '{"v":1,"mod":"a","op":"b","args":[{"name":"x","type":"tensor","shape":[true],"dtype":"int8"}]}',
+    '{"v":1,"mod":"a","op":"b","args":[{"name":"x","type":"tensor","shape":[1],"stride":["1"],"dtype":"int8"}]}',
     '{"v":1,"mod":"a","op":"b","args":[{"name":"x","type":"tensor"}]}',
     '{"v":1,"mod":"a","op":"b","args":[],"trace":"x"}',
     '{"v":1,"mod":"a","op":"\\ud800","args":[]}',

@@ -446,3 +446,12 @@ def test_fast_paths_are_taken_as_without_pyprof() -> None:
         marked = layer(x), attention(x, x, x)[0]
     assert recorder.ops == ["torch._transformer_encoder_layer_fwd", "torch._native_multi_head_attention"]
     assert all(torch.equal(a, b) for a, b in zip(plain, marked, strict=True))
+
+
+def test_what_python_keeps_for_itself_is_no_function_of_pytorch() -> None:
+    """Modules have a __getattr__ of their own, and tensors operators, which are functions that people call."""
+    from pyprof.capture.targets import _public_functions
+
+    names = {(mod, name) for mod, name, _ in _public_functions()}
+    assert [name for mod, name in names if name.startswith("__") and mod != "Tensor"] == []
+    assert ("Tensor", "__add__") in names and ("torch.nn.functional", "linear") in names

@@ -85,6 +85,14 @@ def test_without_a_listener_nothing_is_pushed_and_all_works() -> None:
     torch.relu(torch.ones(1))
     with pyprof.annotate("x"):
         pyprof.step()
+
+    class Mine:
+        @staticmethod
+        def doubled(x: int) -> int:
+            return 2 * x
+
+    pyprof.wrap(Mine, "doubled")
+    assert Mine.doubled(3) == 6
     pyprof.start()
     pyprof.stop()
 
@@ -283,3 +291,25 @@ def test_public_names() -> None:
         assert getattr(pyprof, name) is not None
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         _ = pyprof.nothing
+
+
+def test_iterations_are_timed_until_a_tool_may_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyprof.capture import control, sinks
+
+    monkeypatch.setattr(sinks.Nvtx, "listening", staticmethod(lambda: True))
+    timed: list[Any] = []
+
+    def steps() -> None:  # in a thread of its own, as what is timed is a thread's
+        for _ in range(3):
+            pyprof.step()
+        timed.append(control._step.timer.record())
+        control._step.told = True  # as start() leaves it
+        control._step.timer.restart()
+        pyprof.step()
+        pyprof.step()
+        timed.append(control._step.timer.record())
+
+    thread = threading.Thread(target=steps)
+    thread.start()
+    thread.join()
+    assert [step["number"] for step in timed[0]["steps"]] == [1, 2] and timed[1] is None

@@ -106,3 +106,25 @@ def test_nothing_is_shown_as_zero_that_is_not(say: Callable[..., str]) -> None:
     """16 bytes at 5.3 TB/s are 3 ps."""
     words = say("sglang_capture", "--summary")
     assert "would need <0.0001 ms instead of 0.0110 ms" in words and "0.0000 ms" not in words
+
+
+def test_loading_is_no_part_of_the_step_without_the_profiler(say: Callable[..., str]) -> None:
+    """4,460 ms of copies load the model before the first kernel; the rest takes 3,929 ms with the profiler."""
+    words = say("result_2_7B.sqlite", "--advise")
+    took, without = (float(ms.replace(",", "")) for ms in re.findall(r"takes (?:about )?([\d.,]+) ms", words)[:2])
+    assert took == 3929 and without <= took
+
+
+def test_a_plan_without_shapes_says_what_it_lacks(say: Callable[..., str]) -> None:
+    """--advise finds TF32 by the names of the kernels; an edit would need the shapes."""
+    words = say("result_2_7B.sqlite", "plan")
+    assert "No change was found that saves 1% of the capture. Most rules need the shapes of aten ops" in words
+
+
+def test_an_operand_on_the_cpu_is_no_batch_to_pin(say: Callable[..., str]) -> None:
+    """Four aten::index with indices on the CPU: the program makes no copy that it could pin."""
+    assert "index (4, 4.821 ms); keep these operands on the GPU." in say("param_dlrm_adagrad", "--summary")
+
+
+def test_a_gpu_without_a_name_is_still_a_gpu(say: Callable[..., str]) -> None:
+    assert " GPU: peaks and bandwidth from AMD MI300X data sheet." in say("vllm_decode", "--summary")

@@ -7,7 +7,7 @@ with the change made by hand. They take turns every TRY_PART (10) steps (turns.p
 second is so for all; but in one go where workers prepare batches, who would get ahead while they wait. Processes of the
 same code differ, too, where the host is the limit: only several of each show by how much. OUT/in_turns.json has, per
 variant, each process's steps in ms (`steps`: as pyprof try times them, or by the program's own clock where the change
-is made by hand), its CPU time per step (`cpu_ms`, the median) and its first losses.
+is made by hand) and its first losses.
 """
 
 import json
@@ -107,7 +107,6 @@ def measured_in(stem: str) -> dict[str, Any]:
     return {
         "by": stem.rpartition(".")[2],
         "steps": [round(ms, 3) for ms in steps],
-        "cpu_ms": round(median(clock["cpu_ms"]), 3) if clock else None,
         "losses": (record or clock).get("losses", []),
     }
 

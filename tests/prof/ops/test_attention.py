@@ -61,6 +61,12 @@ ROWS: list[Row] = [
     ("flex_attention", (Q, Q, Q, ((6, 0, 0), (3, 1, 0)), (3, 3), (b(6, dtype="int32"),)), Work(2016, 1176, 480)),
     ("flex_attention", (Q, Q, Q, None), ALL),
     ("flex_attention_backward", (Q, Q, Q, ((6, 0, 0), (3, 1, 0)), (3, 3), ()), Work(5040, 2016, 1152)),  # 2*63*40
+    # and a mask's list of 5 numbers of 4 bytes, which is read
+    (
+        "flex_attention_backward",
+        (Q, Q, Q, ((6, 0, 0), (3, 1, 0)), (3, 3), (t(5, dtype="int32"),)),
+        Work(5040, 2036, 1152),
+    ),
     # kernels
     ("_flash_attention_forward", (S, S, S, None, None, 4, 4, 0.0, True, False), CAUSAL),
     (

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from pyprof.prof.replay import without_profiler as module
 from pyprof.prof.replay.replayed_run import replay
 from pyprof.prof.replay.without_profiler import NEAR, mean_step_ns, without_profiler
 from pyprof.prof.timing.profiler_cost import KINETO
@@ -74,3 +75,21 @@ def test_a_step_that_no_host_makes_that_short():
     """Measured 0.1 ms, but the kernels alone take 0.2: the host's share is as small as it can be."""
     found = without_profiler(profiled(2000, measured=100_000))
     assert found.share.share == pytest.approx(0.02) and found.step_ns > 200_000
+
+
+@pytest.mark.parametrize(
+    ("least", "estimated", "fits"),
+    [  # ms, where 10 were measured: with hardly any host time, and with the share that is usual
+        (9.1, 11.0, False),  # within 10% of what was measured on both sides: the GPU limits it
+        (9.1, 11.2, True),  # 11.2 * 0.9 is more than 10
+        (8.9, 10.0, True),
+    ],
+)
+def test_where_the_gpu_is_the_limit_no_share_is_fitted(monkeypatch, least, estimated, fits):
+    run = profiled(2000, measured=10_000_000)
+    monkeypatch.setattr(module, "_scaled", lambda _run, share: share)
+    monkeypatch.setattr(
+        module, "mean_step_ns", lambda share: 1e6 * (least if share == module.LEAST_SHARE else estimated)
+    )
+    monkeypatch.setattr(module, "_share_for", lambda _run, _ns: 0.4)
+    assert (module._fitted(run) is not None) == fits
