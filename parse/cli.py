@@ -13,9 +13,11 @@ from pyprof.command.parser import Parser, add_common, add_json
 from pyprof.command.progress import progress
 from pyprof.errors import InputError, PyprofError, UsageError
 from pyprof.files import check_output, open_output
+from pyprof.gc_pause import given_back
 from pyprof.parse.graph_option import add_graphs
 
 if TYPE_CHECKING:
+    from pyprof.command.progress import Say
     from pyprof.parse.attribute.contents import Contents
     from pyprof.parse.attribute.notes import CaptureNotes
     from pyprof.parse.read import Parsed
@@ -109,8 +111,6 @@ def _check_options(args: argparse.Namespace) -> None:
 
 def _run(args: argparse.Namespace) -> Done:
     from pyprof.parse.attribute.contents import Contents
-    from pyprof.parse.merge import apart, host_apart, memory_apart
-    from pyprof.parse.read import read_graphs, read_inductor, read_profile
     from pyprof.parse.selection import Selection
     from pyprof.table.columns import Table
 
@@ -119,18 +119,10 @@ def _run(args: argparse.Namespace) -> Done:
     wanted = Selection(args.begin, args.end, args.steps, args.rank, args.range)
     if args.summary and not (args.exact or args.graphs or args.inductor) and wanted == Selection():
         return _brief(args)
-    lean = args.range is None and not args.json and not args.summary  # these options need the names of all ranges
+    container = _is_container(args.output)  # the only output with tables of host calls and allocations
     with progress(2 * len(args.files) + 1, not args.quiet) as say:
-        graphs, inductor = read_graphs(args.graphs), read_inductor(args.inductor)
-        container = _is_container(args.output)  # the only output with tables of host calls and allocations
-        options = {"brief": args.summary, "lean": lean and not container, "host": container, "memory": container}
-        parsed = [read_profile(Path(file), say, graphs=graphs, inductor=inductor, **options) for file in args.files]
-        notes = [profile.notes for profile in parsed]
-        tables = apart([profile.table for profile in parsed])
-        if wanted != Selection():
-            tables = _selected(args.files, parsed, tables, wanted)
+        notes, tables, memory, calls = _read(args, wanted, container, say)
         if not args.summary:
-            memory, calls = (memory_apart(parsed), host_apart(parsed)) if container else (None, None)
             if not any(map(len, tables)) and memory is None:
                 raise _no_rows(notes)
             whole = Table.concat(tables)
@@ -141,6 +133,26 @@ def _run(args: argparse.Namespace) -> Done:
         _print_summary(args, notes, [Contents.of(table) for table in tables])
         return Done()
     return Done([*warned(_not_written(whole, args.output)), *_closing_lines(notes, whole)])
+
+
+@given_back()
+def _read(
+    args: argparse.Namespace, wanted: Selection, container: bool, say: Say
+) -> tuple[list[CaptureNotes], list[Table], MemoryTable | None, HostTable | None]:
+    """The files' notes and tables, and for a ``container`` the other two. The captures themselves are not kept."""
+    from pyprof.parse.merge import apart, host_apart, memory_apart
+    from pyprof.parse.read import read_graphs, read_inductor, read_profile
+    from pyprof.parse.selection import Selection
+
+    lean = args.range is None and not args.json and not args.summary  # these options need the names of all ranges
+    graphs, inductor = read_graphs(args.graphs), read_inductor(args.inductor)
+    options = {"brief": args.summary, "lean": lean and not container, "host": container, "memory": container}
+    parsed = [read_profile(Path(file), say, graphs=graphs, inductor=inductor, **options) for file in args.files]
+    tables = apart([profile.table for profile in parsed])
+    if wanted != Selection():
+        tables = _selected(args.files, parsed, tables, wanted)
+    memory, calls = (memory_apart(parsed), host_apart(parsed)) if container and not args.summary else (None, None)
+    return [profile.notes for profile in parsed], tables, memory, calls
 
 
 def _brief(args: argparse.Namespace) -> Done:

@@ -54,15 +54,23 @@ def read_profile(
     capture = (lean_reader if lean else reader)(file)(file)
     say(f"attributing {capture.rows:,} rows")
     capture.graphs += graphs
+    table, events, calls = _tables(capture, brief, inductor or {}, memory, host)
+    return Parsed(capture, CaptureNotes.of(capture, losses(table) or capture.losses), table, events, calls)
+
+
+def _tables(
+    capture: Capture, brief: bool, inductor: Mapping[str, CompiledRecord], memory: bool, host: bool
+) -> tuple[Table, MemoryTable | None, HostTable | None]:
+    """The tables of a capture; options as in ``read_profile``."""
     joined = with_graphs(capture)
     tree = RangeTree(joined)
     name_origins(joined, tree)
-    joined.unrecorded = dict(inductor or {})
+    joined.unrecorded = dict(inductor)
     name_unrecorded(joined, tree)
     table = correlate(joined, brief, tree) if capture.rows else Table(0, {})
     events = memory_table(joined, tree) if memory and not brief and capture.memory is not None else None
     calls = host_table(joined, tree) if host and joined.calls is not None else None
-    return Parsed(capture, CaptureNotes.of(capture, losses(table) or capture.losses), table, events, calls)
+    return table, events, calls
 
 
 def read_graphs(files: Sequence[str]) -> list[Capture]:

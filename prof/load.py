@@ -37,7 +37,7 @@ class LoadedFile(NamedTuple):
     table: Table
     profiler: str | None = None  # "nsys 2025.3.1"; None for a table, which does not record it
     warnings: tuple[str, ...] = ()
-    capture: Capture | None = None  # a profiler's file as read, with its ranges
+    capture: Capture | None = None  # a profiler's file as read, with its ranges; None if nobody asked for it
     memory: MemoryTable | None = None  # its allocations; None if it has none
     host: HostTable | None = None  # its calls of the GPU's API; None if it has none, or nobody asked for them
     path: JobPath | None = None  # the critical path across the ranks of a job's folder
@@ -48,21 +48,23 @@ class LoadedFile(NamedTuple):
         return Input(self.name, self.profiler)
 
 
-def load_table(name: Name, say: Say = lambda _: None, graphs: Sequence[str] = (), host: bool = False) -> LoadedFile:
+def load_table(
+    name: Name, say: Say = lambda _: None, graphs: Sequence[str] = (), host: bool = False, ranges: bool = False
+) -> LoadedFile:
     """Read a kernel table, a job, or a profiler's file as parse.py does. The content decides, not the name.
 
     ``say`` reports progress (``pyprof.command.progress``). A pipe must carry a kernel table, because its head cannot be
     read twice. ``graphs``: traces of the capture of the CUDA graphs that a profiler's file replays.
-    ``host``: make the table of host calls of a profiler's file, too.
+    ``host``: make the table of host calls of a profiler's file, too. ``ranges``: keep the capture with its ranges.
     Raises InputError for a file that is neither, is damaged, or holds neither a GPU operation nor a CPU op.
     """
     if is_standard(name):
-        return _read(name, say, graphs, host)
-    key = (str(name), *graphs, host)
-    return kept(key, [str(name), *graphs], lambda: _read(name, say, graphs, host))
+        return _read(name, say, graphs, host, ranges)
+    key = (str(name), *graphs, host, ranges)
+    return kept(key, [str(name), *graphs], lambda: _read(name, say, graphs, host, ranges))
 
 
-def _read(name: Name, say: Say, graphs: Sequence[str], host: bool) -> LoadedFile:
+def _read(name: Name, say: Say, graphs: Sequence[str], host: bool, ranges: bool) -> LoadedFile:
     from pyprof.parse.detect import is_table  # imported here, not at the top: commands import this module for --help
     from pyprof.prof.job import is_job
     from pyprof.prof.table.check_cells import check_cells
@@ -103,7 +105,8 @@ def _read(name: Name, say: Say, graphs: Sequence[str], host: bool) -> LoadedFile
         raise InputError(file, notes.why_empty if memory is None else why)
     check_cells(table, str(name))
     warnings = tuple(notes.warnings)
-    return LoadedFile(str(name), link_backward_rows(table), notes.profiler, warnings, capture, memory, calls)
+    found = capture if ranges else None
+    return LoadedFile(str(name), link_backward_rows(table), notes.profiler, warnings, found, memory, calls)
 
 
 def _with_losses(table: Table, warnings: tuple[str, ...]) -> tuple[str, ...]:
@@ -226,11 +229,12 @@ def load_model_files(args: argparse.Namespace) -> None:
 
 
 def load_annotated(
-    args: argparse.Namespace, host: bool = False, advice: bool = False
+    args: argparse.Namespace, host: bool = False, advice: bool = False, ranges: bool = False
 ) -> tuple[LoadedFile, Annotation, Peaks | None]:
     """The input as the options say, annotated, and the peaks (None: the data sheet's). The output is checked first.
 
     ``host``: with the table of the host's calls. ``advice``: with the column advice, which that of the cards is.
+    ``ranges``: with the capture's ranges.
     """
     from pyprof.command.progress import progress
     from pyprof.files import check_output
@@ -241,7 +245,7 @@ def load_annotated(
     load_model_files(args)
     peaks = load_peaks(args.peaks) if args.peaks else None
     with progress(3 if advice else 2, not args.quiet) as say:
-        loaded = load_table(args.file, say, args.graphs, host or advice)
+        loaded = load_table(args.file, say, args.graphs, host or advice, ranges)
         annotation = annotate(loaded.table)
         if getattr(args, "ncu", None):
             from pyprof.prof.counters.measured import read_counters

@@ -54,7 +54,7 @@ def kinship(node: str, op: str) -> float:
 def made_by(tree: RangeTree, nodes: Ints, seq: Ints, forward: Ints) -> Ints:
     """``forward``, corrected for those ``nodes`` that belong to C++ Functions.
 
-    ``nodes``: the ranges of backward nodes. ``seq``: every range's sequence number. ``forward``: per node, the forward
+    ``nodes``: the ranges of backward nodes. ``seq``: their sequence numbers. ``forward``: per node, the forward
     op according to the sequence number alone, -1 for none.
     """
     is_cpp = np.array([*map(is_cpp_node, tree.scopes), False])
@@ -67,7 +67,7 @@ def made_by(tree: RangeTree, nodes: Ints, seq: Ints, forward: Ints) -> Ints:
         kin = _kin_around(tree, int(forward[index]), tree.name(nodes[index]))
         if kin >= 0:
             found[index] = kin
-        elif seq[nodes[index]] > 0:
+        elif seq[index] > 0:
             lost.append(index)
     for pid in np.unique(tree.pid[nodes[lost]]).tolist():
         here = [index for index in lost if tree.pid[nodes[index]] == pid]
@@ -121,9 +121,9 @@ def _periods(
         for thread in np.unique(tree.thread[numbered]).tolist()
     }
     found: dict[_Period, list[int]] = defaultdict(list)
-    for index in sorted(lost, key=lambda index: int(seq[nodes[index]])):
+    for index in sorted(lost, key=lambda index: int(seq[index])):
         node_start = int(tree.start[nodes[index]])
-        last = int(np.searchsorted(tree.seq[order], seq[nodes[index]], "right")) - 1
+        last = int(np.searchsorted(tree.seq[order], seq[index], "right")) - 1
         while last >= 0 and tree.start[order[last]] >= node_start:
             last -= 1
         if last >= 0:

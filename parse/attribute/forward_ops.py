@@ -36,11 +36,11 @@ def forward_ops(tree: RangeTree, node: Ints, recomputed: Bools) -> Ints:
 
 
 def _forward_of_nodes(tree: RangeTree, nodes: Ints) -> Ints:
-    seq = tree.numbers_of_nodes()
+    seq = tree.numbers_of_nodes(nodes)
     forward = np.full(len(nodes), -1, np.int64)
     ops = np.flatnonzero(tree.has_number)
     if len(ops):
-        before = (seq[nodes], tree.start[nodes])
+        before = (seq, tree.start[nodes])
         forward = _last_before(tree, ops, tree.pid[ops], tree.pid[nodes], *before)
         if tree.forward_thread is not None:
             thread = tree.forward_thread[nodes]

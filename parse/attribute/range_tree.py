@@ -113,14 +113,18 @@ class RangeTree:
             inner = np.where(captured, captured_in, inner)
         return inner, captured, launched_in
 
-    def numbers_of_nodes(self) -> Ints:
-        """Every range's sequence number. Autograd's own range around a node gets the node's number."""
-        seq = self.seq.copy()
+    def numbers_of_nodes(self, ranges: Ints) -> Ints:
+        """The sequence number of each of these ranges, ``NULL`` for -1. Autograd's own range around a node gets the
+        node's number."""
+        found = value_at(self.seq, ranges, NULL)
+        asked = np.flatnonzero((found == NULL) & (value_at(self.kind, ranges, -1) == Kind.ENGINE))
         nodes = np.flatnonzero(self.is_node & (self.seq != NULL) & (self.parent >= 0))
-        around = self.parent[nodes]
-        takes_it = (self.kind[around] == Kind.ENGINE) & (seq[around] == NULL)
-        seq[around[takes_it]] = self.seq[nodes[takes_it]]
-        return seq
+        if len(asked) and len(nodes):
+            nodes = nodes[np.argsort(self.parent[nodes], kind="stable")]
+            around, wanted = self.parent[nodes], ranges[asked]
+            last = nodes[np.searchsorted(around, wanted, "right") - 1]
+            found[asked] = np.where(self.parent[last] == wanted, self.seq[last], NULL)
+        return found
 
 
 def _levels(parent: Codes) -> list[Codes]:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pyprof.parse.attribute.range_tree import RangeTree
-from pyprof.table.columns import NULL, Bools, Coded, Data, Ints, Ragged, numbered, value_at
+from pyprof.table.columns import NULL, Bools, Coded, Data, Ints, Ragged, numbered
 
 Mark = tuple[int, str]  # sequence number, name
 ROWS, TOGETHER = 1 << 17, 4096  # rows whose stacks are looked at, and texts that are formatted, at once
@@ -30,7 +30,7 @@ def sequence(tree: RangeTree, inner: Ints, node: Ints, recomputed: Bools, column
     patterns. So the rules are applied once per pattern, to numbers relative to a base: one less than the smallest
     number in the stack. A part of the rows at a time, since this takes more memory than its result.
     """
-    own = value_at(tree.numbers_of_nodes(), np.where(recomputed, -1, node), NULL)
+    own = tree.numbers_of_nodes(np.where(recomputed, -1, node))
     parts = [slice(begin, begin + ROWS) for begin in range(0, max(len(own), 1), ROWS)]
     markers, numbers, others = zip(*(_of_rows(tree, inner[rows], own[rows]) for rows in parts), strict=True)
     seq = np.concatenate(numbers)
@@ -187,13 +187,14 @@ def _in_a_row(seq: Ints, columns: dict[str, Data]) -> Ints:
     assert isinstance(direction, Coded) and isinstance(op, Coded) and isinstance(kind, Coded)
     assert isinstance(pid, np.ndarray)
     rows = np.flatnonzero(kind.among("kernel", "cpu"))
-    rows = rows[np.argsort(pid[rows], kind="stable")]
+    if any(pid.strides):  # of several processes
+        rows = rows[np.argsort(pid[rows], kind="stable")]
     new = np.ones(len(rows), bool)
     new[1:] = False
     for key in (pid, seq, direction.codes, op.codes):
         of_rows = key[rows]
         new[1:] |= of_rows[1:] != of_rows[:-1]
-    at = np.arange(len(rows))
+    at = np.arange(len(rows), dtype=np.int32)
     count = np.zeros(len(seq), np.int64)
-    count[rows] = at - np.maximum.accumulate(np.where(new, at, 0))
+    count[rows] = at - np.maximum.accumulate(np.where(new, at, np.int32(0)))
     return count

@@ -5,6 +5,7 @@ SELECT is made of such descriptions, which are PyProf's own text: nothing that a
 """
 
 import sqlite3
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -179,11 +180,14 @@ class Database:
 
     def _ints(self, table: str, columns: Sequence[str], where: str) -> list[Ints]:
         numbers = [f'coalesce("{column}", {NULL})' for column in columns]
+        grown = [array("q") for _ in columns]  # in place: chunks joined at the end would leave holes in the memory
         try:
-            chunks = [chunk for chunk, _ in self.chunks(numbers, table, where=where)]
+            for chunk, _ in self.chunks(numbers, table, where=where):
+                for column, part in zip(grown, chunk, strict=True):
+                    column.frombytes(part.tobytes())
         except ValueError:
             return self._mixed_ints(table, columns, where)
-        return [folded(np.concatenate([_NONE, *(chunk.pop(0) for chunk in chunks)])) for _ in columns]
+        return [folded(np.frombuffer(column, np.int64)) if column else _NONE for column in grown]
 
     def _mixed_ints(self, table: str, columns: Sequence[str], where: str) -> list[Ints]:
         """Columns with values that are not whole numbers, which become ``NULL`` and are noted in ``wrong``."""
@@ -242,23 +246,25 @@ class Database:
         pyprof, not from the file, and are never NULL. ``temporary``: they name temporary tables of this connection.
         Raises ValueError if a value is not an integer.
         """
-        inner = ", ".join(f"{number} AS n{place}" for place, number in enumerate(numbers))
-        outer = ", ".join(f"group_concat(n{place})" for place in range(len(numbers)))
         key = self.key(table)
-        source = f'"{table}" AS e NOT INDEXED' if key else f'"{table}" AS e'  # rows come in order of row numbers
-        some = f"e.{key} > ? AND ({where}) ORDER BY e.{key}" if key else f"0 > ? AND ({where})"
-        query = (
-            f"SELECT count(*), max(k), group_concat(t, ''), {outer} FROM"  # noqa: S608 (our own text)
-            f" (SELECT {f'e.{key}' if key else 0} AS k, {text} AS t, {inner} FROM {source}{join} WHERE {some} LIMIT ?)"
-        )
+        if key:
+            # Rows come in order of row numbers.
+            found, values, row_text, last = f'"{table}" AS e NOT INDEXED', numbers, text, f"max(e.{key})"
+            found = f"{found}{join} WHERE e.{key} > ? AND e.{key} <= ? AND ({where})"
+        else:
+            values, row_text, last = [f"n{place}" for place in range(len(numbers))], "t", "NULL"
+            inner = ", ".join(f"{number} AS {name}" for number, name in zip(numbers, values, strict=True))
+            found = f'(SELECT {text} AS t, {inner} FROM "{table}" AS e{join} WHERE {where} LIMIT ?)'  # noqa: S608
+        columns_of = ", ".join(f"group_concat({value})" for value in values)
+        query = f"SELECT count(*), {last}, group_concat({row_text}, ''), {columns_of} FROM {found}"  # noqa: S608
         rows, most = 0, joined_rows.CHUNK if key else self._guard.most_rows + 1
-        for count, texts, columns in self._texts_of_chunks(query, most, table, divisible=bool(key), own=temporary):
+        for count, texts, columns in self._texts_of_chunks(query, most, table, key, own=temporary):
             rows += count
             self._guard.count_rows(rows)
             self._guard.count_text(len(texts))
             yield [integers(column, count) for column in columns], texts
 
-    def _texts_of_chunks(self, query: str, most: int, table: str, divisible: bool, own: bool) -> Iterator[JoinedRows]:
+    def _texts_of_chunks(self, query: str, most: int, table: str, key: str, own: bool) -> Iterator[JoinedRows]:
         """The results of the query of ``chunks``; in a large file, a thread with its own connection reads them ahead.
 
         No connection is shared. SQLite locks a connection while a statement runs on it, and while Python ends another;
@@ -266,12 +272,12 @@ class Database:
         """
         another = None if own else self._another()
         if another is None:
-            yield from joined(self.connection, query, most, table, divisible)
+            yield from joined(self.connection, query, most, table, key)
             return
 
         def of_thread() -> Iterator[JoinedRows]:
             with closing(another) as connection:
-                yield from joined(connection, query, most, table, divisible)
+                yield from joined(connection, query, most, table, key)
 
         with closing(read_ahead(of_thread, AHEAD)) as found:
             yield from found

@@ -14,29 +14,54 @@ import numpy as np
 from pyprof.table.columns import Ints
 
 CHUNK = 32_768  # rows joined into one text at a time; reading is slower with fewer or more rows
+FIRST, LAST = -(1 << 63), (1 << 63) - 1  # row numbers
 JoinedRows = tuple[int, bytes, list[bytes | None]]  # the number of rows, the joined text, the joined numbers
 
 
-def joined(connection: sqlite3.Connection, query: str, most: int, table: str, divisible: bool) -> Iterator[JoinedRows]:
+def joined(connection: sqlite3.Connection, query: str, most: int, table: str, key: str) -> Iterator[JoinedRows]:
     """The results of the query of ``Database.chunks``, each of at most ``most`` rows; fewer where texts are too long.
 
-    Not ``divisible``: the table's rows have no numbers, and one result has all of them.
+    ``key``: SQLite's name for the numbers of the table's rows; if empty, they have none, and one result has all rows.
+    The query reads the rows between two numbers, which is faster than a limit to the rows. Where numbers are dense,
+    they are as far apart as rows are wanted; elsewhere, the number of the last wanted row is looked up first.
     """
-    last = -(1 << 63)
-    while True:
+    if not key:
+        count, _, texts, *columns = _row_of_bytes(connection, query, most)
+        if count:
+            yield count, texts or b"", columns
+        return
+    last, greatest, dense = FIRST, FIRST, False
+    while last < LAST:
+        until = min(last + most, LAST) if dense else _place_of(connection, table, key, last, most)
         try:
-            count, now, texts, *columns = _row_of_bytes(connection, query, last, most)
+            count, now, texts, *columns = _row_of_bytes(connection, query, last, until)
         except sqlite3.DataError:  # a text longer than SQLite's limit
-            if most == 1 or not divisible:
+            if most == 1:
                 raise
             most = max(1, most // 32)
             continue
-        if not count:
-            return
-        if now <= last:
-            raise sqlite3.DatabaseError(f"the rows of {table} are not in the order of their numbers")
-        last = now
-        yield count, texts or b"", columns
+        if count:
+            _check_order(table, last, now)
+            greatest = now
+            yield count, texts or b"", columns
+        last, dense = until, 2 * count >= most
+    _place_of(connection, table, key, greatest, 1)  # in a damaged file, it may be a smaller one
+
+
+def _place_of(connection: sqlite3.Connection, table: str, key: str, after: int, rows: int) -> int:
+    """The row number of the last of so many rows of a table after a row number; ``LAST`` if it has fewer rows."""
+    source = f'SELECT {key} FROM "{table}" NOT INDEXED'  # noqa: S608 (our own text)
+    query = f"{source} WHERE {key} > ? ORDER BY {key} LIMIT 1 OFFSET ?"
+    found = connection.execute(query, (after, rows - 1)).fetchone()
+    if found is None:
+        return LAST
+    _check_order(table, after, found[0])
+    return int(found[0])
+
+
+def _check_order(table: str, before: int, number: int) -> None:
+    if number <= before:
+        raise sqlite3.DatabaseError(f"the rows of {table} are not in the order of their numbers")
 
 
 def _row_of_bytes(connection: sqlite3.Connection, query: str, *values: int) -> Any:

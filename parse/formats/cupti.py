@@ -115,12 +115,16 @@ def launch_columns(call: Ints, calls: Calls, origin: int = 0) -> dict[str, Data]
 
 def following_syncs(calls: Calls) -> Ints:
     """Per call, the duration in ns of its thread's next call if this waits for a stream; NULL if it does not."""
+    found = np.full(len(calls.start), NULL, np.int64)
+    waiting = calls.name.where(lambda name: "StreamSynchronize" in name)
+    if not waiting.any():
+        return found
     order = np.lexsort((calls.start, calls.tid, calls.pid))
-    pid, tid, start, end = (column[order] for column in (calls.pid, calls.tid, calls.start, calls.end))
-    waits = calls.name.take(order).where(lambda name: "StreamSynchronize" in name)
-    follows = waits[1:] & (pid[1:] == pid[:-1]) & (tid[1:] == tid[:-1]) & (start[1:] >= end[:-1])
-    found = np.full(len(order), NULL, np.int64)
-    found[order[:-1]] = np.where(follows, lasted(start, end)[1:], NULL)
+    after = np.flatnonzero(waiting[order[1:]]) + 1
+    call, before = order[after], order[after - 1]
+    same_thread = (calls.pid[call] == calls.pid[before]) & (calls.tid[call] == calls.tid[before])
+    follows = same_thread & (calls.start[call] >= calls.end[before])
+    found[before] = np.where(follows, lasted(calls.start[call], calls.end[call]), NULL)
     return found
 
 

@@ -21,6 +21,13 @@ from pyprof.table.columns import NULL, Ints
 
 SEQ, OP_ID, LINKS = b", seq = ", b", op_id = ", b", input_op_ids = "
 MOST_DIGITS = 18  # every number of 18 digits fits into 64 bits
+# To read up to 8 digits at once, in 64 bits: neighbouring digits, then pairs of them, then fours become one number.
+_ZEROS, _ABOVE_9, _HIGHEST = (np.uint64(byte * 0x0101010101010101) for byte in (0x30, 0x76, 0x80))
+_PAIRS = [
+    tuple(map(np.uint64, step))
+    for step in ((10, 8, 0x00FF00FF00FF00FF), (100, 16, 0x0000FFFF0000FFFF), (10_000, 32, 0x00000000FFFFFFFF))
+]
+_PLACES = np.uint64(0x0001020304050607)  # times the lowest bit of byte n: the highest byte is n
 _PAD = b"\0" * 32  # put before and after the texts, since words of 8 bytes are read around any of their bytes
 
 
@@ -123,10 +130,21 @@ def _known(number: int) -> int:
 
 
 def numbers(data: NDArray[np.uint8], at: Ints, stop: Ints) -> tuple[Ints, Ints]:
-    """The decimal number at each position, read up to ``stop``, and its end; 0 and ``at`` if there is no number."""
-    value, end = np.zeros(len(at), np.int64), at.copy()
-    reading = np.flatnonzero(at < stop)
-    for _ in range(MOST_DIGITS + 1):
+    """The decimal number at each position, read up to ``stop``, and its end; 0 and ``at`` if there is no number.
+
+    ``data`` has at least 8 bytes behind every position.
+    """
+    word = _words(data)[at] ^ _ZEROS  # digits become 0 to 9, the first one in the lowest byte
+    others = ((word + _ABOVE_9) | word) & _HIGHEST  # the highest bit of each byte that is no digit
+    first = (others & (~others + np.uint64(1))) >> np.uint64(7)  # the lowest bit of the first such byte
+    digits = np.where(others != 0, (first * _PLACES) >> np.uint64(56), 8).astype(np.int64)
+    digits = np.minimum(digits, np.maximum(stop - at, 0))
+    word = np.where(digits > 0, word << (8 * (8 - digits)).astype(np.uint64), 0)  # the last digit in the highest byte
+    for factor, shift, kept in _PAIRS:
+        word = (word * factor + (word >> shift)) & kept
+    value, end = word.astype(np.int64), at + digits
+    reading = np.flatnonzero(digits == 8)  # there may be more
+    for _ in range(MOST_DIGITS - 7):
         digit = data[end[reading]] - np.uint8(ord("0"))  # other characters become more than 9
         going = (digit < 10) & (end[reading] < stop[reading])
         reading, digit = reading[going], digit[going]
@@ -143,7 +161,7 @@ def _is_number(begin: Ints, end: Ints) -> NDArray[np.bool_]:
 
 def _marks(buffer: Buffer) -> tuple[Ints, Ints, Ints]:
     """The positions of each text's first sequence number, op id and links; the text's end for missing ones."""
-    words = np.ndarray((len(buffer.data) - 7,), "<u8", buffer.data, strides=(1,))  # the 8 bytes from each position on
+    words = _words(buffer.data)
     equals = np.flatnonzero(buffer.data == ord("="))
     text, last = buffer.owner(equals), words[equals - 6]  # the 8 bytes up to "= ", in which all marks end
 
@@ -158,6 +176,11 @@ def _marks(buffer: Buffer) -> tuple[Ints, Ints, Ints]:
         return place
 
     return first(SEQ), first(OP_ID), first(LINKS)
+
+
+def _words(data: NDArray[np.uint8]) -> NDArray[np.uint64]:
+    """The 8 bytes from each position on as a number, the first byte its lowest."""
+    return np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))
 
 
 def _word(data: bytes) -> np.uint64:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from pyprof.errors import InputError
-from pyprof.gc_pause import uncollected
+from pyprof.gc_pause import given_back, uncollected
 from pyprof.parse.attribute.capture import OPEN, Capture
 from pyprof.parse.attribute.reasons import NO_CALL
 from pyprof.parse.attribute.scope import NAMING
@@ -83,13 +83,9 @@ def check(db: Database) -> None:
         raise InputError(db.file, f"expected CUDA or NVTX events, found {found}")
 
 
+@given_back()
 def _capture(db: Database, lean: bool) -> Capture:
-    with db.beside(partial(_ranges, lean=lean)) as ranges:
-        operations = read_operations(db)
-        calls, named_calls = read_calls(db)
-        call = calls_of(operations, calls)
-        operations.columns.update(launch_columns(call, named_calls))
-        nvtx = ranges()
+    operations, calls, named_calls, call, nvtx = _read_columns(db, lean)
     nvtx, warned = with_captured_ranges(db, nvtx)
     messages = payloads(db)
     nvtx = sort_ranges(nvtx._replace(ranges=with_messages(messages, nvtx.ranges, nvtx.scopes, nvtx.tids)))
@@ -109,6 +105,17 @@ def _capture(db: Database, lean: bool) -> Capture:
     capture.losses = losses(db, operations, launched, call, named_calls, nodes)
     capture.warnings += nodes_that_never_ran(nodes, operations)
     return capture
+
+
+@given_back()
+def _read_columns(db: Database, lean: bool) -> tuple[Operations, ApiCalls, Calls, Ints, Nvtx]:
+    """GPU operations; API calls, also with names; the call of each operation (-1: none); ranges, read beside these."""
+    with db.beside(partial(_ranges, lean=lean)) as ranges:
+        operations = read_operations(db)
+        calls, named_calls = read_calls(db)
+        call = calls_of(operations, calls)
+        operations.columns.update(launch_columns(call, named_calls))
+        return operations, calls, named_calls, call, ranges()
 
 
 def _ranges(db: Database, lean: bool) -> Nvtx:

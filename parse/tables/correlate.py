@@ -11,7 +11,7 @@ from functools import partial
 
 import numpy as np
 
-from pyprof.gc_pause import uncollected
+from pyprof.gc_pause import given_back, uncollected
 from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.compiled_code import name_origins
 from pyprof.parse.attribute.contexts import Contexts
@@ -54,6 +54,7 @@ from pyprof.table.schema import COLUMN
 SHAPED = ("marker", "sizes", "dtypes", "strides", "args", "comm", "forward")  # the facts that a call's shapes decide
 
 
+@given_back()
 @uncollected()
 def correlate(capture: Capture, brief: bool = False, tree: RangeTree | None = None) -> Table:
     """The kernel table of a capture: one row per GPU operation, in the capture's order; no row is ever dropped.
@@ -79,15 +80,10 @@ def correlate(capture: Capture, brief: bool = False, tree: RangeTree | None = No
     columns["stepStart"], columns["stepEnd"] = step_times(columns)
     if brief:
         return name_wrappers(Table(capture.rows, columns, capture.samples, capture.measured, capture.cpu))
-    call, op = rows.contexts.enclosing("call", rows.inner), rows.contexts.enclosing("op", rows.inner)
-    columns["opId"] = _from_zero(value_at(tree.number, call, -1))
-    outs = outputs(capture, tree, op, rows.node, rows.forward)
-    columns["outs"] = Coded(np.where(rows.shapeless, np.int32(-1), outs.codes), outs.values)
-    columns["grads"] = gradients(capture, tree, op)
-    columns["graphOps"] = graph_contents(capture, lambda launches: correlate(launches, tree=tree))
-    columns["views"] = viewed_tensors(tree, op)
-    columns = compact(columns)
-    columns.update(sequence(tree, rows.inner, rows.node, rows.recomputed, columns))
+    columns.update(_of_calls(capture, tree, rows))
+    columns, around = compact(columns), (rows.inner, rows.node, rows.recomputed)
+    del rows  # whose contexts have an item per range
+    columns.update(sequence(tree, *around, columns))
     return name_wrappers(Table(capture.rows, columns, capture.samples, capture.measured, capture.cpu))
 
 
@@ -126,6 +122,7 @@ class Attributed:
         return phase
 
 
+@given_back()
 def attribute(capture: Capture, tree: RangeTree) -> Attributed:
     """Find the ranges around each row's launch, and derive the row's columns from them."""
     by_graph = replayed(capture)
@@ -150,10 +147,24 @@ def attribute(capture: Capture, tree: RangeTree) -> Attributed:
     )
     known = [_facts_of(capture, contexts, reasons, key) for key in keys]
     columns: dict[str, Data] = {
-        field.name: Coded.of(getattr(found, field.name) for found in known).take(number) for field in fields(Facts)
+        field.name: Coded.of(getattr(found, field.name) for found in known).spread(number) for field in fields(Facts)
     }
     shapeless = misfit == GRAPH_REASONS.index(GRAPH_SHAPES)
     return Attributed(contexts, inner, node, forward, shapeless, recomputed, columns, lost)
+
+
+@given_back()
+def _of_calls(capture: Capture, tree: RangeTree, rows: Attributed) -> dict[str, Data]:
+    """The columns that only op models and PyProf's readers need."""
+    found: dict[str, Data] = {}
+    call, op = rows.contexts.enclosing("call", rows.inner), rows.contexts.enclosing("op", rows.inner)
+    found["opId"] = _from_zero(value_at(tree.number, call, -1))
+    outs = outputs(capture, tree, op, rows.node, rows.forward)
+    found["outs"] = Coded(np.where(rows.shapeless, np.int32(-1), outs.codes), outs.values)
+    found["grads"] = gradients(capture, tree, op)
+    found["graphOps"] = graph_contents(capture, lambda launches: correlate(launches, tree=tree))
+    found["views"] = viewed_tensors(tree, op)
+    return found
 
 
 def at_times(capture: Capture, thread: Ints, time: Ints) -> Capture:

@@ -80,7 +80,7 @@ def peers(events: MemoryEvents, pid: Ints) -> Ints:
 
 def _sequence_numbers(tree: RangeTree, rows: Attributed) -> Ints:
     """The number of the backward node around each event, or else of the innermost op that has one."""
-    of_node = value_at(tree.numbers_of_nodes(), np.where(rows.recomputed, -1, rows.node), NULL)
+    of_node = tree.numbers_of_nodes(np.where(rows.recomputed, -1, rows.node))
     op = rows.contexts.enclosing("op", rows.inner)
     return np.where(of_node == NULL, value_at(tree.seq, op, NULL), of_node)
 

@@ -55,7 +55,7 @@ def _run(args: argparse.Namespace) -> Done:
     from pyprof.prof.perfetto.write_proto import write_proto
 
     columns, ranges = args.columns or ARGUMENTS, not args.no_ranges
-    loaded, annotation, peaks = load_annotated(args, advice=ADVICE.name in columns)
+    loaded, annotation, peaks = load_annotated(args, advice=ADVICE.name in columns, ranges=True)
     run = loaded.name, loaded.table, annotation, peaks, loaded.capture
     trace = collect(*run, columns=columns, ranges=ranges, memory=loaded.memory)
     as_json = args.output.removesuffix(".gz").endswith(".json")

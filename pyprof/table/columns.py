@@ -44,6 +44,11 @@ class Coded:
         codes = self.codes[rows]
         return Coded(codes if self.values else np.broadcast_to(np.int32(-1), len(codes)), self.values)
 
+    def spread(self, rows: Ints) -> Coded:
+        """As ``take``; if all items are equal, as a view of the first one, which takes no memory."""
+        same = bool(np.all(self.codes == self.codes[:1]))
+        return Coded(np.broadcast_to(self.codes[0], len(rows)), self.values) if same and len(self) else self.take(rows)
+
     def used(self) -> Coded:
         """The same column without its unused texts."""
         codes = np.unique(self.codes[self.codes >= 0])

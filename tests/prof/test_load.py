@@ -23,7 +23,7 @@ ROW = b"{'kShortName': 'gemm', 'kDuration': 7}\n"
 )
 def test_a_profilers_file_under_any_name(file, rows, profiler, tmp_path):
     shutil.copy(GOLDEN / file, tmp_path / "net.dict")
-    found = load_table(tmp_path / "net.dict")
+    found = load_table(tmp_path / "net.dict", ranges=True)
     assert len(found.table) == rows and (found.table.coded("op").codes >= 0).any()
     assert found.profiler.startswith(profiler) and found.capture.rows == rows and found.warnings == ()
     assert found.name == f"{tmp_path}/net.dict"

@@ -1,12 +1,14 @@
 """Range texts split over arrays give what splitting each alone gives."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pyprof.parse.nsys.dataflow import DataFlow
-from pyprof.parse.nsys.nvtx_texts import LINKS, Buffer, Heads, split_one, split_texts
+from pyprof.parse.nsys.nvtx_texts import LINKS, MOST_DIGITS, Buffer, Heads, numbers, split_one, split_texts
 from pyprof.table.columns import NULL
 
 TEXTS = [  # text, head, sequence number, op id
@@ -114,3 +116,18 @@ def test_the_first_consumer_with_a_shape_counts() -> None:
     cut = b"aten::relu, op_id = 2, input_op_ids = [(1,0)]"
     second, third = (USE % (op_id, size) + b"[(1,0)]" for op_id, size in ((3, 5), (4, 6)))
     assert flow([[CONV % 1, cut], [second], [third]]) == {0: "[[5]]"}
+
+
+@given(st.lists(st.tuples(st.text("0123456789,a/:)", max_size=24), st.integers(-2, 26)), min_size=1))
+def test_numbers_are_read_digit_by_digit(cases):
+    """A number ends at the first other character or at its stop; its value is Python's."""
+    texts = [text for text, _ in cases]
+    raw = "|".join(texts).encode() + bytes(32)
+    begins = np.cumsum([0, *(len(text) + 1 for text in texts[:-1])])
+    stops = begins + [stop for _, stop in cases]
+    value, end = numbers(np.frombuffer(raw, np.uint8), begins, stops)
+    for (_, stop), begin, found, until in zip(cases, begins.tolist(), value.tolist(), end.tolist(), strict=True):
+        digits = re.match(r"\d*", raw[begin : begin + max(min(stop, MOST_DIGITS + 1), 0)].decode())[0]
+        assert until - begin == len(digits)
+        if len(digits) <= MOST_DIGITS:
+            assert found == int(digits or 0)

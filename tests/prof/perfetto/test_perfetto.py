@@ -346,7 +346,7 @@ def test_ranges_and_calls_of_the_cpu_nest_as_they_ran(tmp_path, root):
     file = root / "tests/golden/h200_lenet.sqlite.gz"
     assert cli.main([str(file), "-o", str(tmp_path / "net.perfetto-trace"), "-q"]) == 0
     found = read(tmp_path, tmp_path / "net.perfetto-trace")["slices"]
-    capture = load_table(file).capture
+    capture = load_table(file, ranges=True).capture
     ops = [s for s in found if "op_id" in s["args"]]
     assert len(ops) == int((capture.ranges.op_id != NULL).sum())
     conv = next(s for s in ops if s["name"] == "aten::cudnn_convolution")
