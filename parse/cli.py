@@ -13,7 +13,7 @@ from pyprof.command.parser import Parser, add_common, add_json
 from pyprof.command.progress import progress
 from pyprof.errors import InputError, PyprofError, UsageError
 from pyprof.files import check_output, open_output
-from pyprof.gc_pause import uncollected
+from pyprof.gc_pause import given_back
 from pyprof.parse.graph_option import add_graphs
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def _run(args: argparse.Namespace) -> Done:
     return Done([*warned(_not_written(whole, args.output)), *_closing_lines(notes, whole)])
 
 
-@uncollected()
+@given_back()
 def _read(
     args: argparse.Namespace, wanted: Selection, container: bool, say: Say
 ) -> tuple[list[CaptureNotes], list[Table], MemoryTable | None, HostTable | None]:

@@ -248,14 +248,15 @@ class Database:
         """
         key = self.key(table)
         if key:
-            found, values, row_text = f'"{table}" AS e NOT INDEXED', numbers, text  # in order of row numbers
+            # Rows come in order of row numbers.
+            found, values, row_text, last = f'"{table}" AS e NOT INDEXED', numbers, text, f"max(e.{key})"
             found = f"{found}{join} WHERE e.{key} > ? AND e.{key} <= ? AND ({where})"
         else:
-            values, row_text = [f"n{place}" for place in range(len(numbers))], "t"
+            values, row_text, last = [f"n{place}" for place in range(len(numbers))], "t", "NULL"
             inner = ", ".join(f"{number} AS {name}" for number, name in zip(numbers, values, strict=True))
             found = f'(SELECT {text} AS t, {inner} FROM "{table}" AS e{join} WHERE {where} LIMIT ?)'  # noqa: S608
         columns_of = ", ".join(f"group_concat({value})" for value in values)
-        query = f"SELECT count(*), group_concat({row_text}, ''), {columns_of} FROM {found}"  # noqa: S608 (our own text)
+        query = f"SELECT count(*), {last}, group_concat({row_text}, ''), {columns_of} FROM {found}"  # noqa: S608
         rows, most = 0, joined_rows.CHUNK if key else self._guard.most_rows + 1
         for count, texts, columns in self._texts_of_chunks(query, most, table, key, own=temporary):
             rows += count

@@ -7,6 +7,7 @@ numpy reads.
 import sqlite3
 import warnings
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -25,22 +26,26 @@ def joined(connection: sqlite3.Connection, query: str, most: int, table: str, ke
     they are as far apart as rows are wanted; elsewhere, the number of the last wanted row is looked up first.
     """
     if not key:
-        if (found := _row_of_bytes(connection, query, most))[0]:
-            yield found
+        count, _, texts, *columns = _row_of_bytes(connection, query, most)
+        if count:
+            yield count, texts or b"", columns
         return
-    last, dense = FIRST, False
+    last, greatest, dense = FIRST, FIRST, False
     while last < LAST:
         until = min(last + most, LAST) if dense else _place_of(connection, table, key, last, most)
         try:
-            found = _row_of_bytes(connection, query, last, until)
+            count, now, texts, *columns = _row_of_bytes(connection, query, last, until)
         except sqlite3.DataError:  # a text longer than SQLite's limit
             if most == 1:
                 raise
             most = max(1, most // 32)
             continue
-        last, dense = until, 2 * found[0] >= most
-        if found[0]:
-            yield found
+        if count:
+            _check_order(table, last, now)
+            greatest = now
+            yield count, texts or b"", columns
+        last, dense = until, 2 * count >= most
+    _place_of(connection, table, key, greatest, 1)  # in a damaged file, it may be a smaller one
 
 
 def _place_of(connection: sqlite3.Connection, table: str, key: str, after: int, rows: int) -> int:
@@ -50,17 +55,20 @@ def _place_of(connection: sqlite3.Connection, table: str, key: str, after: int, 
     found = connection.execute(query, (after, rows - 1)).fetchone()
     if found is None:
         return LAST
-    if found[0] <= after:
-        raise sqlite3.DatabaseError(f"the rows of {table} are not in the order of their numbers")
+    _check_order(table, after, found[0])
     return int(found[0])
 
 
-def _row_of_bytes(connection: sqlite3.Connection, query: str, *values: int) -> JoinedRows:
+def _check_order(table: str, before: int, number: int) -> None:
+    if number <= before:
+        raise sqlite3.DatabaseError(f"the rows of {table} are not in the order of their numbers")
+
+
+def _row_of_bytes(connection: sqlite3.Connection, query: str, *values: int) -> Any:
     """The row of a query, its texts as they are in the file."""
     factory, connection.text_factory = connection.text_factory, bytes
     try:
-        count, texts, *columns = connection.execute(query, values).fetchone()
-        return count, texts or b"", columns
+        return connection.execute(query, values).fetchone()
     finally:
         connection.text_factory = factory
 

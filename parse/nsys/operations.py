@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyprof.gc_pause import uncollected
+from pyprof.gc_pause import given_back
 from pyprof.parse.databases.database import Database
 from pyprof.parse.formats.cupti import MEMORY, gpu_operations, name_memory, name_operations, table_columns
 from pyprof.parse.formats.gpu_info import database_infos
@@ -42,7 +42,7 @@ class Operations(NamedTuple):
     untimed: int  # the rows without possible times
 
 
-@uncollected()
+@given_back()
 def read_operations(db: Database) -> Operations:
     """All GPU operations. Raises SchemaError if a table lacks a required column."""
     data, warnings, untimed = gpu_operations(db, SOURCES)

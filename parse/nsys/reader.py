@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from pyprof.errors import InputError
-from pyprof.gc_pause import uncollected
+from pyprof.gc_pause import given_back, uncollected
 from pyprof.parse.attribute.capture import OPEN, Capture
 from pyprof.parse.attribute.reasons import NO_CALL
 from pyprof.parse.attribute.scope import NAMING
@@ -83,6 +83,7 @@ def check(db: Database) -> None:
         raise InputError(db.file, f"expected CUDA or NVTX events, found {found}")
 
 
+@given_back()
 def _capture(db: Database, lean: bool) -> Capture:
     operations, calls, named_calls, call, nvtx = _read_columns(db, lean)
     nvtx, warned = with_captured_ranges(db, nvtx)
@@ -106,7 +107,7 @@ def _capture(db: Database, lean: bool) -> Capture:
     return capture
 
 
-@uncollected()
+@given_back()
 def _read_columns(db: Database, lean: bool) -> tuple[Operations, ApiCalls, Calls, Ints, Nvtx]:
     """GPU operations; API calls, also with names; the call of each operation (-1: none); ranges, read beside these."""
     with db.beside(partial(_ranges, lean=lean)) as ranges:

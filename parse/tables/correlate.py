@@ -11,7 +11,7 @@ from functools import partial
 
 import numpy as np
 
-from pyprof.gc_pause import uncollected
+from pyprof.gc_pause import given_back, uncollected
 from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.compiled_code import name_origins
 from pyprof.parse.attribute.contexts import Contexts
@@ -54,6 +54,7 @@ from pyprof.table.schema import COLUMN
 SHAPED = ("marker", "sizes", "dtypes", "strides", "args", "comm", "forward")  # the facts that a call's shapes decide
 
 
+@given_back()
 @uncollected()
 def correlate(capture: Capture, brief: bool = False, tree: RangeTree | None = None) -> Table:
     """The kernel table of a capture: one row per GPU operation, in the capture's order; no row is ever dropped.
@@ -121,7 +122,7 @@ class Attributed:
         return phase
 
 
-@uncollected()
+@given_back()
 def attribute(capture: Capture, tree: RangeTree) -> Attributed:
     """Find the ranges around each row's launch, and derive the row's columns from them."""
     by_graph = replayed(capture)
@@ -152,7 +153,7 @@ def attribute(capture: Capture, tree: RangeTree) -> Attributed:
     return Attributed(contexts, inner, node, forward, shapeless, recomputed, columns, lost)
 
 
-@uncollected()
+@given_back()
 def _of_calls(capture: Capture, tree: RangeTree, rows: Attributed) -> dict[str, Data]:
     """The columns that only op models and PyProf's readers need."""
     found: dict[str, Data] = {}

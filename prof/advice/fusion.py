@@ -48,11 +48,17 @@ def fusion(run: Run) -> Iterator[Finding]:
 
 
 def chains(run: Run) -> Iterator[tuple[int, list[int]]]:
-    """(elements, rows) of each chain. The rows include rows of other sizes within the chain."""
+    """(elements, rows) of each chain. The rows include rows of other sizes within the chain.
+
+    On the CPU, a number that an op takes is copied to a tensor before it (``y * 0.5``): that ends no chain.
+    """
     size, bridge = _sizes(run)
+    number = _of_numbers(run)
     _, place = numbered(run.lane, run.table.coded("phase").codes, run.table.ints("stream"), size)
     chain: list[int] = []
     for row in range(run.rows + 1):
+        if row < run.rows and number[row]:
+            continue
         if chain and (row == run.rows or place[row] != place[chain[-1]]):
             while bridge[chain[-1]]:
                 chain.pop()
@@ -61,6 +67,15 @@ def chains(run: Run) -> Iterator[tuple[int, list[int]]]:
             chain = []
         if row < run.rows and size[row] >= LEAST and (chain or not bridge[row]):
             chain.append(row)
+
+
+def _of_numbers(run: Run) -> Bools:
+    """The CPU's copies of a single number."""
+    found = np.zeros(run.rows, bool)
+    if run.on_cpu:
+        for row in np.flatnonzero((run.family == "copy") & (run.largest <= 1)).tolist():
+            found[row] = bool(run.shapes(row)) and not any(run.shapes(row))
+    return found
 
 
 def _sizes(run: Run) -> tuple[Ints, Bools]:

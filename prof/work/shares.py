@@ -116,8 +116,10 @@ def _share(rows: Ints, table: Table, calls: Calls, inner: Callable[[], "_Inner"]
     """Divide the work of one call with several main kernels, or several parts of work, among its main ``rows``."""
     op, ns = calls.of(rows[0]), table.ints("kDuration")
     several = len(op.parts) > 1
-    names = calls.names.take(rows).texts()
-    workers = _workers(rows, names, ns[rows].tolist(), op, inner) if several else dict.fromkeys(op.parts, rows)
+    workers = dict.fromkeys(op.parts, rows)
+    if several:
+        names = [calls.names.values[code] for code in calls.names.codes[rows].tolist()]
+        workers = _workers(rows, names, ns[rows].tolist(), op, inner)
     for place, column in enumerate(amounts if op.parts else ()):
         column[rows] = 0
         given = {part: op.parts[part][place] for part in workers}

@@ -31,5 +31,7 @@ def covered(start: Ints, end: Ints) -> int:
 
 def _in_order(start: Ints, end: Ints) -> tuple[Ints, Ints]:
     """The starts in order, and how far the intervals up to each one reach."""
-    order = np.argsort(start, kind="stable")
-    return start[order], np.maximum.accumulate(end[order])
+    if not bool(np.all(start[1:] >= start[:-1])):
+        order = np.argsort(start, kind="stable")
+        start, end = start[order], end[order]
+    return start, np.maximum.accumulate(end)

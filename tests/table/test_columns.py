@@ -48,3 +48,12 @@ def test_a_text_column_without_texts_takes_no_memory() -> None:
 def test_texts_that_stand_twice_in_one_column_are_one_after_concat() -> None:
     found = Coded.concat([Coded(np.array([0, 1, 2, -1], np.int32), ["a", "a", ""])])
     assert (found.values, found.codes.tolist()) == (["a"], [0, 0, -1, -1])
+
+
+@pytest.mark.parametrize("texts", [["a", "a"], ["", ""], ["a", "b"], ["", "b"]])
+def test_few_texts_are_spread_over_many_rows(texts):
+    rows = np.array([1, 0, 0, 1, 1])
+    found = Coded.of(texts).spread(rows)
+    assert found.texts() == [texts[row] for row in rows.tolist()]
+    assert (found.codes.strides == (0,)) == (texts[0] == texts[1])
+    assert len(Coded.of([]).spread(rows[:0])) == 0

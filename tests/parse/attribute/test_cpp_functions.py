@@ -205,18 +205,27 @@ def test_a_cut_list_has_the_size_of_its_gradient(tmp_path):
     assert (rows[1][4], rows[2][4]) == ("[[8,20]]", "")
 
 
-def test_what_indices_choose_has_the_size_of_its_gradient(tmp_path):
+@pytest.mark.parametrize("name", ["index", "_unsafe_index"])
+def test_what_indices_choose_has_the_size_of_its_gradient(tmp_path, name):
     known = {"Input_Dims": [[50, 7], []], "Input_type": ["float", ""]}
     rows = found(
         tmp_path,
-        op("aten::index", 10, 20, Sequence_number=4, Fwd_thread_id=0, **known),
+        op(f"aten::{name}", 10, 20, Sequence_number=4, Fwd_thread_id=0, **known),
         call(15, 1),
         kernel(510, 9, 1, "void vectorized_gather_kernel()"),
         op("aten::add", 40, 20, Sequence_number=5, Fwd_thread_id=0, **known),
         call(45, 2),
         kernel(540, 9, 2, "void add()"),
         op("AddBackward0", 200, 9, tid=AUTOGRAD, Sequence_number=5, Input_Dims=[[50, 7]], Input_type=["float"]),
-        op("IndexBackward0", 220, 9, tid=AUTOGRAD, Sequence_number=4, Input_Dims=[[90, 7]], Input_type=["float"]),
+        op(
+            f"{name.title().replace('_', '')}Backward0",
+            220,
+            9,
+            tid=AUTOGRAD,
+            Sequence_number=4,
+            Input_Dims=[[90, 7]],
+            Input_type=["float"],
+        ),
     )
     assert (rows[1][4], rows[2][4]) == ("[[90,7]]", "")  # the other's arguments tell all
 

@@ -52,6 +52,15 @@ def test_row_numbers_may_have_gaps_and_be_negative(tmp_path: Path) -> None:
     assert ints(path, "a", where="a % 2 = 1 OR a = 2") == [[1, 2, 3, 5]]
 
 
+def test_dense_row_numbers_may_be_followed_by_a_gap(tmp_path: Path) -> None:
+    """Dense numbers are read by their number; the gap ends that, and the last number of all is read, too."""
+    numbers = [*range(1, 10), 10**15, *range(10**15 + 5, 10**15 + 12), BIG - 1, BIG]
+    rows = ", ".join(f"({number}, {number % 1000})" for number in numbers)
+    path = made(tmp_path / "a", "CREATE TABLE t (a INTEGER)", f"INSERT INTO t (rowid, a) VALUES {rows}")
+    assert ints(path, "a") == [[number % 1000 for number in numbers]]
+    assert ints(path, "a", where="a > 6") == [[number % 1000 for number in numbers if number % 1000 > 6]]
+
+
 def test_what_is_missing_is_null_and_extremes_are_exact(tmp_path: Path) -> None:
     path = made(tmp_path / "a", "CREATE TABLE t (a, b)", f"INSERT INTO t VALUES (NULL, 1), ({BIG}, 2), ({SMALL}, NULL)")
     assert ints(path, "a", "c", "b") == [[NULL, BIG, SMALL], [NULL, NULL, NULL], [1, 2, NULL]]

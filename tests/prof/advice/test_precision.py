@@ -2,6 +2,7 @@
 
 import pytest
 
+from pyprof.prof.advice.report import title
 from tests.prof.advice.advice_rows import cards, mm
 
 SIMT = "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize128x128x8_stage3"
@@ -34,6 +35,11 @@ def test_amp_by_hand():
     # at 811.3e12/s 169.4 µs, and 5; casts: 201326592 bytes / 4 × 2/3 × 6 bytes at 4.08e12/s: 49.3 µs
     (card,) = cards(fp32(), rule="amp")
     assert card.saved_ms == pytest.approx(2.678 - 0.1744 - 0.0493, abs=0.0005)
+
+
+def test_a_title_has_the_saving():
+    (card,) = cards(fp32(), rule="tf32")  # 2.334 of 2.678 ms
+    assert title(card, "capture").endswith(": saves 2.334 ms per capture (87.2%)")
 
 
 def test_a_name_alone_is_worth_half():

@@ -11,6 +11,7 @@ from pyprof.prof.edits.edit import Abstained, Edit
 from pyprof.prof.edits.rules import EDIT_RULES, mask_loops
 from pyprof.prof.edits.rules.cell_loops import _gradient
 from pyprof.prof.edits.rules.growing_tensors import _grown, _joined, tensors_grow
+from pyprof.prof.edits.rules.mask_loops import SORT_LAUNCHES
 from pyprof.prof.edits.rules.merged_rows import GROUPED, at_once_ns
 from pyprof.prof.edits.rules.sample_loops import _most
 from pyprof.prof.edits.scenario import apply, captured
@@ -83,7 +84,7 @@ def test_a_loop_over_masks_runs_each_op_once(tmp_path):
     assert sorted(after.run.aten.tolist()) == ["eq", "index", "index_add_", "mm", "nonzero"]
     took = dict(zip(after.run.aten.tolist(), after.run.dur.tolist(), strict=True))
     assert took == {"eq": 20_000, "index": 20_000, "mm": 20_000, "index_add_": 20_000, "nonzero": 40_000}
-    assert len(edit.released) == 8
+    assert len(edit.released) == 8 and edit.added.sum() == SORT_LAUNCHES
     assert "of 8 iterations" in edit.why
     assert isinstance(proposed("size_sync", after), Abstained)
 
@@ -373,3 +374,12 @@ def test_the_backward_of_rows_has_their_numbers_step_and_lines():
 
     made = run(row(5, 0, "forward"), row(6, 0, "forward"), row(5, 0), row(9, 0), row(5, 1))
     assert mask_loops.with_backward(made, [0], {mask_loops.place(made, each) for each in range(made.rows)}) == [0, 2]
+
+
+def test_the_cells_of_a_recurrent_layer_are_no_loop_over_samples():
+    """Their products are repeated, too, each of which needs the one before."""
+    line = {"trace": ["net.py:5"]}
+    cell = mm(16, 32, 128, 9_000, **line, nodes=["aten::lstm_cell", "aten::linear", "aten::mm"])
+    alone = mm(16, 32, 64, 9_000, **line, nodes=["aten::linear", "aten::mm"])
+    assert _most(run(*[cell] * 9)) == (-1, 0)
+    assert _most(run(*[cell] * 9, *[alone] * 2)) == (9, 2)

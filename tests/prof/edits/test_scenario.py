@@ -173,3 +173,13 @@ def test_steps_that_the_capture_timed_without_the_profiler_set_it_too(host_bound
     forecaster = Forecaster(host_bound)
     assert forecaster.measured
     assert forecaster.forecast(captured(host_bound)).ns == pytest.approx(70_000, rel=0.02)
+
+
+@pytest.mark.parametrize(("count", "few"), [(49, True), (50, False)])
+def test_few_launches_may_take_long(tmp_path, count, few):
+    """Without marked steps all is one step: of fewer than 50 launches the share is uncertain by more."""
+    run = base(
+        tmp_path, *(each for n in range(count) for each in (call(50 * n, n + 1), kernel(50 * n + 10, 20, n + 1)))
+    )
+    own = run.estimated_share
+    assert (own.low == pytest.approx(0.72 * own.share)) == few
