@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tools.mutant_coverage import Coverage, bound_names, statement_lines
+from tools.mutant_words import Words, words
 from tools.mutants import files_of, moved, mutants_of, sample
 from tools.run_mutants import Changed, results
 
@@ -193,3 +194,24 @@ def test_a_mutant_goes_with_its_lines(tmp_path: Path):
     assert found.applied((new / "m.py").read_bytes()) == b"b = 2\nmore = b\nc = (a <= b)\n"
     (new / "m.py").unlink()
     assert moved(comparison, old, new) is None
+
+
+def test_words_are_the_parts_of_names():
+    assert words("test_keep_bookkeeping(NVTX, GraphCaptures, of)") == {
+        "test", "keep", "bookkeeping", "nvtx", "graph", "captures"
+    }  # fmt: skip
+
+
+def test_tests_with_the_words_of_a_statement_come_first(tmp_path: Path):
+    (tmp_path / "m.py").write_text("def kept(limit):\n    return limit + 1\n")
+    (tmp_path / "test_any.py").write_text(
+        "def test_other(case):\n    assert others()\n\n\ndef test_what_is_kept():\n    assert kept(limit)\n"
+    )
+    tests = ["test_any.py::test_other[1]", "test_any.py::test_other[2]", "test_any.py::test_what_is_kept"]
+    [mutant] = [mutant for mutant in mutants_of("m.py", (tmp_path / "m.py").read_text()) if mutant.kind == "arithmetic"]
+    assert Words(tmp_path, set(tests)).nearest(mutant, tests) == [tests[2], tests[0], tests[1]]  # a second case last
+
+
+def test_a_decorators_mutant_has_the_tests_of_its_function(tmp_path: Path):
+    found = coverage(tmp_path, "t.json", {"t::a": 0.1, "t::b": 0.2}, {"t::a": [1], "t::b": [10]})
+    assert chosen(found, 4) == ["t::b"]

@@ -196,8 +196,8 @@ def counts(options: argparse.Namespace) -> None:
     for one in results(options.folder).values():
         by_room[one["room"]][one["result"]] += 1
     for room, found in by_room.items():
-        dead = found["killed"] + found["timeout"] + found["crash"]
-        print(f"{room}: {found.total()} drawn, {dead} killed ({dead / found.total():.0%}), {dict(found)}")
+        dead, tried = (found["killed"] + found["timeout"] + found["crash"], found.total() - found["rewritten since"])
+        print(f"{room}: {found.total()} drawn, {dead} killed ({dead / max(tried, 1):.0%} of {tried}), {dict(found)}")
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 import threading
 from enum import IntEnum
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -455,3 +456,11 @@ def test_what_python_keeps_for_itself_is_no_function_of_pytorch() -> None:
     names = {(mod, name) for mod, name, _ in _public_functions()}
     assert [name for mod, name in names if name.startswith("__") and mod != "Tensor"] == []
     assert ("Tensor", "__add__") in names and ("torch.nn.functional", "linear") in names
+
+
+def test_a_function_without_a_module_is_pytorch_s() -> None:
+    from pyprof.capture.targets import _own_name
+
+    bare = SimpleNamespace(__name__="mine", __module__=None)
+    reduce = SimpleNamespace(__name__="all_reduce", __module__="torch.distributed.distributed_c10d")
+    assert (_own_name(bare), _own_name(reduce)) == (("torch", "mine"), ("torch.distributed", "all_reduce"))

@@ -262,3 +262,17 @@ def test_the_last_op_of_a_number_is_one_of_the_same_owner():
     tree = SimpleNamespace(seq=np.array([5, 5]), start=np.array([10, 30]))
     owner, seq, before = (np.array(each) for each in ([1, 1, 2, 1], [5, 5, 5, NULL], [20, 40, 40, 40]))
     assert _last_before(tree, np.array([0, 1]), np.array([1, 1]), owner, seq, before).tolist() == [0, 1, -1, -1]
+
+
+def test_what_the_engine_does_after_a_node_says_nothing_of_the_nodes_shapes(tmp_path):
+    """The range around the node has a sum of another shape, too; the lookup's result has that of the node's input."""
+    after = op("aten::add", 219, 1, tid=AUTOGRAD, Input_Dims=[[3, 3], [3, 3]], Input_type=["float", "float"])
+    rows = found(
+        tmp_path,
+        op("aten::view", 10, 2, Sequence_number=4, Fwd_thread_id=0),
+        *lookup(40, 1, 100),
+        op("aten::cat", 110, 5, Sequence_number=5, Fwd_thread_id=0),
+        *node(NODE.format(""), 200, 4, 3, [[8, 20]]),
+        after,
+    )
+    assert rows[1][4] == "[[8,20]]"

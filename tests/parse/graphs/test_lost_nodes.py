@@ -1,8 +1,13 @@
 """Replays of CUDA graphs with fewer kernels than the graph, where the trace does not number the nodes."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
-from pyprof.parse.graphs.lost_nodes import NEVER
+import numpy as np
+import pytest
+
+from pyprof.parse.graphs.lost_nodes import NEVER, _finished
 from pyprof.parse.read import read_graphs, read_profile
 from pyprof.table.losses import losses
 from tests.parse.kineto.kineto_file import Event, begin, call, kernel, write, x
@@ -106,3 +111,22 @@ def test_the_only_captured_graph(tmp_path):
 def test_a_captured_graph_without_names_has_those_of_a_whole_replay(tmp_path):
     found = why(tmp_path, captured(1000, 10, *NET), replay(3000, 200, *KERNELS), replay(4000, 201, ADD), LATER)
     assert found == ["1 of 2 launches of CUDA graphs lacks 2 kernels of their graphs"]
+
+
+@pytest.mark.parametrize(
+    ("later", "finished"),
+    [  # device, stream and process of what was launched after a replay on stream 7 of device 0, in process 1
+        ((0, 7, 1), True),
+        ((1, 7, 1), False),
+        ((0, 8, 1), False),
+        ((0, 7, 2), False),
+    ],
+)
+def test_a_replay_has_ended_when_something_later_ran_on_its_stream(later: tuple[int, int, int], finished: bool) -> None:
+    columns = {
+        key: np.array(pair)
+        for key, pair in zip(("device", "stream", "pid"), zip((0, 7, 1), later, strict=True), strict=True)
+    }
+    capture: Any = SimpleNamespace(columns=columns, launch_time=np.array([10, 20]), rows=2)
+    of: Any = SimpleNamespace(rows=np.array([0]), time=15)
+    assert _finished(capture, of) == finished

@@ -87,6 +87,7 @@ def test_momentum_by_single_ops():
 
 SAYS_NOTHING = {
     "fused": [{**foreach("x", 4, 1_400_000), "aten": "aten::_fused_adamw_"}],
+    "fused for other parameters": [*adam(), {**foreach("x", 4, 1_400_000), "aten": "aten::_fused_adamw_"}],
     "another optimizer": [foreach("add", 2, 500_000), foreach("mul", 1, 500_000)],
     "as fast as fused": adam(addcdiv_ns=1000),
     "sizes unknown": [{**row, "sizes": None, "dtypes": None} for row in adam()],

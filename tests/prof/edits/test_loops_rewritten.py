@@ -383,3 +383,15 @@ def test_the_cells_of_a_recurrent_layer_are_no_loop_over_samples():
     alone = mm(16, 32, 64, 9_000, **line, nodes=["aten::linear", "aten::mm"])
     assert _most(run(*[cell] * 9)) == (-1, 0)
     assert _most(run(*[cell] * 9, *[alone] * 2)) == (9, 2)
+
+
+def test_each_loop_is_long_enough_for_itself():
+    """Five iterations, a line of another kind, and three more: the latter are too few, wherever they stand."""
+
+    def row(op, line):
+        return {"aten": f"aten::{op}", "op": [op], "trace": [f"net.py:{line}"], "sizes": [[8, 4]], "ns": 10, "step": 0,
+                "kShortName": "k", "phase": "forward"}  # fmt: skip
+
+    made = run(*[row("nonzero", 1), row("mul", 2)] * 5, row("add", 9), *[row("nonzero", 1), row("mul", 2)] * 3)
+    found = list(mask_loops._loops(made, [0, 2, 4, 6, 8, 11, 13, 15]))
+    assert [times for _, times in found] == [5]

@@ -101,3 +101,10 @@ def test_an_edit_retypes_the_products_and_what_inherits_their_type():
     made = table(pointwise("mul", (ROWS, NARROW), ()), linear(ROWS, NARROW, WIDE), pointwise("relu", (ROWS, WIDE)))
     edit = _narrowed(Run(made, annotate(made)), np.array([1]), "tc_bf16")
     assert edit.retyped.tolist() == [1, 2] and (edit.dtype, edit.unit) == ("bfloat16", "bf16")
+
+
+def test_what_is_no_part_of_a_narrow_result_is_wide():
+    """Of another size, of more parts than are usual, and larger than what was made."""
+    for columns, width in ((4096, 3000), (5 * NARROW, NARROW), (NARROW, WIDE)):
+        found = flow(linear(ROWS, NARROW, columns), pointwise("relu", (ROWS, width)))
+        assert found.factor.tolist() == [1.0, 1.0]

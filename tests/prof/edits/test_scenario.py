@@ -183,3 +183,13 @@ def test_few_launches_may_take_long(tmp_path, count, few):
     )
     own = run.estimated_share
     assert (own.low == pytest.approx(0.72 * own.share)) == few
+
+
+def test_no_edit_saves_more_than_its_bound(tmp_path):
+    """Three kernels in a row, 1.1 µs apart: without the last two, two gaps go, too."""
+    launches = [call(6 * n, n + 1) for n in range(3)]
+    run = base(tmp_path, *launches, *(kernel(20 + 51.1 * n, 50, n + 1) for n in range(3)))
+    before, one = captured(run), np.ones(1)
+    after = apply(edit([1, 2], [0, 0], [0, 0]), before)
+    saved = before.step_ns(1.0, NONE) - after.step_ns(1.0, one)
+    assert saved == pytest.approx(2 * 51_100, abs=50) and after.most_saved_ns(1.0) >= saved

@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pyprof.errors import ModelError, UnknownArgument
 from pyprof.parse.kineto.ranges import op_scope
-from pyprof.prof.ops.embedding_call import place_of_indices, understand
+from pyprof.prof.ops.embedding_call import Lookup, place_of_indices, understand
 from pyprof.prof.ops.evaluation import assumption, evaluate, find
 from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, total
 from pyprof.prof.work.count import OpCall, count_call
@@ -314,3 +315,14 @@ def test_recorded_calls_are_counted(root: Any) -> None:
     # 449 * 8 added, 64 * 16 divided (mean), 4 * 2400, 5 for each of min(449, 300) rows
     rowwise = "fbgemm::split_embedding_backward_codegen_rowwise_adagrad_unweighted_pt2_wrapper"
     assert flops[rowwise] == 3592 + 1024 + 9600 + 1500
+
+
+@pytest.mark.parametrize(
+    ("tables", "total_width", "widest", "even"),
+    [(1, None, None, True), (2, None, None, False), (None, 8, 4, False), (2, 8, 4, True), (2, 7, 4, False)],
+)
+def test_tables_are_of_one_width_if_that_is_known(
+    tables: int | None, total_width: int | None, widest: int | None, even: bool
+) -> None:
+    call: Any = SimpleNamespace(tables=tables, total=total_width, widest=widest)
+    assert Lookup.is_even.fget(call) is even  # type: ignore[attr-defined]

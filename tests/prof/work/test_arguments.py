@@ -356,3 +356,13 @@ def test_a_flag_of_the_call_is_the_kernels(told: bool, mask_type: int, causal: b
 def test_a_flag_whose_value_is_not_told_stays_unknown() -> None:
     call = Marker("torch.nn.functional", "scaled_dot_product_attention", [{"name": "is_causal", "type": "SymBool"}])
     assert with_flags((UNKNOWN, UNKNOWN), ["mask_type", "causal"], call) == (UNKNOWN, UNKNOWN)
+
+
+@pytest.mark.parametrize(("training", "dropout"), [(True, 0.1), (False, 0.0)])
+def test_attention_of_a_module_drops_nothing_out_unless_it_trains(training: bool, dropout: float) -> None:
+    args = [
+        {"name": "dropout_p", "type": "float", "value": 0.1},
+        {"name": "training", "type": "bool", "value": training},
+    ]
+    call = Marker("torch.nn.functional", "multi_head_attention_forward", args)
+    assert with_flags((UNKNOWN, UNKNOWN), ["dropout", "causal"], call) == (dropout, False)

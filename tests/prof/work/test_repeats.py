@@ -12,7 +12,7 @@ from pyprof.parse.detect import reader
 from pyprof.parse.tables.correlate import correlate
 from pyprof.prof.work.annotate import annotate
 from pyprof.prof.work.calls import kernel_names
-from pyprof.prof.work.repeats import LEAST, fill_repeats, repeats, repetition
+from pyprof.prof.work.repeats import LEAST, _length, fill_repeats, repeats, repetition
 from pyprof.table.columns import NULL, Coded, Table
 
 Launch = tuple[str, bool]  # kernel, attributed
@@ -112,3 +112,17 @@ def test_rows_with_an_op_repeat_nothing(data: Path) -> None:
 def test_few_rows(count: int) -> None:
     table, names = a_table([(name, False) for name in STEP[:count]])
     assert repeats(table, names) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "stream", "known", "length"),
+    [  # of the second four launches: kernel, stream, and whether their op is known
+        ([1, 2, 3, 4], [7, 7, 7, 7], [True] * 4, 3),  # the fourth is another kernel
+        ([1, 2, 3, 9], [7, 7, 7, 7], [True] * 4, 4),
+        ([1, 2, 3, 9], [7, 7, 7, 7], [True, True, False, True], 2),
+        ([1, 2, 3, 9], [7, 8, 7, 7], [True] * 4, 1),
+    ],
+)
+def test_how_far_launches_equal_known_ones(key: list[int], stream: list[int], known: list[bool], length: int) -> None:
+    keys, streams = np.array([1, 2, 3, 9, *key]), np.array([7] * 4 + stream)
+    assert _length(keys, streams, np.array([False] * 4 + known), slice(0, 4), 4) == length
