@@ -1,5 +1,5 @@
 # make demo, make test, make lint, make types, make docs, make package, make bench, make audit, make fuzz, make clean.
-# Settings: PYTHON=python3.12 (3.10 to 3.13), TORCH="torch==2.13.0" (what pip is asked for where no torch with CUDA is
+# Settings: PYTHON=python3.12 (3.10 to 3.14), TORCH="torch==2.13.0" (what pip is asked for where no torch with CUDA is
 # there), VENV=.venv, ARGS for pytest: make test ARGS="-k packaging". The tests use all cores; ARGS="-n 0" uses one.
 
 PYTHON ?= python3
@@ -19,6 +19,9 @@ PYTHON_THERE = $(VENV)/.python-$(TAG)
 TORCH_THERE = $(VENV)/.torch-$(TAG)
 BASE = $(VENV)/.base-$(TAG)
 DEV = $(VENV)/.dev-$(TAG)
+
+# The tests start some hundred processes of pyprof: each would compile our modules again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: all demo test lint types docs package bench audit fuzz clean
 all: test

@@ -73,7 +73,7 @@ setup(
         "prof/report/templates/vendor/*NOTICE",
     ],
     classifiers=[
-        "Development Status :: 3 - Alpha",
+        "Development Status :: 5 - Production/Stable",
         "Environment :: GPU :: NVIDIA CUDA",
         "Intended Audience :: Developers",
         "Programming Language :: Python :: 3.10",

@@ -4,11 +4,13 @@ PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def ms(ns: float) -> str:
-    """A time in ms with four digits.
+    """A time in ms with four digits. Only exactly 0 is shown as 0.
 
-    >>> ms(23783537), ms(4460346194), ms(190123), ms(2000000)
-    ('23.78 ms', '4,460 ms', '0.1901 ms', '2.000 ms')
+    >>> ms(23783537), ms(4460346194), ms(190123), ms(2000000), ms(3), ms(0)
+    ('23.78 ms', '4,460 ms', '0.1901 ms', '2.000 ms', '<0.0001 ms', '0 ms')
     """
+    if 0 <= ns < 50:
+        return "<0.0001 ms" if ns else "0 ms"
     value = ns / 1e6
     digits = next((digits for least, digits in ((1000, 0), (100, 1), (10, 2), (1, 3)) if value >= least), 4)
     return f"{value:,.{digits}f} ms"

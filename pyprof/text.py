@@ -13,6 +13,7 @@ _DRIVING = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-
 # wide forms of the signs count in Japanese ones. A tab or line break at the start may move the rest to another cell.
 _FORMULA = re.compile("[\\s\ufeff\u200b-\u200f\u2060]*[=+\\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")
 # The same in JSON, which has escaped the other ones, and the line breaks at which only some readers of lines divide
+_Q, _QQ, _BREAK = '"', '""', re.compile(r"[\r\n]")
 _DRIVING_IN_JSON = re.compile(r"[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
@@ -52,6 +53,19 @@ def inert(text: str) -> str:
     except ValueError:
         return f"'{text}"
     return text
+
+
+def inert_fields(texts: list[str]) -> list[str]:
+    """Many texts as fields of CSV, each ``inert`` and, where its commas, quotes or line breaks ask for it, in quotes.
+
+    >>> inert_fields(["gemm", 'f("a", 1)', "=1+1"])
+    ['gemm', '"f(""a"", 1)"', "'=1+1"]
+    """
+    if not "".join(texts).isprintable() or any(map(_FORMULA.match, texts)):  # rarely: most texts need no other look
+        texts = list(map(inert, texts))
+    return [
+        f'"{text.replace(_Q, _QQ)}"' if _Q in text or "," in text or _BREAK.search(text) else text for text in texts
+    ]
 
 
 def csv_line(values: Iterable[object]) -> bytes:

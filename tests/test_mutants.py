@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tools.mutant_coverage import Coverage, bound_names, statement_lines
-from tools.mutants import files_of, mutants_of, sample
+from tools.mutants import files_of, moved, mutants_of, sample
 from tools.run_mutants import Changed, results
 
 
@@ -179,3 +179,17 @@ def test_the_last_result_of_a_mutant_counts(tmp_path: Path):
     lines = [{"key": "a", "result": "survived"}, {"key": "b", "result": "killed"}, {"key": "a", "result": "killed"}]
     (tmp_path / "results.0.jsonl").write_text('{"key": "c", "res' + "".join("\n" + json.dumps(line) for line in lines))
     assert {key: one["result"] for key, one in results(tmp_path).items()} == {"a": "killed", "b": "killed"}
+
+
+def test_a_mutant_goes_with_its_lines(tmp_path: Path):
+    old, new = tmp_path / "old", tmp_path / "new"
+    for tree, source in ((old, "é = 1\nb = 2\nc = a < b\n"), (new, "b = 2\nmore = b\nc = a < b\n")):
+        tree.mkdir()
+        (tree / "m.py").write_text(source, encoding="utf-8")
+    first, *_, comparison = mutants_of("m.py", (old / "m.py").read_text(encoding="utf-8"))
+    assert moved(first, old, new) is None  # its line is no longer there
+    found = moved(comparison, old, new)
+    assert found is not None and found.line == 3
+    assert found.applied((new / "m.py").read_bytes()) == b"b = 2\nmore = b\nc = (a <= b)\n"
+    (new / "m.py").unlink()
+    assert moved(comparison, old, new) is None

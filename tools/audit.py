@@ -31,6 +31,8 @@ from tools.audit_rows import COLUMNS, join
 from tools.audit_work import work_checks
 
 ROOT = Path(__file__).resolve().parent.parent
+SUMMARY = ("--summary", "--json")  # the options of the two questions
+ROWS = ("--csv", "-c", COLUMNS)
 SUFFIXES = (".sqlite", ".sqlite.gz", ".json", ".json.gz", ".sql", ".sql.gz", ".db", ".db.gz")
 
 
@@ -67,15 +69,37 @@ class Audited(NamedTuple):
 
 def audit(file: Path) -> Audited:
     """Run pyprof on the file, read it with other code, and compare."""
-    with start(file, "--summary", "--json") as summary, start(file, "--csv", "-c", COLUMNS) as rows:
-        try:
-            capture, why = read(file), ""  # while the two run
-        except Unreadable as error:
-            capture, why = Capture(), str(error)
+    with start(file, *SUMMARY) as summary, start(file, *ROWS) as rows:
+        capture = raw(file)  # while the two run
         (out, errors), (table, _) = summary.communicate(timeout=600), rows.communicate(timeout=600)
-    if summary.returncode:
-        why = f"refused: {errors.strip().splitlines()[-1] if errors.strip() else summary.returncode}"
-    return Audited(file, left_out=why) if why else compared(file, capture, out, table)
+    return judged(file, capture, Printed(summary.returncode, out, errors, table))
+
+
+def raw(file: Path) -> Capture | str:
+    """The capture as other code reads it, or why it cannot be compared."""
+    try:
+        return read(file)
+    except Unreadable as error:
+        return str(error)
+
+
+class Printed(NamedTuple):
+    """What pyprof printed: the summary with its exit code and what it said on standard error, and the rows."""
+
+    code: int | None
+    summary: str
+    errors: str
+    rows: str
+
+
+def judged(file: Path, capture: Capture | str, printed: Printed) -> Audited:
+    """What was printed against the capture; a file that pyprof refuses cannot be compared."""
+    if printed.code:
+        lines = printed.errors.strip().splitlines()
+        return Audited(file, left_out=f"refused: {lines[-1] if lines else printed.code}")
+    if isinstance(capture, str):
+        return Audited(file, left_out=capture)
+    return compared(file, capture, printed.summary, printed.rows)
 
 
 def compared(file: Path, capture: Capture, summary: str, table: str) -> Audited:

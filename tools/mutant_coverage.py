@@ -10,6 +10,8 @@ from typing import Any
 
 from tools.mutants import Mutant
 
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
 
 class Coverage:
     """Which tests execute which line, and how long each takes."""
@@ -38,17 +40,20 @@ class Coverage:
                     for line in lines:
                         self.tests[file, line].add(name)
 
-    def of(self, mutant: Mutant) -> list[str]:
+    def of(self, mutant: Mutant, nearest: bool = True) -> list[str]:
         """The tests that execute a mutant's statement, those first that are likely to notice.
 
         What runs at import has no test: there it is the tests of the lines that use the names that the statement binds.
-        Where no test executes the statement, it is those that come nearest.
+        Where no test executes the statement, it is those that come ``nearest``, or none.
         """
         tree = ast.parse((self.sources / mutant.file).read_bytes())
         lines = statement_lines(tree, mutant.line)
         names = bound_names(tree, mutant.line)
-        places = {(mutant.file, line) for line in lines} if not names else self._uses(names)
-        return self._in_order(self._executing(places) or self._around(tree, mutant), mutant.file)
+        named = [n for n in ast.walk(tree) if isinstance(n, FUNCTIONS) and n.name in names]
+        decorated = {(mutant.file, line) for n in named for line in range(n.body[0].lineno, (n.end_lineno or 0) + 1)}
+        places = decorated | self._uses(names) if names else {(mutant.file, line) for line in lines}
+        executing = self._executing(places)
+        return self._in_order(executing or (self._around(tree, mutant) if nearest else set()), mutant.file)
 
     def _in_order(self, tests: set[str], file: str) -> list[str]:
         """Those in the module's own test file; then in turn the fastest and the one that executes most of the module.
@@ -71,7 +76,7 @@ class Coverage:
 
     def _around(self, tree: ast.Module, mutant: Mutant) -> set[str]:
         """The tests of the function, or else of the file: what runs in a tracer or a child may have no record."""
-        functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+        functions = (node for node in ast.walk(tree) if isinstance(node, FUNCTIONS))
         around = [range(f.lineno, (f.end_lineno or 0) + 1) for f in functions]
         for lines in sorted((lines for lines in around if mutant.line in lines), key=len):
             if found := self._executing((mutant.file, line) for line in lines):
@@ -113,7 +118,7 @@ def bound_names(tree: ast.Module, line: int) -> set[str]:
     body: list[ast.stmt] = tree.body
     while True:
         node = next((n for n in body if _first_line(n) <= line <= (n.end_lineno or line)), None)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        if isinstance(node, FUNCTIONS):
             inside = line >= node.body[0].lineno
             return set() if inside else names | {node.name}
         if isinstance(node, ast.ClassDef | ast.If | ast.Try | ast.With | ast.For):

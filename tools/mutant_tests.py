@@ -8,7 +8,9 @@ import contextlib
 import gc
 import importlib
 import json
+import math
 import os
+import resource
 import signal
 import sys
 import time
@@ -155,10 +157,25 @@ def first_failure(tests: list[str]) -> dict[str, Any]:
     return {"code": int(code), "by": plugin.name}
 
 
-def in_fork(work: Callable[[], Any], limit_s: float, log: Path) -> Any:
-    """What `work` returns (as JSON) in a fork, or None: "timeout" or "crash" in a text, where it did not return.
+def collected(files: list[str]) -> list[str]:
+    """The tests of these files. Python's and pytest's caches of the code are filled on the way."""
+    plugin = Collected()
+    pytest.main(["-q", "--collect-only", "-p", "no:cacheprovider", *files], plugins=[plugin])
+    return plugin.names
 
-    The fork leads a session of its own, so that what it leaves behind ends with it.
+
+class Collected:
+    """A pytest plugin that keeps the tests' names."""
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self.names = [item.nodeid for item in session.items]
+
+
+def in_fork(work: Callable[[], Any], limit_s: float, log: Path, cpu_s: float | None = None) -> Any:
+    """What `work` returns (as JSON) in a fork; "timeout" or "crash" where it did not return.
+
+    `limit_s` is by the clock; `cpu_s` is what the fork, and each process that it starts, may compute. The fork leads a
+    session of its own, so that what it leaves behind ends with it.
     """
     read, write = os.pipe()
     sys.stdout.flush()
@@ -167,6 +184,8 @@ def in_fork(work: Callable[[], Any], limit_s: float, log: Path) -> Any:
     if child == 0:
         os.close(read)
         os.setsid()
+        if cpu_s:
+            resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(cpu_s), math.ceil(cpu_s) + 1))
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         os.dup2(out, 1)
@@ -199,5 +218,5 @@ def in_fork(work: Callable[[], Any], limit_s: float, log: Path) -> Any:
             os.killpg(child, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-    return answer
+        _, status = os.waitpid(child, 0)
+    return "timeout" if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU else answer

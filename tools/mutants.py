@@ -8,6 +8,7 @@ errors, f-strings, keyword arguments of decorators, zip's `strict`, imports, and
 
 import ast
 import copy
+import difflib
 import itertools
 import random
 import re
@@ -188,6 +189,20 @@ def sample(files: Sequence[str], count: int, seed: int, root: Path = ROOT) -> li
     every = [mutant for file in sorted(files) for mutant in mutants_of(file, (root / file).read_text(encoding="utf-8"))]
     random.Random(seed).shuffle(every)
     return list(itertools.islice((mutant for mutant in every if compiles(mutant, root)), count))
+
+
+def moved(mutant: Mutant, old: Path, new: Path) -> Mutant | None:
+    """A mutant of the tree `old`, where its lines are in the tree `new`; None where they have been rewritten."""
+    if not (new / mutant.file).is_file():
+        return None
+    text = (old / mutant.file).read_bytes()
+    before, after = text.splitlines(), (new / mutant.file).read_bytes().splitlines()
+    first, last = mutant.line - 1, text[: mutant.end].count(b"\n")
+    for a, b, size in difflib.SequenceMatcher(None, before, after, autojunk=False).get_matching_blocks():
+        if a <= first and last < a + size:
+            by = sum(len(line) + 1 for line in after[:b]) - sum(len(line) + 1 for line in before[:a])
+            return mutant._replace(line=mutant.line + b - a, start=mutant.start + by, end=mutant.end + by)
+    return None
 
 
 def files_of(rooms: Sequence[str], root: Path = ROOT) -> list[str]:

@@ -37,7 +37,8 @@ from pyprof.prof.planning.cli import load_base
 GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "golden" / "advice"
 RENAMED = {"unfused_attention": "attention", "launch_bound": "cuda_graph", "sync_in_step": "item"}
 # The changes of the programs with several faults, by the rules that propose them; others have no rule. After a colon:
-# of the rule's proposals those whose change begins thus.
+# of the rule's proposals those whose change begins thus. With a plus: several rules' proposals, one after the other;
+# with an exclamation mark: the first proposal alone, as a program makes one graph of a part of its step.
 RULES = {
     "tf32": "tf32",
     "amp": "amp",
@@ -57,7 +58,7 @@ RULES = {
     "pinned": "pageable_copy",
     "copies": "pageable_copy",
     "half": "weight_casts",
-    "graph": "cuda_graph",
+    "graph": "cuda_graph+part_graph!",
     "static_cache": "static_cache",
     "sparse": "sparse_grad",
     "vocabulary": "alignment",
@@ -67,7 +68,7 @@ RULES = {
     "qkv": "sibling_layers:Make one layer",
     "merged": "sibling_layers:Put tables",
     "window": "made_on_cpu",
-    "pairs": "made_on_cpu",
+    "pairs": "made_on_cpu+index_gradient",
 }
 WORTH, NEAR, NEAR_END, NOTHING = 0.03, 0.25, 0.10, 0.01  # shares of a step, of a saving, of a final step, of a step
 NONE = (0.0, 0.0, 0.0)
@@ -115,12 +116,18 @@ def base_of(path: Path) -> BaseRun:
 
 def after(scenario: Scenario, rule: str) -> Scenario:
     """The run with all that a rule proposes, as RULES names it."""
-    name, _, begin = rule.partition(":")
+    one, _, more = rule.partition("+")
+    scenario = _after(scenario, one)
+    return after(scenario, more) if more else scenario
+
+
+def _after(scenario: Scenario, rule: str) -> Scenario:
+    name, _, begin = rule.rstrip("!").partition(":")
     taken: set[str] = set()
     while True:
         proposed = [e for e in EDIT_RULES[name](scenario) if isinstance(e, Edit) and e.change.startswith(begin)]
         edits = [e for e in proposed if e.title not in taken]
-        if not edits:
+        if not edits or (taken and rule.endswith("!")):
             return scenario
         taken.add(edits[0].title)
         scenario = apply(edits[0], scenario)
@@ -242,7 +249,7 @@ def judged(pairs: Sequence[Pair]) -> Iterator[str]:
 
 def rule_of(pair: Pair) -> str:
     name = pair.changes.split(" ")[-1]
-    return RULES.get(name, name).partition(":")[0]
+    return RULES.get(name, name).partition(":")[0].partition("+")[0]
 
 
 def errors(pairs: Sequence[Pair]) -> dict[str, float]:

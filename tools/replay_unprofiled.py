@@ -4,9 +4,9 @@
 
 FOLDER has what tests/device/plan_unprofiled.py writes (steps.json and captures: the program ran in turns in processes
 with and without pyprof), or tests/device/plan_measured.py (NAME.json, beside it or in captures/ the captures that it
-names: steps of the same process, before it). Prints, for each capture, the step without pyprof in ms, turn by turn, the
-step that the summary gives, which was timed before the profiler started, and that of the replay without the profiler's
-cost; both also as a difference from the median of the turns.
+names: steps of the same process, before it). Prints, for each capture, the step without pyprof in ms (the median of its
+turns, the least and the greatest), the step that the summary gives, which was timed before the profiler started, and
+that of the replay without the profiler's cost; both also as a difference from the median of the turns.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def main(folders: Sequence[str]) -> None:
             timed, replayed, profiled = told(file)
             apart.append((timed / median(turns) - 1, replayed / median(turns) - 1))
             cells = [f"{ms:.1f} ({part:+.1%})" for ms, part in zip((timed, replayed), apart[-1], strict=True)]
-            each = ", ".join(f"{turn:.1f}" for turn in turns)
+            each = f"{median(turns):.1f} ({min(turns):.1f} to {max(turns):.1f})"
             print(f"| {file.name.removesuffix('.json.gz')} | {each} | {profiled:.1f} | {cells[0]} | {cells[1]} |")
     near = [sum(abs(part) <= NEAR for part in column) for column in zip(*apart, strict=True)]
     print(f"\nWithin {NEAR:.0%}, of {len(apart)}: {near[0]} of the summary's steps, {near[1]} of the replay's")

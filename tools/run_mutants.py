@@ -8,25 +8,30 @@
 TREE is a copy of the checkout (`git archive HEAD | tar x -C TREE`), in which files are changed and put back; it must be
 nobody's worktree. FOLDER keeps what the tests execute (cover/), and one line of JSON per mutant (results.*.jsonl), so
 that a run that was broken off goes on. PYPROF_DATA and PYPROF_TRUTH are those of the tests.
+
+The code may go on while a sample is tried: with `--drawn`, the sample is that of an older tree, cover/ is what tests
+executed there, and each mutant is made where its lines are in TREE; what tests execute in TREE may be in cover.now/.
 """
 
 import argparse
 import contextlib
 import json
 import os
+import resource
 import shutil
 import signal
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tools.mutant_coverage import Coverage
-from tools.mutants import Mutant, files_of, sample
+from tools.mutant_words import Words
+from tools.mutants import Mutant, files_of, moved, sample
 
 ROOMS = {
     "counting": "prof/ops prof/work pyprof/counting",
@@ -36,6 +41,7 @@ ROOMS = {
 }
 SOURCES = ["parse", "prof", "pyprof"]
 NONE_KILLED = (0, 5)  # pytest's exit codes: all passed, none collected
+FAST_S = 0.25  # tests that take no longer come first
 
 
 def in_turn(count: int, seed: int, root: Path) -> Iterator[tuple[str, int, Mutant]]:
@@ -45,46 +51,70 @@ def in_turn(count: int, seed: int, root: Path) -> Iterator[tuple[str, int, Mutan
         yield from ((room, number, mutants[number]) for room, mutants in drawn.items() if number < len(mutants))
 
 
+def cpu_seconds() -> float:
+    """Of this process and of its children that have ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
 class Trial:
     """Gives mutants to their tests, in a copy of the checkout."""
 
-    def __init__(self, tree: Path, folder: Path, share: int, most: int, most_s: float) -> None:
+    def __init__(self, tree: Path, drawn: Path, folder: Path, share: int, most: int, most_s: float) -> None:
         from tools import mutant_tests
 
         self.runs, self.tree, self.folder, self.most, self.most_s = mutant_tests, tree, folder, most, most_s
         self.log = folder / f"log.{share}"
-        self.coverage = Coverage(folder / "cover", tree)
+        self.now, self.before = Coverage(folder / "cover.now", tree), Coverage(folder / "cover", drawn)
         self.changed = 0
         os.chdir(tree)
         sys.path.insert(0, str(tree))
-        sys.dont_write_bytecode = True
-        os.environ |= {"PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
+        os.environ["OMP_NUM_THREADS"] = "1"
         mutant_tests.warm_up()
+        tested = sorted({test.split("::")[0] for test in self.before.seconds.keys() | self.now.seconds.keys()})
+        self.collected = set(mutant_tests.in_fork(lambda: mutant_tests.collected(tested), 600, self.log))
+        self.words = Words(tree, self.collected)
+        sys.dont_write_bytecode = True
+        os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 
-    def chosen(self, mutant: Mutant) -> list[str]:
+    def chosen(self, drawn: Mutant, mutant: Mutant) -> tuple[list[str], list[str]]:
+        """The fast tests of a mutant, for a third of the time, and those that have the rest of it."""
+        executing = self.now.of(mutant, nearest=False) + self.before.of(drawn, nearest=False)
+        known = [test for test in dict.fromkeys(executing or self.before.of(drawn)) if test in self.collected]
+        both = zip(self.words.nearest(mutant, known), known, strict=True)
+        every = list(dict.fromkeys(test for pair in both for test in pair))
+        fast = self.within([test for test in every if self.seconds(test) <= FAST_S], self.most, self.most_s / 3)
+        rest = [test for test in every if test not in fast]
+        left = self.most_s - sum(map(self.seconds, fast))
+        return fast, self.within(rest, self.most - len(fast), left) or ([] if fast else rest[:1])
+
+    def seconds(self, test: str) -> float:
+        return self.now.seconds.get(test) or self.before.seconds[test]
+
+    def within(self, tests: list[str], most: int, most_s: float) -> list[str]:
         found: list[str] = []
-        left = self.most_s
-        for test in self.coverage.of(mutant):
-            seconds = self.coverage.seconds[test]
-            if len(found) < self.most and (seconds <= left or not found):  # a slow test may come before many fast ones
+        for test in tests:
+            if len(found) < most and self.seconds(test) <= most_s:  # a slow test may come before many fast ones
                 found.append(test)
-                left -= seconds
+                most_s -= self.seconds(test)
         return found
 
-    def result(self, mutant: Mutant) -> dict[str, Any]:
-        self.coverage.refresh()
-        tests = self.chosen(mutant)
-        began = time.monotonic()
+    def result(self, drawn: Mutant, mutant: Mutant) -> dict[str, Any]:
+        self.now.refresh()
+        parts = self.chosen(drawn, mutant)
+        tests = [test for part in parts for test in part]
+        began, cpu = time.monotonic(), cpu_seconds()
         if not tests:
-            return {"result": "no coverage", "by": "", "tests": 0, "seconds": 0.0}
-        limit = 20 + 5 * sum(self.coverage.seconds[test] for test in tests)
+            return {"result": "no coverage", "by": "", "tests": 0, "seconds": 0.0, "cpu": 0.0}
+        seconds = sum(map(self.seconds, tests))
         with self.mutated(mutant):
-            answer = self.runs.in_fork(lambda: self.killed_by(tests), limit, self.log)
+            answer = self.runs.in_fork(lambda: self.killed_by(parts), 30 + 6 * seconds, self.log, 8 + 2 * seconds)
         found = {"result": answer, "by": ""} if isinstance(answer, str) else answer
-        return {**found, "tests": len(tests), "seconds": round(time.monotonic() - began, 2)}
+        took = {"seconds": round(time.monotonic() - began, 2), "cpu": round(cpu_seconds() - cpu, 2)}
+        return {**found, "tests": len(tests), **took}
 
-    def killed_by(self, tests: list[str]) -> dict[str, str]:
-        for some in filter(None, (tests[:3], tests[3:10], tests[10:])):  # a run imports the files of all its tests
+    def killed_by(self, parts: Iterable[list[str]]) -> dict[str, str]:
+        for some in filter(None, parts):  # a run imports the files of all its tests
             answer = self.runs.first_failure(some)
             if answer["code"] not in NONE_KILLED:
                 return {"result": "killed", "by": answer["by"]}
@@ -125,16 +155,17 @@ def results(folder: Path) -> dict[str, dict[str, Any]]:
 
 def run(options: argparse.Namespace) -> None:
     known = results(options.folder)
-    trial = Trial(options.tree, options.folder, options.share, options.most, options.most_s)
+    trial = Trial(options.tree, options.drawn, options.folder, options.share, options.most, options.most_s)
     with (options.folder / f"results.{options.share}.jsonl").open("a", encoding="utf-8") as out:
         for place, (room, number, mutant) in enumerate(in_turn(options.count, options.seed, options.drawn)):
             if place % options.shares != options.share:
                 continue
             before = known.get(mutant.key, {}).get("result")
             wanted = before in ("survived", "no coverage") if options.what == "again" else before is None
-            here, there = (tree / mutant.file for tree in (options.drawn, options.tree))
-            if wanted and there.is_file() and here.read_bytes() == there.read_bytes():
-                line = {"room": room, "number": number, "key": mutant.key, **mutant._asdict(), **trial.result(mutant)}
+            if wanted:
+                now = moved(mutant, options.drawn, options.tree)
+                found = trial.result(mutant, now) if now else {"result": "rewritten since", "by": ""}
+                line = {"room": room, "number": number, "key": mutant.key, **mutant._asdict(), **found}
                 out.write("\n" + json.dumps(line))  # each begins a line, whatever a run that was broken off has left
                 out.flush()
 
@@ -176,11 +207,13 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=300, help="mutants of each room")
     parser.add_argument("--seed", type=int, default=18)
     parser.add_argument(
-        "--drawn", type=Path, help="the tree of the sample, if TREE is another: files that differ are left out"
+        "--drawn",
+        type=Path,
+        help="the tree of the sample, if TREE is later: a mutant goes with its lines",
     )
     parser.add_argument("--most", type=int, default=60, help="tests given to one mutant")
     parser.add_argument(
-        "--most-s", type=float, default=15.0, help="seconds that these tests may take, without a mutant"
+        "--most-s", type=float, default=10.0, help="seconds that these tests may take, without a mutant"
     )
     parser.add_argument(
         "--share", type=int, default=0, help="of --shares processes side by side, each with its own TREE"

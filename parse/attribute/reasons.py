@@ -30,17 +30,18 @@ _REMEDIES = {
     NO_CALL: "the file is cut, or was recorded without the API's calls: capture again, with them",
     NO_CORRELATION: "the profiler does not say which call launched these: capture again, with a newer profiler",
     NO_CALLS: "capture the API's calls, too: torch.profiler with ProfilerActivity.CPU; of CUDA, nsys with -t cuda,nvtx",
-    NO_RANGE: "nothing of PyTorch's is around the launch: capture with pyprof.init(), pyprof run or torch.profiler, "
-    "if it is no other library's",
+    NO_RANGE: "no range of PyTorch is around these launches: if PyTorch made them, capture with pyprof.init(), pyprof "
+    "run or torch.profiler to see its ops",
     GRAPH_REPLAY: "the ops ran when the graph was captured: let the capture contain that, too (pyprof run from the "
-    "program's first line on; nsys with --cuda-graph-trace=node), or give the trace or the nsys report of it: parse.py "
-    "FILE --graphs TRACE (docs/how-to/graphs.md)",
+    "program's first line on; of CUDA, nsys with --cuda-graph-trace=node), or give the trace or the nsys report of "
+    "it: parse.py FILE --graphs TRACE (docs/how-to/graphs.md)",
     GRAPH_UNKNOWN: "where several graphs fit, parse.py FILE --graphs TRACE with the trace of this graph's capture "
     "alone decides; nsys with --cuda-graph-trace=node numbers the nodes, if it runs from before the capture",
     ONLY_PYTHON: "Python launched these itself (Triton, CuPy, an extension): register the launching function as an op "
     "(torch.library.custom_op), or give it a name with pyprof.wrap",
-    ONLY_USER_RANGES: "there are ranges, but none of an op: capture with pyprof.init() or torch.profiler; where "
-    "that was done, code that is no op (an extension, for example) launched these, and pyprof.wrap gives it a name",
+    ONLY_USER_RANGES: "the ranges around these launches are the program's own, and none is of an op: capture with "
+    "pyprof.init() or torch.profiler; if that was done, code outside of PyTorch's ops (an extension, for example) made "
+    "these launches, and pyprof.wrap gives it a name",
 }
 
 

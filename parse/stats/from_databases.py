@@ -1,8 +1,8 @@
 """nsys and nvprof databases as recordings. Tables, columns: ``parse/nsys/tables.py``, ``parse/formats/nvprof.py``."""
 
-from collections.abc import Iterator
+from collections import defaultdict
 from functools import cached_property
-from itertools import pairwise
+from itertools import count, pairwise
 
 import numpy as np
 
@@ -107,11 +107,12 @@ class _Texts:
     """The distinct texts of ranges, numbered in order of appearance."""
 
     def __init__(self) -> None:
-        self.known: dict[str, int] = {}
+        self.known: defaultdict[str, int] = defaultdict(count().__next__)
 
     def taken(self) -> list[str]:
         """The texts, which are then forgotten."""
-        texts, self.known = list(self.known), {}
+        texts = list(self.known)
+        self.known.clear()
         return texts
 
     def add(self, joined: bytes, lengths: Ints) -> Ints:
@@ -120,14 +121,12 @@ class _Texts:
         if ends[-1] != len(joined):
             raise ValueError("texts of another encoding than UTF-8")
         bounds = [0, *ends.tolist()]
-        known = self.known
-        pieces: Iterator[str]
         if joined.isascii():
             text = joined.decode()
-            pieces = (text[begin:end] for begin, end in pairwise(bounds))
+            pieces = [text[begin:end] for begin, end in pairwise(bounds)]
         else:
-            pieces = (joined[begin:end].decode("utf-8", "replace") for begin, end in pairwise(bounds))
-        return np.array([known.setdefault(piece, len(known)) for piece in pieces], np.int64)
+            pieces = [joined[begin:end].decode("utf-8", "replace") for begin, end in pairwise(bounds)]
+        return np.fromiter(map(self.known.__getitem__, pieces), np.int64, len(pieces))
 
 
 def _range_names(db: Database, process: Ints, domain: Ints, code: Ints, texts: list[str]) -> Coded:

@@ -65,7 +65,7 @@ def advised_by_sums(run: Run, why: str) -> Advised:
     """The advice of each rule by itself. ``why``: the reason for which there is no replay."""
     found = findings(run)
     rows = [run.origin[finding.rows] for _, finding in found]
-    reason = INCOMPLETE if run.incomplete else NOTHING_FOUND
+    reason = INCOMPLETE if run.incomplete else run.unfit or NOTHING_FOUND
     rules = CPU_RULES if run.on_cpu else RULES
     silent = [AbstainedRule(name, reason) for name in rules if name not in {rule for rule, _ in found}]
     return Advised(run, advise(run, found), rows, together_ms(run), silent, not_replayed=why)

@@ -13,6 +13,7 @@ import numpy as np
 from pyprof.dtypes import ITEM_BYTES
 from pyprof.prof.advice.card import Finding, cpu_rule
 from pyprof.prof.advice.fusion import chains
+from pyprof.prof.advice.layout import spatial_rank
 from pyprof.prof.advice.run import Run
 from pyprof.prof.advice.run_columns import numel
 from pyprof.table.columns import Bools, Floats, Ints
@@ -26,6 +27,9 @@ NARROW = frozenset({"bfloat16", "float16"})
 # convolutions took 1/1.7 to 1/2.8 of their time, linear layers (whose fp32 is slow on AMD's CPUs) 1/3.8 to 1/4.
 # AMX has eight times the multiply-adds per cycle; a quarter was assumed before eight programs were measured.
 BF16 = {"avx512_bf16": 2.0, "amx": 4.0}
+# That quarter is of the product alone: each operand and result is converted once more, read in fp32, written in bf16.
+CONVERTED = {"avx512_bf16": 0.0, "amx": 1.5}  # bytes for each byte of the product in fp32
+NARROWED = 0.5  # of the time of an element-wise op that moves bf16 in place of fp32
 LEAST_FLOP = 1e7  # smaller products are overhead
 # Channels last, as shares of the time in NCHW: forward convolutions took 0.5 to 0.95, those of an image's three
 # channels 0.55, batch norms 0.3 to 0.6 forward and 0.5 to 1.5 backward; backward convolutions took as long as before.
@@ -82,17 +86,40 @@ def cpu_bf16(run: Run) -> Iterator[Finding]:
     rows = np.flatnonzero(products & (run.dtype == "float32") & (run.flop > LEAST_FLOP))  # False for NaN, unknown
     if not len(rows):
         return
-    name = {"amx": "AMX", "avx512_bf16": "AVX-512"}[run.table.cpu.bf16] if run.table.cpu is not None else ""
+    instructions = run.table.cpu.bf16 if run.table.cpu is not None else ""
+    narrow = _narrowed(run)
+    name = {"amx": "AMX", "avx512_bf16": "AVX-512"}[instructions]
     why = (
         f"{run.number(rows, 'product', 'products')} in float32 took {run.ms_of(rows):.4g} ms at "
         f"{float(run.flop[rows].sum() / run.dur[rows].sum()):.3g} GFLOP/s. This CPU multiplies bf16 by {name}, at "
         f"least {ratio:.0f} times as fast where compute is the limit"
     )
+    if len(narrow):
+        ops = run.number(narrow, "element-wise op", "element-wise ops")
+        why += f"; {ops} ({run.ms_of(narrow):.4g} ms) get narrow, too"
     change = (
         'Use mixed precision: run forward and loss under torch.autocast("cpu", dtype=torch.bfloat16). The numerics '
         "change, so check the loss."
     )
-    yield Finding(rows, run.dur[rows] * (1 - 1 / ratio), why, change, "low" if ratio > 2 else "medium")
+    gain = run.dur[rows] * (1 - 1 / ratio)
+    rate = _bytes_per_ns(run)
+    converting = CONVERTED[instructions] * float(np.nansum(run.nbytes[rows])) / rate if rate else 0.0
+    left = max(1 - converting / float(gain.sum()), 0.0)
+    saved = np.r_[gain * left, _streaming_ns(run, narrow, rate) * (1 - NARROWED)]
+    yield Finding(np.r_[rows, narrow], saved, why, change, "low" if ratio > 2 else "medium")
+
+
+def _narrowed(run: Run) -> Ints:
+    """Element-wise ops in fp32 between products, which take bf16 from these under autocast; not those of gradients that
+    are added to a parameter's, which stays in fp32."""
+    between = np.isin(run.phase, ("forward", "backward")) & ~run.mentions("nodes", "AccumulateGrad")
+    return np.flatnonzero(between & (run.family == "pointwise") & (run.dtype == "float32") & (run.nbytes > STREAMING))
+
+
+def _streaming_ns(run: Run, rows: Ints, rate: float) -> Floats:
+    """The part of each op's time that goes with its bytes: all, but of functions such as exp what their bytes take."""
+    long = np.array([str(run.aten[row]).startswith(LONG_ARITHMETIC) for row in rows.tolist()], bool)
+    return np.where(long, np.minimum(run.dur[rows], run.nbytes[rows] / rate if rate else 0.0), run.dur[rows])
 
 
 @cpu_rule("cpu_channels_last")
@@ -100,12 +127,14 @@ def cpu_channels_last(run: Run) -> Iterator[Finding]:
     """2-d convolutions in fp32 whose inputs are contiguous in NCHW, and the batch norms and pooling of such tensors.
 
     Of convolutions and norms the forward pass is counted alone: in the backward pass as many ops lost as gained.
-    Abstains without strides, and if group norms are in the run, which take NCHW.
+    Abstains for 1-d convolutions, for which PyTorch has no such format, without strides, and if group norms are in the
+    run, which take NCHW.
     """
     if bool(run.mentions("op", "group_norm", "instance_norm").any()):
         return
     images = _nchw(run)
     convolutions = np.flatnonzero((run.family == "conv") & images & (run.flop > LEAST_FLOP))
+    convolutions = convolutions[[spatial_rank(run, row) == 2 for row in convolutions.tolist()]]
     if not len(convolutions):
         return
     ahead = run.phase != "backward"

@@ -28,25 +28,37 @@ CALLS = (  # (ops of a chain, the call that runs them in one kernel)
 
 @rule("fusion")
 def fusion(run: Run) -> Iterator[Finding]:
-    """Consecutive kernels in forward or backward that process tensors of the same size, one card per size.
+    """Consecutive kernels in forward or backward that process tensors of the same size.
+
+    There is one card per size, and one for all sizes where one call runs what the kernels do: that is one change of the
+    code, as of a norm that an encoder and a decoder share.
 
     Sums over rows between them, as in norms, and the kernels that use these sums also belong to the chain. The fused
     kernel reads the chain's input and a share of its second operands, and writes one result. Abstains without shapes,
     for copies that change the layout, for the accumulation of gradients and for the optimizer's step.
     """
-    found: dict[int, list[list[int]]] = {}
+    of_size: dict[int, list[list[int]]] = {}
     for size, chain in chains(run):
-        found.setdefault(size, []).append(chain)
-    for size, members in found.items():
-        yield from _finding(run, size, members)
+        of_size.setdefault(size, []).append(chain)
+    found: dict[tuple[str, ...] | int, dict[int, list[list[int]]]] = {}
+    for size, members in of_size.items():
+        found.setdefault(_instead(run, members) or size, {})[size] = members
+    for sizes in found.values():
+        yield from _finding(run, sizes)
 
 
 def chains(run: Run) -> Iterator[tuple[int, list[int]]]:
-    """(elements, rows) of each chain. The rows include rows of other sizes within the chain."""
+    """(elements, rows) of each chain. The rows include rows of other sizes within the chain.
+
+    On the CPU, a number that an op takes is copied to a tensor before it (``y * 0.5``): that ends no chain.
+    """
     size, bridge = _sizes(run)
+    number = _of_numbers(run)
     _, place = numbered(run.lane, run.table.coded("phase").codes, run.table.ints("stream"), size)
     chain: list[int] = []
     for row in range(run.rows + 1):
+        if row < run.rows and number[row]:
+            continue
         if chain and (row == run.rows or place[row] != place[chain[-1]]):
             while bridge[chain[-1]]:
                 chain.pop()
@@ -55,6 +67,15 @@ def chains(run: Run) -> Iterator[tuple[int, list[int]]]:
             chain = []
         if row < run.rows and size[row] >= LEAST and (chain or not bridge[row]):
             chain.append(row)
+
+
+def _of_numbers(run: Run) -> Bools:
+    """The CPU's copies of a single number."""
+    found = np.zeros(run.rows, bool)
+    if run.on_cpu:
+        for row in np.flatnonzero((run.family == "copy") & (run.largest <= 1)).tolist():
+            found[row] = bool(run.shapes(row)) and not any(run.shapes(row))
+    return found
 
 
 def _sizes(run: Run) -> tuple[Ints, Bools]:
@@ -100,23 +121,29 @@ def _item(dtype: str) -> float:
     return ITEM_BYTES.get(dtype, 4.0)
 
 
-def _finding(run: Run, size: int, members: list[list[int]]) -> Iterator[Finding]:
-    rows, saved, kept = run.replaced((chain, _fused_ns(run, size, chain)) for chain in members)
+def _instead(run: Run, members: list[list[int]]) -> tuple[str, ...]:
+    """The calls that run some of these chains in one kernel each."""
+    ops_of = [{run.aten[row].rstrip("_") for row in chain} for chain in members]
+    return tuple(call for parts, call in CALLS if any(parts <= found for found in ops_of))
+
+
+def _finding(run: Run, sizes: dict[int, list[list[int]]]) -> Iterator[Finding]:
+    """One finding for the chains of all these sizes."""
+    every = [(size, chain) for size, members in sizes.items() for chain in members]
+    rows, saved, kept = run.replaced((chain, _fused_ns(run, size, chain)) for size, chain in every)
     if not rows:
         return
     now = run.ms_of(rows)
-    ops_of = [dict.fromkeys(run.aten[row].rstrip("_") for row in chain) for chain in members]
-    ops = list(ops_of[members.index(max(members, key=len))])
+    ops = list(dict.fromkeys(run.aten[row].rstrip("_") for row in max((chain for _, chain in every), key=len)))
     why = (
-        f"{run.number(kept, 'chain', 'chains')} of element-wise kernels ({', '.join(ops)}) over {size} elements, "
-        "where each "
+        f"{run.number(kept, 'chain', 'chains')} of element-wise kernels ({', '.join(ops)}) over "
+        f"{' and '.join(map(str, sizes))} elements, where each "
         f"intermediate result is written to memory and read back: {run.number(rows, 'kernel', 'kernels')}, "
         f"{now:.4g} ms; as one kernel per "
         f"chain {now - run.ms(float(saved.sum())):.4g} ms are expected"
     )
-    instead = [call for parts, call in CALLS if any(parts <= found.keys() for found in ops_of)]
     few = ", ".join(ops[:3]) + (", ..." if len(ops) > 3 else "")
     change = f"Fuse the element-wise kernels ({few}): torch.compile the module that holds them."
-    if instead:
+    if instead := _instead(run, [chain for _, chain in every]):
         change = f"{'. '.join(instead)}. Alternatively, torch.compile the module that holds it."
     yield Finding(np.array(rows), saved, why, change, "medium", launches=len(rows) - kept)

@@ -39,7 +39,7 @@ def channels_last(run: Run) -> Iterator[Finding]:
     layout = run.mentions("kLongName", *TRANSFORMS) | run.mentions("kShortName", *TRANSFORMS)
     depthwise = run.mentions("kShortName", DEPTHWISE) & np.isin(run.dtype, tuple(HALF))
     convs = np.flatnonzero(run.family == "conv")
-    ranks = np.array([_rank(run, row) for row in convs.tolist()], np.int64)
+    ranks = np.array([spatial_rank(run, row) for row in convs.tolist()], np.int64)
     for rank in FORMATS:
         of_rank = convs[ranks == rank]
         moved, apart = of_rank[layout[of_rank]], of_rank[depthwise[of_rank]]
@@ -48,7 +48,7 @@ def channels_last(run: Run) -> Iterator[Finding]:
             yield _in_nhwc(run, rank, FORMATS.keys() <= set(ranks.tolist()), moved, apart, norms)
 
 
-def _rank(run: Run, row: int) -> int:
+def spatial_rank(run: Run, row: int) -> int:
     """The number of spatial dimensions of a convolution; 0 if unknown."""
     # PyTorch runs 1-d convolutions as 2-d ones of height 1; the ops around them, or their shapes, show that.
     shapes = [shape for shape in run.shapes(row)[:2] if shape]

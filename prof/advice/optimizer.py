@@ -51,10 +51,30 @@ def optimizer(run: Run) -> Iterator[Finding]:
     if bytes or device are unknown, and for other optimizers, such as Adagrad, whose fused kernel was for the CPU only
     until 2026 (2.13's is for CUDA, too). (SGD with momentum moves 20 to 24 bytes per parameter on lists and 20 fused,
     so there is nothing to gain.)
+    Optimizers of several classes are judged apart.
     """
-    rows = _of_step(run)
+    for rows in _of_classes(run, _of_step(run)):
+        yield from _of_class(run, rows)
+
+
+def _of_classes(run: Run, rows: Ints) -> list[Ints]:
+    """The rows of each class of optimizers, such as SGD for tables and AdamW for the rest; all, if none is named."""
+    classes: dict[str, list[int]] = {}
+    for row in rows.tolist():
+        classes.setdefault(_class(run, row), []).append(row)
+    return [np.array(found) for found in classes.values()]
+
+
+def _class(run: Run, row: int) -> str:
+    """The class of the optimizer to whose step a row belongs: "AdamW"; empty if the capture does not name it."""
+    called = run.listed("op", row)
+    name = str(called[0]) if called else ""
+    return name.removesuffix(".step") if name.endswith(".step") else ""
+
+
+def _of_class(run: Run, rows: Ints) -> Iterator[Finding]:
     ops = Counter(run.aten[rows].astype(str).tolist())
-    kind = _kind(ops, _names(run, rows))
+    kind = _kind(ops, {name for row in rows[:1].tolist() if (name := _class(run, row))})
     if kind is None or any(op.startswith("_fused_") for op in ops) or np.isnan(run.nbytes[rows]).any():
         return
     rows = rows[~np.isin(run.aten[rows], ("zero_", "_foreach_zero_", "fill_"))]
@@ -71,12 +91,6 @@ def _of_step(run: Run) -> Ints:
     rows = np.flatnonzero((run.phase == "optimizer") & (run.role == "main") & (run.texts("kind") == "kernel"))
     within = rows[run.mentions("op", *STEPS)[rows]]
     return within if len(within) else rows
-
-
-def _names(run: Run, rows: Ints) -> set[str]:
-    """The classes of the optimizers whose steps these rows belong to: {"AdamW"}; empty if the capture names none."""
-    called = {run.listed("op", row)[0] for row in rows.tolist() if run.listed("op", row)}
-    return {name.removesuffix(".step") for name in map(str, called) if name.endswith(".step")}
 
 
 def _kind(ops: Counter[str], names: set[str]) -> Kind | None:

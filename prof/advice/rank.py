@@ -14,8 +14,8 @@ LIMITED = 0.8  # if a step gets shorter by less than this share of the GPU's sav
 
 
 def findings(run: Run) -> list[tuple[str, Finding]]:
-    """The (rule, finding) pairs above the threshold, the greatest saving first; none for an incomplete capture."""
-    if run.incomplete:
+    """The (rule, finding) pairs above the threshold, the greatest saving first; none if rules cannot judge a run."""
+    if run.incomplete or run.unfit:
         return []
     least = max(LEAST_SHARE * run.step_ns, LEAST_NS) * run.steps * run.lanes
     rules = CPU_RULES if run.on_cpu else RULES

@@ -24,7 +24,7 @@ FIRST = 5  # number of cards that the summary shows
 BECAUSE = {  # why there is no advice, unless it is that the GPU works well
     "host": ": the host is the limit, not by launches alone. A sampling profiler (py-spy) shows where it is",
     "near": ": host and GPU take about as long, so a change to one of them alone saves little",
-    "turns": ": host and GPU take turns, as the one waits for the other's results",
+    "turns": ": host and GPU take turns, as the host waits for results of the GPU, or the GPU for input data",
     "GPU": "",
 }
 LIMITS = {
@@ -33,6 +33,7 @@ LIMITS = {
     "turns": "they take turns, so neither alone is the limit",
     "GPU": "the GPU is the limit",
 }
+NO_SHAPES = "Most rules need the shapes of aten ops, which the capture does not have"
 EXPLAINED = 0.1  # a profiler makes a step up to three times as long (host_time.py), not ten times
 WORTH_SAYING = 0.05  # the share of the GPU's time from which on its waits for other ranks are said
 
@@ -68,19 +69,27 @@ def _unknown(run: Run) -> str:
     )
 
 
+def _shapeless(run: Run) -> str:
+    """What rules cannot judge in a capture without shapes."""
+    return "" if run.has_sizes else f" {NO_SHAPES}."
+
+
 def _head(advised: Advised) -> str:
     run, found = advised.run, advised.cards
-    unit = "step" if run.marked else "capture (no steps marked)"
     took, busy = _digits(run.step_ns / 1e6, 4), _digits(run.busy_ns / 1e6, 4)
     works = "ops run" if run.on_cpu else "the GPU works"
-    head = f"A {unit} takes {took} ms{_mean(run)} as captured; {works} {busy} ms of it."
+    whole = _one(run) if run.marked else f"{_one(run)} (no steps marked)"
+    head = f"{whole[0].upper()}{whole[1:]} takes {took} ms{_mean(run)} as captured; {works} {busy} ms of it."
     if advised.now is not None:
         head += f" {step_text(advised.now, advised.measured)}."
+    if run.unfit:
+        return f"{head} There is no advice: {run.unfit}."
     if run.launches_timed:
-        head += f" Without a profiler the host needs about {_digits(run.host_ns / 1e6, 2)} ms per {run.unit}."
+        host = _digits(_host_ms(run, advised.now)[0], 2)
+        head += f" Without a profiler the host needs about {host} ms per {run.unit}."
     limit = "GPU" if run.on_cpu else _limit(run)  # nothing waits for another
     if not found:
-        return f"{head} There is no advice{BECAUSE[limit]}.{_unknown(run)}"
+        return f"{head} There is no advice{BECAUSE[limit]}.{_unknown(run)}{_shapeless(run)}"
     slower = " The host is the limit: faster kernels alone do not shorten the step." if limit == "host" else ""
     pieces = "1 piece" if len(found) == 1 else f"{len(found)} pieces"
     saves = "saves" if len(found) == 1 else "together save"
@@ -149,14 +158,24 @@ def title(advice: Advice, unit: str, saved: str = "") -> str:
     return f"{first_sentence(advice.change)}: saves {saved} per {unit}{share}"
 
 
+def sentence(text: str) -> str:
+    """A part of a card as a sentence: with a capital letter, if it begins with a word and not with code, and a stop.
+
+    >>> sentence("run it again"), sentence("torch.where in place of x[mask].")
+    ('Run it again.', 'torch.where in place of x[mask].')
+    """
+    first = text.partition(" ")[0]
+    if first.isalpha():
+        text = first[0].upper() + text[1:]
+    return text if not text or text.endswith(".") else f"{text}."
+
+
 def _wrapped(word: str, text: str, width: int) -> list[str]:
     """A paragraph with a hanging indent after its first word; names in code are not broken at hyphens."""
     hang = " " * (len(INDENT) + len(word) + 1)
-    first = text.partition(" ")[0]
-    if first.isalpha():  # a word, not code
-        text = first.capitalize() + text[len(first) :]
-    text = safe(text) + ("" if text.endswith(".") else ".")
-    return textwrap.wrap(text, width, initial_indent=f"{INDENT}{word} ", subsequent_indent=hang, break_on_hyphens=False)
+    return textwrap.wrap(
+        safe(sentence(text)), width, initial_indent=f"{INDENT}{word} ", subsequent_indent=hang, break_on_hyphens=False
+    )
 
 
 def brief(advised: Advised) -> list[str]:
@@ -164,9 +183,12 @@ def brief(advised: Advised) -> list[str]:
     run, found = advised.run, advised.cards
     if run.incomplete:  # the summary's first line says it
         return []
-    outlook = _outlook(run)
+    if run.unfit:
+        return [f"What to change: nothing can be advised: {run.unfit}"]
+    outlook = _outlook(run, advised.now)
     if not found:
-        return [f"What to change: nothing was found that saves more than 0.5% of a {run.unit}{outlook}"]
+        nothing = f"What to change: nothing was found that saves more than 0.5% of {_one(run)}{outlook}"
+        return [nothing if run.has_sizes else f"{nothing}. {NO_SHAPES}"]
     step = run.step_ns if advised.now is None else advised.now.ms * 1e6
     most = "at most " if advised.now is None else ""
     mean = _mean(run) if advised.now is None else ", without the profiler"
@@ -176,18 +198,23 @@ def brief(advised: Advised) -> list[str]:
     return [f"What to change: {count} {amount}{first}{outlook}", *(_line(advice, run.unit) for advice in found[:FIRST])]
 
 
+def _one(run: Run) -> str:
+    """What the times are those of: "a step", "the step" or "the capture"."""
+    return f"{'a' if run.marked > 1 else 'the'} {run.unit}"
+
+
 def _mean(run: Run) -> str:
     """Says of the time of a step that it is the mean of several."""
     return " (mean)" if run.marked > 1 else ""
 
 
-def _outlook(run: Run) -> str:
+def _outlook(run: Run, now: StepTime | None) -> str:
     """For a capture whose GPU is often idle: whether host or GPU would limit the step without the profiler."""
     if not run.launches_timed or run.busy_ns > (1 - HOST_BOUND) * run.step_ns:
         return ""
     if run.host_ns + run.busy_ns < EXPLAINED * run.step_ns:  # what takes so long is not in the capture
         return ""
-    host, gpu = _host(run), f"{_digits(run.busy_ns / 1e6, 2)} ms"
+    host, gpu = _host(run, now), f"{_digits(run.busy_ns / 1e6, 2)} ms"
     if run.for_ranks_ns > WORTH_SAYING * run.busy_ns:
         gpu += f" ({_digits(run.for_ranks_ns / 1e6, 2)} ms of them waiting for other ranks)"
     limit = LIMITS[_limit(run)]
@@ -197,13 +224,17 @@ def _outlook(run: Run) -> str:
     return f". Without a profiler the host needs {host} per {run.unit} and the GPU {gpu}: {limit}"
 
 
-def _host(run: Run) -> str:
+def _host(run: Run, now: StepTime | None) -> str:
     """The host's time: measured, or estimated with its interval."""
-    host = f"{_digits(run.host_ns / 1e6, 2)} ms"
-    if own_of(run).measured:
-        return f"{host} (measured)"
+    host, low, high = (_digits(value, 2) for value in _host_ms(run, now))
+    return f"{host} ms (measured)" if own_of(run).measured else f"about {host} ms ({low} to {high})"
+
+
+def _host_ms(run: Run, now: StepTime | None) -> tuple[float, float, float]:
+    """The host's time and its interval. It is no longer than the step, whose time the replay knows better."""
     low, high = interval_ns(run)
-    return f"about {host} ({_digits(low / 1e6, 2)} to {_digits(high / 1e6, 2)})"
+    host = run.host_ns / 1e6, low / 1e6, high / 1e6
+    return host if now is None else (min(host[0], now.ms), min(host[1], now.ms), min(host[2], now.high_ms))
 
 
 def _line(advice: Advice, unit: str) -> str:
@@ -213,7 +244,7 @@ def _line(advice: Advice, unit: str) -> str:
 
 def _digits(amount: float, digits: int) -> str:
     """The amount with this number of digits, or with all digits before the point."""
-    return f"{amount:.{digits}g}" if amount < 10**digits else f"{amount:,.0f}"
+    return f"{amount:,.{digits}g}" if amount < 10**digits else f"{amount:,.0f}"
 
 
 def first_sentence(text: str) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 
 from pyprof.prof.advice.host_time import captured_ns, host_ns, launches_timed
 from pyprof.prof.advice.run_columns import Rows, numel
+from pyprof.prof.kernels.frameworks import is_pytorch
 from pyprof.prof.limits.devices import Device
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import roofline
@@ -18,7 +19,7 @@ from pyprof.prof.timing.timeline import alone
 from pyprof.prof.timing.waiting import CAUSES, waiting
 from pyprof.prof.timing.warmup import warm_up
 from pyprof.prof.work.annotate import Annotation
-from pyprof.table.attribution import runs_on_cpu
+from pyprof.table.attribution import attributed_rows, launched_alone, runs_on_cpu
 from pyprof.table.columns import NULL, Bools, Floats, Ints, Table, distinct
 from pyprof.table.graph_replays import launched_by_graphs
 from pyprof.table.intervals import covered
@@ -49,6 +50,9 @@ HOST_DEVIATION = 0.3
 # is as estimated in four of five cases: 0.84 is the normal distribution's 80th percentile.
 HOST_SURE = math.exp(0.84 * HOST_DEVIATION)
 HOST_ERRORS = np.exp(HOST_DEVIATION * np.array([-1.28, -0.52, 0.0, 0.52, 1.28]))
+# Why no rule can judge a capture
+LAUNCHES = "these CPU ops only launched GPU work, and the capture does not have that work"
+NOT_PYTORCH = "the capture has no op and no kernel of PyTorch, and the rules are about PyTorch programs"
 
 
 class Run(Rows):
@@ -75,6 +79,21 @@ class Run(Rows):
         self.marked = max(self.marked, len({step.number for step in self.times}))  # with those that launch nothing
         self.steps = max(self.marked, 1)
         self.unit = "step" if self.marked else "capture"  # what amounts "per step" refer to
+
+    @cached_property
+    def unfit(self) -> str:
+        """Why no rule can judge these rows; empty if rules can."""
+        if self.on_cpu:
+            return LAUNCHES if bool(launched_alone(self.table.coded("reason")).any()) else ""
+        named = self.table.coded("kLongName"), self.table.coded("kShortName")
+        ops = attributed_rows(self.table.coded("op")) | attributed_rows(self.table.coded("aten"))
+        known = bool(ops.any()) or any(bool(names.where(is_pytorch).any()) for names in named)
+        return "" if known or not self.rows else NOT_PYTORCH
+
+    @cached_property
+    def has_sizes(self) -> bool:
+        """Whether the shapes of any op are known."""
+        return bool((self.table.coded("sizes").codes >= 0).any())
 
     # Amounts
 

@@ -127,10 +127,15 @@ class BaseRun:
         return found
 
     @cached_property
+    def ranges(self) -> Floats:
+        """Per call: the ranges (ops, markers, layers) that the process began in the work before it."""
+        return np.clip(self.host.ints("ranges")[self.recorded.calls.row], 0, 1 << 31).astype(np.float64)
+
+    @cached_property
     def most_of_profiler(self) -> Floats:
         """Per call: the most of the work before it that is the profiler's, ns, by the ranges in it."""
-        ranges = np.clip(self.host.ints("ranges")[self.recorded.calls.row], 0, 1 << 31)
-        return MOST_NS * (1.0 + ranges.astype(np.float64))
+        found: Floats = MOST_NS * (1.0 + self.ranges)
+        return found
 
     @cached_property
     def pauses(self) -> Bools:
@@ -195,6 +200,22 @@ class BaseRun:
     @property
     def own_share(self) -> float:
         return self.host_share.share
+
+    @cached_property
+    def counted(self) -> Ints:
+        """The operations of the one step, or of a capture without steps, that its time is measured by.
+
+        Copies that load the model do not count, nor does what a step launches while the GPU still works on what was
+        launched before it.
+        """
+        rows = self.run.origin[self.run.start >= min((step.start_ns for step in self.run.times), default=NULL)]
+        return self.place[rows if len(rows) else self.run.origin]
+
+    @cached_property
+    def extent_ns(self) -> int:
+        """From the first to the last of these operations, as captured."""
+        work = self.recorded.work
+        return int(work.end[self.counted].max() - work.start[self.counted].min()) if len(self.counted) else 0
 
     @cached_property
     def steps(self) -> tuple[Ints, Ints, int]:

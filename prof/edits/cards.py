@@ -31,6 +31,7 @@ from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.replay.replayed_steps import Window, rows_alike, step_window
 from pyprof.prof.timing.stragglers import meetings
 from pyprof.prof.work.annotate import Annotation
+from pyprof.quantities import share
 from pyprof.table.columns import HostTable, Ints, Table
 from pyprof.table.losses import losses
 
@@ -40,6 +41,7 @@ EDIT_NAMES = {card: edit for edit, card in CARD_NAMES.items()}
 FAITHFUL = 0.03  # the most by which a replay may differ from the capture for savings to be read from it
 # Rules that read kernels' names where a capture has no shapes, which their edits need.
 BY_NAME = ("unfused_attention", "tf32")
+LEAST_EXTENT = 0.5  # of a single step: a replay of less says nothing of the step, most of which is before or after it
 NO_HOST = "a kernel table has no calls of the host to replay; a profiler's file or net.pyprof has"
 # The farthest end of an 80% interval from its saving, as a share of the saving.
 SURE: tuple[tuple[float, Confidence], ...] = ((0.25, "high"), (0.75, "medium"))
@@ -74,6 +76,8 @@ def advise_capture(
     except InputError as error:
         why = str(error).removeprefix(f"{error.file}: ")
         return advised_by_sums(Run(table, annotation, peaks), f"the capture cannot be replayed: {why}"), None
+    if base.run.unfit:
+        return advised_by_sums(Run(table, annotation, peaks), base.run.unfit), None
     base.retime = retime
     whole = len(window.rows) == len(table)
     run = base.run if whole else Run(table, annotation, peaks)
@@ -99,6 +103,9 @@ def doubt(base: BaseRun) -> str:
         return f"{1 - base.replayed.launched_share:.1%} of the GPU's time has no launch in the capture to replay"
     if abs(base.replayed.difference) > FAITHFUL:
         return f"the replay takes {base.replayed.difference:+.1%} of the capture's time more or less"
+    if base.run.marked < 2 and base.extent_ns < LEAST_EXTENT * base.run.step_ns:
+        extent = share(base.extent_ns, base.run.step_ns)
+        return f"the GPU's work extends over {extent} of the step, and no more is replayed"
     return ""
 
 
@@ -106,7 +113,7 @@ def advised(forecaster: Forecaster) -> Advised:
     """The cards of all rules, the greatest saving first."""
     start, run = captured(forecaster.base), forecaster.base.run
     now = forecaster.forecast(start)
-    found, silent = list(_summed(run)), []
+    found, silent = [each._replace(card=replace(each.card, step_ms=now.ns / 1e6)) for each in _summed(run)], []
     for rule in EDIT_RULES:
         proposals = list(EDIT_RULES[rule](start))
         edits = [proposal for proposal in proposals if isinstance(proposal, Edit)]
@@ -154,7 +161,7 @@ def proposed_again(edit: Edit, scenario: Scenario) -> Edit | None:
 def _summed(run: Run) -> Iterator[Found]:
     """The cards of rules without an edit; without any shapes, also of those that then read kernels' names."""
     with_edit = {name_of(rule) for rule in EDIT_RULES}
-    if not bool((run.table.coded("sizes").codes >= 0).any()):
+    if not run.has_sizes:
         with_edit -= {*BY_NAME}
     found = findings(run)
     for card, (name, finding) in zip(advise(run, found), found, strict=True):

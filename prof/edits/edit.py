@@ -43,6 +43,7 @@ class Edit:
     rows: Ints = field(default_factory=_none)
     ns: Floats = field(default_factory=lambda: np.zeros(0))  # per row: its duration afterwards
     left: Floats = field(default_factory=lambda: np.zeros(0))
+    keeps_views: bool = False  # ops around the launches that go, which launch nothing themselves, such as views, remain
     added: Floats = field(default_factory=lambda: np.zeros(0))  # per row: launches that come before it, such as casts
     deviation: float = 0.0  # standard deviation of the logarithm of ``ns``
     dtype: str = ""  # of the operands of ``retyped`` that were float32

@@ -21,6 +21,10 @@ from pyprof.table.columns import Bools, Coded, Floats, Ints, Table
 READY_NS = 200_000.0  # the host takes a batch that is ready from a queue: 0.1 to 0.4 ms
 IN_GRAPH, GRAPH_GAP_NS = 1.1, 250  # kernels in CUDA graphs: prof/advice/launch.py
 NEVER = -(1 << 50)
+# Ranges of one op with all that it consists of: a copy in the backward pass has those of its node (twice), reshape,
+# clone, empty_like, empty_strided and copy_, and perhaps a marker. Further ranges before a launch are those of ops that
+# launch nothing.
+RANGES = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +39,7 @@ class Scenario:
     ns: Floats  # per operation: its duration
     owner: Ints  # per operation: the edit that its duration comes from; -1: the capture
     left: Floats  # per operation: the share of the host's work for its launch that remains
+    views: Floats  # per operation: the share of the host's work before its launch that remains even if the launch goes
     added: Floats  # per call: launches that come before it
     released: Bools  # per call
     prompt: Bools  # per call
@@ -120,7 +125,8 @@ class Scenario:
     def _tasks(self, share: float, errors: Floats) -> Tasks:
         base, tasks = self.base, self.base.tasks
         left = self._left_of_calls
-        segment = base.unprofiled(share) * np.where(base.pauses & ~self._within_graphs, 1.0, left)
+        stays = left + (1 - left) * self._of_calls(self.views)
+        segment = base.unprofiled(share) * np.where(base.pauses & ~self._within_graphs, 1.0, stays)
         segment = np.where(self.prompt, np.minimum(segment, READY_NS), segment)
         segment += self.added * base.added_ns(share)
         own = np.where(base.slowed, base.own * share, base.own) * left
@@ -133,12 +139,15 @@ class Scenario:
     @cached_property
     def _left_of_calls(self) -> Floats:
         """Per call: the share of the host's work that remains, by what is left of the launch that it is made for."""
-        work = self.base.recorded.work
-        left = np.zeros(len(self.released))
+        return np.where(self.base.unit >= 0, self._of_calls(self.left), 1.0)
+
+    def _of_calls(self, each: Floats) -> Floats:
+        """Per call: the most of an amount per operation of those that it is made for; 0 without any."""
+        work, unit = self.base.recorded.work, self.base.unit
+        found = np.zeros(len(self.released))
         known = work.call >= 0
-        np.maximum.at(left, work.call[known], self.left[known])
-        unit = self.base.unit
-        return np.where(unit >= 0, left[unit], 1.0)
+        np.maximum.at(found, work.call[known], each[known])
+        return np.where(unit >= 0, found[unit], 0.0)
 
     @cached_property
     def _within_graphs(self) -> Bools:
@@ -182,6 +191,7 @@ def captured(base: BaseRun) -> Scenario:
         ns=(work.end - work.start).astype(np.float64),
         owner=np.full(len(work), -1, np.int64),
         left=np.ones(len(work)),
+        views=np.zeros(len(work)),
         added=np.zeros(len(calls)),
         released=np.zeros(len(calls), bool),
         prompt=np.zeros(len(calls), bool),
@@ -198,6 +208,9 @@ def apply(edit: Edit, scenario: Scenario) -> Scenario:
     changed = edit.ns != ns[at]
     ns[at], left[at] = edit.ns, left[at] * edit.left
     owner[at[changed]] = len(scenario.edits)
+    views = scenario.views.copy()
+    if edit.keeps_views:
+        views[at] = _views(scenario.base, at)
     added, released, prompt = scenario.added.copy(), scenario.released.copy(), scenario.prompt.copy()
     call = scenario.base.recorded.work.call[at]
     if len(edit.added):
@@ -221,11 +234,20 @@ def apply(edit: Edit, scenario: Scenario) -> Scenario:
         ns=ns,
         owner=owner,
         left=left,
+        views=views,
         added=added,
         released=released,
         prompt=prompt,
         in_graph=in_graph,
     )
+
+
+def _views(base: BaseRun, operations: Ints) -> Floats:
+    """Per operation: the share of the host's work before its launch that belongs to ops that launch nothing."""
+    call = base.recorded.work.call[operations]
+    ranges = np.where(call >= 0, base.ranges[call], 0.0)
+    found: Floats = 1 - RANGES / np.maximum(ranges, RANGES)
+    return found
 
 
 def _retyped(edit: Edit, scenario: Scenario) -> tuple[Table, Annotation]:
@@ -264,7 +286,7 @@ def _step_ns(base: BaseRun, ends: Ints, duration: Ints) -> float:
     """
     marked, index, first = base.steps
     if not len(marked):
-        return float(ends[base.work_task].max() - (ends - duration)[base.work_task].min())
+        return _extent(base, ends, duration, base.counted)
     finished = ends[base.work_task][marked]
     call = base.recorded.work.call[marked]
     launched = np.where(call >= 0, ends[base.call_task[call]], NEVER)
@@ -272,8 +294,13 @@ def _step_ns(base: BaseRun, ends: Ints, duration: Ints) -> float:
     count = int(index.max()) - before
     if count:
         return max(_between(index, finished, before), _between(index, launched, before)) / count
-    begins = finished[index == before] - duration[base.work_task[marked[index == before]]]
-    return float(finished.max() - begins.min())
+    return _extent(base, ends, duration, base.counted)
+
+
+def _extent(base: BaseRun, ends: Ints, duration: Ints, operations: Ints) -> float:
+    """From the beginning of the first of these operations to the end of the last one."""
+    tasks = base.work_task[operations]
+    return float(ends[tasks].max() - (ends - duration)[tasks].min())
 
 
 def _between(index: Ints, ends: Ints, before: int) -> float:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pyprof.prof.kernels.name_patterns import stays_on_device
+from pyprof.prof.kernels.name_patterns import find_helper, find_product, stays_on_device
 from pyprof.prof.kernels.operand_dtypes import kernel_dtypes
 from pyprof.prof.kernels.precision import HOST_PRECISION, ROUNDED_PRECISION, tensor_unit
 from pyprof.prof.limits.devices import Device, find_device
@@ -60,7 +60,7 @@ class Roofline:
         said = []
         for device in self.devices:
             if device.known:
-                said.append(f"{device.name}: peaks and bandwidth from {device.source}")
+                said.append(f"{device.name or 'GPU'}: peaks and bandwidth from {device.source}")
             else:
                 what = "peaks" if device.byte_per_s is not None else "peaks and bandwidth"
                 said.append(f"{device.name or 'GPU'}: {what} unknown (measure them: pyprof peaks -o peaks.json)")
@@ -68,7 +68,8 @@ class Roofline:
         if bool((nowhere & self.on_cpu).any()):
             said.append("no limits: what this CPU reaches is not known (measure it: pyprof peaks -o peaks.json)")
         if bool((nowhere & ~self.on_cpu).any()):
-            said.append("the capture does not name the GPU of some rows: no limits there (give --peaks peaks.json)")
+            what = "the GPU: limits are unknown" if bool(nowhere.all()) else "the GPU of some rows: no limits there"
+            said.append(f"the capture does not name {what} (give --peaks peaks.json)")
         return list(dict.fromkeys(said))  # several GPUs of the same kind give one line
 
 
@@ -205,5 +206,7 @@ def flat_dtypes(text: str) -> list[str]:
 
 
 def _of_name(name: str, aten: str, family: str) -> str:
+    product = None if family or find_helper(name) else find_product(name)
+    family = product[0].work if product is not None else family
     dtypes = kernel_dtypes(name, aten.removeprefix("aten::").partition(".")[0], family)
     return dtypes.of(0) or dtypes.rest or dtypes.out

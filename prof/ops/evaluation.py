@@ -12,8 +12,8 @@ from typing import Any
 
 from pyprof.errors import ModelError, UnknownArgument
 from pyprof.marker import Marker
-from pyprof.prof.ops.marker_arguments import MODEL_NAMES, call_arguments
-from pyprof.prof.ops.model import FAMILY, MODELS, ORDER, UNKNOWN, F, Order, Parts, Tensor, Work, names, total
+from pyprof.prof.ops.marker_arguments import in_order
+from pyprof.prof.ops.model import FAMILY, MODELS, ORDER, F, Order, Parts, Tensor, Work, names, total
 
 EXTRAS = ("out", "served")  # what a model may take beside the op's arguments
 KERNELS: set[str] = set()  # Triton kernels of the program that have a formula (formulas.py)
@@ -152,23 +152,12 @@ def evaluate(
 
 
 def evaluate_call(name: str, marker: Marker) -> Work | Parts:
-    """The work of a user's call by its marker, with the model registered as ``name``. Raises as ``evaluate``.
-
-    Arguments stand in the order of the call. One that the call names and that has left others out goes to the model's
-    parameter of its name: conv2d(x, w, stride=2) has no bias.
-    """
+    """The work of a user's call by its marker, with the model registered as ``name``. Raises as ``evaluate``."""
     order = ORDER.get(name, Order(()))
     signature = inspect.signature(order.record or MODELS[name]).parameters
     words = order.words or tuple(word for word in signature if signature[word].kind in _POSITIONAL)
-    found: list[Any] = []
-    for argument, value in zip(marker.args, call_arguments(marker), strict=True):
-        given = str(argument["name"])
-        word = MODEL_NAMES.get(given, given)
-        for skipped in words[len(found) : words.index(word) if word in words else 0]:
-            default = signature[skipped].default if skipped in signature else UNKNOWN
-            found.append(UNKNOWN if default is inspect.Parameter.empty else default)
-        found.append(value)
-    return evaluate(name, tuple(found))
+    defaults = {word: each.default for word, each in signature.items() if each.default is not inspect.Parameter.empty}
+    return evaluate(name, in_order(marker, words, defaults))
 
 
 def first_trial(name: str, calls: Iterable[tuple[Any, ...]]) -> int | None:

@@ -1,6 +1,7 @@
-"""FBGEMM's jagged tensors: sequences of rows, stored one after the other, with the offset of each sequence.
+"""Jagged tensors of FBGEMM and PyTorch: sequences of rows, one after the other, with the offset of each sequence.
 
-Lists of offsets are int64 if the capture has no dtypes. Source: fbgemm_gpu/src/jagged_tensor_ops, FBGEMM 0.2 to 1.8.
+Lists of offsets are int64 if the capture has no dtypes. Source: fbgemm_gpu/src/jagged_tensor_ops, FBGEMM 0.2 to 1.8;
+PyTorch 2.13, aten/src/ATen/native/nested.
 """
 
 import math
@@ -23,7 +24,7 @@ def sequences(starts: Any) -> int:
 
 @copy_op(
     "fbgemm::jagged_to_padded_dense fbgemm::jagged_to_padded_dense_forward fbgemm::jagged_2d_to_dense "
-    "fbgemm::jagged_1d_to_dense"
+    "fbgemm::jagged_1d_to_dense _jagged_to_padded_dense_forward"
 )
 def padded(values: Tensor, starts: Any, longest: Any) -> Work:
     """Pads sequences of rows to the same length: [B, longest, D]"""
@@ -43,7 +44,7 @@ def padded_backward(grad: Tensor, starts: Any, total: Any) -> Work:
     return Work(0, rows + offsets(starts), rows)
 
 
-@copy_op("fbgemm::dense_to_jagged fbgemm::dense_to_jagged_forward")
+@copy_op("fbgemm::dense_to_jagged fbgemm::dense_to_jagged_forward _padded_dense_to_jagged_forward")
 def unpadded(dense: Tensor, starts: Any, total: Any = None) -> Work:
     """Copies the ``total`` rows of a padded tensor that are not padding"""
     if type(total) is not int:

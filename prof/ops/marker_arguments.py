@@ -120,8 +120,46 @@ def _dimensions(item: Any) -> int:
 # (a mask type of 1 is causal: ATen/native/transformers/attention.cpp)
 API_NAMES = {"causal": "is_causal", "mask_type": "is_causal", "dropout": "dropout_p"}
 API_DEFAULTS = {"is_causal": False, "dropout_p": 0.0}
-MODEL_NAMES = {"is_causal": "causal", "dropout_p": "dropout", "attn_mask": "mask"}  # the other way round
+MODEL_NAMES = {"is_causal": "causal", "dropout_p": "dropout", "attn_mask": "mask", "label_smoothing": "smoothing"}
 NUMPY = {"axis": "dim", "keepdims": "keepdim"}  # NumPy's names, which PyTorch accepts too
+
+
+def in_order(marker: Marker, words: Sequence[str], defaults: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The arguments of the user's call in the order of the op's, whose parameters a model calls ``words``.
+
+    An argument with a name of these is that one: conv2d(x, w, stride=2) has no bias. Others stand in the order of the
+    call, and none of them is the reduction of a loss, which is called so everywhere. What is left out gets its default.
+    """
+    found: dict[int, Any] = {}
+    old: dict[str, Any] = {}
+    place = 0
+    for argument, value in zip(marker.args, call_arguments(marker), strict=True):
+        name = str(argument["name"])
+        word = MODEL_NAMES.get(name, name)
+        if word in words and words.index(word) not in found:
+            place = words.index(word)
+        elif name in OLD_REDUCTION and isinstance(value, bool | None):
+            old[name] = value
+            continue
+        elif name and words[place : place + 1] == ("reduction",):
+            place += 1
+        found[place] = value
+        place += 1
+    if "reduction" in words and any(value is not None for value in old.values()):
+        found[words.index("reduction")] = _old_reduction(**old)
+    count = max(found, default=-1) + 1
+    left_out = [defaults.get(word, UNKNOWN) for word in words[:count]] + [UNKNOWN] * (count - len(words))
+    return tuple(found.get(at, value) for at, value in enumerate(left_out))
+
+
+OLD_REDUCTION = ("size_average", "reduce")  # of losses, before ``reduction``, over which they take precedence
+
+
+def _old_reduction(size_average: bool | None = None, reduce: bool | None = None) -> str:
+    """As legacy_get_string in torch/nn/_reduction.py: both are true where they are not given."""
+    if reduce is False:
+        return "none"
+    return "sum" if size_average is False else "mean"
 
 
 def with_flags(arguments: tuple[Any, ...], parameters: Sequence[str], marker: Marker) -> tuple[Any, ...]:

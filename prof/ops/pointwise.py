@@ -41,6 +41,12 @@ special_bessel_y0 special_bessel_y1 special_modified_bessel_i0 special_modified_
 special_modified_bessel_k1 special_entr mvlgamma special_airy_ai special_scaled_modified_bessel_k0
 special_scaled_modified_bessel_k1 special_spherical_bessel_j0
 """
+POLYNOMIALS = """
+special_chebyshev_polynomial_t special_chebyshev_polynomial_u special_chebyshev_polynomial_v
+special_chebyshev_polynomial_w special_shifted_chebyshev_polynomial_t special_shifted_chebyshev_polynomial_u
+special_shifted_chebyshev_polynomial_v special_shifted_chebyshev_polynomial_w special_hermite_polynomial_h
+special_hermite_polynomial_he special_laguerre_polynomial_l special_legendre_polynomial_p
+"""
 TABLE = (
     Price("abs absolute", 1, 0, "real", 4, "a sign bit; complex: two squares, a sum, a root"),
     Price("neg negative sign sgn ceil floor round trunc fix nan_to_num", 1, 0, "same", 0, "signs and rounding"),
@@ -58,7 +64,8 @@ TABLE = (
     Price("polygamma", 2, 1, "float", None, "one library function"),
     Price("mul multiply", 2, 1, "same", 6, "complex: 4 products, 2 sums"),
     Price("atan2 arctan2 igamma igammac special_gammainc special_gammaincc", 2, 1, "float", None, "one function"),
-    Price("special_zeta", 2, 1, "float", None, "one library function"),
+    Price(f"special_zeta _standard_gamma_grad {POLYNOMIALS}", 2, 1, "float", None, "one library function"),
+    Price("_dirichlet_grad", 3, 1, "float", None, "one library function"),
     Price("remainder fmod", 2, 3, "same", None, "a - b * round(a / b)"),
     Price("floor_divide", 2, 1, "same", None, "a division; rounding is free"),
     Price("hypot", 2, 4, "float", None, "sqrt(a a + b b)"),

@@ -7,16 +7,15 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from pyprof.table import arrow
 from pyprof.table.columns import Bools, Floats, Ints
 from pyprof.table.varints import varints
 
 ByteColumn: TypeAlias = (
     Any  # a pyarrow.LargeBinaryArray (pyarrow has no types): offsets of 64 bits: a column may exceed 2 GiB
 )
-NOTHING = pa.scalar(b"", pa.large_binary())
 
 
 def column(offsets: Ints, data: NDArray[np.uint8]) -> ByteColumn:
@@ -26,7 +25,7 @@ def column(offsets: Ints, data: NDArray[np.uint8]) -> ByteColumn:
 
 
 def byte_table(values: Sequence[bytes]) -> ByteColumn:
-    return pa.array(values, pa.large_binary())
+    return column(_ends(np.fromiter(map(len, values), np.int64, len(values))), np.frombuffer(b"".join(values), "u1"))
 
 
 def equal_widths(matrix: NDArray[np.uint8], known: Bools | None = None) -> ByteColumn:
@@ -45,9 +44,17 @@ def _ends(sizes: Ints) -> Ints:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
 
 
+NOTHING = byte_table([b""])[0]
+
+
 def joined(columns: Sequence[ByteColumn]) -> ByteColumn:
     """The byte strings of each row, one after the other."""
-    return columns[0] if len(columns) == 1 else pc.binary_join_element_wise(*columns, NOTHING)
+    return columns[0] if len(columns) == 1 else arrow.computed("binary_join_element_wise", *columns, NOTHING)
+
+
+def taken(data: ByteColumn, rows: NDArray[np.integer[Any]]) -> ByteColumn:
+    """The rows with these indices."""
+    return arrow.computed("take", data, arrow.numbers(rows))
 
 
 def stacked(columns: Sequence[ByteColumn]) -> ByteColumn:

@@ -31,6 +31,7 @@ from pyprof.prof.perfetto.byte_columns import (
     padded_varints,
     sizes,
     stacked,
+    taken,
 )
 from pyprof.prof.perfetto.tracks import Arg, Slices, Trace, Track, in_order
 from pyprof.table.columns import NULL, Coded, Ints, Ragged
@@ -170,7 +171,7 @@ def _encoders(part: Slices, interned: _Interned) -> Iterator[Encoder]:
     """What writes the fields of a begin, in their order; columns of the same codes are written together."""
     kind = number(9, SLICE_BEGIN)
     uuids = byte_table([kind + number(11, FIRST_UUID + i) for i in range(int(part.track.max(initial=-1)) + 1)])
-    yield lambda rows: uuids.take(part.track[rows])
+    yield lambda rows: taken(uuids, part.track[rows])
     texts = [(part.category, CATEGORIES, b"", varint(3 << 3)), (part.name, NAMES, b"", varint(10 << 3))]
     texts += [
         (arg.data, VALUES, ARGUMENT, number(1, interned.number(ARG_NAMES, arg.name)) + varint(17 << 3))
@@ -199,7 +200,7 @@ def _coded(columns: Sequence[tuple[Coded, int, bytes, bytes]], codes: Any, inter
         which[used] = [interned.number(use, text) if text else 0 for text in texts]
         tables.append(numbers(message, field, which, which > 0))
     table = joined(tables)
-    return lambda rows: table.take(codes[rows] % len(table))
+    return lambda rows: taken(table, codes[rows] % len(table))
 
 
 def _number_argument(arg: Arg, interned: _Interned) -> Encoder:
@@ -243,7 +244,7 @@ def _events(trace: Trace, encoders: Sequence[_PartEncoder]) -> Iterator[bytes]:
                 fields.append(encoder.begins(slices[own] - low))
                 place[own] = np.arange(filled, filled + len(own))
                 filled += len(own)
-        yield _packets(time[part], stacked(fields).take(place))
+        yield _packets(time[part], taken(stacked(fields), place))
 
 
 def _packets(time: Ints, fields: ByteColumn) -> bytes:

@@ -103,7 +103,9 @@ def _run(args: argparse.Namespace) -> Done:
 
 
 def load_base(file: str, peaks: str | None, say: Say) -> tuple[LoadedFile, BaseRun]:
-    """The file and its run. Raises InputError for a file without the host's calls, or one that has lost records."""
+    """The file and its run. Raises InputError for a file that cannot be judged: without the host's calls or anything of
+    PyTorch, or with lost records.
+    """
     from pyprof.errors import InputError
     from pyprof.prof.edits.cards import base_of, doubt
     from pyprof.prof.limits.peaks_file import load_peaks
@@ -121,6 +123,8 @@ def load_base(file: str, peaks: str | None, say: Say) -> tuple[LoadedFile, BaseR
     say("replaying")
     window = step_window(loaded.table, annotate(loaded.table), loaded.host)
     base = base_of(window, loaded.name, given)
+    if base.run.unfit:
+        raise InputError(loaded.name, f"expected a PyTorch program, found none: {base.run.unfit}")
     if why := doubt(base):
         loaded = loaded._replace(warnings=(*loaded.warnings, f"{loaded.name}: {why}, so the plan may be false"))
     return loaded, base

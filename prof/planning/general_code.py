@@ -150,6 +150,11 @@ GENERAL: dict[str, tuple[tuple[str, str, str], ...]] = {
     ),
     "size_sync": (
         (
+            "Do not wait for small copies",
+            "values = tensor.cpu()  # the host waits for the GPU",
+            "values.copy_(tensor, non_blocking=True)  # values: pinned, read a step later",
+        ),
+        (
             "",
             "loss = values[mask].mean()  # the host waits to learn how many there are",
             "loss = torch.where(mask, values, 0).sum() / mask.sum()",
@@ -248,6 +253,21 @@ GENERAL: dict[str, tuple[tuple[str, str, str], ...]] = {
             "parts = [table(one) for table, one in zip(self.tables, ids)]",
             "self.table = nn.Embedding(sum(rows), width)  # once; first: torch.tensor([0, *rows[:-1]]).cumsum(0)\n"
             "parts = self.table(ids + self.first[:, None])",
+        ),
+    ),
+    "part_graph": (
+        (
+            "",
+            "for moment in range(count):\n    act()  # reads and writes the same tensors each time",
+            "graph = torch.cuda.CUDAGraph()  # once, after a few calls of act() on a side stream\n"
+            "with torch.cuda.graph(graph):\n    act()\nfor moment in range(count):\n    graph.replay()",
+        ),
+    ),
+    "index_gradient": (
+        (
+            "",
+            "pairs = x[:, rows, columns]",
+            "place = rows * x.size(2) + columns  # once\npairs = x.flatten(1).index_select(1, place)",
         ),
     ),
     "made_on_cpu": (

@@ -98,6 +98,7 @@ class PlanDocument(Record):
     checked: Annotated[PlanChecked | None, doc("the plan beside a second capture, with --check")] = None
     timings: Annotated[PlanTimings | None, doc("measured durations, with --measure or --timings")] = None
     device: Annotated[PlanDevice | None, doc("the GPU of now and all that follows, with --device")] = None
+    shapes: Annotated[bool, doc("whether the capture has shapes of ops, which most rules need")] = True
 
 
 def plan_document(run: Run, plan: Plan, measured: bool, checked: Checked | None = None) -> PlanDocument:
@@ -112,6 +113,7 @@ def plan_document(run: Run, plan: Plan, measured: bool, checked: Checked | None 
         not_chosen=[NotChosen(edit.rule, edit.title, round(saved / 1e6, 6)) for edit, saved in plan.others],
         abstained=[AbstainedRule(each.rule, each.why) for each in plan.abstained],
         checked=None if checked is None else _checked(plan, checked),
+        shapes=run.has_sizes,
     )
 
 

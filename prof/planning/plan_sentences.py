@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pyprof.prof.advice.advised import StepTime
+from pyprof.prof.advice.report import NO_SHAPES
 from pyprof.prof.planning.json_document import PlanDocument, PlannedChange
 from pyprof.prof.planning.search import LEAST
 
@@ -13,6 +14,11 @@ SHOWN = 5  # changes that are not in the plan
 
 def unit(document: PlanDocument) -> str:
     return "step" if document.steps else "capture"
+
+
+def one(document: PlanDocument) -> str:
+    """What the times are those of: "a step", "the step" or "the capture"."""
+    return f"{'a' if document.steps > 1 else 'the'} {unit(document)}"
 
 
 def ms(amount: float) -> str:
@@ -36,12 +42,13 @@ def head(document: PlanDocument) -> str:
 
 def _step(document: PlanDocument) -> str:
     time = document.now if document.device is None else document.device.captured
-    now, start = f"{ms(time.ms)} ms", f"A {unit(document)} takes {ms(document.captured_ms)} ms as captured."
+    what, mean = one(document), f" (mean of {document.steps} steps)" if document.steps > 1 else ""
+    now, start = f"{ms(time.ms)} ms", f"{what.capitalize()} takes {ms(document.captured_ms)} ms{mean} as captured."
     if document.measured:
         return f"{start} Measured without the profiler, it takes {now}."
     return (
-        f"{start} Without the profiler, it takes about {now}: an estimate. Where you know the time of a "
-        f"{unit(document)} without the profiler, give it with --step-ms; pyprof run --warmup 4 measures it."
+        f"{start} Without the profiler, it takes about {now}: an estimate. If you know that time, give it with "
+        "--step-ms; pyprof run --warmup 4 measures it."
     )
 
 
@@ -100,10 +107,16 @@ def depends(change: PlannedChange, now_ms: float) -> str:
 def result(document: PlanDocument) -> str:
     """What the plan comes to."""
     if not document.changes:
-        return f"No change was found that saves 1% of the {unit(document)}."
+        return f"No change was found that saves 1% of {one(document)}.{_shapeless(document)}"
     count = f"{len(document.changes)} changes" if len(document.changes) > 1 else "1 change"
     before, after = ms(document.now.ms), ms(document.changes[-1].step.ms)
-    return f"{count}: {before} to {after} ms. Each further one saves less than 1% of a {unit(document)}."
+    further = f"Each further one saves less than 1% of {one(document)}."
+    return f"{count}: {before} to {after} ms. {further}{_shapeless(document)}"
+
+
+def _shapeless(document: PlanDocument) -> str:
+    """Where to find what a plan cannot have without shapes."""
+    return "" if document.shapes else f" {NO_SHAPES}: pyprof prof --advise judges some by the kernels' names."
 
 
 def others(document: PlanDocument) -> str:
@@ -112,4 +125,4 @@ def others(document: PlanDocument) -> str:
     told = ", ".join(
         f"{other.title[:1].lower()}{other.title[1:]} ({other.rule}, {other.saved_ms:.2g} ms)" for other in worth
     )
-    return f"Not worth it after these: {told}." if told else ""
+    return f"Not worth it{' after these' if document.changes else ''}: {told}." if told else ""

@@ -104,7 +104,7 @@ def pace_of_table(table: Table, annotation: Annotation, path: JobPath | None = N
 
 
 def host_work(path: JobPath) -> dict[int, HostWork]:
-    return {host.rank: HostWork(host.host_ns, host.operations) for host in path.hosts}
+    return {host.rank: HostWork(host.host_ns, host.pace, host.operations) for host in path.hosts}
 
 
 def _pairs(job: Ranks) -> list[Wait]:

@@ -7,6 +7,7 @@ says what took longer. The waiting itself is in neither, because a waiting rank'
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Literal, NamedTuple
 
@@ -24,7 +25,7 @@ Cause = Literal["work", "kernels", "calls", "inputs", "copies", "launch", "sync"
 IDLE_CAUSES: tuple[Cause, ...] = ("launch", "sync", "data", "copy", "host", "queued")
 assert IDLE_CAUSES == CAUSES
 LEAST_SHARE = 0.02  # of a step: a rank for which the others wait less is not named
-OF_WAIT = 0.2  # causes that explain less of the wait are left out
+OF_WAIT = 0.2  # causes that explain less of the wait are left out, unless none explains so much
 MORE = 0.02  # a rank that launches so many more kernels, or as many with so many more FLOPs, does more work
 EXPLAINED = 0.5  # of a host's longer work: if more kernels explain so much, they are the first cause
 MOST_PEERS = 16  # whose tables by place are read for a comparison
@@ -121,6 +122,7 @@ class HostWork(NamedTuple):
     """What a rank's host does per step."""
 
     ns: float  # without waits for the GPU
+    pace: float  # time for the same calls as a multiple of the fastest rank's, without pauses
     operations: float  # that it gives the GPU
 
 
@@ -197,7 +199,8 @@ def _causes(job: Ranks, rank: int, peers: Sequence[int], wait: float, hosts: Map
         ("copies", excess("copies_ns")),
         *((cause, excess(name)) for cause, name in zip(IDLE_CAUSES, IDLE, strict=True)),
     ]
-    kept = sorted((each for each in found if each[1] >= OF_WAIT * wait), key=lambda each: -each[1])
+    longer = _host_works_longer(hosts, rank, peers, excess("idle_data_ns"))
+    kept = _kept(found, longer, wait, mean_step_ns(job))
     calls = _for_more_calls(hosts, rank, peers) if of_work == "kernels" else 0.0
     if calls >= OF_WAIT * wait:  # more work is the cause, and what it does to the host the way in which it delays
         first: list[tuple[Cause, float]] = [each for each in kept if each[0] == of_work] or [("calls", calls)]
@@ -208,6 +211,41 @@ def _causes(job: Ranks, rank: int, peers: Sequence[int], wait: float, hosts: Map
     ]
 
 
+def _kept(
+    found: Sequence[tuple[Cause, float]], longer: Mapping[Cause, float], wait: float, step: float
+) -> list[tuple[Cause, float]]:
+    """The causes worth a sentence, those first that may explain most.
+
+    While ranks wait, their GPUs are not idle. So idle time in pauses that all hosts make is longer on the rank that is
+    waited for, and is a cause only as far as its host works longer. Where hosts set the pace, all launches after a
+    delay come later by it, and each is waited for: the delay itself is a small part of the wait.
+    """
+    explains = {cause: min(ns, longer.get(cause, math.inf)) for cause, ns in found}
+    possible = [each for each in found if longer.get(each[0], math.inf) >= LEAST_SHARE * step]
+    enough = {cause: ns for cause, ns in possible if ns >= OF_WAIT * wait}
+    least = max((LEAST_SHARE * step, *(explains[cause] for cause in enough)))
+    more = {cause: ns for cause, ns in possible if cause not in longer and ns >= least}
+    return sorted((enough | more).items(), key=lambda each: (-explains[each[0]], -each[1]))
+
+
+def _host_works_longer(
+    hosts: Mapping[int, HostWork], rank: int, peers: Sequence[int], data: float
+) -> dict[Cause, float]:
+    """By how much a rank's host works longer than the mean of the others, ns, without its longer waits for data.
+
+    Its launches come late if all its work takes longer. A pause may also be longer if the others' hosts are slower at
+    all else. Infinite where the hosts' work is not known.
+    """
+    others = [hosts[peer] for peer in peers if peer in hosts]
+    if rank not in hosts or not others:
+        return {"launch": math.inf, "host": math.inf}
+    own = hosts[rank]
+    work = own.ns - sum(each.ns for each in others) / len(others)
+    at_one_pace = own.ns / own.pace - sum(each.ns / each.pace for each in others) / len(others)
+    more = max(data, 0.0)
+    return {"launch": work - more, "host": max(work, at_one_pace) - more}
+
+
 def _for_more_calls(hosts: Mapping[int, HostWork], rank: int, peers: Sequence[int]) -> float:
     """What a host works longer than the others for its further operations, ns; 0 unless that explains most of it.
 
@@ -216,7 +254,7 @@ def _for_more_calls(hosts: Mapping[int, HostWork], rank: int, peers: Sequence[in
     others = [hosts[peer] for peer in peers if peer in hosts]
     if rank not in hosts or not others:
         return 0.0
-    ns, operations = (sum(each) / len(others) for each in zip(*others, strict=True))
+    ns, operations = (sum(each) / len(others) for each in zip(*((e.ns, e.operations) for e in others), strict=True))
     longer = hosts[rank].ns - ns
     explained = (hosts[rank].operations - operations) * ns / max(operations, 1.0)
     return min(explained, longer) if explained >= EXPLAINED * longer else 0.0

@@ -23,7 +23,7 @@ _CAUSES = {
     "queued": "its GPU is idle {ms} ms longer per step between kernels that have been launched",
 }
 PROFILED = 1.1  # times the step without the profiler: from there on its cost is mentioned
-NOTHING = "nothing of its own takes longer: it may wait for ranks of another communicator"
+NOTHING = "nothing of its own takes much longer: it may come last by chance, or wait for ranks of another communicator"
 
 
 def held_sentence(slow: SlowRank, step_ns: float, marked: bool) -> str:

@@ -22,9 +22,11 @@ from pyprof.table.columns import Ints
 MOST_NS = 25_000  # a range or call does not cost a profiler more
 LEAST_SHARE, ROUNDS, NEAR = 0.02, 8, 0.003
 # Standard deviations of a step from run to run, by the step: where the GPU is the limit, and where the host has to do
-# with it, which on a machine that others use, too, is half as fast for seconds (74 differences of steps of six programs
-# on an H200, measured in turns: docs/explanation/advice.md).
-GPU_DEVIATION, HOST_DEVIATION = 0.01, 0.04
+# with it, which on a machine that others use, too, is half as fast for seconds. Of 278 changes of twelve programs on
+# H200s, measured in turns, three to five pairs of blocks each, the pairs of one change differ by 0.097 to 0.125 of the
+# step where the host has to do with it, and by 0.002 to 0.028 otherwise (medians of four recordings); a range of four
+# is 2.06 deviations. No prediction has a part in that (docs/explanation/advice.md).
+GPU_DEVIATION, HOST_DEVIATION = 0.01, 0.055
 HOST_MATTERS = 0.15  # of the step's time, the part that goes with the host's work, from which on it does so fully
 TENTH = 1.2816  # a normal distribution has a tenth beyond this many standard deviations
 GPU_LIMITS = 0.9  # if nearly no host time makes a step at most this much shorter, the GPU limits it
@@ -90,22 +92,26 @@ def _fitted(replayed: Replayed) -> OwnShare | None:
 def _share_for(replayed: Replayed, wanted_ns: float) -> float:
     """The share with which a step takes that long; the least or all of it where none does.
 
-    A step's time grows with the share, nearly in a line where the host limits it: so the line through both ends of what
-    is known is cut where it has the wanted time, until that is near enough.
+    A step's time grows with the share: not at all where the GPU limits it, and nearly in a line where the host does. So
+    the line through both ends of what is known is cut where it has the wanted time, until that is near enough. If an
+    end stays twice, it counts half as far from the wanted time as before (the Illinois method), as otherwise one beyond
+    such a bend would stay for good.
     """
     low, high = LEAST_SHARE, 1.0
-    at_low, at_high = (mean_step_ns(_scaled(replayed, share)) for share in (low, high))
-    if at_high <= wanted_ns or at_low >= wanted_ns:
-        return high if at_high <= wanted_ns else low
+    below, above = (mean_step_ns(_scaled(replayed, share)) - wanted_ns for share in (low, high))
+    if above <= 0 or below >= 0:
+        return high if above <= 0 else low
+    went_up: bool | None = None
     for _ in range(ROUNDS):
-        middle = low + (high - low) * (wanted_ns - at_low) / (at_high - at_low)
-        at_middle = mean_step_ns(_scaled(replayed, middle))
-        if abs(at_middle / wanted_ns - 1) < NEAR:
+        middle = low + (high - low) * below / (below - above)
+        beyond = mean_step_ns(_scaled(replayed, middle)) - wanted_ns
+        if abs(beyond) < NEAR * wanted_ns:
             break
-        if at_middle > wanted_ns:
-            high, at_high = middle, at_middle
+        again, went_up = went_up is (beyond < 0), beyond < 0
+        if went_up:
+            low, below, above = middle, beyond, above / 2 if again else above
         else:
-            low, at_low = middle, at_middle
+            high, above, below = middle, beyond, below / 2 if again else below
     return middle
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from pyprof._version import __version__
 from pyprof.parse.attribute.reasons import remedy
 from pyprof.prof.advice import Advice
-from pyprof.prof.advice.report import how, sure
+from pyprof.prof.advice.report import how, sentence, sure
 from pyprof.prof.advice.report import title as title_of_card
 from pyprof.prof.kernels.precision import UNITS, unit_name
 from pyprof.prof.limits.devices import Device
@@ -91,7 +91,8 @@ def page_model(
 def _card(card: Advice, unit: str) -> dict[str, Any]:
     """A card's fields, with its title; numbers that are not known are None."""
     fields = {key: None if value != value else value for key, value in asdict(card).items()}
-    return {**fields, "title": title_of_card(card, unit), "how": how(card), "sure": sure(card)}
+    words = {"title": title_of_card(card, unit), "why": sentence(card.why), "how": sentence(how(card))}
+    return {**fields, **words, "sure": sure(card)}
 
 
 def _vocabulary() -> dict[str, Any]:

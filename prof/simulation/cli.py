@@ -41,6 +41,9 @@ def build_parser() -> Parser:
     add_device(parser, "replay it on another GPU")
     output = "write the simulated timeline for ui.perfetto.dev: net.perfetto-trace, .pftrace, .json or .json.gz"
     parser.add_argument("-o", "--output", metavar="FILE", type=file_name(FORMS), help=output)
+    parser.add_argument(
+        "-w", metavar="N", dest="width", type=whole_number(60, 6, "a number from 60 on"), help="characters per line"
+    )
     add_json(parser)
     add_common(parser, writes="file")
     return parser
@@ -56,7 +59,7 @@ def _run(args: argparse.Namespace) -> Done:
     from pyprof.prof.replay.without_profiler import without_profiler
     from pyprof.prof.simulation.json_document import simulation
     from pyprof.prof.simulation.path_places import communicates, path_places
-    from pyprof.prof.simulation.print_replay import replay_lines
+    from pyprof.prof.simulation.print_replay import WIDTH, replay_lines
     from pyprof.prof.simulation.replay_device import on_other_gpu
 
     check_output(args.output, args.force)
@@ -76,7 +79,7 @@ def _run(args: argparse.Namespace) -> Done:
         write_answer("simulation", document, input=[loaded.input], warnings=loaded.warnings)
     else:
         with open_output(None) as out:
-            out.write("".join(f"{line}\n" for line in replay_lines(document, args.top)).encode())
+            out.write("".join(f"{line}\n" for line in replay_lines(document, args.top, args.width or WIDTH)).encode())
     wrote = (
         [f"wrote {args.output}: open it at https://ui.perfetto.dev (it stays on your machine)"] if args.output else []
     )

@@ -32,11 +32,15 @@ def communicates(table: Table) -> Bools:
 
 
 def path_places(replayed: Replayed, path: CriticalPath) -> list[PathPlace]:
-    """The places of the path, most time first. What the host does between two calls belongs to the second."""
+    """The places of the path, most time first. What the host does between two calls belongs to the second.
+
+    A task that begins before the one that it depends on ends shortens that one's time.
+    """
     names, place = _places(replayed.table, replayed.host, replayed.run, replayed.tasks, path.task)
+    lag_place = np.where(path.lag < 0, np.append(place[:1], place[:-1]), place)
     found: dict[tuple[int, int], list[int]] = {}
-    for classes, times in ((path.own_class, path.own), (path.lag_class, path.lag)):
-        for what, where, ns in zip(classes.tolist(), place.tolist(), times.tolist(), strict=True):
+    for classes, at, times in ((path.own_class, place, path.own), (path.lag_class, lag_place, path.lag)):
+        for what, where, ns in zip(classes.tolist(), at.tolist(), times.tolist(), strict=True):
             if ns:
                 sums = found.setdefault((what, where), [0, 0])
                 sums[0] += ns

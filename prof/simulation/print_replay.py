@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterator, Sequence
 
-from pyprof.command.terminal_text import safe
+from pyprof.command.terminal_text import cut_to, safe
 from pyprof.prof.simulation.json_document import PlaceOnPath, ProfilerRemoved, Simulation
-from pyprof.quantities import ms
+from pyprof.quantities import ms, share
 
+WIDTH = 100
+LEAST_LINE = 16  # characters of a line of code
+LONGEST_OP = 0.4  # of the width: a kernel's name may be longer than any line
 _WORDS = {
     "host": "the host, between calls and in them",
     "kernels": "kernels",
@@ -18,28 +22,37 @@ _WORDS = {
 }
 
 
-def replay_lines(document: Simulation, top: int) -> list[str]:
+def replay_lines(document: Simulation, top: int, width: int = WIDTH) -> Iterator[str]:
     """The report: difference, steps, critical path, places. At most ``top`` steps and places."""
-    what = "Replay without the profiler" if document.profiler_removed else "Replay"
-    lines = [
-        f"{what}: {ms(document.replayed_ns)}, the capture {ms(document.recorded_ns)} ({document.difference:+.2%})",
-        f"GPU idle: {ms(document.idle_replayed_ns)} by dependencies alone, in the capture "
-        f"{ms(document.idle_recorded_ns)}",
-        f"{document.calls:,} calls, {document.operations:,} GPU operations, {_waits(document)}",
-        *_doubts(document),
-        *_device(document),
-        *_without_profiler(document.without_profiler),
-    ]
+    for line in _head(document):
+        yield from textwrap.wrap(line, width, subsequent_indent="  ")
     if document.steps:
-        lines += ["", *_steps(document, top)]
-    lines += ["", "Critical path (what shortens it, shortens the run)"]
+        yield ""
+        yield from _steps(document, top)
+    yield ""
+    yield "Critical path (what shortens it, shortens the run)"
     path = ((name, getattr(document.critical_path, name)) for name in _WORDS)
-    rows = [(f"{ns / 1e6:,.3f}", f"{ns / max(document.replayed_ns, 1):.1%}", _WORDS[name]) for name, ns in path if ns]
-    lines += aligned([("ms", "share", ""), *rows])
-    lines += ["", "By op and line", *_places(document.places[:top], document.replayed_ns)]
+    rows = [(f"{ns / 1e6:,.3f}", share(ns, document.replayed_ns), _WORDS[name]) for name, ns in path if ns]
+    yield from aligned([("ms", "share", ""), *rows])
+    yield ""
+    yield "By op and line"
+    yield from _places(document.places[:top], document.replayed_ns, width)
     if len(document.places) > top:
-        lines.append(f"  and {len(document.places) - top:,} more (--top)")
-    return lines
+        yield f"  and {len(document.places) - top:,} more (--top)"
+
+
+def _head(document: Simulation) -> Iterator[str]:
+    what = "Replay without the profiler" if document.profiler_removed else "Replay"
+    difference = _difference(document.difference)
+    yield f"{what}: {ms(document.replayed_ns)}, the capture {ms(document.recorded_ns)} ({difference})"
+    yield (
+        f"GPU idle: {ms(document.idle_replayed_ns)} by dependencies alone, in the capture "
+        f"{ms(document.idle_recorded_ns)}"
+    )
+    yield f"{document.calls:,} calls, {document.operations:,} GPU operations, {_waits(document)}"
+    yield from _doubts(document)
+    yield from _device(document)
+    yield from _without_profiler(document.without_profiler, "step" if document.steps else "capture")
 
 
 def _waits(document: Simulation) -> str:
@@ -51,8 +64,8 @@ def _waits(document: Simulation) -> str:
 def _doubts(document: Simulation) -> list[str]:
     if document.complete:
         return []
-    share = 1 - document.launched_share
-    return [f"{share:.1%} of the GPU's time has no launch in the capture: those operations begin when they did in it"]
+    missing = 1 - document.launched_share
+    return [f"{missing:.1%} of the GPU's time has no launch in the capture: those operations begin when they did in it"]
 
 
 def _device(document: Simulation) -> list[str]:
@@ -67,7 +80,7 @@ def _device(document: Simulation) -> list[str]:
     ]
 
 
-def _without_profiler(removed: ProfilerRemoved) -> list[str]:
+def _without_profiler(removed: ProfilerRemoved, unit: str) -> list[str]:
     """The step without the profiler: as measured and as replayed, or as estimated."""
     cost = (
         f"the profiler costs the host {removed.per_range_ns / 1e3:.2g} µs a range and "
@@ -76,12 +89,12 @@ def _without_profiler(removed: ProfilerRemoved) -> list[str]:
     low, high = ms(removed.low_ns), ms(removed.high_ns)
     interval = f" ({low} to {high})" if low != high else ""
     if removed.measured_ns is None:
-        step = f"{ms(removed.step_ns)} per step{interval}, {ms(removed.profiled_ns)} with it"
+        step = f"{ms(removed.step_ns)} per {unit}{interval}, {ms(removed.profiled_ns)} with it"
         return [f"Without the profiler, estimated: {step}; pyprof run --warmup 4 measures it"]
-    share = cost if removed.host_share_measured else "the host does not limit it"
+    added = cost if removed.host_share_measured else "the host does not limit it"
     return [
-        f"Without the profiler, measured: {ms(removed.measured_ns)} per step (the replay: {ms(removed.step_ns)}); "
-        f"with the profiler {ms(removed.profiled_ns)}; {share}"
+        f"Without the profiler, measured: {ms(removed.measured_ns)} per {unit} (the replay: {ms(removed.step_ns)}); "
+        f"with the profiler {ms(removed.profiled_ns)}; {added}"
     ]
 
 
@@ -102,18 +115,37 @@ def _steps(document: Simulation, top: int) -> list[str]:
 
 
 def _change(before: int, after: int) -> str:
-    return f"{after / before - 1:+.2%}" if before else ""
+    return _difference(after / before - 1) if before else ""
 
 
-def _places(places: Sequence[PlaceOnPath], total: int) -> list[str]:
-    rows = [(f"{p.ns / 1e6:,.3f}", f"{p.ns / max(total, 1):.1%}", p.what, p.op, p.line) for p in places]
+def _difference(part: float) -> str:
+    """
+    >>> _difference(0.0125), _difference(-0.00001)
+    ('+1.25%', '0.00%')
+    """
+    return f"{part:+.2%}" if abs(part) >= 0.00005 else "0.00%"
+
+
+def _places(places: Sequence[PlaceOnPath], total: int, width: int) -> list[str]:
+    rows = [
+        [f"{p.ns / 1e6:,.3f}", share(p.ns, total), p.what, cut_to(safe(p.op), int(LONGEST_OP * width), "middle"), ""]
+        for p in places
+    ]
+    left = max(width - _taken(rows), LEAST_LINE)
+    for row, place in zip(rows, places, strict=True):
+        row[-1] = cut_to(safe(place.line), left, "left")
     return aligned([("ms", "share", "what", "op", "line"), *rows])
+
+
+def _taken(rows: Sequence[Sequence[str]]) -> int:
+    """The width of the columns before the last, with the blanks before each."""
+    return sum(2 + max(map(len, column)) for column in [*zip(*rows, strict=True)][:-1]) + 2
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """Rows of cells as lines; columns whose cells are all numbers are aligned to the right."""
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
-    right = [all(cell[:1] in "+-0123456789" for cell in column[1:]) for column in zip(*rows, strict=True)]
+    right = [all(cell[:1] in "+-<>0123456789" for cell in column[1:]) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:
         cells = (f"{c:>{w}}" if r else f"{c:<{w}}" for c, w, r in zip(row, widths, right, strict=True))

@@ -91,7 +91,7 @@ def sentences(summary: Summary) -> list[str]:
 
 def assumptions(summary: Summary) -> list[str]:
     """The assumptions behind the numbers."""
-    texts = [] if summary.on_cpu else [f"{note}." for note in summary.notes]
+    texts = [] if summary.on_cpu else [f"{note[0].upper()}{note[1:]}." for note in summary.notes]
     if not summary.has_layers and summary.attributed_ns:
         remedy = "capture with pyprof.init(), or with torch.profiler's with_modules=True"
         texts.append(f"The capture names no layers: {remedy}.")

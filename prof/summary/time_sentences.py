@@ -18,6 +18,8 @@ MOST = 3  # parts named in a sentence
 OUTLIER = 1.2  # a layer that takes more than this times the median is an outlier
 LITTLE = 0.01  # share of the time; anything smaller gets no sentence
 LATE = 0.05  # from this share of the time on, a sentence says how long the GPU waits for launches
+MOVING = frozenset("to copy_ _to_copy cuda float half bfloat16 double type type_as clone tensor as_tensor".split())
+PHASELESS = 0.1  # with more of the time outside of ops, the passes cannot be compared
 QUEUED_NS = 100_000  # launching takes 5 to 50 µs; a kernel that waits longer has several launches queued before it
 
 
@@ -132,6 +134,8 @@ def blocking_sentences(summary: Summary) -> Iterator[str]:
     memory = {pageable: " of pageable memory", pinned: " of pinned memory"}.get(rows, "")
     named = [f"{_place(place)[:-1]}, {ms(place.held_ns)})" for place in places[:MOST]]
     pin = "pass non_blocking=True" if rows == pinned else "pin the memory and pass non_blocking=True"
+    if all(place.op and place.op not in MOVING for place in places):  # the op itself copies an operand
+        pin = "keep these operands on the GPU"
     hold, take = ("holds", "takes") if rows == 1 else ("hold", "take")
     yield (
         f"{counted(rows, 'copy')}{memory} to the GPU {hold} the CPU for {ms(held)} of {ms(summary.span_ns)} and {take} "
@@ -189,6 +193,8 @@ def unprofiled_sentences(summary: Summary) -> Iterator[str]:
 
 def backward_sentences(summary: Summary) -> Iterator[str]:
     """The time of the backward pass compared with the forward pass."""
+    if summary.total_ns - summary.attributed_ns > PHASELESS * summary.total_ns:
+        return  # it is not known in which pass the kernels without an op ran
     phases = {part.name: part.ns for part in summary.phases}
     forward, backward = phases.get("forward"), phases.get("backward")
     if forward and backward:

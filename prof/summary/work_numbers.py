@@ -8,6 +8,7 @@ from typing import Annotated
 import numpy as np
 
 from pyprof.command.json_schema import doc, nan_doc
+from pyprof.prof.kernels.name_patterns import find_helper
 from pyprof.prof.kernels.precision import on_tensor_cores
 from pyprof.prof.limits.devices import peak_at
 from pyprof.prof.limits.roofline import Roofline
@@ -76,7 +77,9 @@ class ClockPeak:
 
 def matrix_numbers(table: Table, annotation: Annotation, limits: Roofline) -> Matrix:
     duration = table.ints("kDuration")
-    main = ~annotation.role.among("aux") & table.coded("kind").among("kernel", "cpu", "")
+    names = table.coded("kLongName") if table.coded("kLongName").values else table.coded("kShortName")
+    helping = annotation.family.among("") & names.where(lambda name: find_helper(name) is not None)
+    main = ~annotation.role.among("aux") & ~helping & table.coded("kind").among("kernel", "cpu", "")
     by_name = annotation.tc.among("1", "0", "?")
     rows = np.flatnonzero(main & (by_name | annotation.family.among(*MATRIX)))
     units = parts_of(limits.unit, duration, rows, empty="unknown")
@@ -94,7 +97,9 @@ def _better(limits: Roofline, units: tuple[Part, ...]) -> tuple[tuple[str, float
         return ()
     device = limits.devices[0]
     base = device.peak(units[0].name)
-    ratios = [(unit, device.peak(unit) / base) for unit in ("tc_tf32", "tc_bf16", "tc_fp16")]
+    # Narrower types are no choice for a program in fp64.
+    faster = ("tc_fp64",) if units[0].name == "fp64" else ("tc_tf32", "tc_bf16", "tc_fp16")
+    ratios = [(unit, device.peak(unit) / base) for unit in faster]
     return tuple((unit, ratio) for unit, ratio in ratios if ratio > 1)  # not NaN
 
 

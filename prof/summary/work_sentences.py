@@ -6,7 +6,7 @@ The last are about what the capture or the models do not say: kernels in graphs,
 import math
 from collections.abc import Iterator, Sequence
 
-from pyprof.parse.attribute.reasons import remedy
+from pyprof.parse.attribute.reasons import general, remedy
 from pyprof.prof.kernels.precision import precision_of, unit_name
 from pyprof.prof.summary.capture_numbers import Summary
 from pyprof.prof.summary.captured_graphs import GraphContent
@@ -219,8 +219,9 @@ def _largest(graph: GraphContent) -> str:
 def unattributed_sentences(summary: Summary) -> Iterator[str]:
     """How much time has no op, why, and how to attribute it."""
     total, missing = summary.total_ns, summary.total_ns - summary.attributed_ns
+    groups = _groups(summary.reasons)
     if missing > 0:
-        reasons = [f"{p.name} ({share(p.ns, total)}, {counted(p.rows, 'operation')})" for p in summary.reasons]
+        reasons = [_reason(summary, *group) for group in groups]
         more = f" and {counted(len(reasons) - MOST, 'more reason')}" if len(reasons) > MOST else ""
         time = f"{share(missing, total)} of {summary.worker} time"
         yield f"{time} has no op: {'; '.join(reasons[:MOST])}{more}."
@@ -230,9 +231,26 @@ def unattributed_sentences(summary: Summary) -> Iterator[str]:
             "ProfilerActivity.CPU."
         )
         return
-    advice = remedy(summary.reasons[0].name) if summary.reasons else ""
+    advice = remedy(groups[0][0]) if groups else ""
     if advice and missing >= MISSED * total:
         yield f"{advice[0].upper()}{advice[1:]}."
+
+
+def _groups(reasons: Sequence[Part]) -> list[tuple[str, list[Part]]]:
+    """The reasons for which rows have no op, the longest time first, each with its parts: one per range or file."""
+    groups: dict[str, list[Part]] = {}
+    for part in reasons:
+        groups.setdefault(general(part.name), []).append(part)
+    return sorted(groups.items(), key=lambda group: -sum(part.ns for part in group[1]))
+
+
+def _reason(summary: Summary, reason: str, parts: Sequence[Part]) -> str:
+    """A reason with its share of the time, and the names of the parts with most time."""
+    ns, rows = sum(part.ns for part in parts), sum(part.rows for part in parts)
+    names = [name for part in parts if (name := part.name[len(reason) :].removeprefix(": "))]
+    more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
+    which = f": {', '.join(names[:MOST])}{more}" if names else ""
+    return f"{reason} ({share(ns, summary.total_ns)}, {counted(rows, 'operation')}){which}"
 
 
 def uncounted_sentences(summary: Summary) -> Iterator[str]:

@@ -15,10 +15,11 @@ STEPS = ("MaxOps", "exp_kernel", "sum_functor")  # functors of the kernels of a 
 def softmaxes_apart(table: Table, what: Coded) -> tuple[int, Bools]:
     """The number of softmaxes between two products of a stream, and the mask of all rows between such products.
 
-    A softmax is one kernel, or separate kernels for maximum, exponential and sum. Softmaxes of losses do not count.
+    A softmax is one kernel, or separate kernels for maximum, exponential and sum. Softmaxes of losses do not count, nor
+    those of a model's output: after them come a loss or the backward pass, and no product that takes their result.
     ``what``: each row's kind of work (``pyprof.prof.work.kinds``).
     """
-    start, product = table.ints("start"), what.among(PRODUCTS)
+    start, product, loss = table.ints("start"), what.among(PRODUCTS), what.among("loss")
     kernel = (start != NULL) & table.coded("kind").among("kernel", "")
     whole, steps = _softmaxes(table)
     count, between = 0, np.zeros(len(table), bool)
@@ -33,9 +34,18 @@ def softmaxes_apart(table: Table, what: Coded) -> tuple[int, Bools]:
         has_whole, *has_step = (np.bincount(section[mask], minlength=last + 1) > 0 for mask in masks)
         attention = has_whole & ~_another(table, rows, section, inside & whole[rows])
         attention |= np.logical_and.reduce(has_step)
+        attention &= np.bincount(section[inside & loss[rows]], minlength=last + 1) == 0
+        attention[_turns_back(table, rows[product[rows]])] = False
         count += int(attention.sum())
         between[rows[inside & attention[section]]] = True
     return count, between
+
+
+def _turns_back(table: Table, products: Ints) -> Ints:
+    """The sections from a product of the forward pass to one of the backward pass. ``products``: rows in order."""
+    direction = table.coded("dir")
+    forward, backward = direction.among("fprop")[products], direction.among("bprop")[products]
+    return np.flatnonzero(forward[:-1] & backward[1:]) + 1
 
 
 def _softmaxes(table: Table) -> tuple[Bools, list[Bools]]:

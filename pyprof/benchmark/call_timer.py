@@ -5,8 +5,8 @@ The calls of a list take turns; each works on inputs of its own (``rotation``).
 * On a GPU, many calls are recorded into one CUDA graph, so that the host's launches do not limit small kernels. Some
   calls cannot be recorded because they wait for the GPU or do work that depends on values there. These run one after
   the other between two events, and the time of a launch is part of their time.
-* A node of a graph takes longer than a profiler shows of its kernel, so the difference is subtracted once
-  (``empty_node_s``; 0.02 to 0.20 µs on an H200). docs/explanation/performance.md derives it and compares with nsys.
+* A node of a graph takes longer than a profiler shows of its kernel, so the difference is subtracted
+  (``EmptyNodes``; 0 to 0.20 µs on an H200). docs/explanation/performance.md derives it and compares with nsys.
 * torch.profiler should not have run before in the process: CUPTI then stays attached, and an empty node takes 0.28 µs
   more. So what needs it (``kernels_of``) comes after all measurements.
 * On a CPU, torch.utils.benchmark.Timer measures.
@@ -18,7 +18,7 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import torch
@@ -39,7 +39,6 @@ EMPTY_KERNEL_S = 0.672e-6
 EMPTY_NODES = 4  # after each call, in the graph that shows what they take
 SPACED_CALLS = 640  # at least so many in that graph
 SPACED_ELEMENTS = 1 << 16  # of each input and each result of these calls, in half precision
-TURNS, TURNS_S = 7, 0.1  # at least so many turns and seconds, until the clock has risen
 
 
 def time_calls(
@@ -131,8 +130,9 @@ def _by_graph(calls: Sequence[Call], stream: torch.cuda.Stream, effort: Effort, 
     rounds = max(1, int(min(GRAPH_S / max(once, SHORTEST_CALL_S), MOST_CALLS) / len(calls)))
     graph = recorded(calls, rounds, stream)
     number = rounds * len(calls)
-    trials, clock = _bursts(graph.replay, effort)
-    empty = empty_node_s(torch.cuda.current_device(), cold)
+    nodes = EmptyNodes(torch.cuda.current_device(), cold, stream)
+    trials, clock = _bursts(graph.replay, effort, nodes.compare)
+    empty = nodes.seconds()
     middle, low, high, best = (max(seconds / number - empty, 0.0) for seconds in _spread(trials))
     return Timing(middle, low, high, best, len(trials), GRAPH, number, empty, clock_mhz=clock)
 
@@ -150,7 +150,7 @@ def recorded(calls: Sequence[Call], rounds: int, stream: torch.cuda.Stream) -> t
     return graph
 
 
-def _bursts(run: Call, effort: Effort) -> tuple[list[float], int | None]:
+def _bursts(run: Call, effort: Effort, after_each: Call) -> tuple[list[float], int | None]:
     """Seconds per run in short bursts with pauses between them, and the clock during the last one."""
     once = min(_between_events(run, 1) for _ in range(2))
     times = max(1, round(effort.burst_s / max(once, SHORTEST_CALL_S)))
@@ -159,6 +159,7 @@ def _bursts(run: Call, effort: Effort) -> tuple[list[float], int | None]:
         time.sleep(effort.pause_s)
         run()  # lets the GPU leave its idle clock
         trials.append(_between_events(run, times) / times)
+        after_each()
     run()
     return trials, clock_mhz()
 
@@ -195,22 +196,31 @@ def _between_events(run: Call, times: int, hosts: list[float] | None = None) -> 
 # What the GPU reports
 
 
-@cache
-def empty_node_s(device: int, cold: bool) -> float:
+class EmptyNodes:
     """The seconds by which a node of a graph takes longer than a profiler shows of its kernel.
 
     Each further node whose kernel does nothing takes as long as it is shown to take, and this difference. In a graph
     whose calls move more memory than the cache holds (``cold``), the descriptions of the nodes have to be read from
-    memory again, too.
+    memory again, too. All of this changes within a process: at first, each node took 0.18 µs less on an H200, 0.34
+    beyond the cache, and after some graphs it did not. So this is measured in turns with the calls from which it is
+    subtracted.
     """
-    stream = torch.cuda.Stream(device)
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
+
+    def __init__(self, device: int, cold: bool, stream: torch.cuda.Stream) -> None:
         calls = _small_calls(torch.device("cuda", device), cold)
         rounds = -(-SPACED_CALLS // len(calls))
-        plain, spaced = (recorded(each, rounds, stream) for each in (calls, [_spaced(call) for call in calls]))
-        without, with_empty = least_in_turns([partial(_between_events, each.replay, 3) for each in (plain, spaced)])
-    return max((with_empty - without) / 3 / (rounds * len(calls) * EMPTY_NODES) - EMPTY_KERNEL_S, 0.0)
+        self._number = rounds * len(calls) * EMPTY_NODES
+        self._graphs = [recorded(each, rounds, stream) for each in (calls, [_spaced(call) for call in calls])]
+        self._found: list[float] = []
+
+    def compare(self) -> None:
+        """Measure once. The GPU's clock must have risen."""
+        without, with_empty = (_between_events(graph.replay, 1) for graph in self._graphs)
+        self._found.append((with_empty - without) / self._number - EMPTY_KERNEL_S)
+
+    def seconds(self) -> float:
+        """The median; 0 where such a node is shorter than the kernel that a profiler shows."""
+        return max(statistics.median(self._found), 0.0)
 
 
 def _small_calls(device: torch.device, cold: bool) -> list[Call]:
@@ -228,19 +238,6 @@ def _spaced(call: Call) -> Call:
             torch.cuda._sleep(0)
 
     return run
-
-
-def least_in_turns(timings: Sequence[Callable[[], float]]) -> list[float]:
-    """The least seconds that each of these measurements gives.
-
-    They take turns and last at least TURNS_S together, because a GPU that was idle runs slowly at first: what is
-    measured before the other would seem longer.
-    """
-    began, found = time.perf_counter(), [[each()] for each in timings]
-    while len(found[0]) < TURNS or time.perf_counter() - began < TURNS_S:
-        for each, seconds in zip(timings, found, strict=True):
-            seconds.append(each())
-    return [min(seconds) for seconds in found]
 
 
 def kernels_of(run: Call) -> tuple[str, ...]:

@@ -206,10 +206,9 @@ def _stored(entries: dict[Any, Entry], key: Any, text: str) -> Entry:
 
 def _autocast_dtype() -> torch.dtype | None:
     """The autocast dtype of the first device type for which autocast is enabled."""
-    for device in ("cuda", "cpu"):
-        if torch.is_autocast_enabled(device):
-            return torch.get_autocast_dtype(device)
-    return None
+    if torch.is_autocast_enabled():  # on CUDA: a device's name takes 0.1 us to read
+        return torch.get_autocast_dtype("cuda")
+    return torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
 
 
 def enter(mode: MarkerMode) -> None:

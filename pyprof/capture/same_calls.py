@@ -2,13 +2,14 @@
 
 A loop makes the calls of one function in the same order in every iteration. So each remembered call knows the one that
 followed it. Its tensors are compared as torch.compile's guards compare them: class, dtype, device, sizes, strides,
-dispatch keys (which cover layouts and autocast) and requires_grad; all else has to be equal and of the same types.
+dispatch keys (which cover layouts and autocast) and requires_grad, those in lists one by one; all else has to be equal
+and of the same types.
 That is more than a marker says, so a match means the same marker. If nothing matches, the caller makes the key.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import is_, itemgetter
 from typing import Any
 
@@ -19,9 +20,11 @@ from pyprof.capture.describe import PLAIN
 from pyprof.capture.interruption import is_from_outside
 from pyprof.capture.sinks import Entry
 from pyprof.capture.targets import Target
+from pyprof.marker import LONG_LIST
 
 # Private; the same from 2.4 to 2.13. Without it every call gets a key.
 _Guards: Any = getattr(getattr(getattr(torch._C, "_dynamo", None), "guards", None), "TensorGuards", None)
+_TENSORS = (torch.Tensor, Parameter)
 _TRIES = 64  # calls of one key that were not recognized, because requires_grad or the autocast state changes each time
 NEVER = -1  # Entry.looked_up after so many
 
@@ -74,13 +77,24 @@ def _is(found: SameCall, args: tuple[Any, ...], kwargs: dict[str, Any], autocast
 
 def _made(entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any], autocast: torch.dtype | None) -> SameCall | None:
     """A call to recognize; None if its arguments cannot be compared in this way."""
-    values = (*args, *kwargs.values())
-    places = [place for place, value in enumerate(values) if type(value) in (torch.Tensor, Parameter)]
-    others = [place for place in range(len(values)) if place not in places]
-    tensors = [values[place] for place in places]
-    comparable = all(map(_is_strided, tensors)) and all(_is_constant(values[place]) for place in others)
-    if _Guards is None or not comparable or not 0 < len(tensors) == len(set(map(id, tensors))):
-        return None  # PyTorch's comparison is false if a tensor occurs twice
+    check = _check((*args, *kwargs.values()))
+    return None if check is None else SameCall(entry, check, len(args), tuple(kwargs), autocast)
+
+
+def _check(values: tuple[Any, ...]) -> Callable[..., bool] | None:
+    lists = [(place, type(value), len(value)) for place, value in enumerate(values) if _has_tensors(value)]
+    unpacked = _unpacked(values, lists)
+    first: dict[int, int] = {}  # a tensor -> where it occurs first: PyTorch's comparison is false if one occurs twice
+    for place, value in enumerate(unpacked):
+        if type(value) in _TENSORS:
+            first.setdefault(id(value), place)
+    places = list(first.values())
+    again = [place for place, value in enumerate(unpacked) if first.get(id(value), place) != place]
+    others = [place for place, value in enumerate(unpacked) if type(value) not in _TENSORS]
+    tensors = [unpacked[place] for place in places]
+    comparable = all(map(_is_strided, tensors)) and all(_is_constant(unpacked[place]) for place in others)
+    if _Guards is None or not tensors or not comparable:
+        return None
     try:
         shapes, strides = [list(each.shape) for each in tensors], [list(each.stride()) for each in tensors]
         check = _Guards(*tensors, dynamic_dims_sizes=shapes, dynamic_dims_strides=strides).check
@@ -88,9 +102,46 @@ def _made(entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any], autocast:
         if is_from_outside(error):
             raise
         return None
-    if others:
-        check = _mixed(check, _getter(places), _getter(others), tuple(values[place] for place in others))
-    return SameCall(entry, check, len(args), tuple(kwargs), autocast)
+    if others or again:
+        check = _mixed(check, _getter(places), _getter(others), tuple(unpacked[place] for place in others))
+    if again:
+        check = _repeating(check, _getter(again), _getter([first[id(unpacked[place])] for place in again]))
+    return _of_lists(check, lists) if lists else check
+
+
+def _has_tensors(value: Any) -> bool:
+    """Whether it is a list of tensors, as optimizers pass them. Markers have its first items, so these are compared."""
+    return type(value) in (list, tuple) and all(type(item) in _TENSORS for item in value[:LONG_LIST])
+
+
+def _unpacked(values: Sequence[Any], lists: list[tuple[int, type, int]]) -> list[Any]:
+    """The values, with the first items of each of the lists in its place; none if a list has become another."""
+    found: list[Any] = []
+    begin = 0
+    for place, kind, length in lists:
+        items = values[place]
+        if type(items) is not kind or len(items) != length:
+            return []
+        found += values[begin:place]
+        found += items[:LONG_LIST]
+        begin = place + 1
+    found += values[begin:]
+    return found
+
+
+def _of_lists(check: Any, lists: list[tuple[int, type, int]]) -> Callable[..., bool]:
+    def check_all(*values: Any) -> bool:
+        unpacked = _unpacked(values, lists)
+        return bool(unpacked) and bool(check(*unpacked))
+
+    return check_all
+
+
+def _repeating(check: Any, again: Any, before: Any) -> Callable[..., bool]:
+    def check_all(*values: Any) -> bool:
+        return all(map(is_, again(values), before(values))) and bool(check(*values))
+
+    return check_all
 
 
 def _mixed(check: Any, tensors: Any, others: Any, known: tuple[Any, ...]) -> Callable[..., bool]:
@@ -111,8 +162,9 @@ def _alike(value: Any, other: Any) -> bool:
 
 
 def _getter(places: list[int]) -> Any:
-    """What gets a tuple of the items at these places, also of a single one."""
-    return itemgetter(*places) if len(places) > 1 else itemgetter(slice(places[0], places[0] + 1))
+    """What gets a tuple of the items at these places, also of a single one or none."""
+    begin = places[0] if places else 0
+    return itemgetter(*places) if len(places) > 1 else itemgetter(slice(begin, begin + len(places)))
 
 
 def _is_strided(tensor: torch.Tensor) -> bool:

@@ -1,6 +1,6 @@
 """The JSON of ``--json``: one object per command, with the same header keys before the command's own.
 
-    {"schema": "pyprof/diff/1", "pyprof": "0.1.0", "command": "diff", "input": [...], "warnings": [...], ...own keys...}
+    {"schema": "pyprof/diff/1", "pyprof": "1.0.0", "command": "diff", "input": [...], "warnings": [...], ...own keys...}
 
 ``schema`` names the document and its version, which rises when a key is removed or changes its meaning. A failure
 prints ``pyprof/error/1`` and exits with a code that is not 0. Each document has a line in ``ANSWERS`` and is a subclass

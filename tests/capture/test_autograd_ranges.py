@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import forked
 from tests.paths import ROOT
 
 torch = pytest.importorskip("torch")
@@ -179,10 +180,7 @@ def test_where_pytorch_cannot_the_program_still_runs(
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_has_none() -> None:
     pyprof.init()
-    child = os.fork()
-    if child == 0:
-        os._exit(1 if on() else 0)
-    assert os.waitpid(child, 0)[1] == 0
+    assert forked.exit_code(lambda: not on()) == 0
     assert on()
 
 

@@ -64,3 +64,14 @@ def test_a_repeated_op_is_bound_once_with_its_trace(monkeypatch: pytest.MonkeyPa
         torch.relu(x)
     assert any('"relu.default"' in text for text in bound)
     assert len(bound) == len(set(bound))
+
+
+def test_the_ranges_of_the_program_s_own_are_no_ops() -> None:
+    recorder = record(dispatch=True)
+    recorder.clear()
+    with torch.profiler.record_function("mine"):
+        torch.add(torch.ones(2), 1)
+    assert [marker.op for marker in recorder.markers if marker.mod.startswith("torch.ops.")] == [
+        "ones.default",
+        "add.Tensor",
+    ]

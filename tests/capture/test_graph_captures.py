@@ -17,6 +17,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import pyprof  # noqa: E402
+from pyprof.capture import control  # noqa: E402
 from pyprof.capture.graph_captures import GraphCaptures  # noqa: E402
 from pyprof.parse.kineto.reader import read  # noqa: E402
 from pyprof.parse.tables.correlate import correlate  # noqa: E402
@@ -80,6 +81,14 @@ def capture(graph: Any) -> None:
     graph.capture_begin()
     Net()(x)
     graph.capture_end()
+
+
+def test_graphs_whose_nodes_have_one_order_are_named_in_the_trace(tmp_path: Path) -> None:
+    file = tmp_path / "net.json"
+    with pyprof.profile(file):
+        torch.ones(7).sin()
+        control._collector._graphs.ordered.append(3)
+    assert trace(file)["pyprof"]["graphs"]["ordered"] == [3]
 
 
 def test_a_capture_before_the_range_is_recorded_with_ops_layers_and_shapes(tmp_path: Path) -> None:

@@ -64,6 +64,7 @@ BROKEN = [
     '{"v":1,"mod":"a","op":"b","args":[{"name":"x"}]}',
     '{"v":1,"mod":"a","op":"b","args":[{"name":"x","type":"tensor","shape":["1"],"dtype":"int8"}]}',
     '{"v":1,"mod":"a","op":"b","args":[{"name":"x","type":"tensor","shape":[true],"dtype":"int8"}]}',
+    '{"v":1,"mod":"a","op":"b","args":[{"name":"x","type":"tensor","shape":[1],"stride":["1"],"dtype":"int8"}]}',
     '{"v":1,"mod":"a","op":"b","args":[{"name":"x","type":"tensor"}]}',
     '{"v":1,"mod":"a","op":"b","args":[],"trace":"x"}',
     '{"v":1,"mod":"a","op":"\\ud800","args":[]}',
@@ -114,14 +115,16 @@ def test_function_stack_round_trip() -> None:
 
 def test_long_text_is_cut_and_says_so() -> None:
     huge = {"name": "sizes", "type": "list", "value": list(range(100_000))}
+    tensors = {"name": "tensors", "type": "list", "items": [dict(TENSOR) for _ in range(3_000)]}
     word = {"name": "s", "type": "str", "value": "x" * 99_999}
-    text = format_marker(Marker("torch", "split", [TENSOR, huge, word]))
+    text = format_marker(Marker("torch", "split", [TENSOR, huge, tensors, word]))
     assert len(text) <= MAX_TEXT
     marker = parse_marker(text)
     assert marker is not None
     assert marker.args == [
         TENSOR,
         {"name": "sizes", "type": "list", "len": 100_000},
+        {"name": "tensors", "type": "list", "len": 3_000},
         {"name": "s", "type": "str", "cut": True},
     ]
 

@@ -166,6 +166,9 @@ def test_each_kind_of_value_has_its_form() -> None:
     for value, form in forms:
         assert describe(value, "n") == {"name": "n", **form}
         hash(key_of(value))
+    others = [slice(1, None, 3), slice(1, 4, 2), slice(0, None, 2), [1, 2.5], [[1], [3]], np.zeros((2, 4), np.float32)]
+    keys = {key_of(value) for value in (*(value for value, _ in forms), *others)}
+    assert len(keys) == len(forms) + len(others)  # what is described in another way has another key
 
 
 def test_true_one_and_one_point_zero_are_told_apart(recorder: Recorder) -> None:
@@ -443,3 +446,12 @@ def test_fast_paths_are_taken_as_without_pyprof() -> None:
         marked = layer(x), attention(x, x, x)[0]
     assert recorder.ops == ["torch._transformer_encoder_layer_fwd", "torch._native_multi_head_attention"]
     assert all(torch.equal(a, b) for a, b in zip(plain, marked, strict=True))
+
+
+def test_what_python_keeps_for_itself_is_no_function_of_pytorch() -> None:
+    """Modules have a __getattr__ of their own, and tensors operators, which are functions that people call."""
+    from pyprof.capture.targets import _public_functions
+
+    names = {(mod, name) for mod, name, _ in _public_functions()}
+    assert [name for mod, name in names if name.startswith("__") and mod != "Tensor"] == []
+    assert ("Tensor", "__add__") in names and ("torch.nn.functional", "linear") in names

@@ -22,6 +22,7 @@ from pyprof.clock_reader import Reader, serve
 from pyprof.clock_sampler import ClockSampler
 from pyprof.errors import PyprofError
 from pyprof.nvml import INSTANT, MEAN, Nvml, Reading, reason_names
+from tests import forked
 from tests.paths import ROOT
 
 from .fake_nvml import DRIVER_NOT_LOADED, GPU_IS_LOST, NO_PERMISSION, NOT_SUPPORTED, UUID, FakeNvml, NVMLError
@@ -256,12 +257,13 @@ def test_a_process_that_ends_costs_the_readings_and_a_warning(
 def test_a_forked_child_leaves_the_process_alone(installed: Callable[[str], None], used: list[int]) -> None:
     sampler = ClockSampler(period=0.005)
     sampler.begin()
-    child = os.fork()
-    if not child:
+
+    def run() -> bool:
         sampler.end()
         sampler.close()
-        os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
+        return True
+
+    assert forked.exit_code(run) == 0
     record = sampler.end()
     sampler.close()
     assert record is not None and record["gpus"]
@@ -270,10 +272,7 @@ def test_a_forked_child_leaves_the_process_alone(installed: Callable[[str], None
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 def test_it_ends_while_a_forked_child_lives(installed: Callable[[str], None], used: list[int]) -> None:
     sampler = ClockSampler()
-    child = os.fork()  # a loader's worker, say: it has the pipes too
-    if not child:
-        time.sleep(60)
-        os._exit(0)
+    child = forked.start(lambda: time.sleep(60) is None)  # a loader's worker, say: it has the pipes too
     before = time.monotonic()
     sampler.close()
     took = time.monotonic() - before

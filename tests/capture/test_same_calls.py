@@ -21,6 +21,7 @@ from .conftest import record  # noqa: E402
 pytestmark = pytest.mark.torch
 
 X, Y = torch.randn(4, 6), torch.randn(4, 6)
+MANY = [torch.zeros(3) for _ in range(70)]
 WEIGHT, BIAS = nn.Parameter(torch.randn(6)), nn.Parameter(torch.randn(6))
 
 
@@ -63,6 +64,25 @@ CALLS: list[Callable[[], Any]] = [  # calls of few functions, which differ from 
     lambda: F.layer_norm(X, _six(), BIAS),
     lambda: F.relu(X),
     lambda: F.relu(X.clone(), inplace=True),
+    lambda: torch.cat([X, Y]),
+    lambda: torch.cat((X, Y)),
+    lambda: torch.cat([X, Y], 1),
+    lambda: torch.cat([X, X]),
+    lambda: torch.cat([X, Y, BIAS[None]]),
+    lambda: torch.cat([X.T, Y.T]),
+    lambda: torch._foreach_add([X, Y], 1),
+    lambda: torch._foreach_add([X, Y], [Y, X]),
+    lambda: torch._foreach_add([X, Y], [1.0, 2.0]),
+    lambda: torch._foreach_add(MANY, 1),
+    lambda: torch._foreach_add(MANY[1:], 1),
+    lambda: torch._foreach_add([*MANY[1:], X], 1),
+    lambda: torch._foreach_add([X, *MANY[1:]], 1),
+    lambda: torch._foreach_mul(MANY, MANY),
+    lambda: torch._foreach_mul(MANY, [*MANY[:3], MANY[2], *MANY[4:]]),
+    lambda: torch.mul(X, X),
+    lambda: torch.mul(X, X.clone()),
+    lambda: torch.where(X > 0, X, X),
+    lambda: X[[True, False, True, True]],
 ]
 
 
@@ -106,7 +126,7 @@ def _looked_up(monkeypatch: pytest.MonkeyPatch, call: Callable[[], Any], times: 
     return keys
 
 
-@pytest.mark.parametrize("call", [0, 3, 8, 17, 18, 20, 23, 26])
+@pytest.mark.parametrize("call", [0, 2, 3, 8, 17, 18, 20, 23, 26, 28, 29, 31, 34, 35, 37, 39, 41, 42, 43, 45])
 def test_a_call_that_comes_again_needs_no_key(call: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert _looked_up(monkeypatch, CALLS[call]) == 0
 

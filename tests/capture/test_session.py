@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests import forked
 from tests.paths import ROOT
 
 torch = pytest.importorskip("torch")
@@ -84,6 +85,14 @@ def test_without_a_listener_nothing_is_pushed_and_all_works() -> None:
     torch.relu(torch.ones(1))
     with pyprof.annotate("x"):
         pyprof.step()
+
+    class Mine:
+        @staticmethod
+        def doubled(x: int) -> int:
+            return 2 * x
+
+    pyprof.wrap(Mine, "doubled")
+    assert Mine.doubled(3) == 6
     pyprof.start()
     pyprof.stop()
 
@@ -247,17 +256,13 @@ def test_the_exact_mode_lets_a_convolution_be_traced() -> None:
 def test_a_forked_child_has_no_pyprof() -> None:
     pyprof.init(sink="nvtx")
     call = nn.Module.__call__
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
+
+    def gone() -> bool:
         torch.relu(torch.ones(1))
-        gone = session.current() is None and nn.Module.__call__ is not call
-        os.write(writer, b"1" if gone and torch._C._len_torch_function_stack() == 0 else b"0")
-        os._exit(0)
-    os.waitpid(child, 0)
-    assert os.read(reader, 1) == b"1"
-    os.close(reader)
-    os.close(writer)
+        unpatched = session.current() is None and nn.Module.__call__ is not call
+        return unpatched and torch._C._len_torch_function_stack() == 0
+
+    assert forked.exit_code(gone) == 0
     assert session.current() is not None
 
 
@@ -286,3 +291,25 @@ def test_public_names() -> None:
         assert getattr(pyprof, name) is not None
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         _ = pyprof.nothing
+
+
+def test_iterations_are_timed_until_a_tool_may_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyprof.capture import control, sinks
+
+    monkeypatch.setattr(sinks.Nvtx, "listening", staticmethod(lambda: True))
+    timed: list[Any] = []
+
+    def steps() -> None:  # in a thread of its own, as what is timed is a thread's
+        for _ in range(3):
+            pyprof.step()
+        timed.append(control._step.timer.record())
+        control._step.told = True  # as start() leaves it
+        control._step.timer.restart()
+        pyprof.step()
+        pyprof.step()
+        timed.append(control._step.timer.record())
+
+    thread = threading.Thread(target=steps)
+    thread.start()
+    thread.join()
+    assert [step["number"] for step in timed[0]["steps"]] == [1, 2] and timed[1] is None

@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 
 import pyprof  # noqa: E402
 
-from .conftest import Recorder  # noqa: E402
+from .conftest import Recorder, record  # noqa: E402
 
 pytestmark = pytest.mark.torch
 X = torch.ones(2, 3)
@@ -104,3 +104,23 @@ def test_wrap_refuses_what_it_cannot_mark() -> None:
         pyprof.wrap(Owner, "nothing")
     with pytest.raises(TypeError, match="cannot be called"):
         pyprof.wrap(Owner, "__doc__")
+
+
+def test_a_wrapped_function_s_line_is_that_of_its_caller() -> None:
+    recorder = record(trace=True)
+
+    class Mine:
+        @staticmethod
+        def doubled(x: Any) -> Any:
+            return x
+
+    pyprof.wrap(Mine, "doubled")
+
+    def caller(x: Any) -> Any:
+        return Mine.doubled(x), torch.relu(x)
+
+    x = torch.ones(2)
+    recorder.clear()
+    caller(x)
+    mine, relu = recorder.markers
+    assert mine.op == "doubled" and mine.trace == relu.trace != []

@@ -15,13 +15,14 @@ from typing import Any
 import pytest
 
 from pyprof.parse import cli as parse
+from tests.fuzz import oracle
 from tests.paths import GOLDEN
-from tools.audit import audit, captures, compared, start
+from tools import audit
+from tools.audit import captures, compared, start
 from tools.audit_advice import advice_checks
 from tools.audit_kinds import kind_bounds, kinds_of
 from tools.audit_numbers import compare, union
 from tools.audit_raw import Operation, Range, read
-from tools.audit_rows import COLUMNS
 from tools.audit_work import Call, element_bytes, product_flop, tensor_core
 
 FILES = list(captures([GOLDEN, *map(Path, filter(None, [os.environ.get("PYPROF_DATA")]))]))
@@ -30,7 +31,10 @@ Document = dict[str, Any]
 
 @pytest.mark.parametrize("file", FILES, ids=[file.name[:60] for file in FILES])
 def test_every_number_follows_from_the_raw_file(file: Path) -> None:
-    done = audit(file)
+    summary, rows = (oracle.run(["prof", "-q", *options, str(file)]) for options in (audit.SUMMARY, audit.ROWS))
+    assert (summary.code, rows.code) in {(0, 0), (1, 1)}, summary.err + rows.err  # it is read or refused, in one line
+    printed = audit.Printed(summary.code, summary.out.decode(), summary.err, rows.out.decode())
+    done = audit.judged(file, audit.raw(file), printed)
     if done.left_out:
         pytest.skip(done.left_out)
     assert done.summary >= 15
@@ -47,7 +51,7 @@ raw = cache(read)  # each comparison joins the rows anew
 def printed() -> tuple[Path, str, str]:
     """A capture with products, copies, advice and backward passes, and what pyprof prints for it."""
     file = GOLDEN / "h200_gpt2_bf16.json.gz"
-    with start(file, "--summary", "--json") as summary, start(file, "--csv", "-c", COLUMNS) as rows:
+    with start(file, *audit.SUMMARY) as summary, start(file, *audit.ROWS) as rows:
         return file, summary.communicate()[0], rows.communicate()[0]
 
 
@@ -56,7 +60,7 @@ def of_table(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
     """The same for the kernel table made of the capture, whose cards are sums."""
     file, table = GOLDEN / "h200_gpt2_bf16.json.gz", tmp_path_factory.mktemp("table") / "net.parquet"
     assert parse.main([str(file), "-q", "-o", str(table)]) == 0
-    with start(table, "--summary", "--json") as summary, start(table, "--csv", "-c", COLUMNS) as rows:
+    with start(table, *audit.SUMMARY) as summary, start(table, *audit.ROWS) as rows:
         return file, summary.communicate()[0], rows.communicate()[0]
 
 

@@ -25,7 +25,6 @@ import torch.nn.functional as F
 
 from pyprof.benchmark.bench import Subject, measure
 from pyprof.benchmark.bench_result import Bench, Timing
-from pyprof.benchmark.call_timer import empty_node_s
 from pyprof.benchmark.device_facts import cache_bytes, free_bytes
 from pyprof.benchmark.rotation import copies_needed, storage_bytes
 from pyprof.benchmark.sweeps import PRODUCTS, Sweeps
@@ -96,9 +95,7 @@ def seen_by_nsys(sqlite: Path) -> list[list[float]]:
 
 def bench(device: str, sqlite: Path) -> dict[str, Any]:
     """Both figures of each case, in µs; what nsys saw is assigned in launch order."""
-    found: dict[str, Any] = {
-        f"{name}_node_us": empty_node_s(0, cold) * 1e6 for name, cold in (("warm", False), ("cold", True))
-    }
+    found: dict[str, Any] = {}
     for (name, subject), seen in zip(cases(device).items(), seen_by_nsys(sqlite), strict=True):
         measured = measure(subject, name, backward=False, warm=True, effort=FULL)
         found[name] = {
@@ -116,6 +113,7 @@ def bench(device: str, sqlite: Path) -> dict[str, Any]:
 def _timing(timing: Timing) -> dict[str, Any]:
     times = {"bench_us": timing.seconds, "low_us": timing.low_s, "high_us": timing.high_s, "best_us": timing.best_s}
     rounded = {key: round(value * 1e6, 4) for key, value in times.items()}
+    rounded["node_us"] = round((timing.empty_node_s or 0) * 1e6, 4)
     return {**rounded, "method": timing.method, "why": timing.why, "calls": timing.calls, "mhz": timing.clock_mhz}
 
 

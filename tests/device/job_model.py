@@ -36,6 +36,9 @@ class Config:
 SIZES = {
     "cuda": Config(layers=4, width=2048, heads=16, context=1024, batch=8, vocabulary=8192),
     "launches": Config(layers=6, width=256, heads=4, context=128, batch=2, vocabulary=1024),  # limited by the host
+    "busy": Config(
+        layers=4, width=2048, heads=16, context=1024, batch=48, vocabulary=8192
+    ),  # GPU, under a profiler too
     "cpu": Config(layers=2, width=64, heads=4, context=32, batch=4, vocabulary=128),
 }
 
@@ -129,7 +132,8 @@ def model_of(form: str, config: Config, device: str, extra: int, shares: Sequenc
     torch.manual_seed(0)
     if form == "pipe":
         return Stage(config, extra, dist.get_rank()).to(device)
-    model = Gpt(config, extra, shares).to(device)
+    with torch.device(device):  # a GPU draws the weights in no time
+        model = Gpt(config, extra, shares)
     if form in ("ddp", "moe"):
         DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, _local(model))
         return DistributedDataParallel(model, device_ids=[torch.cuda.current_device()] if device == "cuda" else None)

@@ -1,11 +1,13 @@
 """The true step that a capture tells, beside that of the same program in a process without pyprof, on a GPU.
 
-    python3 tests/device/plan_unprofiled.py OUT [--folder FOLDER[,FOLDER]] [--programs a,b] [--captures 2]
+    python3 tests/device/plan_unprofiled.py OUT [--folder FOLDER[,FOLDER]] [--programs a,b]
 
-Of each program of several faults (plan_programs/), a process without pyprof times its steps, and others capture it with
-`pyprof.profile(warmup=6)`, in turns: without, capture, without, capture, without. OUT/steps.json has, in ms per step,
-what the process without pyprof measured in each of its turns (blocks between two synchronisations), and the names of
-the captures, OUT/NAME.1.json.gz and so on. What a capture tells is read from it afterwards, where there is time:
+Of each program of several faults (plan_programs/), two processes without pyprof time blocks of steps, in turns with one
+in which pyprof times the steps before a capture (`pyprof.profile(warmup=)`), which times the same blocks by the same
+clock (`warm`): where the host is the limit, processes of the same code differ, too. Then that process goes on to its
+capture, and those without pyprof take another turn. OUT/steps.json has, in ms per step, what each process without
+pyprof measured in each of its turns (`without`) and what that with it did (`warm`); OUT/NAME.1.json.gz is the capture.
+What it tells is read from it afterwards, where there is time:
 
     PYTHONPATH=. python tools/replay_unprofiled.py OUT
 """
@@ -20,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-WARM, BLOCK, BLOCKS, AT_A_TIME = 3, 4, 3, 6
-TIMED, CAPTURED = 8, 2
+WARM, BLOCK, ROUNDS, AT_A_TIME = 3, 3, 4, 6
+TIMED, CAPTURED = ROUNDS * (BLOCK + 1), 2  # as many as in turns, so that the later half has no turn in it
 PREPARE_S, TURN_S, WRITE_S = 90.0, float(os.environ.get("TURN_S", "30")), 20.0
 
 
@@ -30,7 +32,6 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--folder", default=str(HERE / "plan_programs"), help="one or several, separated by commas")
     parser.add_argument("--programs", default="", help="names, separated by commas (default: all)")
-    parser.add_argument("--captures", type=int, default=2, help="of each program")
     parser.add_argument("--tiny", action="store_true", help="small sizes, as without a GPU")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
@@ -38,7 +39,7 @@ def main() -> None:
 
 
 def prepare(options: argparse.Namespace) -> tuple[dict[str, list[Any]], dict[str, Any]]:
-    """All processes, of each program that without pyprof first; and what is known of each program."""
+    """All processes, of each program the captured one in the middle; and what is known of each program."""
     sys.path.insert(0, str(HERE))
     import torch  # noqa: F401 (once, for all processes; nothing here may ask for the GPU)
     from turns import InTurn
@@ -47,12 +48,11 @@ def prepare(options: argparse.Namespace) -> tuple[dict[str, list[Any]], dict[str
     names = options.programs.split(",") if options.programs else [*found]
     processes: dict[str, list[Any]] = {}
     for name in names:
-        plain = InTurn(str(options.out / f"{name}.0.out"), without, found[name], options)
-        captures = [
-            InTurn(str(options.out / f"{name}.{number}.out"), capture, found[name], options, number)
-            for number in range(1, options.captures + 1)
+        works = {"0": without, "1": capture, "2": without}
+        processes[name] = [
+            InTurn(str(options.out / f"{name}.{number}.out"), work, found[name], options, number)
+            for number, work in works.items()
         ]
-        processes[name] = [plain, *captures]
     return processes, {}
 
 
@@ -61,18 +61,18 @@ def finish(processes: dict[str, list[Any]], found: dict[str, Any], options: argp
     until = time.monotonic() + PREPARE_S
     for each in [one for some in processes.values() for one in some]:
         each.waits(until)
-    for name, (plain, *captures) in processes.items():
+    for name, (one, captured, two) in processes.items():
         begun = time.monotonic()
-        turns = [plain.turn(begun + TURN_S)]
-        for each in captures:
-            turns += [each.turn(begun + TURN_S), plain.turn(begun + TURN_S)]
-        file = options.out / f"{name}.without.json"
-        found[name] = {"without": json.loads(file.read_text()) if file.exists() else [], "turns": turns}
-        print(name, found[name]["without"], turns, f"{time.monotonic() - begun:.1f} s", flush=True)
+        rounds = [((one, captured, two), (two, captured, one))[number % 2] for number in range(ROUNDS)]
+        turns = [each.turn(begun + TURN_S) for order in (*rounds, (one, captured, two)) for each in order]
+        blocks = [measured(options.out / f"{name}.{number}.blocks.json") for number in "012"]
+        found[name] = {"without": blocks[0] + blocks[2], "warm": blocks[1], "turns": turns}
+        print(name, blocks, turns, f"{time.monotonic() - begun:.1f} s", flush=True)
         (options.out / "steps.json").write_text(json.dumps(found, indent=1))
-        plain.end(0)
+        one.end(0)
+        two.end(0)
     late = time.monotonic() + WRITE_S
-    writing = [each for _, *captures in processes.values() for each in captures]
+    writing = [captured for _, captured, _ in processes.values()]
     for each in writing:  # not before: who writes a trace takes a core, and the host of the others gets slower
         each.turn(time.monotonic())
     for each in writing:
@@ -99,35 +99,48 @@ def made(path: Path, options: argparse.Namespace) -> Any:
     return step
 
 
-def without(path: Path, options: argparse.Namespace) -> None:
+def measured(file: Path) -> list[list[float]]:
+    return json.loads(file.read_text()) if file.exists() else []
+
+
+def in_turns(step: Any, count: int, file: Path) -> None:
+    """Blocks of steps, each in a turn of its own."""
     from plan_measured import in_a_block
     from turns import wait
 
-    step = made(path, options)
     turns: list[list[float]] = []
-    while True:
+    for _ in range(count):
         wait()
-        for _ in range(WARM):
-            step()
-        turns.append([round(in_a_block(step, BLOCK)[0], 4) for _ in range(BLOCKS)])
-        assert "pyprof" not in sys.modules
-        (options.out / f"{path.stem}.without.json").write_text(json.dumps(turns))
+        step()
+        turns.append([round(in_a_block(step, BLOCK)[0], 4)])
+        file.write_text(json.dumps(turns))
 
 
-def capture(path: Path, options: argparse.Namespace, number: int) -> None:
+def without(path: Path, options: argparse.Namespace, number: str) -> None:
+    from turns import wait
+
+    in_turns(made(path, options), ROUNDS + 1, options.out / f"{path.stem}.{number}.blocks.json")
+    assert "pyprof" not in sys.modules
+    wait()
+
+
+def capture(path: Path, options: argparse.Namespace, number: str) -> None:
     from turns import wait
 
     step = made(path, options)
     import pyprof
 
-    wait()
-    for _ in range(WARM):
+    def marked() -> None:
         step()
+        pyprof.step()
+
     file = options.out / f"{path.stem}.{number}.json.gz"
-    with pyprof.profile(file, force=True, trace=True, warmup=TIMED, steps=CAPTURED):
+    warm_up = ROUNDS * (BLOCK + 1) + TIMED
+    with pyprof.profile(file, force=True, trace=True, warmup=warm_up, steps=CAPTURED):
+        in_turns(marked, ROUNDS, options.out / f"{path.stem}.{number}.blocks.json")
+        wait()
         for _ in range(TIMED + CAPTURED):
-            step()
-            pyprof.step()
+            marked()
         wait()
 
 

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from tests.fuzz import oracle
 from tests.paths import ROOT
 
 pytest.importorskip("mcp", reason="the Model Context Protocol's SDK is not installed (pip install 'torch-pyprof[mcp]')")
@@ -81,8 +82,8 @@ def failed(result):
 
 def printed(words):
     """What a command prints with --json, and its exit code."""
-    done = subprocess.run([sys.executable, "-m", "pyprof", *words], cwd=ROOT, capture_output=True)
-    return json.loads(done.stdout), done.returncode
+    done = oracle.run(words)
+    return json.loads(done.out), done.code
 
 
 @pytest.mark.slow

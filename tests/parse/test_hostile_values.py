@@ -1,11 +1,15 @@
 """Values and tables that no profiler writes but a stranger may: they are read, or refused in one line, at once."""
 
+import csv
 import gzip
+import io
 import json
 import time
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pyprof.errors import InputError
 from pyprof.parse.detect import reader
@@ -14,7 +18,7 @@ from pyprof.parse.stats.recording import recording
 from pyprof.parse.stats.reports import wanted
 from pyprof.parse.tables.correlate import correlate
 from pyprof.table.columns import Table
-from pyprof.text import inert
+from pyprof.text import inert, inert_fields
 from tests.parse.databases.test_hostile_databases import made
 from tests.parse.kineto.kineto_file import begin, call, kernel, op
 from tests.parse.nsys import nsys_file
@@ -137,3 +141,13 @@ def test_a_formula_after_blanks_is_a_text(before, sign):
     assert text.endswith(f"{sign}cmd()")
     assert inert(f"gemm{before}{sign}1") == f"gemm{before}{sign}1".replace("\x0b", "?")
     assert inert("-1.5") == "-1.5" and inert(" 2e-3") == " 2e-3"
+
+
+@given(st.lists(st.text(st.sampled_from("=-+1a,\" '\t\r\n\x1b\u202e\u00e9"), max_size=6), min_size=2, max_size=5))
+def test_fields_written_together_are_those_written_one_by_one(texts):
+    (row,) = csv.reader(io.StringIO(",".join(inert_fields(texts)) + "\n", newline=""))
+    assert row == [inert(text) for text in texts]
+    if "\r" not in "".join(texts):  # some releases of Python leave it out of quotes
+        line = io.StringIO()
+        csv.writer(line, lineterminator="\n").writerow(row)
+        assert ",".join(inert_fields(texts)) + "\n" == line.getvalue()

@@ -1,12 +1,14 @@
 """What a node of an FX graph says of the program, on literal metadata."""
 
 import operator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
+from pyprof.provenance.graph_calls import _loops  # noqa: E402
 from pyprof.provenance.node_facts import function_of, layers_of, lines_of, path_of  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -44,6 +46,14 @@ def test_the_modules_around_a_call() -> None:
 
 def test_the_path_of_a_module_that_others_wrap() -> None:
     assert path_of("L['model']._orig_mod._fsdp_wrapped_module.blocks[3]._checkpoint_wrapped_module.up") == "blocks.3.up"
+    assert path_of("L['self']._inner.up_") == "_inner.up_"  # underscores of the module's own
+
+
+def test_the_loops_of_a_kernel() -> None:
+    sympy = pytest.importorskip("sympy")
+    sizes = (sympy.Integer(8), sympy.Symbol("s0"))
+    assert _loops(SimpleNamespace(group=("cuda", sizes))) == (8, "s0")
+    assert _loops(SimpleNamespace(group=("cpu", ([8], [4])))) == _loops(SimpleNamespace()) == ()
 
 
 TRACE = """  File "/home/a/train.py", line 9, in step

@@ -85,11 +85,14 @@ def test_a_warm_up_has_no_marker_and_is_made(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("_triton")
 @pytest.mark.parametrize("source", ["", "class JITFunction:\n    pass\n"])
-def test_a_triton_with_another_launcher_is_left_alone(source: str, tmp_path: Path) -> None:
+def test_a_triton_with_another_launcher_is_left_alone(
+    source: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "triton" / "runtime" / "jit.py").write_text(source, encoding="utf-8")
     pyprof.init()
     module = importlib.import_module("triton.runtime.jit")
     assert not hasattr(getattr(module, "JITFunction", None), "run")
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.usefixtures("_triton")

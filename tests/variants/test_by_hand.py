@@ -2,8 +2,8 @@
 
 Each program ran in processes of its own, by pyprof try and by hand in turns; `tests/golden/try/measured.json` has the
 medians of their steps in ms, by CUDA events of either side's own, and the losses of the first five steps. Five of the
-pairs were measured again, ten steps of each in turns, with nothing beside them (tests/device/try_in_turns.py):
-`in_turns.json`.
+pairs were measured again, ten steps of each in turns, with nothing beside them (tests/device/try_in_turns.py), and then
+several processes of each kind, five steps in turns: `in_turns.json`.
 """
 
 import json
@@ -41,19 +41,60 @@ def test_losses_are_those_by_hand(key):
 
 
 IN_TURNS = json.loads((GOLDEN / "try" / "in_turns.json").read_text(encoding="utf-8"))
-TURN = 10  # steps
+TURN = 10  # steps, of the first series
 # The host is the limit, and its pace changes from turn to turn: by hand 28, 21 and 24 ms, by pyprof try 27, 30 and 29.
 UNSTEADY = {("resnet", "amp+channels_last")}
 
 
-@pytest.mark.parametrize("row", IN_TURNS, ids=lambda row: "-".join([row["program"], *row["changes"]]))
+def name_of(row):
+    return "-".join([row["program"], *row["changes"], *map(str, [row["batch"]] * bool(row["batch"]))])
+
+
+def steps_of(row, by):
+    return [process["steps"] for process in row["processes"] if process["by"] == by]
+
+
+@pytest.mark.parametrize("row", [row for row in IN_TURNS if row["turn"] == TURN], ids=name_of)
 def test_in_turns_a_step_takes_as_long_as_by_hand(row):
-    """In the turn in which each was fastest; the losses are the same."""
-    tried, hand = (min(median(row[key][i : i + TURN]) for i in range(0, 30, TURN)) for key in ("tried", "hand"))
+    """In the turn in which each was fastest."""
+    (tried,), (hand,) = steps_of(row, "tried"), steps_of(row, "hand")
+    tried, hand = (min(median(steps[i : i + TURN]) for i in range(0, 30, TURN)) for steps in (tried, hand))
     near = tried == pytest.approx(hand, rel=0.01)
     assert near == ((row["program"], "+".join(row["changes"])) not in UNSTEADY)
-    assert row["tried_losses"] == pytest.approx(row["hand_losses"], rel=2e-7)
-    assert len(row["tried_losses"]) == 5 and row["codes"] == [0, 0]
+
+
+@pytest.mark.parametrize("row", [row for row in IN_TURNS if row["turn"] != TURN], ids=name_of)
+def test_no_process_of_try_is_slower_than_those_by_hand(row):
+    tried, hand = ([median(steps) for steps in steps_of(row, by)] for by in ("tried", "hand"))
+    assert max(tried) <= min(hand) * (1 + WITHIN)
+
+
+def test_where_the_gpu_is_the_limit_a_step_takes_as_long_as_by_hand():
+    """ResNet-50 by batches of 256, autocast and channels last: 54.6 to 54.7 ms, also if the script changes its model's
+    layout as late as pyprof try does, and its images' in each step."""
+    (row,) = [row for row in IN_TURNS if row["batch"] == 256]
+    assert [process["by"] for process in row["processes"]] == ["hand", "tried", "late"]
+    medians = [median(process["steps"]) for process in row["processes"]]
+    assert max(medians) == pytest.approx(min(medians), rel=0.005)
+
+
+@pytest.mark.parametrize("key", ["resnet-amp-channels_last-64", "trainer-tf32"])
+def test_where_the_host_is_the_limit_processes_of_the_same_code_differ(key):
+    """By 6 to 10%. ResNet-50's GPU needs 54.7 ms for four times the batch than these 64: 13.7 of the 21 to 25 ms."""
+    (row,) = [row for row in IN_TURNS if row["turn"] != TURN and name_of(row) == key]
+    apart = [max(some) / min(some) - 1 for some in ([median(s) for s in steps_of(row, by)] for by in ("tried", "hand"))]
+    assert all(0.05 < part < 0.10 for part in apart)
+
+
+@pytest.mark.parametrize("row", IN_TURNS, ids=name_of)
+def test_in_turns_losses_and_exit_codes_are_those_by_hand(row):
+    """Where TF32 rounds, the order in which a GPU adds gradients shows from the second step on."""
+    first, *others = row["processes"]
+    near = 2e-7 if row["changes"] != ["tf32"] else 1e-4
+    for process in others:
+        assert process["losses"] == pytest.approx(first["losses"], rel=near)
+    codes = {process["code"] for process in row["processes"]}
+    assert len(first["losses"]) == 5 and codes == {2 if row["program"] == "loader" else 0}
 
 
 def test_exit_codes_and_output_are_the_programs_own():

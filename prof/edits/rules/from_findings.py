@@ -58,6 +58,7 @@ def edit_of(rule: str, finding: Finding, deviation: float) -> Edit:
         rows=rows,
         ns=-saved,  # completed by proposals(), which knows the durations
         left=np.full(len(rows), share),
+        keeps_views=True,
         added=np.full(len(rows), max(-calls, 0.0) / max(len(rows), 1)),
         deviation=deviation,
     )

@@ -40,7 +40,7 @@ def cuda_graph(scenario: Scenario) -> Iterator[Proposal]:
         why=f"The host launches {count:.4g} kernels and copies per {run.unit}; as a graph, all at once",
         cost=COSTS["cuda_graph"],
         rows=rows,
-        ns=run.dur * IN_GRAPH,
+        ns=run.dur * np.where(scenario.in_graph[scenario.places(rows)], 1.0, IN_GRAPH),  # parts of it may be graphs
         left=np.full(len(rows), LEFT),
         deviation=0.05,
         graph=True,
@@ -50,7 +50,7 @@ def cuda_graph(scenario: Scenario) -> Iterator[Proposal]:
 def _hindrance(scenario: Scenario) -> Abstained | None:
     """Why the step cannot be captured as it is; None if nothing speaks against it."""
     run = scenario.run
-    if run.in_graph.any() or scenario.in_graph.any():
+    if launches_graphs(scenario):
         return _not("the run launches CUDA graphs already")
     if run.count(run.rows) < MANY:
         return _not(f"fewer than {MANY} launches per step")
@@ -74,6 +74,11 @@ def _hindrance(scenario: Scenario) -> Abstained | None:
     if _memory(scenario):
         return _not("memory is given back to the driver within the step", "allocator")
     return None if _alike(run) else _not("the steps do not launch equally many kernels")
+
+
+def launches_graphs(scenario: Scenario) -> bool:
+    """Whether the capture has CUDA graphs, or the step is one."""
+    return bool(scenario.run.in_graph.any()) or any(edit.rule == "cuda_graph" for edit in scenario.edits)
 
 
 def _not(why: str, needs: str = "") -> Abstained:

@@ -21,6 +21,15 @@ LARGEST = 1 << 16  # bytes of sizes and indices
 LARGEST_MADE = 1 << 20  # bytes of what a layer makes on the CPU; batches are larger, and copied outside of layers
 COPY_NS = 2000.0  # of a copy besides moving its bytes
 PIECES = 4  # small copies of one line and step that one copy can do
+COPYING = ("copy_", "_to_copy", "")  # the program's own copies; the ops around some are not known
+BY_PROGRAM = (
+    "Do not wait for small copies to the host within the step: copy with non_blocking=True to pinned memory and read "
+    "the values a step later, or keep on the CPU what .cpu(), .tolist() and print need."
+)
+BY_SIZE = (
+    "Avoid ops whose result's size depends on the data: torch.where in place of x[mask], one sort and batched products "
+    "in place of a loop over masks; keep lengths that the program needs on the CPU."
+)
 WAITS = ("stream sync", "event sync", "device sync")
 
 
@@ -82,17 +91,15 @@ def size_sync(scenario: Scenario) -> Iterator[Proposal]:
         yield Abstained("size_sync", "no sizes, indices or small tensors are copied to the host within the steps")
         return
     ops = ", ".join(dict.fromkeys(run.op(row) for row in rows.tolist()))
+    by_program = bool(np.isin(run.aten[rows], COPYING).all())
     yield Edit(
         rule="size_sync",
-        change=(
-            "Avoid ops whose result's size depends on the data: torch.where in place of x[mask], one sort and batched "
-            "products in place of a loop over masks; keep lengths that the program needs on the CPU."
-        ),
+        change=BY_PROGRAM if by_program else BY_SIZE,
         why=(
             f"{run.number(rows, 'small copy', 'small copies')} to the host ({ops}): the host waits until the GPU has "
             "done all that was launched, and the GPU then waits for the host"
         ),
-        cost=COSTS["size_sync"],
+        cost=COSTS["size_sync of copies" if by_program else "size_sync"],
         rows=rows,
         ns=np.zeros(len(rows)),
         left=np.zeros(len(rows)),
@@ -158,8 +165,15 @@ def made_in_layers(run: Run) -> Ints:
 
 @edit_rule("allocator")
 def allocator(scenario: Scenario) -> Iterator[Proposal]:
-    """Memory that is given back to the driver and taken from it again in each step."""
+    """Memory that is given back to the driver and taken from it again in each step.
+
+    Abstains without marked steps: a program also takes memory for the first time, and cuDNN's autotuning gives some
+    back, before the steps that repeat.
+    """
     base, run = scenario.base, scenario.run
+    if not run.marked:
+        yield Abstained("allocator", "without marked steps, memory that is taken once looks like that of each step")
+        return
     calls = base.recorded.calls
     begin, end = (int(run.start.min()), int(run.end.max())) if run.rows else (0, 0)
     within = calls_of_memory(base) & (calls.start >= begin) & (calls.start < end) & ~scenario.released

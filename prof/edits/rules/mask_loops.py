@@ -57,13 +57,16 @@ def mask_loop(scenario: Scenario) -> Iterator[Proposal]:
 
 
 def _anchors(run: Run) -> list[list[int]]:
-    """Per line and step, the first row of each call of an op whose result's size depends on data."""
-    found: dict[tuple[str, int, int], list[int]] = {}
+    """Per op, line and step, the first row of each call of an op whose result's size depends on data.
+
+    By the op that the user called, too: y[mask] = x[mask] @ w asks twice in each iteration, for two reasons.
+    """
+    found: dict[tuple[str, str, int, int], list[int]] = {}
     before = -2
     steps = run.table.ints("step")
     for row in np.flatnonzero(np.isin(run.aten, SIZED) & (run.phase != "backward")).tolist():
         if row != before + 1:
-            found.setdefault((place(run, row), int(run.lane[row]), int(steps[row])), []).append(row)
+            found.setdefault((run.op(row), place(run, row), int(run.lane[row]), int(steps[row])), []).append(row)
         before = row
     return sorted((rows for rows in found.values() if len(rows) >= ITERATIONS), key=lambda rows: rows[0])
 

@@ -1,6 +1,7 @@
-"""torchvision's ResNet-50, trained in plain fp32."""
+"""torchvision's ResNet-50, trained in plain fp32, on batches of 64 unless BATCH says otherwise."""
 
 import contextlib
+import os
 
 import torch
 import torchvision
@@ -10,7 +11,8 @@ begin()
 model = torchvision.models.resnet50()
 turn()
 model = model.cuda()
-images, labels = torch.randn(64, 3, 224, 224).cuda(), torch.randint(0, 1000, (64,)).cuda()
+batch = int(os.environ.get("BATCH", "64"))
+images, labels = torch.randn(batch, 3, 224, 224).cuda(), torch.randint(0, 1000, (batch,)).cuda()
 if "channels_last" in HAND:
     model = model.to(memory_format=torch.channels_last)
     images = images.contiguous(memory_format=torch.channels_last)

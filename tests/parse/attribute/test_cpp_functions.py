@@ -1,13 +1,17 @@
 """The forward op of a C++ autograd Function's node, and the outputs' shapes that follow from backward nodes."""
 
 import json
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from pyprof.parse.attribute.cpp_functions import kinship, words
+from pyprof.parse.attribute.forward_ops import _last_before
 from pyprof.parse.kineto.reader import read
 from pyprof.parse.nsys.reader import read as read_nsys
 from pyprof.parse.tables.correlate import correlate
+from pyprof.table.columns import NULL
 from tests.parse.kineto.kineto_file import AUTOGRAD, begin, call, kernel, op, write, x
 from tests.parse.nsys.nsys_file import API, KERNEL, NVTX, push
 from tests.parse.nsys.nsys_file import call as launch
@@ -201,18 +205,27 @@ def test_a_cut_list_has_the_size_of_its_gradient(tmp_path):
     assert (rows[1][4], rows[2][4]) == ("[[8,20]]", "")
 
 
-def test_what_indices_choose_has_the_size_of_its_gradient(tmp_path):
+@pytest.mark.parametrize("name", ["index", "_unsafe_index"])
+def test_what_indices_choose_has_the_size_of_its_gradient(tmp_path, name):
     known = {"Input_Dims": [[50, 7], []], "Input_type": ["float", ""]}
     rows = found(
         tmp_path,
-        op("aten::index", 10, 20, Sequence_number=4, Fwd_thread_id=0, **known),
+        op(f"aten::{name}", 10, 20, Sequence_number=4, Fwd_thread_id=0, **known),
         call(15, 1),
         kernel(510, 9, 1, "void vectorized_gather_kernel()"),
         op("aten::add", 40, 20, Sequence_number=5, Fwd_thread_id=0, **known),
         call(45, 2),
         kernel(540, 9, 2, "void add()"),
         op("AddBackward0", 200, 9, tid=AUTOGRAD, Sequence_number=5, Input_Dims=[[50, 7]], Input_type=["float"]),
-        op("IndexBackward0", 220, 9, tid=AUTOGRAD, Sequence_number=4, Input_Dims=[[90, 7]], Input_type=["float"]),
+        op(
+            f"{name.title().replace('_', '')}Backward0",
+            220,
+            9,
+            tid=AUTOGRAD,
+            Sequence_number=4,
+            Input_Dims=[[90, 7]],
+            Input_type=["float"],
+        ),
     )
     assert (rows[1][4], rows[2][4]) == ("[[90,7]]", "")  # the other's arguments tell all
 
@@ -242,3 +255,10 @@ def test_what_a_function_of_python_ran_last_it_returned(tmp_path, later, outs):
            Input_type=["float"]),
     )  # fmt: skip
     assert rows[1][4] == outs
+
+
+def test_the_last_op_of_a_number_is_one_of_the_same_owner():
+    """Thread 1 has ops of number 5 at 10 and 30, thread 2 none. The fourth node has no number."""
+    tree = SimpleNamespace(seq=np.array([5, 5]), start=np.array([10, 30]))
+    owner, seq, before = (np.array(each) for each in ([1, 1, 2, 1], [5, 5, 5, NULL], [20, 40, 40, 40]))
+    assert _last_before(tree, np.array([0, 1]), np.array([1, 1]), owner, seq, before).tolist() == [0, 1, -1, -1]

@@ -49,6 +49,7 @@ def test_work_that_was_launched_before_the_first_mark_is_not_of_the_first_step()
 
 @pytest.mark.parametrize(("returned", "begins"), [
     (100_000, 900_000),  # it waits for 800 µs, and nothing on record runs: work of before the capture
+    (799_999, 900_000), (800_000, 0),  # more than 100 µs, and no more
     (850_000, 0),  # 50 µs: as long as launching takes
     (None, 0),
 ])  # fmt: skip

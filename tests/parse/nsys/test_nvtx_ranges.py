@@ -4,8 +4,10 @@ import json
 
 import pytest
 
+from pyprof.marker import Marker, format_marker
 from pyprof.parse.nsys.reader import read
 from pyprof.parse.tables.correlate import correlate
+from pyprof.table.columns import NULL
 from tests.parse.nsys.nsys_file import API, KERNEL, NVTX, call, kernel, push, read_table, texts, write
 
 STEP = [
@@ -239,3 +241,28 @@ def test_a_repeated_nest_has_its_own_numbers(tmp_path):
     ]
     assert found.ragged("seqId").lists() == [[41], [141], [241]]
     assert found.ragged("altSeqId").lists() == [[42], [142], [245]]
+
+
+def test_an_outermost_op_with_the_smallest_number_keeps_it(tmp_path):
+    """The first range of all is an op's, and those in it were numbered after it."""
+    ranges = [
+        push(10, 30, "aten::linear, seq = 41, op_id = 1"), push(11, 29, "aten::addmm, seq = 42, op_id = 2"),
+        push(40, 60, "aten::linear, seq = 51, op_id = 3"), push(41, 59, "aten::addmm, seq = 53, op_id = 4"),
+    ]  # fmt: skip
+    kernels, calls = [kernel(1000, 1), kernel(1100, 2)], [call(12, 1), call(42, 2)]
+    found = correlate(read(write(tmp_path / "net.sqlite", **{KERNEL: kernels, API: calls, NVTX: ranges})))
+    assert texts(found, "seqMarker") == [
+        ["aten::linear, seq = 41", "aten::addmm, seq = 42"],
+        ["aten::linear, seq = 51", "aten::addmm, seq = 53"],
+    ]
+
+
+def test_calls_without_ops_are_numbered_by_their_markers(tmp_path):
+    """Without PyTorch's own ranges: two calls, the first with two kernels, and one kernel of no call."""
+    relu, add = (format_marker(Marker("torch", op)) for op in ("relu", "add"))
+    ranges = [push(5, 90, "layer:net"), push(10, 30, relu), push(40, 60, add)]
+    launches = (12, 20, 42, 70)
+    kernels = [kernel(1000 + 100 * number, number) for number in range(1, 5)]
+    calls = [call(at, number) for number, at in enumerate(launches, 1)]
+    found = correlate(read(write(tmp_path / "net.sqlite", **{KERNEL: kernels, API: calls, NVTX: ranges})))
+    assert found.ints("opId").tolist() == [0, 0, 1, NULL]

@@ -69,7 +69,7 @@ def test_of_every_capture(data: Path) -> None:
 
 
 def kernel(start: int, ns: int, **more: object) -> dict[str, object]:
-    return {"kShortName": "k", "start": start * US, "ns": ns * US, **more}
+    return {"kShortName": "reduce_kernel", "start": start * US, "ns": ns * US, **more}
 
 
 def test_the_bound_by_hand() -> None:

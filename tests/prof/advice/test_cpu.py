@@ -67,6 +67,20 @@ def test_products_in_bf16_where_the_cpu_has_them(bf16, saved, confidence):
     assert (card.saved_ms, card.confidence) == (saved, confidence)  # of 4 ms a half, or a quarter, remains
 
 
+@pytest.mark.parametrize(("bf16", "saved"), [("avx512_bf16", 2.0 + 2.0), ("amx", 3.0 - 0.5625 + 2.0)])
+def test_elementwise_ops_become_narrow_and_operands_are_converted(bf16, saved):
+    """Three negations of 8 MiB in 1 ms each save a half, exp, which takes 9 ms, a half of the 1 ms for its bytes.
+
+    mm's operands and result are 3 MiB: 4.5 MiB of conversions take 0.5625 ms. The optimizer's op stays as it is.
+    """
+    negations = [op("neg", 1_000_000, [1024, 1024]) for _ in range(3)]
+    stays = op("neg", 1_000_000, [1024, 1024], phase="optimizer")
+    rows = MM, *negations, op("exp", 9_000_000, [1024, 1024]), stays
+    card = cards(*rows, facts=CpuFacts(cores=8, threads=8, bf16=bf16))["cpu_bf16"]
+    assert card.saved_ms == pytest.approx(saved, abs=1e-4)
+    assert "4 element-wise ops (12 ms) get narrow, too" in card.why
+
+
 def test_bf16_is_not_advised_without_the_instructions_or_where_it_is_used():
     facts = CpuFacts(cores=8, threads=8, bf16="avx512_bf16")
     narrow = op("mm", 1_000_000, [512, 512], [512, 512], dtype="bfloat16")
@@ -81,6 +95,11 @@ def test_nothing_is_said_of_an_unknown_cpu():
 CONV = op("mkldnn_convolution", 10_000_000, [4, 64, 56, 56], [64, 64, 3, 3])
 
 
+def test_convolutions_in_bf16_where_the_cpu_has_them():
+    card = cards(CONV, facts=CpuFacts(cores=8, threads=8, bf16="avx512_bf16"))["cpu_bf16"]
+    assert (card.saved_ms, card.confidence) == (5.0, "medium")  # half of 10 ms
+
+
 def test_forward_convolutions_and_norms_in_nchw():
     """Of the convolution's 10 ms 0.75 remain, of one over an image's 3 channels 0.55, of the norm's 4 ms a half."""
     image = op("mkldnn_convolution", 10_000_000, [4, 3, 112, 112], [64, 3, 7, 7])
@@ -91,6 +110,12 @@ def test_forward_convolutions_and_norms_in_nchw():
     card = cards(CONV, image, norm, backward)["cpu_channels_last"]
     assert card.saved_ms == pytest.approx(2.5 + 4.5 + 2.0, abs=1e-5)
     assert card.confidence == "low"
+
+
+@pytest.mark.parametrize("norm", ["group_norm", "instance_norm"])
+def test_norms_that_take_nchw_keep_it(norm):
+    row = op(f"native_{norm}", 1_000_000, [4, 64, 56, 56]) | {"op": [norm]}
+    assert "cpu_channels_last" in cards(CONV) and "cpu_channels_last" not in cards(CONV, row)
 
 
 def test_pooling_in_nchw_counts_forward_and_backward():
@@ -113,6 +138,17 @@ def test_a_chain_of_elementwise_ops():
     card = cards(*ops)["cpu_fusion"]
     assert card.saved_ms == pytest.approx(3.0, rel=0.02)
     assert card.kernels == 4
+
+
+def test_copies_of_numbers_end_no_chain():
+    """As y * 0.5 + 1.5 and so on: each number is copied to a tensor first. 3 of 4 ms, as without the copies."""
+    number = op("copy_", 4_000, [], [])
+    ops = [op("mul", 1_000_000, [1024, 1024], []), *(op("neg", 1_000_000, [1024, 1024]) for _ in range(3))]
+    card = cards(number, *(each for one in ops for each in (one, number)))["cpu_fusion"]
+    assert card.saved_ms == pytest.approx(3.0, rel=0.02)
+    assert card.kernels == 4
+    vector = op("copy_", 4_000, [2], [2])
+    assert "cpu_fusion" not in cards(*(each for one in ops for each in (one, vector)))
 
 
 def test_what_exp_takes_beyond_its_bytes_stays():

@@ -36,6 +36,19 @@ def test_a_norm_by_hand_is_one_chain():
     assert card.saved_ms == pytest.approx(0.127 + 0.0066 - 0.0338, abs=0.0001)
 
 
+def test_one_formula_over_tensors_of_two_sizes_is_one_change():
+    """As a norm that an encoder and a decoder share. 2 tensors of 50.33 MB, and of half as many: 24.7 µs and 12.3 at
+    4.08e12/s, and 3 each; now 75 and 45 µs, and two times two gaps of 1.1. Other chains have a card per size."""
+    half = {"sizes": [[4, 512, 3072], []]}
+    chain = [ew("pow"), ew("tanh"), ew("mul"), *(ew(op, 15_000, **half) for op in ("pow", "tanh", "mul"))]
+    (card,) = cards(*chain)
+    assert (card.rule, card.kernels) == ("fusion", 6)
+    assert card.saved_ms == pytest.approx(0.120 + 0.0044 - 0.0247 - 0.0123 - 0.006, abs=0.0001)
+    assert "over 12582912 and 6291456 elements" in card.why
+    apart = [{**row, "aten": row["aten"].replace("tanh", "sin")} for row in chain]
+    assert [card.kernels for card in cards(*apart, rule="fusion")] == [3, 3]
+
+
 def test_a_sum_over_columns_ends_a_chain():
     bias = {**ew("sum", 15_000), "args": ["", "[0, 1]", "True", ""], "kShortName": "reduce_kernel"}
     assert cards(ew("pow"), ew("mul"), bias, ew("tanh"), ew("mul"), rule="fusion") == []
@@ -80,7 +93,11 @@ def test_the_loss_against_what_compile_was_measured_to_take():
     # compiled on the same GPU (h200_gpt2_compiled): 286.2 + 6.8 + 282.0 µs
     (card,) = cards(*loss(), rule="cross_entropy")
     assert card.saved_ms == pytest.approx(2.7257 - 0.575, rel=0.01)
-    assert card.kernels == 5
+    assert card.kernels == 5 and card.why.startswith("5 kernels (2 of them casts) went over logits of 4096 × 50304")
+    # logits of four bytes, which nothing casts
+    (card,) = cards(*[row for row in loss() if row["aten"] != "aten::copy_"], rule="cross_entropy")
+    assert card.saved_ms == pytest.approx(1.8473 - 2 * 0.575, rel=0.02)
+    assert card.why.startswith("3 kernels went over")
 
 
 LOSS_SAYS_NOTHING = {

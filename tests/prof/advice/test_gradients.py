@@ -102,8 +102,20 @@ def test_sparse_grad_of_bags_and_clipping():
     assert cards(*rows, rule="sparse_grad") == []  # 60,000 of 500,000 rows
 
 
+def test_an_update_that_takes_no_time_is_none_of_the_kernels():
+    rows = [busy(), *table_gradient(), update([[500_000, 256]], 1_000_000)]
+    (card,) = cards(*rows, rule="sparse_grad")
+    (same,) = cards(*rows, update([[500_000, 256]], 0), rule="sparse_grad")
+    assert card.kernels == same.kernels == 2  # the zeros and the update
+
+
 DENSE = {
     "a tied output layer": [mm(4096, 256, 500_000, 9_000_000), *table_gradient(), update([[500_000, 256]], 1_000_000)],
+    "how many rows are touched is not told": [
+        busy(),
+        *table_gradient()[:1],
+        update([[500_000, 256]], 1_000_000),
+    ],
     "most rows are touched": [busy(), *table_gradient(entries=20_000), update([[20_000, 256]], 1_000_000)],
     "other ranks have other rows": [busy(), *table_gradient(), update([[500_000, 256]], 1_000_000), NCCL],
 }

@@ -2,6 +2,7 @@
 
 import pytest
 
+from pyprof.prof.advice.report import title
 from tests.prof.advice.advice_rows import cards, mm
 
 SIMT = "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize128x128x8_stage3"
@@ -19,10 +20,26 @@ def test_tf32_by_hand():
     assert "float32_matmul_precision" in card.change
 
 
+def test_how_the_products_ran_is_said():
+    bare, tf32 = fp32(name="volta_sgemm_128x128_nn"), fp32(900_000, TF32)
+    for rows, how in (
+        ([bare], "ran without tensor cores at"),
+        ([tf32], "ran on tensor cores as TF32 at"),
+        ([bare, tf32], "ran on tensor cores as TF32 or not at all at"),
+    ):
+        (card,) = cards(*rows, rule="amp")
+        assert how in card.why
+
+
 def test_amp_by_hand():
     # at 811.3e12/s 169.4 µs, and 5; casts: 201326592 bytes / 4 × 2/3 × 6 bytes at 4.08e12/s: 49.3 µs
     (card,) = cards(fp32(), rule="amp")
     assert card.saved_ms == pytest.approx(2.678 - 0.1744 - 0.0493, abs=0.0005)
+
+
+def test_a_title_has_the_saving():
+    (card,) = cards(fp32(), rule="tf32")  # 2.334 of 2.678 ms
+    assert title(card, "capture").endswith(": saves 2.334 ms per capture (87.2%)")
 
 
 def test_a_name_alone_is_worth_half():
@@ -69,6 +86,11 @@ SAYS_NOTHING = {
         "tf32",
     ),
     "amp is on already": ([fp32(), mm(64, 64, 64, 3000, name="nvjet_sm90_tst_64x64")], "NVIDIA H200", "amp"),
+    "amp is on already, with scaled gradients": (
+        [fp32(), mm(64, 64, 64, 3000, name="sm80_xmma_gemm_f16f16_f16f32_f32_nn_n_tilesize64x64x32", dtype="float16")],
+        "NVIDIA H200",
+        "amp",
+    ),
     "no tensor cores": ([fp32()], "NVIDIA GeForce GTX 1080 Ti", "amp"),
 }
 

@@ -3,6 +3,7 @@
 import io
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from pyprof.prof.advice import RULES, Run, advise, together_ms
 from pyprof.prof.advice.advised import advised_by_sums
 from pyprof.prof.advice.card import rule
 from pyprof.prof.advice.json_document import advice_document
-from pyprof.prof.advice.report import brief, write_advice
+from pyprof.prof.advice.report import _limit, brief, write_advice
 from pyprof.prof.table.columns import COLUMN
 from pyprof.prof.work.annotate import Annotation, annotate
 from pyprof.table.columns import NULL, Coded
@@ -69,7 +70,7 @@ def test_the_summary_names_the_first_five():
     inside = replace(pieces[0], change="Pad it (rows; no target names them) to 64: done. More.")
     assert "Pad it (rows; no target names them) to 64: saves " in brief(replace(advised, cards=[inside]))[1]
     assert brief(replace(advised, cards=[])) == [
-        "What to change: nothing was found that saves more than 0.5% of a capture"
+        "What to change: nothing was found that saves more than 0.5% of the capture"
     ]
 
 
@@ -86,9 +87,9 @@ def test_a_capture_of_cpu_ops_is_not_judged_as_a_gpus():
     row = mm(4096, 4096, 4096, 180_000, "addmm") | {"kind": "cpu"}
     words = " ".join(written(False, table(row)).split())
     assert words == (
-        "A capture (no steps marked) takes 0.18 ms as captured; ops run 0.18 ms of it. There is no advice. The capture "
-        "does not say what CPU it ran on, so nothing is said about threads, bf16 and data loading: `pyprof run` "
-        "records it."
+        "The capture (no steps marked) takes 0.18 ms as captured; ops run 0.18 ms of it. There is no advice. The "
+        "capture does not say what CPU it ran on, so nothing is said about threads, bf16 and data loading: `pyprof "
+        "run` records it."
     )
 
 
@@ -101,8 +102,8 @@ def steady(ns, more=None, ahead=5_000):
     """100 kernels of so many ns, one each 30 µs, each launched 5 µs before it. In a capture with PyTorch's ranges, 35%
     of the host's 2.975 ms are its own: 1.04 ms."""
     return [
-        {"kShortName": "kernel", "aten": "aten::relu", "start": i * 30_000, "ns": ns, "phase": "forward",
-         "apiStart": i * 30_000 - ahead, "apiDuration": 5_000, **(more or {})} for i in range(100)
+        {"kShortName": "kernel", "aten": "aten::relu", "sizes": [[4]], "start": i * 30_000, "ns": ns,
+         "phase": "forward", "apiStart": i * 30_000 - ahead, "apiDuration": 5_000, **(more or {})} for i in range(100)
     ]  # fmt: skip
 
 
@@ -143,7 +144,7 @@ def test_idle_time_in_front_of_launched_work_is_explained_by_neither():
 def test_without_launch_times_nothing_is_said_of_the_host():
     made = table(*steady(15_000, {"apiStart": None, "apiDuration": None}))
     title, *_ = brief(advised_by_sums(Run(made, annotate(made)), ""))
-    assert title == "What to change: nothing was found that saves more than 0.5% of a capture"
+    assert title == "What to change: nothing was found that saves more than 0.5% of the capture"
     assert "Without a profiler" not in written(False, made)
 
 
@@ -261,6 +262,13 @@ def test_the_command(tmp_path, capsysbinary):
     assert b": saves 10.7 ms per capture" in capsysbinary.readouterr().out
 
 
+def test_rules_that_lack_shapes_are_not_rules_that_find_nothing():
+    made = table(*[{**row, "sizes": None} for row in steady(15_000)])
+    lacking = "Most rules need the shapes of aten ops, which the capture does not have"
+    assert brief(advised_by_sums(Run(made, annotate(made)), ""))[0].endswith(f". {lacking}")
+    assert " ".join(written(False, made).split()).endswith(f"There is no advice. {lacking}.")
+
+
 def turns(copy="Memcpy DtoH (Device -> Pinned)", **more):
     """20 times: a kernel of 500 µs, a copy of 1, and 400 µs without a launch. All is launched 5 µs before it starts,
     but the copy at once after its kernel's launch."""
@@ -268,7 +276,8 @@ def turns(copy="Memcpy DtoH (Device -> Pinned)", **more):
     for i in range(20):
         at = i * 901_000
         made += [
-            {"kShortName": "kernel", "start": at, "ns": 500_000, "apiStart": at - 9_000, "apiDuration": 4_000},
+            {"kShortName": "kernel", "aten": "aten::mm", "sizes": [[2, 2], [2, 2]], "start": at, "ns": 500_000,
+             "apiStart": at - 9_000, "apiDuration": 4_000},
             {"kShortName": copy, "kind": "memcpy", "bytes": 4, "start": at + 500_000, "ns": 1_000,
              "apiStart": at - 4_000, "apiDuration": 504_000, **more},
         ]  # fmt: skip
@@ -279,6 +288,20 @@ def test_a_host_that_waits_for_each_result_takes_turns_with_the_gpu():
     """The GPU works 10 of 17.6 ms, and the rest is the host's; with more of either, the whole takes longer."""
     title, *_ = brief(replace(advised_by_sums(run(*turns()), ""), cards=[]))
     assert title.endswith(": they take turns, so neither alone is the limit")
+
+
+@pytest.mark.parametrize(
+    ("sync", "data", "host", "gpu", "limit"),
+    [  # µs of a step of 1000, of which 250 are much; the host is surely the limit at 1.29 times the GPU's time
+        (260, 0, 900, 100, "turns"), (150, 140, 100, 100, "turns"), (150, 140, 900, 100, "host"),
+        (100, 100, 900, 100, "host"), (0, 260, 900, 100, "host"), (0, 0, 100, 900, "GPU"), (0, 0, 500, 450, "near"),
+        (150, 90, 450, 500, "near"),
+    ],
+)  # fmt: skip
+def test_what_limits_a_step(sync, data, host, gpu, limit):
+    idle = {"sync": 1e3 * sync, "data": 1e3 * data}
+    made = SimpleNamespace(step_ns=1e6, host_ns=1e3 * host, queued_ns=1e3 * gpu, idle_by_cause_ns=idle)
+    assert _limit(made) == limit
 
 
 def test_nothing_is_said_of_a_step_that_the_capture_does_not_explain():

@@ -8,7 +8,7 @@ from tests.prof.advice.advice_rows import cards, run
 
 
 def kernel(start, ns, **more):
-    return {"kShortName": "kernel", "start": start, "ns": ns, "phase": "forward", **more}
+    return {"kShortName": "kernel", "aten": "aten::relu", "start": start, "ns": ns, "phase": "forward", **more}
 
 
 def test_gaps_are_what_no_stream_covers():
@@ -18,6 +18,13 @@ def test_gaps_are_what_no_stream_covers():
 
 def short(count, every=30_000, ns=2_000, **more):
     return [kernel(i * every, ns, **more) for i in range(count)]
+
+
+def test_what_is_launched_and_waits_counts_per_step():
+    # Two steps of two kernels of 1 µs, launched before the first, with 10 µs before each of the three others: all
+    # but the usual 1.1 µs is a wait, 26.7 µs, 13.35 a step
+    rows = [kernel(11_000 * i, 1_000, apiStart=-9_000 + i, apiDuration=1, step=i // 2) for i in range(4)]
+    assert run(*rows).stalled_ns == 13_350
 
 
 def test_launch_bound_by_hand():
@@ -236,6 +243,14 @@ def test_small_collectives_by_hand():
     rows = [kernel(0, 10_000), *(allreduce(20_000 + 30_000 * i, 5_000, 16_384, phase="forward") for i in range(64))]
     (card,) = cards(*rows, rule="small_collectives")
     assert card.kernels == 64 and "22 µs" in card.why and 0 < card.saved_ms <= 0.64
+
+
+def test_small_collectives_of_old_releases_of_nccl():
+    # Until 2.7 the algorithm follows the function's name: ncclAllReduceRingLLKernel_sum_f32
+    name = {"kShortName": "ncclAllReduceRingLLKernel_sum_f32"}
+    rows = [allreduce(30_000 * i, 5_000, 16_384, phase="forward", **name) for i in range(64)]
+    (card,) = cards(*rows, rule="small_collectives")
+    assert card.kernels == 64
 
 
 FEW = {

@@ -1,8 +1,9 @@
 """Layers that follow each other as one, and tensors that a layer makes on the CPU, from literal rows."""
 
+import numpy as np
 import pytest
 
-from pyprof.prof.edits.rules.host_waits import made_in_layers
+from pyprof.prof.edits.rules.host_waits import _after_joining, made_in_layers
 from pyprof.prof.edits.rules.sibling_layers import PRODUCTS, TABLES, _edit, _groups
 from tests.prof.advice.advice_rows import mm, run
 
@@ -91,3 +92,15 @@ def test_what_a_layer_copies_equally_in_each_step_is_made_on_the_cpu():
 )
 def test_copies_of_data_are_not(rows):
     assert made_in_layers(run(*rows)).tolist() == []
+
+
+def test_small_copies_of_one_line_become_one():
+    """Five of one line: one launch in place of five, a fifth for each. Three of a line, and large ones, stay."""
+
+    def copy(line, nbytes):
+        return {"kind": "memcpy", "kShortName": "Memcpy HtoD (Pinned -> Device)", "bytes": nbytes, "ns": 900,
+                "trace": [line]}  # fmt: skip
+
+    made = run(*[copy("a.py:1", 100)] * 5, *[copy("a.py:2", 100)] * 3, *[copy("a.py:3", 1 << 30)] * 5)
+    shares = _after_joining(made, np.arange(13))
+    assert shares.tolist() == [0.2] * 5 + [1.0] * 8

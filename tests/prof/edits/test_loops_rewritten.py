@@ -1,5 +1,6 @@
 """Loops over masks as one sort, and over time as one recurrent layer; tensors that grow by concatenation."""
 
+import json
 from types import SimpleNamespace
 
 import pytest
@@ -7,9 +8,10 @@ import pytest
 from pyprof.prof.advice.optimizer import CHUNKS
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit
-from pyprof.prof.edits.rules import EDIT_RULES
+from pyprof.prof.edits.rules import EDIT_RULES, mask_loops
 from pyprof.prof.edits.rules.cell_loops import _gradient
 from pyprof.prof.edits.rules.growing_tensors import _grown, _joined, tensors_grow
+from pyprof.prof.edits.rules.mask_loops import SORT_LAUNCHES
 from pyprof.prof.edits.rules.merged_rows import GROUPED, at_once_ns
 from pyprof.prof.edits.rules.sample_loops import _most
 from pyprof.prof.edits.scenario import apply, captured
@@ -27,13 +29,17 @@ class Program:
     def __init__(self):
         self.events, self.number = [], 0
 
-    def op(self, name, *dims, copied=False, kernels=1, sequence=None):
+    def op(self, name, *dims, copied=False, kernels=1, sequence=None, called="", line=0):
+        """``called``: what the user called, on a line of net.py, as pyprof's markers say it."""
         at = 40 * (self.number + 1) if not self.events else self.events[-1]["ts"] + 40
         numbered = {} if sequence is None else {"Sequence_number": sequence}
         listed = [list(each) for each in dims]
         self.events.append(
             op(f"aten::{name}", at, 38, Input_Dims=listed, Input_type=["float"] * len(listed), **numbered)
         )
+        if called:
+            marker = {"v": 1, "mod": "torch", "op": called, "args": [], "trace": [f"net.py:{line}"]}
+            self.events.append(x("user_annotation", json.dumps(marker, separators=(",", ":")), at - 1, 40, MAIN))
         for place in range(kernels):
             self.number += 1
             launch = at + 2 + 12 * place
@@ -78,7 +84,7 @@ def test_a_loop_over_masks_runs_each_op_once(tmp_path):
     assert sorted(after.run.aten.tolist()) == ["eq", "index", "index_add_", "mm", "nonzero"]
     took = dict(zip(after.run.aten.tolist(), after.run.dur.tolist(), strict=True))
     assert took == {"eq": 20_000, "index": 20_000, "mm": 20_000, "index_add_": 20_000, "nonzero": 40_000}
-    assert len(edit.released) == 8
+    assert len(edit.released) == 8 and edit.added.sum() == SORT_LAUNCHES
     assert "of 8 iterations" in edit.why
     assert isinstance(proposed("size_sync", after), Abstained)
 
@@ -94,6 +100,51 @@ def test_masks_that_shrink_are_left_alone(tmp_path):
     """As in suppression of boxes, where each iteration goes on with what the last one has left over."""
     scenario = Program().experts(6, sizes=[1000, 800, 500, 300, 200, 90]).scenario(tmp_path)
     assert isinstance(proposed("mask_loop", scenario), Abstained)
+
+
+def test_a_mask_that_one_line_reads_and_writes_by_is_asked_twice_in_each_iteration(tmp_path):
+    """y[mask] = x[mask] @ w: both ask for the mask's elements on one line, and only every other time a mask is made
+    between two of them (as in a relational graph network of ten kinds of edges, whose loop was not found)."""
+    program = Program()
+    for number in range(6):
+        program.op("eq", (TOKENS,), (), called="__eq__", line=29)
+        program.op("nonzero", (TOKENS,), copied=True, called="__getitem__", line=30)
+        program.op("index", (TOKENS, WIDTH), (), called="__getitem__", line=30)
+        program.op("mm", (100 + number, WIDTH), (WIDTH, WIDTH), called="matmul", line=30)
+        program.op("nonzero", (TOKENS,), copied=True, called="__setitem__", line=30)
+        program.op("_index_put_impl_", (TOKENS, WIDTH), (), (100 + number, WIDTH), called="__setitem__", line=30)
+    scenario = program.scenario(tmp_path)
+    edit = proposed("mask_loop", scenario)
+    assert edit.why.startswith("1 loop of 6 iterations")
+    after = apply(edit, scenario)
+    assert sorted(after.run.aten.tolist()) == ["_index_put_impl_", "eq", "index", "mm", "nonzero"]
+    assert len(edit.released) == 12
+
+
+def moments(count, size=lambda number: 64, product="mm"):
+    """A small network on each of so many moments: a product and 31 other ops, on the same lines."""
+    program = Program()
+    for number in range(count):
+        program.op(product, (8, size(number)), (size(number), 64))
+        for _ in range(31):
+            program.op("tanh", (8, size(number)))
+    return program
+
+
+def test_what_repeats_within_a_step_is_a_graph_each_time(tmp_path):
+    """Of 5 moments of 32 launches without gradients, the first launch of each remains."""
+    scenario = moments(5).scenario(tmp_path)
+    edit = proposed("part_graph", scenario)
+    assert "5 times per capture the host launches the same 32 kernels" in edit.why
+    assert len(edit.rows) == 5 * 31 and edit.graph
+    assert set(range(0, 160, 32)).isdisjoint(edit.rows.tolist())
+
+
+@pytest.mark.parametrize("program", [
+    moments(3), moments(5, size=lambda number: 64 + number), moments(5, product="add"),
+], ids=["three times", "sizes that grow", "a loop over parameters, without products"])  # fmt: skip
+def test_what_does_not_repeat_is_no_part(program, tmp_path):
+    assert proposed("part_graph", program.scenario(tmp_path)).why.startswith("no 30 launches are repeated 4 times")
 
 
 def test_three_masks_are_no_loop(tmp_path):
@@ -161,11 +212,14 @@ def test_an_input_made_from_the_last_result_keeps_the_loop(tmp_path):
     """Nothing looks the input up: the last op that made as many elements is the head of the step before."""
     only = proposed("cell_loop", cells(10, after=[HEAD]).scenario(tmp_path))
     assert isinstance(only, Abstained) and only.why.startswith("a cell's input may come from the step before (tanh")
+    only = proposed("cell_loop", cells(10, after=[HEAD, ("relu", (BATCH, 50))]).scenario(tmp_path))  # and another op
+    assert isinstance(only, Abstained) and only.why.startswith("a cell's input may come from the step before (tanh")
 
 
-def test_a_loop_that_samples_keeps_its_steps(tmp_path):
-    only = proposed("cell_loop", cells(10, [LOOK_UP], [("argmax", (BATCH, 50))]).scenario(tmp_path))
-    assert isinstance(only, Abstained) and "samples the next input (argmax" in only.why
+@pytest.mark.parametrize("op", ["argmax", "multinomial", "topk", "sort", "bernoulli_", "max"])
+def test_a_loop_that_samples_keeps_its_steps(op, tmp_path):
+    only = proposed("cell_loop", cells(10, [LOOK_UP], [(op, (BATCH, 50))]).scenario(tmp_path))
+    assert isinstance(only, Abstained) and f"samples the next input ({op}" in only.why
 
 
 def test_few_cells_are_no_loop(tmp_path):
@@ -311,3 +365,21 @@ def test_loops_over_samples_are_never_proposed():
     """32 independent products of one line: small_grid's, whose sizes prove it."""
     only = proposed("sample_loop", captured(base_of(GOLDEN / "small_products.before.json.gz")))
     assert isinstance(only, Abstained) and "32 times within a step" in only.why
+
+
+def test_the_backward_of_rows_has_their_numbers_step_and_lines():
+    def row(number, step, phase="backward"):
+        return {"aten": "aten::mul", "op": ["mul"], "trace": ["a.py:1"], "seqId": [number], "step": step,
+                "phase": phase, "kShortName": "k", "ns": 10}  # fmt: skip
+
+    made = run(row(5, 0, "forward"), row(6, 0, "forward"), row(5, 0), row(9, 0), row(5, 1))
+    assert mask_loops.with_backward(made, [0], {mask_loops.place(made, each) for each in range(made.rows)}) == [0, 2]
+
+
+def test_the_cells_of_a_recurrent_layer_are_no_loop_over_samples():
+    """Their products are repeated, too, each of which needs the one before."""
+    line = {"trace": ["net.py:5"]}
+    cell = mm(16, 32, 128, 9_000, **line, nodes=["aten::lstm_cell", "aten::linear", "aten::mm"])
+    alone = mm(16, 32, 64, 9_000, **line, nodes=["aten::linear", "aten::mm"])
+    assert _most(run(*[cell] * 9)) == (-1, 0)
+    assert _most(run(*[cell] * 9, *[alone] * 2)) == (9, 2)

@@ -4,6 +4,7 @@ import numpy as np
 
 from pyprof.prof.advice import Run
 from pyprof.prof.edits.rules.narrow import Flow
+from pyprof.prof.edits.rules.reduced_precision import _narrowed
 from pyprof.prof.work.annotate import annotate
 from tests.prof.advice.advice_rows import mm, table
 
@@ -64,7 +65,11 @@ def test_a_narrow_operand_is_not_cast_and_a_weight_once():
     """The second product reads what the first one made; its own weight is cast, the first one's not again."""
     chain = [linear(ROWS, NARROW, NARROW, layer=["one"]), linear(ROWS, NARROW, NARROW, layer=["two"])]
     again = linear(ROWS, NARROW, NARROW, layer=["one"])
-    assert flow(*chain, again).casts.tolist() == [2, 1, 0]
+    found = flow(*chain, again)
+    assert found.casts.tolist() == [2, 1, 0]
+    # 6 bytes per element at 0.85 of 4.8 TB/s, and 1.5 µs for each: input and weight, a weight
+    sizes = [[ROWS * NARROW, NARROW * NARROW], [NARROW * NARROW], []]
+    assert np.allclose(found.cast_ns, [sum(1500 + 6 * n / (0.85 * 4.8e12) * 1e9 for n in each) for each in sizes])
 
 
 def test_the_backward_of_a_narrow_op_is_narrow():
@@ -89,3 +94,10 @@ def test_parts_of_a_narrow_result_are_narrow():
     first = pointwise("mul", (ROWS, NARROW), ())
     found = flow(first, linear(ROWS, NARROW, 3 * NARROW), pointwise("clone", (ROWS, NARROW)))
     assert found.factor.tolist() == [1.0, 1.0, 0.5]
+
+
+def test_an_edit_retypes_the_products_and_what_inherits_their_type():
+    """Not what came before them: bfloat16 for the second and the third row."""
+    made = table(pointwise("mul", (ROWS, NARROW), ()), linear(ROWS, NARROW, WIDE), pointwise("relu", (ROWS, WIDE)))
+    edit = _narrowed(Run(made, annotate(made)), np.array([1]), "tc_bf16")
+    assert edit.retyped.tolist() == [1, 2] and (edit.dtype, edit.unit) == ("bfloat16", "bf16")

@@ -1,6 +1,7 @@
 """What the rules propose, and where they abstain, from literal rows and captures of an H200."""
 
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from pyprof.prof.edits.rules.loops import behind, reads_of
 from pyprof.prof.edits.rules.narrow import Flow
 from pyprof.prof.edits.rules.parameters import in_loops
 from pyprof.prof.edits.scenario import apply, captured
+from pyprof.prof.planning.general_code import GENERAL
 from tests.parse.kineto.kineto_file import MAIN, call, kernel, op, x
 from tests.prof.advice import advice_rows, test_layout
 from tests.prof.edits.test_scenario import base
@@ -82,6 +84,83 @@ def attention_events(head):
     return events
 
 
+@pytest.mark.parametrize(("sums", "ns", "rows"), [([], 88_470, 3), (["sum"], 131_460, 3)])
+def test_a_mask_with_a_gradient_leaves_a_slower_kernel_and_its_sums(sums, ns, rows):
+    """Backward in float32 over 8 × 8 heads of 256 × 64: 4 × 2.5 × 8 × 8 × 256² × 64 FLOP at 0.065 × 494.7 TFLOP/s are
+    83.5 µs, and at 0.66 of this rate 126.5; 5 µs besides."""
+    q, k, s = [64, 256, 64], [64, 64, 256], [64, 256, 256]
+    four = [8, 8, 256, 256]
+    calls = [
+        ("bmm", [q, k]),
+        ("_softmax_backward_data", [four, four]),
+        *((name, [four]) for name in sums),
+        ("bmm", [s, q]),
+    ]
+    run = advice_rows.run(*(
+        {"aten": f"aten::{name}", "sizes": dims, "dtypes": ["float32"] * len(dims), "ns": 900_000, "phase": "backward",
+         "dir": "bprop", "kShortName": "reduce_kernel" if name == "sum" else "sgemm" if name == "bmm" else "softmax"}
+        for name, dims in calls
+    ))  # fmt: skip
+    (only,) = proposals("attention", SimpleNamespace(run=run))
+    assert only.ns.sum() == pytest.approx(ns, rel=0.001)
+    assert len(only.rows) == rows
+
+
+@pytest.mark.parametrize(("dtype", "ns"), [("float32", 40_520), ("bfloat16", 9_523)])
+def test_dropout_takes_a_fused_kernel_the_same_time_for_each_score_in_any_type(dtype, ns):
+    """Forward over 64 × 256² scores at heads of 64: 1.074e9 FLOP at 0.065 × 494.7 TFLOP/s are 33.39 µs, with dropout
+    0.94 of this rate: 35.5; at 0.48 × 989.4 2.26 µs, with dropout 4.52. 5 µs besides."""
+    q, k, s = [64, 256, 64], [64, 64, 256], [64, 256, 256]
+    calls = [("bmm", [q, k]), ("_softmax", [s]), ("native_dropout", [s]), ("bmm", [s, q])]
+    run = advice_rows.run(*(
+        {"aten": f"aten::{name}", "sizes": dims, "dtypes": [dtype] * len(dims), "ns": 900_000, "phase": "forward",
+         "dir": "fprop", "kShortName": {"bmm": "sgemm"}.get(name, "elementwise_kernel")}
+        for name, dims in calls
+    ))  # fmt: skip
+    (only,) = proposals("attention", SimpleNamespace(run=run))
+    assert only.ns.sum() == pytest.approx(ns, rel=0.001)
+
+
+def backward(name, ns, *dims, **more):
+    return {"aten": f"aten::{name}", "sizes": [list(each) for each in dims], "dtypes": ["float32"] * len(dims),
+            "ns": ns, "phase": "backward", "dir": "bprop", "kShortName": f"{name}_kernel", "seqId": [7],
+            **more}  # fmt: skip
+
+
+def test_a_gradient_summed_up_over_sorted_indices_may_be_atomic_additions():
+    """Of 8192 × 351 values in float32: 11.5 MB at 0.14 × 4.08e12/s are 20.1 µs, and 5 µs besides. The zeros remain."""
+    square, values = (8192, 27, 27), (8192, 351)
+    put = (square, (), values)
+    rows = [
+        backward("fill_", 6_000, square), backward("div_", 2_000, (351,)), backward("arange", 1_000),
+        backward("_index_put_impl_", 6_000, *put), backward("_index_put_impl_", 620_000, *put),
+        backward("add_", 40_000, square, square), backward("bmm", 30_000, square, (8192, 27, 64), seqId=[6]),
+    ]  # fmt: skip
+    scenario = SimpleNamespace(run=advice_rows.run(*rows), calls=lambda found: found, base=None)
+    edit, gone = index_gradient_of(scenario)
+    assert gone == ["_index_put_impl_", "arange", "div_"]
+    assert edit.ns.sum() == pytest.approx(25_140, rel=0.001) and edit.left.sum() == 1
+
+
+def test_sorted_sums_that_take_no_longer_than_atomic_additions_stay():
+    """240,000 rows of 256 take 180 µs sorted; index_add_ took 436."""
+    put = backward("_index_put_impl_", 180_000, (30_000, 256), (), (240_000, 256))
+    assert reason("index_gradient", SimpleNamespace(run=advice_rows.run(put))) == "sorting takes no longer here"
+
+
+def test_a_mask_s_gradient_has_no_other_form():
+    rows = [backward("nonzero", 5_000, (8192,)), backward("_index_put_impl_", 620_000, (8192, 27), (), (4000, 27))]
+    why = reason("index_gradient", SimpleNamespace(run=advice_rows.run(*rows)))
+    assert why == "no gradient of x[indices] is summed up by sorting"
+
+
+def index_gradient_of(scenario):
+    (edit,) = proposals("index_gradient", scenario)
+    return edit, sorted(
+        {str(aten) for aten, left in zip(scenario.run.aten[edit.rows], edit.left, strict=True) if not left}
+    )
+
+
 def test_a_step_that_reads_values_cannot_be_a_graph_before_they_go():
     scenario = captured(base_of(GOLDEN / "checked.before.json.gz"))
     (only,) = proposals("cuda_graph", scenario)
@@ -102,13 +181,32 @@ def test_memory_given_back_in_each_step(tmp_path):
     """µs: cudaFree waits for the kernel until 510, cudaMalloc takes 90. Without both, the host is far ahead."""
     free = x("cuda_runtime", "cudaFree", 20, 493, MAIN, correlation=2)
     taken = x("cuda_runtime", "cudaMalloc", 520, 90, MAIN, correlation=3)
-    run = base(tmp_path, call(0, 1), kernel(10, 500, 1), free, taken, call(620, 4), kernel(630, 7, 4))
-    scenario = captured(run)
+    events = call(0, 1), kernel(10, 500, 1), free, taken, call(620, 4), kernel(630, 7, 4)
+    scenario = captured(base(tmp_path, *events, x("user_annotation", "ProfilerStep#1", -5, 700, MAIN)))
     (only,) = proposals("allocator", scenario)
     after = apply(only, scenario)
     assert scenario.step_ns(1.0, np.zeros(0)) == 627_000
     # the second kernel follows the first one: 500, a gap of 1.1, 7
     assert after.step_ns(1.0, np.ones(1)) == 508_100
+
+
+def test_without_steps_memory_may_be_taken_for_the_first_time(tmp_path):
+    """A program that begins frees and allocates as well: cuDNN's autotuning, the first batch."""
+    free, taken = (x("cuda_runtime", f"cuda{name}", at, 90, MAIN) for name, at in (("Free", 20), ("Malloc", 120)))
+    (only,) = proposals("allocator", captured(base(tmp_path, call(0, 1), kernel(10, 500, 1), free, taken)))
+    assert isinstance(only, Abstained) and "without marked steps" in only.why
+
+
+def test_a_copy_that_the_program_makes_is_no_op_with_a_size_that_depends_on_data(tmp_path):
+    """tensor.cpu() of 8 bytes: no mask is to blame."""
+    copy = x("cuda_runtime", "cudaMemcpyAsync", 20, 497, MAIN, correlation=2)
+    moved = kernel(511, 2, 2, name="Memcpy DtoH (Device -> Pageable)", bytes=8) | {"cat": "gpu_memcpy"}
+    run = base(tmp_path, op("aten::_to_copy", 12, 515), op("aten::copy_", 15, 510), call(0, 1), kernel(10, 500, 1),
+               copy, moved, call(540, 3), kernel(550, 7, 3))  # fmt: skip
+    (only,) = proposals("size_sync", captured(run))
+    assert only.title == "Do not wait for small copies to the host within the step"
+    begin, before, _ = GENERAL["size_sync"][0]
+    assert only.change.startswith(begin) and before.startswith("values = tensor.cpu()")
 
 
 def test_sizes_that_the_host_asks_for(tmp_path):

@@ -42,6 +42,20 @@ def test_without_edits_and_with_all_of_the_hosts_time_it_is_the_capture(host_bou
     assert captured(host_bound).step_ns(1.0, NONE) == 120_000
 
 
+@pytest.mark.parametrize(("keeps_views", "step_ns"), [(False, 70_000), (True, 92_500)])
+def test_ops_that_launch_nothing_stay_where_a_kernel_beside_them_goes(tmp_path, keeps_views, step_ns):
+    """µs: launches of 5 at 0, 50 and 100; 16 ops begin between the first two, of which one op and its parts have 8.
+
+    Without the second kernel and its launch, the third call is at 55 in place of 105; half of the work of 45 before the
+    second launch remains, 22.5.
+    """
+    views = [op("aten::view", 6 + 2 * n, 1) for n in range(16)]
+    launches = [call(50 * n, n + 1) for n in range(3)]
+    run = captured(base(tmp_path, *views, *launches, *(kernel(50 * n + 10, 20, n + 1) for n in range(3))))
+    after = apply(edit([1], [0], [0], keeps_views=keeps_views), run)
+    assert after.step_ns(1.0, np.ones(1)) == step_ns
+
+
 def repeated(calls, before, enter_us=0, again_us=0):
     again = RepeatedCalls(Repeat(np.array(calls), before), 1e3 * enter_us, 1e3 * again_us)
     return Edit("test", "Make them again.", "", "", repeats=(again,))
@@ -143,6 +157,12 @@ def test_a_measured_step_sets_the_hosts_pace(host_bound):
     assert forecaster.forecast(captured(host_bound)).ns == pytest.approx(70_000, rel=0.02)
 
 
+def test_a_quick_answer_is_that_of_the_middle_pace(host_bound):
+    forecaster, scenario = Forecaster(host_bound), captured(host_bound)
+    times = [forecaster.scale * scenario.step_ns(share, NONE) for share in forecaster.shares.tolist()]
+    assert len(set(times)) == len(times) and forecaster.quickly(scenario) == pytest.approx(np.median(times))
+
+
 def test_an_interval_contains_the_mean(host_bound):
     found = Forecaster(host_bound).forecast(captured(host_bound))
     assert found.low < found.ns < found.high
@@ -153,3 +173,13 @@ def test_steps_that_the_capture_timed_without_the_profiler_set_it_too(host_bound
     forecaster = Forecaster(host_bound)
     assert forecaster.measured
     assert forecaster.forecast(captured(host_bound)).ns == pytest.approx(70_000, rel=0.02)
+
+
+@pytest.mark.parametrize(("count", "few"), [(49, True), (50, False)])
+def test_few_launches_may_take_long(tmp_path, count, few):
+    """Without marked steps all is one step: of fewer than 50 launches the share is uncertain by more."""
+    run = base(
+        tmp_path, *(each for n in range(count) for each in (call(50 * n, n + 1), kernel(50 * n + 10, 20, n + 1)))
+    )
+    own = run.estimated_share
+    assert (own.low == pytest.approx(0.72 * own.share)) == few

@@ -49,6 +49,12 @@ def test_a_residual_a_norm_and_a_cast_are_one_kernel():
     assert found.ns(made) == pytest.approx(FUSED_NS + 14 * SIZE * RATE_NS, rel=0.001)
 
 
+def test_a_dropout_computes_its_random_numbers():
+    made, (found,) = fused(row("gelu", (TOKENS, WIDTH)), row("native_dropout", (TOKENS, WIDTH)))
+    assert found.more_ns == pytest.approx(0.002 * SIZE)  # ns an element
+    assert found.ns(made) > FUSED_NS + found.more_ns
+
+
 def test_products_stay_and_keep_their_neighbours_apart():
     _, found = fused(
         row("gelu", (TOKENS, WIDTH)),

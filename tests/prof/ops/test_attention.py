@@ -61,6 +61,12 @@ ROWS: list[Row] = [
     ("flex_attention", (Q, Q, Q, ((6, 0, 0), (3, 1, 0)), (3, 3), (b(6, dtype="int32"),)), Work(2016, 1176, 480)),
     ("flex_attention", (Q, Q, Q, None), ALL),
     ("flex_attention_backward", (Q, Q, Q, ((6, 0, 0), (3, 1, 0)), (3, 3), ()), Work(5040, 2016, 1152)),  # 2*63*40
+    # and a mask's list of 5 numbers of 4 bytes, which is read
+    (
+        "flex_attention_backward",
+        (Q, Q, Q, ((6, 0, 0), (3, 1, 0)), (3, 3), (t(5, dtype="int32"),)),
+        Work(5040, 2036, 1152),
+    ),
     # kernels
     ("_flash_attention_forward", (S, S, S, None, None, 4, 4, 0.0, True, False), CAUSAL),
     (
@@ -214,8 +220,11 @@ def test_packed_sequences_of_unknown_lengths_are_not_guessed() -> None:
     cum = b(3, dtype="int32")
     even = b(8, 3, 8)  # two of at most 4 fill 8: both have 4
     assert total(evaluate("_flash_attention_forward", (even, even, even, cum, cum, 4, 4, 0.0, True))).flop == 1920
-    with pytest.raises(UnknownArgument):
-        evaluate("_flash_attention_forward", (PACKED, PACKED, PACKED, cum, cum, 4, 4, 0.0, True))
+    keys = b(6, 3, 8)  # two of at most 3
+    assert total(evaluate("_flash_attention_forward", (even, keys, keys, cum, cum, 4, 3, 0.0, False))).flop == 2304
+    for q, k, max_q, max_k in ((PACKED, PACKED, 4, 4), (even, PACKED, 4, 4), (PACKED, even, 4, 4)):
+        with pytest.raises(UnknownArgument):
+            evaluate("_flash_attention_forward", (q, k, k, cum, cum, max_q, max_k, 0.0, True))
 
 
 length = st.integers(0, 12)

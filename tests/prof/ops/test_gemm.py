@@ -234,3 +234,8 @@ def test_what_a_sparse_tensor_has_no_model_for_is_unknown(op: str) -> None:
     sparse = t(4, 4, nonzero=3, index_bytes=24)
     with pytest.raises(ModelError, match="spars"):
         evaluate(op, (sparse, sparse) if op == "mm" else (sparse,))
+
+
+def test_an_error_of_a_chain_names_it() -> None:
+    with pytest.raises(ShapeError, match="chain_matmul: expected"):
+        evaluate("linalg_multi_dot", ((t(10, 100), t(5, 50), t(50, 4)),))

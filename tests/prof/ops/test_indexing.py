@@ -87,9 +87,12 @@ ROWS: list[Row] = [
     ("index", (X, (i(3, 1), i(2))), Work(0, 24 + 40, 24)),  # 3 x 2 elements
     ("index_put _unsafe_index_put", (X, (i(3),), t(3, 6), True), Work(18, 96 + 24 + 72, 96)),
     ("index_put", (X, (i(3),), t(3, 6), False), Work(0, 192, 96)),
+    ("index_put", (X, (i(3),), t(1), True), Work(18, 96 + 24 + 4, 96)),  # one value to all 18
     ("index_put_ _index_put_impl_", (X, (i(3),), t(3, 6), True), Work(18, 24 + 72 + 72, 72)),
     ("index_put_", (X, (i(3),), t(3, 6), False), Work(0, 96, 72)),
     ("index.backward", (X, (i(3),)), Work(18, 72 + 24, 96)),
+    ("index.backward", (t(4, 6, dtype="complex64"), (i(3),)), Work(36, 144 + 24, 192)),  # two additions each
+    ("index.backward", (t(4, 6, dtype="int64"), (i(3),)), Work(0, 144 + 24, 192)),
     ("masked_fill masked_fill_", (X, M, 0.0), Work(0, 120, 96)),
     ("masked_fill", (X, t(6, dtype="bool"), t()), Work(0, 96 + 6 + 4, 96)),
     ("masked_fill", (X, Tensor((4, 6)), UNKNOWN), Work(0, 120, 96)),  # NVTX: a mask is bool

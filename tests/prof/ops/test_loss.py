@@ -56,6 +56,7 @@ ROWS: list[Row] = [
     ("l1_loss.backward", (X, X, MEAN), Work(96, 392, 192)),
     ("smooth_l1_loss huber_loss", (X, X, MEAN, 1.0), Work(96 + 24, 192, 4)),
     ("smooth_l1_loss_backward huber_loss_backward", (t(), X, X, MEAN, 1.0), Work(72, 196, 96)),
+    ("smooth_l1_loss_backward huber_loss_backward", (X, X, X, 0, 1.0), Work(72, 288, 96)),  # unreduced
     ("soft_margin_loss", (X, X, MEAN), Work(96, 192, 4)),
     ("soft_margin_loss_backward", (t(), X, X, MEAN), Work(144, 196, 96)),
     ("binary_cross_entropy", (X, X, None, MEAN), Work(168 + 24, 192, 4)),

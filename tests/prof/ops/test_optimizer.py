@@ -79,6 +79,8 @@ ROWS: list[Row] = [
     ("_fused_sgd_", (P, P, P, 0.0, 0.9, 0.1, 0.0, False, False, True), Work(20, 80, 80)),  # the first step
     ("_fused_sgd_", (P, P, P, 0.1, 0.9, 0.1, 0.5, True, False, False), Work(90, 120, 80)),  # 2 + 2 + 3 + 2
     ("_fused_adagrad _fused_adagrad_", (P, P, P, S, 0.1, 0.0, 0.0, 1e-10, False), Work(70, 120, 80)),
+    ("_fused_adagrad", (P, P, P, S, 0.1), Work(70, 120, 80)),  # without weight decay, as by default
+    ("_fused_adagrad", (P, P, P, S, 0.1, 0.0, 0.5, 1e-10, False), Work(90, 120, 80)),
 ]
 test_worked_by_hand = worked(ROWS)
 

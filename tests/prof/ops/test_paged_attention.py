@@ -144,6 +144,8 @@ def test_latent_attention():
 
     decode = evaluate(name, arguments(2), served=batch(DECODE, "uint8"))
     assert decode == Work(8 * 34 * 30, 30 * 18 + 2 * 2 * 32, 2 * 2 * 24)
+    one_head = (t(2, 1, 8), t(2, 16), t(2, 1, 2), t(2, 6))  # fewer heads than tokens
+    assert evaluate(name, one_head, served=batch(DECODE, "uint8")) == Work(2 * 34 * 30, 30 * 18 + 2 * 2 * 8, 2 * 2 * 6)
     prefill = evaluate(name, arguments(12), served=batch(PREFILL))
     assert prefill == Work(8 * 14 * 86, 2 * 20 * 4 * 14 + 2 * 12 * 32, 2 * 12 * 24)
 

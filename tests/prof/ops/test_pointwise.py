@@ -17,6 +17,12 @@ ONE = (t(2, 3),)  # 6 elements, 24 bytes
 TWO = (t(2, 3), t(2, 3))
 INT = tuple(t(2, 3, dtype="int64") for _ in range(2))  # 48 bytes each
 
+KINDS_OF_POLYNOMIALS = (
+    *(f"{shifted}chebyshev_polynomial_{kind}" for shifted in ("", "shifted_") for kind in "tuvw"),
+    "hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polynomial_l", "legendre_polynomial_p",
+)  # fmt: skip
+POLYNOMIALS = " ".join(f"special_{name}{end}" for name in KINDS_OF_POLYNOMIALS for end in ("", "_"))
+
 ROWS: list[Row] = [  # names, arguments, work
     (
         "abs absolute neg negative sign sgn ceil floor round trunc fix nan_to_num conj_physical _conj_physical "
@@ -59,6 +65,10 @@ ROWS: list[Row] = [  # names, arguments, work
         TWO,
         Work(6, 48, 24),
     ),
+    # one library function of two operands or three, 6 elements of 24 bytes each
+    ("_standard_gamma_grad _standard_gamma_grad_", TWO, Work(6, 48, 24)),
+    ("_dirichlet_grad _dirichlet_grad_", (*TWO, t(2, 3)), Work(6, 72, 24)),
+    (POLYNOMIALS, (t(2, 3), t(3, dtype="int64")), Work(6, 24 + 24, 24)),  # the degrees are broadcast
     ("remainder fmod remainder_ fmod_", TWO, Work(18, 48, 24)),
     ("hypot logaddexp logaddexp2 hypot_ logaddexp_ logaddexp2_", TWO, Work(24, 48, 24)),
     ("xlogy special_xlogy special_xlog1py xlogy_ special_xlogy_ special_xlog1py_ ldexp ldexp_", TWO, Work(12, 48, 24)),

@@ -46,6 +46,7 @@ ROWS: list[Row] = [
     ("linalg_norm.backward", (X, 2, (1,), False), Work(28, 96 + 32, 96)),
     ("linalg_vector_norm.backward norm.backward", (X, 2, [1], False), Work(28, 96 + 32, 96)),  # 4 divisions
     ("dist", (X, X, 2), Work(72, 192, 4)),
+    ("dist", (X, X), Work(72, 192, 4)),  # of two, by default
     ("logsumexp special_logsumexp", (X, [1], False), Work(76, 96, 16)),  # 72 - 4 + 8
     ("logsumexp.backward special_logsumexp.backward", (X, [1], False), Work(72, 96 + 32, 96)),
     ("amax amin", (X, [1], False), Work(0, 96, 16)),

@@ -122,7 +122,8 @@ def test_sizes_that_are_not_told_are_not_zero() -> None:
         ("all_gather", 8, 0.875),
         ("reduce_scatter", 4, 0.75),
         ("all_to_all", 4, 0.75),
-        ("broadcast", 8, 1.0),
+        *((kind, 8, 1.0) for kind in ("broadcast", "reduce", "send", "recv")),
+        ("barrier", 4, 1.5),
         ("all_reduce", 1, 0.0),
     ],
 )

@@ -47,6 +47,8 @@ ROWS: list[Row] = [
         (i32(6), i(7), True, True, i(2), 2, t(7)),
         Work(0, 24 + 56 + 16 + 28, 48 + 56 + 28 + 56 + 56),
     ),
+    # which places are asked for is not told: those that are not asked for by default are not counted
+    ("block_bucketize_sparse_features", (i32(6), i(7), UNKNOWN, UNKNOWN, i(2), 2), Work(0, 24 + 56 + 16, 48 + 56)),
     ("bucketize_sparse_features", (i32(6), i(7), False, 2), Work(0, 24 + 56, 48 + 56)),
     ("linearize_cache_indices", (i(3), i32(7), i(5)), Work(0, 24 + 28 + 40, 56)),
     ("get_unique_indices get_unique_indices_with_inverse", (i(7), 99, False), Work(0, 56, 0)),
@@ -88,6 +90,10 @@ ROWS: list[Row] = [
     ("Fused8BitRowwiseQuantizedToHalf", (t(3, 24, dtype="uint8"),), Work(96, 72, 96)),
     ("Fused8BitRowwiseQuantizedToFloatOrHalf", (t(3, 24, dtype="uint8"), 1), Work(96, 72, 96)),
 ]
+OF_PYTORCH: list[Row] = [  # torch.nested's, with the same arguments
+    ("_jagged_to_padded_dense_forward", (t(7, 4), STARTS, [5], 0.0), Work(0, 112 + 32, 240)),
+    ("_padded_dense_to_jagged_forward", (t(3, 5, 4), STARTS, 7), Work(0, 112 + 32, 112)),
+]
 UNKNOWN_WORK: list[Row] = [
     # how many rows the cache lacks is in the data
     (
@@ -107,7 +113,7 @@ def of_fbgemm(rows: list[Row]) -> list[Row]:
     return [(" ".join(f"fbgemm::{name}" for name in names.split()), *rest) for names, *rest in rows]
 
 
-test_worked_by_hand = worked(of_fbgemm(ROWS), of_fbgemm(UNKNOWN_WORK))
+test_worked_by_hand = worked(of_fbgemm(ROWS), of_fbgemm(UNKNOWN_WORK), OF_PYTORCH)
 
 
 @pytest.mark.parametrize("names", dict.fromkeys(names for names, *_ in UNKNOWN_WORK))

@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -503,3 +505,13 @@ def test_memory_has_counters_per_device(tmp_path, form):
 
 def test_without_allocations_there_is_no_counter_of_memory():
     assert not any("memory" in track.name for track in collect("net", small(), annotate(small())).tracks)
+
+
+def test_pandas_is_not_imported(tmp_path: Path) -> None:
+    """Arrow's own functions import it where they get a list or an array, in a third of a second."""
+    with open(tmp_path / "net.dict", "wb") as out:
+        write_netdict(small(), out)
+    code = "import sys; from pyprof.prof.perfetto.cli import main; main(sys.argv[1:]); print('pandas' in sys.modules)"
+    options = [str(tmp_path / "net.dict"), "-q", "-o", str(tmp_path / "net.pftrace")]
+    done = subprocess.run([sys.executable, "-c", code, *options], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False"

@@ -4,6 +4,7 @@ The captures are those before and after one change each (tests/golden/advice), o
 """
 
 import json
+import re
 
 import pytest
 
@@ -60,3 +61,18 @@ def test_the_same_capture_twice_has_nothing_made(capsys):
     told = " ".join(capsys.readouterr().out.split())
     assert "0 of the plan's 3 changes made" in told and "measured, ms" not in told
     assert "The prediction is +0.0% beside it." in told
+
+
+def test_the_text_has_both_intervals(capsysbinary):
+    """After the prediction and after what the second capture shows, and none where a time has no width."""
+    for after in ("after", "before"):
+        files = [str(FOLDER / f"mixed.{state}.json.gz") for state in ("before", after)]
+        assert main([files[0], "-q", "--check", files[1]]) == 0
+        told = " ".join(capsysbinary.readouterr().out.decode().split()).split("With what")[1]
+        assert main([files[0], "-q", "--json", "--check", files[1]]) == 0
+        found = answer(capsysbinary.readouterr().out, "plan", "plan")["checked"]
+        times = [found["predicted"], found["now"]]
+        shown = re.findall(r"(?:for a step|without the profiler) \(([\d.]+) to ([\d.]+)\)", told)
+        wide = [(time["low_ms"], time["high_ms"]) for time in times if time["high_ms"] > 1.01 * time["low_ms"]]
+        assert [pytest.approx(tuple(map(float, pair)), rel=0.005) for pair in shown] == wide
+        assert wide or after == "before"

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from pyprof.prof.replay import without_profiler as module
 from pyprof.prof.replay.replayed_run import replay
-from pyprof.prof.replay.without_profiler import mean_step_ns, without_profiler
+from pyprof.prof.replay.without_profiler import NEAR, mean_step_ns, without_profiler
 from pyprof.prof.timing.profiler_cost import KINETO
 from pyprof.table.measured_steps import MeasuredStep
 from tests.prof.replay.machine import CALL, Machine
@@ -12,8 +13,9 @@ from tests.prof.replay.machine import CALL, Machine
 LAUNCHES, STEPS = 100, 4
 
 
-def profiled(kernel_ns, own_ns=6000, cost_ns=10_000, pause_ns=0, measured=None):
-    """Steps of 100 launches. Before each, the host works ``own_ns`` and the profiler ``cost_ns`` for one range."""
+def profiled(kernel_ns, own_ns=6000, cost_ns=10_000, pause_ns=0, measured=None, ranges=1):
+    """Steps of 100 launches. Before each, the host works ``own_ns`` and the profiler ``cost_ns`` for its
+    ranges."""
     part = [("work", own_ns + cost_ns), ("launch", 1, kernel_ns)] * LAUNCHES
     machine = Machine().run([*part, ("work", pause_ns)] * STEPS)
     table, host = machine.tables()
@@ -21,7 +23,7 @@ def profiled(kernel_ns, own_ns=6000, cost_ns=10_000, pause_ns=0, measured=None):
     step = np.empty(len(table), np.int64)
     step[order] = np.repeat(np.arange(STEPS), LAUNCHES)
     table = table.with_column("step", step).with_column("occupancy", np.full(len(table), 50.0))
-    host = host.with_column("ranges", np.ones(len(host), np.int64))
+    host = host.with_column("ranges", np.full(len(host), ranges, np.int64))
     table.measured = () if measured is None else (MeasuredStep(1, measured, measured),)
     return replay(table, host, "net.json")
 
@@ -33,6 +35,14 @@ def test_the_share_is_the_one_with_which_a_step_takes_as_long_as_measured():
     assert found.step_ns == pytest.approx(LAUNCHES * 10_000, rel=0.01)
     assert found.share.measured and found.share.share == pytest.approx(0.5, abs=0.01)
     assert found.per_range_ns + found.per_call_ns == pytest.approx(10_000, rel=0.02)
+
+
+def test_a_step_that_is_a_little_longer_than_the_gpu_s_work_is_met_too():
+    """70 µs a launch with the profiler, and kernels with their gaps of 13.1, which the GPU needs at any share of the
+    host's time up to 0.19: the step of 14.58 µs a launch is at 14.58/70."""
+    found = without_profiler(profiled(12_000, own_ns=2000, cost_ns=64_000, ranges=3, measured=LAUNCHES * 14_580))
+    assert found.step_ns == pytest.approx(LAUNCHES * 14_580, rel=NEAR)
+    assert found.share.measured and found.share.share == pytest.approx(14.58 / 70, abs=0.01)
 
 
 def test_without_measured_steps_the_estimate_has_an_interval():
@@ -65,3 +75,21 @@ def test_a_step_that_no_host_makes_that_short():
     """Measured 0.1 ms, but the kernels alone take 0.2: the host's share is as small as it can be."""
     found = without_profiler(profiled(2000, measured=100_000))
     assert found.share.share == pytest.approx(0.02) and found.step_ns > 200_000
+
+
+@pytest.mark.parametrize(
+    ("least", "estimated", "fits"),
+    [  # ms, where 10 were measured: with hardly any host time, and with the share that is usual
+        (9.1, 11.0, False),  # within 10% of what was measured on both sides: the GPU limits it
+        (9.1, 11.2, True),  # 11.2 * 0.9 is more than 10
+        (8.9, 10.0, True),
+    ],
+)
+def test_where_the_gpu_is_the_limit_no_share_is_fitted(monkeypatch, least, estimated, fits):
+    run = profiled(2000, measured=10_000_000)
+    monkeypatch.setattr(module, "_scaled", lambda _run, share: share)
+    monkeypatch.setattr(
+        module, "mean_step_ns", lambda share: 1e6 * (least if share == module.LEAST_SHARE else estimated)
+    )
+    monkeypatch.setattr(module, "_share_for", lambda _run, _ns: 0.4)
+    assert (module._fitted(run) is not None) == fits

@@ -51,7 +51,7 @@ def test_a_change_that_costs_time_and_one_without_an_interval():
 
 def test_a_plan_without_changes_has_no_stairs():
     section = plan_section(document())
-    assert section["stairs"] == [] and section["result"] == "No change was found that saves 1% of the step."
+    assert section["stairs"] == [] and section["result"] == "No change was found that saves 1% of a step."
 
 
 def test_what_was_measured_is_called_so():

@@ -60,7 +60,7 @@ def test_the_page_has_the_summary_of_the_capture():
         ("all", "5"),
     ]
     page = page_of(small())
-    assert all(html.escape(sentence) in page for sentence in summary["sentences"])
+    assert all(sentence.replace("<", r"\u003c") in page for sentence in summary["sentences"])  # in the page's data
     assert '<th scope="row">optimizer</th><td>1</td>' in page
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from pyprof.marker import Marker, format_marker
 from pyprof.prof.kernels.type_names import NOTHING, Dtypes
-from pyprof.prof.ops.marker_arguments import subscript
+from pyprof.prof.ops.marker_arguments import subscript, with_flags
 from pyprof.prof.ops.model import UNKNOWN, Tensor
-from pyprof.prof.work.arguments import known_dtypes
+from pyprof.prof.work.arguments import Known, _tensor_list, known_dtypes
 from pyprof.prof.work.count import Counted, OpCall, count_call
 
 B, F = "bfloat16", "float32"
@@ -334,3 +334,25 @@ def test_the_backward_of_a_bag_by_its_kernels() -> None:
     found = counted("_embedding_bag_dense_backward", bags, Dtypes(at=((0, F),)), nodes=("x",), way="bprop")
     assert (found.flop, found.nbytes) == (40 * 6, None)
     assert [tensor.dtype for tensor in found.arguments[:5]] == [F, *["int64"] * 4]
+
+
+def test_types_of_a_list_that_the_kernel_hides_are_those_of_the_ops_marker() -> None:
+    """If it has as many tensors; otherwise they are not known."""
+    known = Known(kernel=Dtypes(at=((0, ""),)), lists={0: ("bfloat16", "float16")})
+    two, three = (_tensor_list(0, known, shapes, [""] * len(shapes), None) for shapes in ([[2], [3]], [[2], [3], [4]]))
+    assert [tensor.dtype for tensor in two] == ["bfloat16", "float16"]
+    assert [tensor.dtype for tensor in three] == ["", "", ""]
+
+
+@pytest.mark.parametrize(("told", "mask_type", "causal"), [(True, 1, True), (False, 0, False)])
+def test_a_flag_of_the_call_is_the_kernels(told: bool, mask_type: int, causal: bool) -> None:
+    call = Marker(
+        "torch.nn.functional", "scaled_dot_product_attention", [item("bool", value=told) | {"name": "is_causal"}]
+    )
+    found = with_flags((UNKNOWN, UNKNOWN), ["mask_type", "causal"], call)
+    assert found == (mask_type, causal) and type(found[0]) is int and type(found[1]) is bool
+
+
+def test_a_flag_whose_value_is_not_told_stays_unknown() -> None:
+    call = Marker("torch.nn.functional", "scaled_dot_product_attention", [{"name": "is_causal", "type": "SymBool"}])
+    assert with_flags((UNKNOWN, UNKNOWN), ["mask_type", "causal"], call) == (UNKNOWN, UNKNOWN)

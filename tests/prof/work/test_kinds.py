@@ -7,7 +7,7 @@ import pytest
 from pyprof.prof.load import load_table
 from pyprof.prof.summary.components import components
 from pyprof.prof.work.annotate import annotate
-from pyprof.prof.work.kinds import kinds
+from pyprof.prof.work.kinds import CLASSES, KINDS_OF_CLASS, kinds
 from tests.prof.advice.advice_rows import table
 
 APPLY = "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::"
@@ -78,3 +78,16 @@ def test_the_kind_does_not_depend_on_whether_the_op_is_recorded(op: str) -> None
     for shown in ({"aten": op, "sizes": [[8], [8]], "dtypes": ["float32", "float32"]}, {"aten": op}, {}):
         made = table(kernel | shown)
         assert kinds(made, annotate(made)).texts() == [kind]
+
+
+def test_the_names_that_people_see() -> None:
+    """As docs/reference lists them: filters, JSON and diffs use these words, so none changes unnoticed."""
+    assert {name for names in KINDS_OF_CLASS.values() for name in names} == {
+        "GEMM", "convolution", "attention", "recurrent layers", "element-wise", "normalisation", "softmax", "loss",
+        "reductions", "pooling", "resizing", "FFT", "copies and casts", "host-device copies", "fills", "embedding",
+        "indexing and sorting", "random numbers", "optimizer", "communication", "CUDA graphs", "other",
+    }  # fmt: skip
+    assert CLASSES == (
+        "GEMM, recurrent layers", "convolution", "attention", "element-wise", "normalisation",
+        "softmax, loss, reductions", "copies, indexing, random numbers", "optimizer", "communication", "other",
+    )  # fmt: skip

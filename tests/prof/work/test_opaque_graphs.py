@@ -76,6 +76,12 @@ def test_calls_are_counted_as_often_as_they_were_captured():
     assert graph.launches == 6
 
 
+def test_a_graph_without_calls_has_no_known_work():
+    table = graph_table("[]")
+    assert annotate(table).flops.tolist() == [NULL]
+    assert all(len(graph.calls) == 0 for graph in opaque_graphs(table, annotate))
+
+
 def test_one_unknown_call_makes_the_sum_unknown():
     table = graph_table(json.dumps([MM, {"aten": "mine::op", "op": ["op"], "sizes": [[2]]}]))
     assert annotate(table).flops.tolist() == [NULL]

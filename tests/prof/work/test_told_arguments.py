@@ -158,3 +158,91 @@ def test_an_operators_method_is_its_function():
     # x += y of 8 x 4: an addition each; both read, one written
     added = counted(aten="add_", marker=call("__iadd__", [8, 4], [8, 4]), dir="fprop")
     assert (added.flop, added.nbytes) == (32, 3 * 128)
+
+
+LOGITS = {"name": "input", "type": "tensor", "shape": [4, 6], "dtype": "float32"}
+CLASSES = {"name": "target", "type": "tensor", "shape": [4], "dtype": "int64"}
+SCORES = {**LOGITS, "name": "target"}
+CLASS_WEIGHTS = {"name": "weight", "type": "tensor", "shape": [6], "dtype": "float32"}
+
+
+def plain(name, value):
+    return {"name": name, "type": type(value).__name__, "value": value}
+
+
+def legacy(size_average=None, reduce=None, between=()):
+    """size_average and reduce, which PyTorch still takes before reduction, as a positional call records them."""
+    return plain("size_average", size_average), *between, plain("reduce", reduce)
+
+
+NO_WEIGHT, IGNORED = plain("weight", None), (plain("ignore_index", -100),)
+
+
+def test_a_loss_whose_reduction_is_the_seventh_argument():
+    """cross_entropy of 4 rows of 6: log_softmax 96 FLOP, and of 4 gathered values the mean 4, the sum 3, none 0.
+
+    It writes 24 logarithms, 1 or 4 results and the total weight; reads 24 scores, 4 gathered values and 4 int64.
+    """
+    for reduction, flop, results in (("mean", 100, 1), ("sum", 99, 1), ("none", 96, 4)):
+        args = NO_WEIGHT, *legacy(between=IGNORED), plain("reduction", reduction)
+        found = user_call("cross_entropy", LOGITS, CLASSES, *args)
+        assert (found.flop, found.nbytes) == (flop, 96 + 16 + 32 + 96 + 4 * (results + 1))
+        named = user_call("cross_entropy", LOGITS, CLASSES, plain("reduction", reduction))
+        assert (named.flop, named.nbytes) == (found.flop, found.nbytes)
+        smooth = user_call("cross_entropy", LOGITS, CLASSES, *args, plain("label_smoothing", 0.1))
+        assert smooth.flop == flop + 24 + 3 * 4
+
+
+def test_nll_loss_with_its_old_arguments():
+    """4 gathered values: a mean has 3 additions and a division, a sum 3 additions; class weights 4 products, and
+    3 additions for a mean."""
+    assert user_call("nll_loss", LOGITS, CLASSES, NO_WEIGHT, plain("size_average", None), *IGNORED).flop == 4
+    unused = plain("ignore_index", 2)  # the number of a class, which is the code of "sum"
+    assert user_call("nll_loss", LOGITS, CLASSES, NO_WEIGHT, plain("size_average", None), unused).flop == 4
+    for reduction, flop in (("mean", 4 + 4 + 3), ("sum", 3 + 4), ("none", 4)):
+        args = CLASS_WEIGHTS, *legacy(between=IGNORED), plain("reduction", reduction)
+        assert user_call("nll_loss", LOGITS, CLASSES, *args).flop == flop
+
+
+def test_losses_of_two_tensors_with_their_old_arguments():
+    """24 elements: 2 FLOP each for mse_loss, 1 for l1_loss, 4 for smooth_l1_loss, 3 for soft_margin_loss and kl_div,
+    7 for binary_cross_entropy; the mean 24 more, a sum 23."""
+    for op, each in (("mse_loss", 2), ("l1_loss", 1), ("smooth_l1_loss", 4), ("soft_margin_loss", 3), ("kl_div", 3)):
+        for reduction, flop, written in (("mean", 24, 4), ("sum", 23, 4), ("none", 0, 96)):
+            found = user_call(op, LOGITS, SCORES, *legacy(), plain("reduction", reduction))
+            assert (found.flop, found.nbytes) == (24 * each + flop, 192 + written), op
+    assert user_call("smooth_l1_loss", LOGITS, SCORES, plain("beta", 0.5)).flop == 4 * 24 + 24
+    assert user_call("huber_loss", LOGITS, SCORES, plain("delta", 2.0)).flop == 4 * 24 + 24
+    weights = {**SCORES, "name": "weight"}
+    for reduction, flop in (("sum", 23), ("none", 0)):
+        bce = user_call("binary_cross_entropy", LOGITS, SCORES, weights, *legacy(), plain("reduction", reduction))
+        assert bce.flop == 8 * 24 + flop
+
+
+def test_a_positive_weight_stands_after_the_reduction():
+    """binary_cross_entropy_with_logits: 6 FLOP per element, 1 more with a weight, 3 with a positive weight."""
+    positive, weights = {**SCORES, "name": "pos_weight"}, {**SCORES, "name": "weight"}
+    name = "binary_cross_entropy_with_logits"
+    args = *legacy(), plain("reduction", "sum"), positive
+    assert user_call(name, LOGITS, SCORES, weights, *args).flop == (6 + 1 + 3) * 24 + 23
+    assert user_call(name, LOGITS, SCORES, NO_WEIGHT, *args).flop == (6 + 3) * 24 + 23
+
+
+def test_size_average_and_reduce_say_the_reduction():
+    """False, any: none is averaged, so a sum; any, False: not reduced; True, True: the mean (torch.nn._reduction)."""
+    for size_average, reduce, flop in (
+        (False, None, 48 + 23),
+        (False, True, 48 + 23),
+        (None, False, 48),
+        (True, None, 48 + 24),
+        (True, False, 48),
+    ):
+        assert user_call("mse_loss", LOGITS, SCORES, *legacy(size_average, reduce)).flop == flop
+    overruled = *legacy(False, None), plain("reduction", "mean")  # as PyTorch does, with a warning
+    assert user_call("mse_loss", LOGITS, SCORES, *overruled).flop == 48 + 23
+
+
+def test_named_arguments_in_another_order_than_the_ops():
+    """conv2d(x, w, padding=1, stride=2) of 8 × 8 with 3 × 3: 4 × 4 results, in both orders."""
+    x, w = ({"name": n, "type": "tensor", "shape": s, "dtype": "float32"} for n, s in IMAGE_AND_WEIGHT)
+    assert user_call("conv2d", x, w, plain("padding", 1), plain("stride", 2)).flop == 16 * 4 * 2 * 27

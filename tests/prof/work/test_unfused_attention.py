@@ -4,7 +4,11 @@ import json
 
 import pytest
 
-from pyprof.prof.work.unfused_attention import _takes
+from pyprof.prof.work.annotate import annotate
+from pyprof.prof.work.kinds import kinds
+from pyprof.prof.work.unfused_attention import _takes, softmaxes_apart
+from pyprof.table.columns import Coded
+from tests.prof.advice import advice_rows
 
 SOFTMAX = json.dumps([[8, 16, 32], [], []])
 
@@ -26,3 +30,21 @@ def test_a_product_of_a_softmax(operands: list[list[object]], takes: bool) -> No
 
 def test_without_the_softmaxs_shape_any_product_may_take_it() -> None:
     assert _takes(json.dumps([[16, 32]]), "") and _takes("", SOFTMAX)
+
+
+@pytest.mark.parametrize(
+    ("between", "after", "count"),
+    [
+        ((), "fprop", 1),
+        ((), "bprop", 0),  # the softmax of a model's output: the next product is the backward pass's
+        (("void at::native::nll_loss_forward_reduce_cuda_kernel_2d<float>()",), "", 0),  # a loss follows
+    ],
+)
+def test_the_softmax_of_a_models_output_is_not_attentions(between: tuple[str, ...], after: str, count: int) -> None:
+    names = ("ampere_sgemm_128x64_tn", "softmax_warp_forward<float, float, float, 8, false, false>", *between)
+    names = (*names, "ampere_sgemm_128x64_tn")
+    made = advice_rows.table(
+        *({"kShortName": name, "kLongName": name, "start": 10 * i, "ns": 10} for i, name in enumerate(names))
+    )
+    made = made.with_column("dir", Coded.of(["fprop"] * (len(names) - 1) + [after]))
+    assert softmaxes_apart(made, kinds(made, annotate(made)))[0] == count

@@ -43,6 +43,8 @@ CASES = [  # kernel, grid, block, kernel before, its grid, op, arguments, bytes 
     (SPLIT_K, (8, 64, 1), (32, 16, 1), "nvjet_sm90_tst_64x64_64x13_1x2_h_bz_splitK_NTT", (2, 64, 1), "convolution_backward", CONV, 2 * 262144 * 4, 262144 * 2),
     # the third number of the product's grid is its slices: 5 of 64 * 32
     (SPLIT_K, (2, 2, 1), (32, 16, 1), "void cutlass::Kernel2<cutlass_80_tensorop>", (4, 1, 5), "mm", MM, 5 * 2048 * 4, 4096),
+    # the same of a linear layer, whose weight has a row for each column of the result
+    (SPLIT_K, (2, 2, 1), (32, 16, 1), "void cutlass::Kernel2<cutlass_80_tensorop>", (4, 1, 5), "linear", (t(64, 800, dtype=H), t(32, 800, dtype=H)), 5 * 2048 * 4, 4096),
     # 24 * 22 * 512 threads, 8 elements each, are 2,162,688, and 3072 * 768 more: they loop
     (SPLIT_K, (24, 22, 1), (32, 16, 1), "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_splitK_NNT", (2, 72, 1), "mm", (t(3072, 12608, dtype=H), t(12608, 768, dtype=H)), 2 * 2_359_296 * 4, 2_359_296 * 2),
     (SPLIT_HALF, (2, 2, 1), (32, 16, 1), "", (0, 0, 0), "mm", (t(64, 800, dtype="float16"), t(800, 32, dtype="float16")), 2 * 2048 * 2, 4096),
@@ -98,6 +100,7 @@ def test_what_nothing_tells_stays_unknown(call: HelperCall) -> None:
 # --- a mixture of experts: 888 tokens of 3,072, 128 experts, on a B200 -------------------------------------------
 
 UP = "bmm_MxE4m3_MxE2m1MxE4m3_Fp32_t128x16x256u2_s3_et128x16_m128x16x32_cga1x1x1_16dp256b_rM_TN_transOut_schedP2x1x2x3_biasM_bN_tma_tmaOpt_clmp_swiGlu_dynBatch_sm100f"
+UP_BF16 = UP.replace("MxE4m3_MxE2m1MxE4m3", "Bfloat16_Bfloat16")
 DOWN = "bmm_Bfloat16_MxE2m1MxE4m3_Fp32_t128x16x256u2_s3_et128x16_m128x16x32_cga1x1x1_16dp256b_rM_TN_transOut_schedP2x1x2x3_biasM_bN_tmaOpt_clmp_dynBatch_sm100f"
 FINALIZE = "void moe::dev::finalize::finalizeKernelVecLoad<moe::dev::finalize::KernelParams<cutlass::bfloat16_t, cutlass::bfloat16_t, 4, true> >()"
 QUANTIZE = "void tensorrt_llm::kernels::quantize_with_block_size<(tensorrt_llm::BlockScaleQuantizationType)2, __nv_bfloat16, 32, true>(int)"
@@ -110,6 +113,9 @@ EXPERTS = [
      128 * 1024 * 3072 * 17 // 32 + 888 * 3072 * 33 // 32 + 3552 * 512 * 33 // 32),
     (DOWN, (24, 342, 1), UP, (8, 342, 1), 2 * 3552 * 3072 * 512,
      128 * 3072 * 512 * 17 // 32 + 3552 * 512 * 33 // 32 + 3552 * 3072 * 2),
+    # weights and tokens of the same type, which the name has once
+    (UP_BF16, (8, 342, 1), "", (0, 0, 0), 2 * 3552 * 1024 * 3072,
+     2 * (128 * 1024 * 3072 + 888 * 3072 + 3552 * 512)),
     # 4 products and 3 sums a number
     (FINALIZE, (888, 1, 1), DOWN, (24, 342, 1), 7 * 888 * 3072, 5 * 888 * 3072 * 2),
     (QUANTIZE, (740, 1, 1), "", (0, 0, 0), 888 * 3072, 888 * 3072 * 2 + 888 * 3072 * 33 // 32),

@@ -80,3 +80,11 @@ def test_sequences_that_have_ended_are_left_out() -> None:
 )
 def test_what_is_not_told_stays_unknown(name: str, given: tuple[Any, ...]) -> None:
     assert helper_work(HelperCall(Launch(name, *STEP), None, "_cudnn_rnn", given)) is None
+
+
+def test_a_launch_of_unknown_size_is_not_counted() -> None:
+    """Without the state's shape, or without the number of threads, no one knows how many units it works on."""
+    name, known = CELL.format(F, 2), arguments(SIZE[F])
+    unknown = (*known[:4], None, *known[5:])
+    assert helper_work(HelperCall(Launch(name, *STEP), None, "_cudnn_rnn", unknown)) is None
+    assert helper_work(HelperCall(Launch(name), None, "_cudnn_rnn", known)) is None
