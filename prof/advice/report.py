@@ -126,7 +126,8 @@ def _card(number: int, advice: Advice, unit: str, width: int, rows: str) -> Iter
     yield from textwrap.wrap(safe(heading), width, subsequent_indent=INDENT, break_on_hyphens=False)
     where = [text for text in (advice.op, advice.layer, advice.trace) if text]
     amount = f"{advice.kernels:.4g} {rows}, {_digits(advice.time_ms, 3)} ms"
-    yield cut_to(f"{INDENT}{amount}{': ' if where else ''}{safe(' · '.join(where))}", width, "middle")
+    if where or advice.kernels:  # some changes concern the host alone
+        yield cut_to(f"{INDENT}{amount}{': ' if where else ''}{safe(' · '.join(where))}", width, "middle")
     yield from textwrap.wrap(sure(advice), width, initial_indent=INDENT, subsequent_indent=INDENT)
     yield from _wrapped("Why: ", advice.why, width)
     if details := how(advice):

@@ -56,19 +56,27 @@ def percent(ratio: float) -> str:
     return f"{100 * ratio:+.1f}%" if abs(ratio) >= 0.0005 else "0.0%"
 
 
-def _noise(value: Delta, places: int) -> str:
+def unit(found: Comparison) -> str:
+    """What the times are those of: a step, or the whole capture where neither side marks steps."""
+    return "capture" if found.a.steps.numbers == found.b.steps.numbers == (None,) else "step"
+
+
+def _noise(value: Delta, places: int, what: str = "step") -> str:
     band = value.band
-    return "noise unknown: one step each" if math.isnan(band) else f"noise ±{shown_ms(band, places)} ms"
+    return f"noise unknown: one {what} each" if math.isnan(band) else f"noise ±{shown_ms(band, places)} ms"
 
 
 def headline(found: Comparison) -> str:
-    """The time of a step in A and B."""
-    step, places = found.step, digits(found)
+    """The time of a step in A and B, or of the captures: these may hold different numbers of steps."""
+    step, places, what = found.step, digits(found), unit(found)
     if not step.change:
-        return f"A and B take the same time: {shown_ms(step.before, places)} ms per step."
-    times, change, noise = f"{both_ms(step, places)} ms", signed_ms(step, places), _noise(step, places)
+        return f"A and B take the same time: {shown_ms(step.before, places)} ms per {what}."
+    times, change, noise = f"{both_ms(step, places)} ms", signed_ms(step, places), _noise(step, places, what)
     if not step.counts:
-        return f"There is no difference beyond noise: {times} per step ({change} ms, {percent(step.ratio)}; {noise})."
+        return f"There is no difference beyond noise: {times} per {what} ({change} ms, {percent(step.ratio)}; {noise})."
+    if what == "capture":
+        way = "less" if step.change < 0 else "longer"
+        return f"B takes {change.lstrip('+-')} ms {way}: {times} ({percent(step.ratio)}; {noise})."
     way = "faster" if step.change < 0 else "slower"
     return f"B is {change.lstrip('+-')} ms per step {way}: {times} ({percent(step.ratio)}; {noise})."
 
@@ -193,7 +201,7 @@ def _tensor(found: Comparison) -> Iterator[str]:
 
 def _work(found: Comparison) -> Iterator[str]:
     rows = found.rows
-    if found.a.steps.numbers == found.b.steps.numbers == (None,) and abs(rows.ratio) > MANY:
+    if unit(found) == "capture" and abs(rows.ratio) > MANY:
         yield (
             f"B runs {rows.after / rows.before:.3g} times the operations ({rows.before:,.0f} -> {rows.after:,.0f}), "
             "and neither capture marks steps: they may hold different numbers of steps."
@@ -209,7 +217,7 @@ def _work(found: Comparison) -> Iterator[str]:
         for known, flops in zip(counted, (flop.before, flop.after), strict=True)
     )
     what = "counted FLOPs" if min(counted) < NEARLY else "FLOPs"
-    yield f"B does {much} {what} per step ({before} -> {after}): it is not the same work."
+    yield f"B does {much} {what} per {unit(found)} ({before} -> {after}): it is not the same work."
 
 
 def _drift(found: Comparison) -> Iterator[str]:

@@ -43,7 +43,9 @@ def _print(console: Console, found: Comparison, verdicts: Sequence[Verdict], top
         prose(console, f"• {sentence}", "", hang=2)
     for warning in say.warnings(found):
         prose(console, f"! {warning}.", "yellow", hang=2)
-    _table(console, "Where the difference comes from, ms per step", contributions(found, unit, top), places)
+    _table(
+        console, f"Where the difference comes from, ms per {say.unit(found)}", contributions(found, unit, top), places
+    )
     _swaps(console, found, places)
     cut = None if top is None else MOST
     if len(found.phases) > 1:

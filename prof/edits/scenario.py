@@ -174,8 +174,11 @@ class Scenario:
         gone = self.ns <= 0
         lag[base.launches] = np.where(gone[base.edge_item[base.launches]], NEVER, lag[base.launches])
         item = base.edge_item[base.gaps]
-        graphed = np.where(self.in_graph[item], np.minimum(lag[base.gaps], GRAPH_GAP_NS), lag[base.gaps])
-        lag[base.gaps] = np.where(gone[item], 0, graphed)
+        gap = lag[base.gaps]
+        # An edit that shortens many kernels instead of leaving few of them leaves so many gaps as launches.
+        fewer = np.where(self.owner[item] >= 0, np.minimum(self.left[item], 1.0), 1.0) * gap
+        left = np.where(self.in_graph[item], np.minimum(gap, GRAPH_GAP_NS), fewer)
+        lag[base.gaps] = np.where(gone[item], 0, left)
         return lag
 
 

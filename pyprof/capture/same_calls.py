@@ -114,7 +114,7 @@ def _has_tensors(value: Any) -> bool:
     return type(value) in (list, tuple) and all(type(item) in _TENSORS for item in value[:LONG_LIST])
 
 
-def _unpacked(values: Sequence[Any], lists: list[tuple[int, type, int]]) -> list[Any]:
+def _unpacked(values: Sequence[Any], lists: list[tuple[int, type[Sequence[Any]], int]]) -> list[Any]:
     """The values, with the first items of each of the lists in its place; none if a list has become another."""
     found: list[Any] = []
     begin = 0
@@ -129,7 +129,7 @@ def _unpacked(values: Sequence[Any], lists: list[tuple[int, type, int]]) -> list
     return found
 
 
-def _of_lists(check: Any, lists: list[tuple[int, type, int]]) -> Callable[..., bool]:
+def _of_lists(check: Any, lists: list[tuple[int, type[Sequence[Any]], int]]) -> Callable[..., bool]:
     def check_all(*values: Any) -> bool:
         unpacked = _unpacked(values, lists)
         return bool(unpacked) and bool(check(*unpacked))

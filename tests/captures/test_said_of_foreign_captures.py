@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pyprof.prof import cli
+from pyprof.prof.diff.cli import main as diff
 from pyprof.prof.planning.cli import main as plan
 
 TORCH_LAYERS = "param__et_replay__tests__inputs__linear_kineto"  # 20 linear layers and a cross-entropy; no shapes
@@ -128,3 +130,12 @@ def test_an_operand_on_the_cpu_is_no_batch_to_pin(say: Callable[..., str]) -> No
 
 def test_a_gpu_without_a_name_is_still_a_gpu(say: Callable[..., str]) -> None:
     assert " GPU: peaks and bandwidth from AMD MI300X data sheet." in say("vllm_decode", "--summary")
+
+
+def test_captures_without_steps_are_not_called_faster_or_slower(data: Path, capsysbinary: Any) -> None:
+    """The second capture holds 2.5 times the operations of the first: more steps of the same speed."""
+    files = [str(data / "nsys" / f"zx3xyy+assignment2-systems__result_2_7B{end}.sqlite.gz") for end in ("", "_clean")]
+    assert diff(files) == 0
+    words = " ".join(capsysbinary.readouterr().out.decode().split())
+    assert words.startswith("B takes 4,506 ms longer: 3,929 -> 8,435 ms (+114.7%; noise unknown: one capture each).")
+    assert "ms per capture" in words and "per step" not in words

@@ -16,6 +16,7 @@ from pyprof.prof.edits.scenario import Scenario
 from pyprof.table.columns import Bools, Ints
 
 MANY = 16  # kernels of one op in a loop; fewer do not matter
+SHAPES = 4  # of the tensors of a loop, at least, which begins a step
 
 
 @edit_rule("parameter_loop")
@@ -44,15 +45,32 @@ def _after_backward(run: Run) -> Bools:
 
 
 def behind(run: Run) -> Bools:
-    """A mask of the rows outside of layers after the last backward pass of their step, as averages of the weights."""
+    """A mask of the rows outside of layers after the last backward pass of their step, as averages of the weights.
+
+    Where steps end with the optimizer's, such work begins the next one, so what goes over tensors of several shapes
+    before a step's first layer belongs to it, too.
+    """
     steps, rows = run.table.ints("step"), np.arange(run.rows)
     backward = run.phase == "backward"
     inside = run.table.coded("layer").where(lambda text: any(letter.isalnum() for letter in text))
     outside = ~inside & np.isin(run.phase, ("forward", "other", ""))
-    found = np.zeros(run.rows, bool)
+    found, early = np.zeros((2, run.rows), bool)
     for step in np.unique(steps[backward]).tolist():
         mine = steps == step
         found |= mine & outside & (rows > int(np.flatnonzero(mine & backward)[-1]))
+        if (mine & inside).any():
+            early |= mine & outside & (rows < int(np.flatnonzero(mine & inside)[0]))
+    return found | _over_tensors(run, early)
+
+
+def _over_tensors(run: Run, chosen: Bools) -> Bools:
+    """Of these rows, those whose line has an op on tensors of several shapes, as parameters are and inputs are not."""
+    shapes: dict[tuple[str, str], set[tuple[int, ...]]] = {}
+    keys = {row: (str(run.aten[row]), run.trace(row)) for row in np.flatnonzero(chosen).tolist()}
+    for row, key in keys.items():
+        shapes.setdefault(key, set()).add(tuple(run.first_shape(row)))
+    found = np.zeros(run.rows, bool)
+    found[[row for row, key in keys.items() if len(shapes[key]) >= SHAPES]] = True
     return found
 
 

@@ -95,10 +95,10 @@ def _groups(scenario: Scenario) -> list[list[Ints]]:
 
 def _codes(run: Run) -> Ints:
     """Per row, a number of what is launched: op, sizes, line and layer, since other weights are other addresses."""
-    keys = [run.table.coded(key).codes for key in ("aten", "sizes")]
-    lines = [f"{run.trace(row)} {run.layer(row)}" for row in range(run.rows)]
-    keys.append(np.unique(np.array(lines), return_inverse=True)[1])
-    found: Ints = np.unique(np.stack(keys), axis=1, return_inverse=True)[1].reshape(-1)
+    aten, sizes = (run.table.coded(key).codes for key in ("aten", "sizes"))
+    lines = np.array([f"{run.trace(row)} {run.layer(row)}" for row in range(run.rows)])
+    keys = np.stack([aten, sizes, np.unique(lines, return_inverse=True)[1]])
+    found: Ints = np.unique(keys, axis=1, return_inverse=True)[1].reshape(-1)
     return found
 
 

@@ -352,3 +352,16 @@ def test_a_loop_after_the_backward_pass_is_one_over_tensors_too():
     assert behind(advice_rows.run(kept, gradient, kept, {**kept, "layer": ["Net", "head"]})).tolist() == [
         False, False, True, False
     ]  # fmt: skip
+
+
+def test_a_loop_over_tensors_that_begins_a_step_ends_the_one_before():
+    """Steps end with the optimizer's: averages of the weights come next, before the first layer. Inputs of one shape,
+    which are worked on there, too, are no parameters."""
+    kept = [{**updated([512, size]), "op": ["mul"], "aten": "aten::mul", "phase": "forward", "layer": []}
+            for size in (1, 2, 3, 4)]  # fmt: skip
+    picture = {**updated([3, 8, 8]), "op": ["mul"], "aten": "aten::mul", "phase": "forward", "trace": ["data.py:3"]}
+    layer = {**kept[0], "layer": ["Net", "head"]}
+    gradient = {**updated([512, 512]), "phase": "backward", "dir": "bprop"}
+    found = behind(advice_rows.run(*kept, *([picture] * 4), layer, kept[0], gradient)).tolist()
+    assert found == [True] * 4 + [False] * 7
+    assert behind(advice_rows.run(*kept[:3], layer, gradient)).tolist() == [False] * 5
