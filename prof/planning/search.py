@@ -101,7 +101,8 @@ class _Search:
         taken = {(edit.rule, edit.title) for edit in scenario.edits}
         found = list(EDIT_RULES[name](scenario))
         kept = [p for p in found if isinstance(p, Abstained) or (p.rule, p.title) not in taken]
-        return kept or [Abstained(name, "it is in the plan")]
+        silent = all(isinstance(p, Abstained) and not p.needs for p in kept)
+        return [Abstained(name, "it is in the plan")] if silent and name in {rule for rule, _ in taken} else kept
 
     def _chain(self, proposal: Edit | Abstained) -> list[Edit]:
         """The changes to make for a proposal: itself, or what it needs and then itself; empty if it cannot be made."""

@@ -134,7 +134,7 @@ def blocking_sentences(summary: Summary) -> Iterator[str]:
     memory = {pageable: " of pageable memory", pinned: " of pinned memory"}.get(rows, "")
     named = [f"{_place(place)[:-1]}, {ms(place.held_ns)})" for place in places[:MOST]]
     pin = "pass non_blocking=True" if rows == pinned else "pin the memory and pass non_blocking=True"
-    if all(place.op and place.op not in MOVING for place in places):  # the op itself copies an operand
+    if all(place.op and place.op.rpartition(".")[2] not in MOVING for place in places):  # it copies an operand
         pin = "keep these operands on the GPU"
     hold, take = ("holds", "takes") if rows == 1 else ("hold", "take")
     yield (

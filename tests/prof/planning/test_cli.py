@@ -144,3 +144,14 @@ def test_a_small_change_is_not_said_to_save_nothing():
         "B: saves 0.162 ms per step (under 1%)",
         "C: costs 0.2 ms per step (under 1%)",
     ]
+
+
+@pytest.mark.parametrize("case", ["held_zeros", "mixed"])
+def test_a_rule_in_the_plan_has_no_other_reason_to_say_nothing(capsysbinary, case):
+    """Its own change leaves it nothing to find: "the run launches CUDA graphs already" would be said of the program."""
+    assert main([str(GOLDEN / f"advice/{case}.before.json.gz"), "-q", "--json"]) == 0
+    document = answer(capsysbinary.readouterr().out, "plan", "plan")
+    planned = {change["rule"] for change in document["changes"]}
+    assert "cuda_graph" in planned
+    said = {reason["rule"]: reason["why"] for reason in document["abstained"]}
+    assert {said[rule] for rule in planned & said.keys()} == {"it is in the plan"}
