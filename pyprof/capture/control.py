@@ -290,7 +290,8 @@ def step() -> None:
 
     The iterations become ranges `ProfilerStep#1`, `ProfilerStep#2`, ..., named as PyTorch's profiler names them.
     Everything before the first call is step 0. Call it at the end of each iteration, always inside the same annotate()
-    blocks. It does not wait for the GPU. Before init() it makes no ranges.
+    blocks, and not within optimizer.step(), as its hooks are: NVTX ranges nest, so under nsys the one of the optimizer
+    would end with the next iteration. It does not wait for the GPU. Before init() it makes no ranges.
     """
     _close_step()
     _step.number += 1
