@@ -1,8 +1,8 @@
 """What ``pyprof bench`` measured on an H200 (tests/device/bench_accuracy.py), beside nsys, ``pyprof peaks``, a capture.
 
 ``node_us`` is the time of a call in a graph, and ``empty_node_us`` what a node took beside its kernel when that call
-was measured, which pyprof subtracts. h200_graph_nodes.json has the same by itself (tests/device/graph_nodes.py); the replay
-was recorded before the two were measured together.
+was measured, which pyprof subtracts. h200_graph_nodes.json has the same by itself (tests/device/graph_nodes.py); the
+replay was recorded before the two were measured together.
 """
 
 import gzip
