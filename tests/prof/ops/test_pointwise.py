@@ -179,6 +179,7 @@ ROWS: list[Row] = [  # names, arguments, work
     ("where.backward", (t(2, 3, dtype="bool"), t(2, 3), 0.0), Work(0, 30, 24)),
     ("pow.backward", (t(2, 3), 2), Work(12, 48, 24)),  # 2 x g
     ("pow.backward", (t(2, 3), 3), Work(18, 48, 24)),  # 3 x x g
+    ("pow.backward", (t(2, 3, dtype="complex64"), 3), Work(108, 96, 48)),  # three complex products of 6 each
     ("pow.backward", (2, t(2, 3)), Work(18, 48, 24)),  # g y log(2)
     ("addcmul.backward", (*TWO, t(2, 3)), Work(12, 96, 48)),
     ("addcmul.backward", (t(3), t(2, 3), t(2, 3)), Work(12 + 3, 96 + 24, 48 + 12)),  # self was broadcast
