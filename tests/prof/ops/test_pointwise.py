@@ -119,6 +119,10 @@ ROWS: list[Row] = [  # names, arguments, work
     ("pow", (2, t(2, 3)), Work(6, 24, 24)),
     ("addcmul addcdiv", (*TWO, t(2, 3)), Work(12, 72, 24)),
     ("addcmul addcdiv", (*TWO, t(2, 3), 0.5), Work(18, 72, 24)),
+    # complex: a product 6, a sum 2; a division 11, a sum 2; the value's product 6 more
+    ("addcmul", (t(2, 3, dtype="complex64"),) * 3, Work(48, 144, 48)),
+    ("addcmul", (*(t(2, 3, dtype="complex64"),) * 3, 0.5), Work(84, 144, 48)),
+    ("addcdiv", (t(2, 3, dtype="complex64"),) * 3, Work(78, 144, 48)),
     ("lerp", (*TWO, 0.1), Work(18, 48, 24)),
     ("lerp", (*TWO, t(2, 3)), Work(18, 72, 24)),
     ("where _s_where", (t(2, 3, dtype="bool"), *TWO), Work(0, 54, 24)),
