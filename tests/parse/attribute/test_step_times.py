@@ -49,6 +49,11 @@ def test_work_that_was_launched_before_the_first_mark_is_not_of_the_first_step()
     assert times((None, None, None, 0, 40), (1, 10, 60, 40, 10)) == [None, (40, 60)]
 
 
+def test_a_step_lasts_until_other_work_lets_the_next_one_begin() -> None:
+    """The host marks 0, 10 and 60. Work of no step keeps the main stream until 40; step 1 has a kernel elsewhere."""
+    assert times((1, 0, 10, 2, 3, 7), (None, None, None, 5, 35), (2, 10, 60, 40, 10)) == [(0, 40), None, (40, 60)]
+
+
 @pytest.mark.parametrize(("returned", "begins"), [
     (100_000, 900_000),  # it waits for 800 µs, and nothing on record runs: work of before the capture
     (799_999, 900_000), (800_000, 0),  # more than 100 µs, and no more
