@@ -25,6 +25,12 @@ def test_a_chain_by_hand():
     )
 
 
+@pytest.mark.parametrize("name", ["copy_", "_to_copy"])
+def test_a_cast_is_part_of_a_chain(name):
+    (card,) = cards(ew("pow"), ew(name, full=2), ew("mul"), rule="fusion")
+    assert card.kernels == 3
+
+
 def test_a_norm_by_hand_is_one_chain():
     """RMSNorm in fp32: the mean and what is done with it stand between; 6 kernels over the whole, 3 over the rows."""
     mean = {**ew("mean", 15_000), "args": ["", "[-1]", "True", ""], "sizes": [[4, 1024, 3072], [], [], []],
