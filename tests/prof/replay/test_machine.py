@@ -92,6 +92,14 @@ def test_an_event_that_the_runs_first_call_records(factor):
     assert near(scaled(replayed(Machine().run(program)), WORK, factor), machine.length(), program)
 
 
+@pytest.mark.parametrize("factor", [0.1, 3.0])
+def test_a_synchronisation_of_the_device_waits_for_its_kernels(factor):
+    """The second kernel is launched when the first one, of 0.4 ms, is done, however long that takes."""
+    program = [("launch", 1, 400_000), ("device",), ("work", 10_000), ("launch", 1, 50_000)] * 4
+    machine = Machine(kernel_scale=factor).run(program)
+    assert near(scaled(replayed(Machine().run(program)), WORK, factor), machine.length(), program)
+
+
 def test_a_full_queue_holds_the_host():
     """3,000 launches, each 100 µs on the GPU: from the 1,023rd on the host is held, so 0.3 s pass until the last."""
     program = [("launch", 1, 100_000)] * 3000
