@@ -175,10 +175,8 @@ class Scenario:
         lag[base.launches] = np.where(gone[base.edge_item[base.launches]], NEVER, lag[base.launches])
         item = base.edge_item[base.gaps]
         gap = lag[base.gaps]
-        # An edit that shortens many kernels instead of leaving few of them leaves so many gaps as launches. Where a
-        # second capture has work at the place of an edit that leaves no launch (found_durations), it has gaps, too.
-        share = np.where(self.left[item] > 0, np.minimum(self.left[item], 1.0), 1.0)
-        fewer = np.where(self.owner[item] >= 0, share, 1.0) * gap
+        # An edit that shortens many kernels instead of leaving few of them leaves so many gaps as launches.
+        fewer = np.where(self.owner[item] >= 0, np.minimum(self.left[item], 1.0), 1.0) * gap
         left = np.where(self.in_graph[item], np.minimum(gap, GRAPH_GAP_NS), fewer)
         lag[base.gaps] = np.where(gone[item], 0, left)
         return lag

@@ -93,15 +93,6 @@ def test_a_repeated_kernel_stands_in_its_stream_s_queue(tmp_path):
     assert apply(repeated([0], 2), run).step_ns(1.0, np.ones(1)) == 242_000
 
 
-@pytest.mark.parametrize(("left", "step_ns"), [(1, 181_000), (0.5, 180_500), (0, 181_000)])
-def test_gaps_are_as_many_as_launches_and_work_that_stays_without_one_has_its_own(left, step_ns, tmp_path):
-    """Kernels of 60 µs at 10, 71 and 132, of which the second one becomes 59. Where half of its launch is
-    left, so is half of the gap before it."""
-    launches = [call(50 * n, n + 1) for n in range(3)]
-    run = captured(base(tmp_path, *launches, *(kernel(10 + 61 * n, 60, n + 1) for n in range(3))))
-    assert apply(edit([1], [59_000], [left]), run).step_ns(1.0, np.ones(1)) == step_ns
-
-
 def test_the_pace_of_a_long_run(host_bound, tmp_path):
     """The host needs 105 µs until its last launch has returned; kernels of 60 in a row the GPU 182."""
     assert captured(host_bound).lasting_ns(1.0, NONE) == 105_000
