@@ -24,7 +24,7 @@ class Advice:
     saved_ms: Annotated[float, nan_doc("ms that this change alone saves per step")]
     step_ms: Annotated[
         float,
-        nan_doc("ms that a step takes now: without the profiler where the saving is the replay's, else as captured"),
+        nan_doc("ms that a step takes now: without the profiler where a replay says so, else as captured"),
     ]
     kernels: Annotated[float, nan_doc("number of kernels per step that it concerns")]
     time_ms: Annotated[float, nan_doc("ms of GPU time that these take per step now")]

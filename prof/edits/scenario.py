@@ -176,7 +176,8 @@ class Scenario:
         item = base.edge_item[base.gaps]
         gap = lag[base.gaps]
         # An edit that shortens many kernels instead of leaving few of them leaves so many gaps as launches.
-        fewer = np.where(self.owner[item] >= 0, np.minimum(self.left[item], 1.0), 1.0) * gap
+        shared = (self.owner[item] >= 0) & (self.left[item] > 0)  # 0: the launch goes without its kernel, as in graphs
+        fewer = np.where(shared, np.minimum(self.left[item], 1.0), 1.0) * gap
         left = np.where(self.in_graph[item], np.minimum(gap, GRAPH_GAP_NS), fewer)
         lag[base.gaps] = np.where(gone[item], 0, left)
         return lag

@@ -218,6 +218,8 @@ def test_a_generator_of_parameters_reaches_the_function() -> None:
     norm = torch.cat([p.grad.flatten() for p in net.parameters() if p.grad is not None]).norm()
     assert float(norm) == pytest.approx(1e-3, rel=1e-2)
     assert list(work.ops) == ["clip_grad_norm_"]
+    # 20 gradients: 2 for each to the norm, 1 to scale it; 80 bytes read for the norm, read again and written
+    assert [(row.model, row.flops, row.bytes) for row in work.rows] == [("clip_grad_norm_", 60, 240)]
 
 
 def test_results_are_the_same_with_and_without() -> None:

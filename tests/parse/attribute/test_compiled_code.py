@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from pyprof.compiled_record import COMPILED_RANGE, PIECE, Call, CompiledRecord, Operation, op_name, range_texts
 from pyprof.parse.attribute.capture import Capture, Ranges
 from pyprof.parse.attribute.compiled_code import (
+    _described,
     called_within,
     match,
     name_origins,
@@ -210,3 +211,9 @@ def test_ops_inside_another_op_are_not_the_graphs_calls() -> None:
     columns = zip((given.thread, given.start, given.end, given.scope, given.seq, given.op_id), inner, strict=True)
     made.ranges = Ranges(*(np.append(column, value) for column, value in columns))
     assert origins(made) == [None, None]
+
+
+def test_an_item_of_fused_names_the_innermost_layer_and_line() -> None:
+    item = {"aten": "aten::gelu", "layer": "mlp.act", "line": "net.py:9"}
+    assert _described(GELU, False) == item
+    assert _described(GELU, True) == {**item, "done": True}

@@ -8,6 +8,8 @@ import pytest
 
 from pyprof.parse.attribute.cpp_functions import kinship, words
 from pyprof.parse.attribute.forward_ops import _last_before
+from pyprof.parse.attribute.outputs import _in_backward
+from pyprof.parse.attribute.scope import Kind, Scope
 from pyprof.parse.kineto.reader import read
 from pyprof.parse.nsys.reader import read as read_nsys
 from pyprof.parse.tables.correlate import correlate
@@ -276,3 +278,18 @@ def test_what_the_engine_does_after_a_node_says_nothing_of_the_nodes_shapes(tmp_
         after,
     )
     assert rows[1][4] == "[[8,20]]"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "name", "expected"),
+    [
+        ("[[2,3,8,8],[4,3,5,5]]", "aten::cudnn_convolution_backward_input", [[2, 3, 8, 8]]),
+        ("[[2,3,8,8],[4,3,5,5]]", "aten::cudnn_convolution_backward_weight", [[4, 3, 5, 5]]),
+        ("[[2,3,8,8]]", "aten::cudnn_convolution_backward_weight", None),
+    ],
+)
+def test_the_gradients_of_a_convolution_have_the_sizes_of_its_input_and_weight(sizes, name, expected):
+    scopes = [Scope(Kind.OP, "aten::conv2d", sizes), Scope(Kind.OP, name)]
+    tree = SimpleNamespace(scopes=scopes, scope=np.arange(2), name=lambda place: scopes[place].name)
+    found = _in_backward(tree, 1, 0)
+    assert (json.loads(found) if expected else found) == (expected or "")

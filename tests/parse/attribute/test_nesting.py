@@ -1,10 +1,13 @@
 """Nesting and innermost ranges equal their quadratic definition."""
 
+from types import SimpleNamespace
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pyprof.parse.attribute.nesting import innermost, nest
+from pyprof.parse.attribute.range_tree import RangeTree
 
 spans = st.tuples(st.integers(0, 2), st.integers(-5, 30), st.integers(0, 12)).map(lambda t: (t[0], t[1], t[1] + t[2]))
 points = st.tuples(st.integers(-1, 3), st.integers(-7, 45))
@@ -63,3 +66,19 @@ def test_ranges_of_two_domains_that_overlap():
 
 def test_no_ranges():
     assert chains([], [(0, 1)]) == [[]]
+
+
+def test_the_range_that_the_profiler_names_counts_only_where_none_contains_the_launch():
+    """Launches at 5 and 15 are in the first and second range; 25 is in none. The profiler names the second for each."""
+    tree = SimpleNamespace(
+        nesting=nest(np.zeros(2, np.int64), np.array([0, 10]), np.array([10, 20])), place=np.arange(2)
+    )
+    capture = SimpleNamespace(
+        launch_thread=np.zeros(3, np.int64),
+        launch_time=np.array([5, 15, 25]),
+        launch_range=np.array([1, 1, 1]),
+        is_host=np.zeros(3, bool),
+        origin_thread=None,
+        origin_time=None,
+    )
+    assert RangeTree.innermost_of_rows(tree, capture)[0].tolist() == [0, 1, 1]

@@ -2,10 +2,14 @@
 
 import json
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
+from pyprof.parse.attribute.phase import _of_gradients
+from pyprof.parse.attribute.scope import Kind, Scope
 from pyprof.parse.kineto import reader as kineto
 from pyprof.parse.nsys.reader import read
 from pyprof.parse.tables.correlate import correlate
@@ -280,3 +284,16 @@ def test_a_cpu_op_that_starts_in_its_parents_microsecond_has_its_own_row(tmp_pat
     assert sorted(table.coded("aten").texts()) == ["aten::add_", "aten::mkldnn_convolution"]
     names = dict(zip(table.coded("kLongName").texts(), table.coded("aten").texts(), strict=True))
     assert all(name == aten for name, aten in names.items())
+
+
+@pytest.mark.parametrize(("ops", "updates"), [([], []), ([10], [0]), ([40], [])])
+def test_an_update_by_hand_follows_the_backward_pass_of_an_op_that_was_recorded(
+    ops: list[int], updates: list[int]
+) -> None:
+    """The backward node began at 20 and the op on lists of tensors at 50. Without any op, or with one in between, the
+    list may be the next forward pass's."""
+    tree: Any = SimpleNamespace(
+        start=np.array([50]), scope=np.array([0]), scopes=[Scope(Kind.OP, "aten::_foreach_add_")]
+    )
+    found = _of_gradients(tree, np.array([0]), np.array([20]), np.array(ops, np.int64))
+    assert found.tolist() == updates

@@ -1,5 +1,9 @@
 """The columns of sequence numbers do not depend on how many rows and texts are worked on at a time."""
 
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
 import pytest
 
 from pyprof.parse.attribute import seq_columns
@@ -22,3 +26,11 @@ def test_a_few_rows_at_a_time_give_the_same(
     parts = tables.rows(correlate(lean_reader(GOLDEN / name)(GOLDEN / name)))
     assert [[row[key] for key in KEYS] for row in parts] == [[row[key] for key in KEYS] for row in whole]
     assert any(len(row["seqMarker"] or ()) for row in whole)
+
+
+def test_the_base_is_one_less_than_the_smallest_number_of_the_ranges_around_a_launch() -> None:
+    """The inner range has number 7, the one around it 4, and the outermost none (0). The second launch is in no range,
+    but in a node of number 1; the third in a node of number 3 inside the outer two ranges."""
+    tree: Any = SimpleNamespace(seq=np.array([0, 4, 7]), parent=np.array([-1, 0, 1]))
+    around, number = np.array([2, -1, 1]), np.array([0, 1, 3])
+    assert seq_columns._base(tree, around, number).tolist() == [3, 0, 2]

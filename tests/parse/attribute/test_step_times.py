@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pyprof.parse.attribute.capture import OPEN
 from pyprof.parse.attribute.step_times import step_times
+from pyprof.parse.attribute.steps import Marks, _until
 from pyprof.parse.nsys.reader import read
 from pyprof.parse.tables.correlate import correlate
 from pyprof.prof.notebook import load
@@ -45,6 +47,11 @@ def test_where_the_gpu_is_late_a_step_begins_when_it_is_done_with_the_one_before
 def test_work_that_was_launched_before_the_first_mark_is_not_of_the_first_step() -> None:
     # a kernel of before the capture runs until 40; no launch of it is known
     assert times((None, None, None, 0, 40), (1, 10, 60, 40, 10)) == [None, (40, 60)]
+
+
+def test_a_step_lasts_until_other_work_lets_the_next_one_begin() -> None:
+    """The host marks 0, 10 and 60. Work of no step keeps the main stream until 40; step 1 has a kernel elsewhere."""
+    assert times((1, 0, 10, 2, 3, 7), (None, None, None, 5, 35), (2, 10, 60, 40, 10)) == [(0, 40), None, (40, 60)]
 
 
 @pytest.mark.parametrize(("returned", "begins"), [
@@ -214,3 +221,9 @@ def test_a_late_gpu_reaches_a_step_without_work_when_it_is_done(tmp_path: Path) 
 def test_a_damaged_list_of_empty_steps_is_left_out(tmp_path: Path, text: str) -> None:
     table = table_of(tmp_path, STEPS, (20, 260)).with_column("emptySteps", Coded.of([text, text]))
     assert [step[0] for step in listed(table)] == [1, 4]
+
+
+def test_a_mark_that_was_never_closed_has_no_end() -> None:
+    """Step 1 ends with its own range at 10, because a launch at 15 is before step 2 begins; step 2 is left open."""
+    marks = Marks(np.zeros(2, np.int64), np.array([0, 20]), np.array([10, OPEN - 1000]), np.array([1, 2]))
+    assert _until(marks, np.arange(2), np.array([5, 15, 25])).tolist() == [10, NULL]

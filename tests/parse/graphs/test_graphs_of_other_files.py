@@ -6,11 +6,14 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import pyprof
 from pyprof.errors import InputError
 from pyprof.parse import cli
+from pyprof.parse.attribute.capture import Ranges
+from pyprof.parse.graphs.other_captures import _ranges
 from pyprof.parse.read import read_graphs, read_profile
 from pyprof.prof import cli as prof
 from pyprof.prof.work.annotate import annotate
@@ -144,3 +147,19 @@ def test_the_products_of_a_decode_step_are_those_of_the_model(data: Path) -> Non
     flops = annotate(table).flops
     assert flops[products & (flops > 0)].sum() == 484_358_225_920
     assert products.sum() == 36 * 4 + 1
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "expected"),
+    [([1, -1], None, [1, -1, -1]), (None, [-1, 0], [-1, -1, 3]), ([1, -1], [-1, 0], [1, -1, 3]), (None, None, None)],
+)
+def test_forward_ranges_of_either_file_are_kept(
+    here: list[int] | None, there: list[int] | None, expected: list[int] | None
+) -> None:
+    """Of the other file's two ranges the second is kept; the first, its forward op, has place 3 in the joined file."""
+
+    def ranges(forward: list[int] | None) -> Ranges:
+        return Ranges(*np.zeros((6, 2), np.int64), forward_range=None if forward is None else np.array(forward))
+
+    found = _ranges(ranges(here), ranges(there), np.array([1]), np.array([3, 4]), 1, 1).forward_range
+    assert (None if found is None else found.tolist()) == expected

@@ -2,6 +2,7 @@
 
 import json
 import tarfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from pyprof.compiled_record import op_name
 from pyprof.errors import InputError
 from pyprof.parse import cli
+from pyprof.parse.attribute.unrecorded_code import _triton
 from pyprof.parse.inductor.debug_folder import CODE, LISTING, MAPPING, debug_graphs
 from pyprof.parse.inductor.graph_listing import nodes_of
 from pyprof.parse.inductor.output_code import calls_of, kernels_of
@@ -194,3 +196,9 @@ def test_a_graph_that_is_not_in_the_folder_stays_as_it_is(h200: Path) -> None:
     records = read_inductor([str(h200 / "torch_compile_debug" / "model__1_inference_4.2")])
     capture = read_profile(h200 / "llama.json.gz", inductor=records).capture
     assert capture.warnings == ["2 compiled graphs that ran are not in inductor's folder"]
+
+
+def test_kernels_of_the_users_own_and_of_inductor_are_triton_kernels() -> None:
+    """What the graph lists with its types is a kernel of Triton's under any name; a library's call is none."""
+    calls = Counter({"my_kernel": 2, "triton_poi_fused_add_0": 1, "aten::mm": 3})
+    assert _triton(calls, {"my_kernel": ()}) == {"my_kernel": 2, "triton_poi_fused_add_0": 1}

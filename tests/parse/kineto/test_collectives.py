@@ -125,6 +125,15 @@ def test_a_record_of_the_message_has_precedence(tmp_path: Path) -> None:
     assert table.coded("aten").texts() == ["record_param_comms"]
 
 
+def test_a_functional_collective_is_named_and_not_its_record(tmp_path: Path) -> None:
+    """Op, record and annotation each list the same tensor; the op, outermost, names what it does: 300 in, 300 out."""
+    table = captured(
+        tmp_path, *described("_c10d_functional::all_reduce", [A, [], []], "nccl:all_reduce", annotated=[A])
+    )
+    assert table.coded("aten").texts() == ["_c10d_functional::all_reduce"]
+    assert annotate(table).bytes.tolist() == [2 * 4 * 300]
+
+
 def test_a_copy_inside_a_collective_keeps_its_operands(tmp_path: Path) -> None:
     events = described("c10d::alltoall_base_", [B, A, [], []], "nccl:all_to_all", annotated=[A])
     copy = op("aten::copy_", 14.5, 2, Input_Dims=[[7], [7], []], Input_type=["float", "float", "Scalar"])

@@ -103,3 +103,11 @@ def test_a_call_without_a_name_has_no_kind(tmp_path):
     assert found.coded("kind").texts() == ["", "launch"]
     (tmp_path / "net.sqlite").unlink()
     assert host(tmp_path, **{API: calls[:1], KERNEL: [kernel(60, 1)]}).coded("kind").texts() == [""]
+
+
+def test_the_ranges_before_a_call_are_those_since_its_threads_call_before(tmp_path):
+    """Two ranges begin between the first calls of thread 1 and one before its third; thread 2 has no call before."""
+    calls = [api(0, 4, 1), api(10, 14, 2), api(30, 34, 3), api(50, 54, 4, 51, tid=2)]
+    ranges = [push(start, start + 1, "aten::add") for start in (5, 7, 20, 40)]
+    found = host(tmp_path, **{API: calls, KERNEL: [kernel(60, corr) for corr in (1, 2, 3)], NVTX: ranges})
+    assert found.ints("ranges").tolist() == [0, 2, 1, 0]

@@ -205,3 +205,13 @@ def test_no_edit_saves_more_than_its_bound(tmp_path):
     after = apply(edit([1, 2], [0, 0], [0, 0]), before)
     saved = before.step_ns(1.0, NONE) - after.step_ns(1.0, one)
     assert saved == pytest.approx(2 * 51_100, abs=50) and after.most_saved_ns(1.0) >= saved
+
+
+@pytest.mark.parametrize(("left", "step_ns"), [(1, 204_000), (0.5, 202_000), (0, 204_000)])
+def test_fewer_kernels_have_fewer_gaps_between_them(tmp_path, left, step_ns):
+    """µs: three kernels of 100, 2 apart, launched long before. The last two take 50 each, and half as many launches
+    remain: so do half of the gaps. Where the host's work goes alone, as into a CUDA graph, kernels and gaps stay."""
+    launches = [call(6 * n, n + 1) for n in range(3)]
+    run = captured(base(tmp_path, *launches, *(kernel(10 + 102 * n, 100, n + 1) for n in range(3))))
+    assert run.step_ns(1.0, NONE) == 304_000
+    assert apply(edit([1, 2], [50_000] * 2, [left] * 2), run).step_ns(1.0, np.ones(1)) == step_ns

@@ -44,6 +44,7 @@ ROWS: list[Row] = [
     # groups 2: 3*2 = 6 channels, (8-1)*2 - 2 + 2 + 1 + 1 = 16: 2*512*27; (512+108)*4; 2*6*256*4
     ("cudnn_convolution", (X, W, (1, 1), (1, 1), (1, 1), 1, False, False, True), NO_BIAS),
     ("cudnn_convolution", (X, W, B, (1, 1), (1, 1), (1, 1), 1), SAME),  # torch 1.x
+    ("cudnn_convolution", (X, W, None, (1, 1), (1, 1), (1, 1), 1), NO_BIAS),
     ("cudnn_convolution_transpose", (X, WT, (0, 0), (0, 0), (2, 2), (1, 1), 1, False, False, True), UP),
     ("cudnn_convolution_relu miopen_convolution_relu", (X, W, B, *ONE, 1), SAME),
     (

@@ -77,6 +77,7 @@ ROWS: list[Row] = [
     ("frexp", (t(2, 3),), Work(0, 24, 48)),
     ("nonzero_static", (t(2, 3), 4), Work(0, 24, 64)),
     ("im2col", (t(1, 2, 4, 4), [2, 2], [1, 1], [0, 0], [1, 1]), Work(0, 128, 288)),  # 2 * 4 rows, 9 windows
+    ("im2col", (t(1, 2, 6, 7), [3, 3], [2, 2], [0, 0], [1, 1]), Work(0, 336, 432)),  # spans 5: 2 * 9 rows, 6 windows
     ("col2im", (t(1, 8, 9), [4, 4], [2, 2], [1, 1], [0, 0], [1, 1]), Work(72 - 32, 288, 128)),
     ("constant_pad_nd pad", (X, [1, 2]), Work(0, 24, 48)),  # 2 x 6
     ("constant_pad_nd", (X, [-1, 2]), Work(0, 16, 32)),  # 4 elements kept; 2 x 4

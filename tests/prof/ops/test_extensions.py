@@ -110,6 +110,7 @@ ROWS: list[Row] = [
         UnknownArgument,
     ),
     ("_moe_C::topk_softmax", (t(4, 2), t(4, 2, dtype="int32"), t(4, 2, dtype="int32"), t(4, 3)), Work(44, 48, 64)),
+    ("_moe_C::topk_softmax", (t(4, 0), t(4, 0, dtype="int32"), t(4, 0, dtype="int32"), t(4, 0)), Work()),  # no experts
     ("_moe_C::moe_sum", (t(4, 2, 6), t(4, 6)), Work(24, 192, 96)),
     (
         "_moe_C::moe_align_block_size _moe_C::moe_permute _moe_C::moe_unpermute",

@@ -114,6 +114,8 @@ ROWS: list[Row] = [
     ("tensordot", (t(2, 3, 4), t(4, 3, 5), (2, 1), (0, 1)), Work(240, 336, 40)),  # [2,5], K = 12; 84*4
     ("chain_matmul", ((t(10, 100), t(100, 5), t(5, 50)),), Work(15000, 7200, 2200)),
     # (A B) C: 2*10*5*100 + 2*10*50*5; (1500 + 300)*4; (50 + 500)*4
+    # (A B) C: 24 + 40 multiply-adds, not 60 + 30; (6 + 12)*4 and 8*4, (8 + 20)*4 and 10*4
+    ("chain_matmul linalg_multi_dot", ((t(2, 3), t(3, 4), t(4, 5)),), Work(128, 184, 72)),
     ("einsum", ("ij,jk->ik", (t(4, 5), t(5, 6))), Work(240, 200, 96)),
     ("einsum", ("i,j->ij", (t(4), t(6))), Work(24, 40, 96)),  # nothing summed: products
     ("einsum", ("ij->i", (t(4, 5),)), Work(16, 80, 16)),  # 20 - 4 sums

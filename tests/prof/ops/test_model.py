@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from pyprof.errors import ModelError
-from pyprof.prof.ops.evaluation import evaluate, parameters
+from pyprof.prof.ops.evaluation import evaluate, function_of, parameters
 from pyprof.prof.ops.model import FAMILY, MODELS, ORDER, Tensor, Work, model
 
 X, W = Tensor((2, 3), "float32"), Tensor((4, 5), "float32")
@@ -49,3 +49,9 @@ def test_a_second_model_is_refused_and_both_are_named() -> None:
     model("t::once")(scaled)
     with pytest.raises(ModelError, match="t::once has two models: scaled and scaled"):
         model("t::once (x, weight)")(scaled)
+
+
+def test_operators_are_their_functions() -> None:
+    names = ["__mod__", "__imod__", "__rmod__", "__ifloordiv__", "__truediv__", "__radd__", "__len"]
+    expected = ["remainder", "remainder_", "remainder", "floor_divide_", "div", "add", "__len"]
+    assert list(map(function_of, names)) == expected

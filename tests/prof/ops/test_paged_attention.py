@@ -73,6 +73,12 @@ def test_heads_may_be_folded_into_the_width():
     assert sglang == Work(86 * 4 * 32, 2 * (384 + 2 * 320), 2 * 384)
 
 
+def test_the_result_tells_the_width_of_folded_heads_of_values():
+    """Queries and keys of 8, values of 4: products of 32 and of 16 columns, a result of 12 * 16 elements."""
+    work = evaluate(UNIFIED, (t(12, 32), t(12, 16), t(12, 8), t(12, 16)), served=batch(PREFILL))
+    assert work == Work(86 * 2 * (32 + 16), 2 * (384 + 20 * 16 + 20 * 8), 2 * 192)
+
+
 @pytest.mark.parametrize(
     "name", ["aiter::paged_attention_ragged", "aiter::paged_attention_v1", "paged_attention_ragged"]
 )

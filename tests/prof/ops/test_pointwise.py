@@ -119,6 +119,10 @@ ROWS: list[Row] = [  # names, arguments, work
     ("pow", (2, t(2, 3)), Work(6, 24, 24)),
     ("addcmul addcdiv", (*TWO, t(2, 3)), Work(12, 72, 24)),
     ("addcmul addcdiv", (*TWO, t(2, 3), 0.5), Work(18, 72, 24)),
+    # complex: a product 6, a sum 2; a division 11, a sum 2; the value's product 6 more
+    ("addcmul", (t(2, 3, dtype="complex64"),) * 3, Work(48, 144, 48)),
+    ("addcmul", (*(t(2, 3, dtype="complex64"),) * 3, 0.5), Work(84, 144, 48)),
+    ("addcdiv", (t(2, 3, dtype="complex64"),) * 3, Work(78, 144, 48)),
     ("lerp", (*TWO, 0.1), Work(18, 48, 24)),
     ("lerp", (*TWO, t(2, 3)), Work(18, 72, 24)),
     ("where _s_where", (t(2, 3, dtype="bool"), *TWO), Work(0, 54, 24)),
@@ -179,6 +183,7 @@ ROWS: list[Row] = [  # names, arguments, work
     ("where.backward", (t(2, 3, dtype="bool"), t(2, 3), 0.0), Work(0, 30, 24)),
     ("pow.backward", (t(2, 3), 2), Work(12, 48, 24)),  # 2 x g
     ("pow.backward", (t(2, 3), 3), Work(18, 48, 24)),  # 3 x x g
+    ("pow.backward", (t(2, 3, dtype="complex64"), 3), Work(108, 96, 48)),  # three complex products of 6 each
     ("pow.backward", (2, t(2, 3)), Work(18, 48, 24)),  # g y log(2)
     ("addcmul.backward", (*TWO, t(2, 3)), Work(12, 96, 48)),
     ("addcmul.backward", (t(3), t(2, 3), t(2, 3)), Work(12 + 3, 96 + 24, 48 + 12)),  # self was broadcast

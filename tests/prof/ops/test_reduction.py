@@ -16,6 +16,7 @@ ROWS: list[Row] = [
     ("sum nansum prod", (X,), Work(23, 96, 4)),
     ("sum nansum", (X, [1], False, None), Work(20, 96, 16)),  # 24 - 4
     ("sum", (X, [1]), Work(20, 96, 16)),
+    ("sum", (X, [1], False, "float64"), Work(20, 96, 32)),  # 4 numbers of 8 bytes
     ("sum", (X, [0, -1], True, None), Work(23, 96, 4)),
     ("sum", (X, [], False, None), Work(23, 96, 4)),  # an empty list is all dimensions
     ("sum", (X, UNKNOWN), Work(23, 96, 4)),  # one unknown argument: the type

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+import pyprof.prof.ops.families  # noqa: F401  (fills the registry)
 from pyprof.marker import Marker, format_marker
 from pyprof.prof.kernels.type_names import NOTHING, Dtypes
 from pyprof.prof.ops.marker_arguments import subscript, with_flags
@@ -85,6 +86,8 @@ def test_under_autocast_a_products_operands_are_autocasts() -> None:
         ("_softmax", [[4, 8], [], []], Dtypes(B, (), F), None, 192),  # 32*2 read, 32*4 written
         ("_foreach_add_", [[4], [6], []], Dtypes(F, lists=1), 10, 80),  # a number to each: 10*4 read and written
         ("cat", [[2, 4], [3, 4], []], Dtypes("opaque2"), 0, 80),  # 20*2 read and written
+        ("gather", [[4, 6], [], [4, 2], []], Dtypes(F), 0, 128),  # 8*4 and 8 positions of 8 bytes read, 8*4 written
+        ("index_select", [[40], [], [5]], Dtypes(F), 0, 80),  # 5*4 and 5*8 read, 5*4 written
     ],
 )
 def test_bytes_where_the_kernel_tells(

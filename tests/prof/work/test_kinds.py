@@ -80,6 +80,16 @@ def test_the_kind_does_not_depend_on_whether_the_op_is_recorded(op: str) -> None
         assert kinds(made, annotate(made)).texts() == [kind]
 
 
+@pytest.mark.parametrize(
+    ("op", "kind"),
+    [("aten::sort", "indexing and sorting"), ("aten::cumsum", "reductions"), ("aten::cdist", "element-wise")],
+)
+def test_the_op_decides_where_the_kernels_name_says_nothing(op: str, kind: str) -> None:
+    name = {"kLongName": "void helper()", "kShortName": "helper", "kind": "kernel", "ns": 9}
+    made = table(name | {"aten": op, "sizes": [[8, 4], [8, 4]], "dtypes": ["float32", "float32"]})
+    assert kinds(made, annotate(made)).texts() == [kind]
+
+
 def test_the_names_that_people_see() -> None:
     """As docs/reference lists them: filters, JSON and diffs use these words, so none changes unnoticed."""
     assert {name for names in KINDS_OF_CLASS.values() for name in names} == {

@@ -27,6 +27,7 @@ def multi(functor: str, depth: int = 4) -> str:
 BYTES = [
     ("AdamFunctor<float>", 28),  # 4 lists read, 3 written
     ("AdamFunctor<c10::Half, float, int>", 2 * 2 + 2 * 4 + 2 + 2 * 4),  # g and p in 2 bytes, m and v in 4
+    ("AdamFunctor<c10::Half, float, long>", 2 * 2 + 2 * 4 + 2 + 2 * 4),  # the third type is that of indices
     ("AdamCapturableMasterFunctor<c10::BFloat16, float>", 2 + 3 * 4 + 2 + 3 * 4),  # p only written, in 2 bytes
     ("SGDFunctor<3, float, float>", 20),  # g, p, m read, p and m written
     ("SGDFunctor<4, c10::Half, float>", 2 + 2 * 4 + 2 * 4 + 2),  # and the model's own weights

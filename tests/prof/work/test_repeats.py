@@ -44,6 +44,12 @@ def test_the_head_of_a_capture_repeats_its_next_step() -> None:
     assert runs(table, names) == [(list(range(17)), [list(range(20, 37))])]
 
 
+def test_sixteen_kernels_are_enough_and_fifteen_are_not() -> None:
+    for count, expected in ((16, [(list(range(16)), [list(range(16, 32))])]), (15, [])):
+        launches = [*((name, False) for name in STEP[:count]), *((name, True) for name in STEP[:count])]
+        assert runs(*a_table(launches)) == expected
+
+
 def test_another_kernel_in_between_is_no_repetition() -> None:
     table, names = a_table([*((name, False) for name in [*STEP[:9], "x", *STEP[10:]]), *((n, True) for n in STEP)])
     assert runs(table, names) == []

@@ -8,7 +8,9 @@ import pytest
 
 import pyprof.prof.work.helper_kernels  # noqa: F401 (registers all rules)
 from pyprof.prof.ops.model import UNKNOWN, Tensor, Work
+from pyprof.prof.work.annotate import annotate
 from pyprof.prof.work.helpers.registry import HelperCall, Launch, helper_work
+from tests.prof.advice.advice_rows import table
 
 H = "bfloat16"
 
@@ -82,6 +84,15 @@ def test_chores(
 ) -> None:
     last = Launch(before, before_grid) if before else None
     assert helper_work(HelperCall(Launch(name, grid, block), last, op, arguments)) == Work(0, read, write)
+
+
+def test_the_first_kernel_of_a_capture_is_the_one_before_the_second() -> None:
+    """Its grid tells the 5 slices of 64 * 32 that the second adds up: 5 * 2048 * 4 bytes read, 2048 * 2 written."""
+    call = {"aten": "aten::mm", "sizes": [[64, 800], [800, 32]], "dtypes": [H, H], "opId": 1, "ns": 1000}
+    product = {"kLongName": "void cutlass::Kernel2<cutlass_80_tensorop>", "kShortName": "Kernel2", "grid": [4, 1, 5]}
+    reduction = {"kLongName": SPLIT_K, "kShortName": "splitKreduce_kernel", "grid": [2, 2, 1], "block": [32, 16, 1]}
+    made = table(call | product, call | reduction)
+    assert annotate(made).bytes.tolist()[1] == 5 * 2048 * 4 + 2048 * 2
 
 
 @pytest.mark.parametrize(
