@@ -47,6 +47,8 @@ def test_which_dimension_must_be_aligned(sizes, strides, leads):
 
 
 def test_a_batch_and_an_addend():
+    assert str(gemm("bmm", [[2, 8, 6], [2, 6, 4]], None)) == "2 × [8, 6] @ [6, 4]"
+    assert str(gemm("mm", [[8, 6], [6, 4]], None)) == "[8, 6] @ [6, 4]"
     assert gemm("baddbmm", [[2, 8, 4], [2, 8, 6], [2, 6, 4]], None) == gemm("bmm", [[2, 8, 6], [2, 6, 4]], None)
     assert gemm("mm", [[8, 6], [5, 4]], None) is None
     assert gemm("mv", [[8, 6], [6]], None) is None
@@ -158,6 +160,8 @@ def test_a_tail_by_hand():
 TAILS = {
     "the wave is full": mm(2048, 4096, 4096, 84_900, name=NVJET_TILE),
     "one wave": mm(1024, 4096, 4096, 43_800, name=NVJET_TILE),
+    # 17 × 32 tiles are 4.1 waves; 20 × 32 would take five, too: 15% for each row
+    "more than four waves": mm(4352, 4096, 4096, 220_000, name=NVJET_TILE),
     "many waves": mm(8320, 8192, 4096, 700_000, name=NVJET_TILE),
     "split": mm(1664, 4096, 4096, 84_600, name="nvjet_sm90_tst_256x128_64x4_4x2_h_bz_splitK_NNT"),
     "no tile in the name": mm(1664, 4096, 4096, 84_600, name="ampere_bf16_s16816gemm"),

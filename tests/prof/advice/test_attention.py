@@ -133,9 +133,9 @@ def test_the_math_backend_computes_in_fp32_what_is_given_in_half():
     assert found[0].kernels == 7
 
 
-def masked(strides, ns=1_000_000):
+def masked(strides, ns=1_000_000, op="add_"):
     """By the math backend, with a bias a head for all samples: 4 kernels."""
-    add = over_scores("add_", ns)
+    add = over_scores(op, ns)
     add.update(sizes=[[8, 12, T, T], [1, 12, T, T], []], dtypes=["bfloat16"] * 2 + [""],
                strides=[[12 * T * T, T * T, T, 1], strides, []])  # fmt: skip
     rows = [bmm(T, D, T, ns), add, over_scores("_softmax", ns), bmm(T, T, D, ns)]
@@ -149,6 +149,8 @@ def test_a_mask_whose_last_stride_is_not_one():
     assert (
         "attn_mask.contiguous(), since the last stride of the mask is not 1; is_causal=True in place of" in card.change
     )
+    (card,) = cards(*masked([12, 1, 12 * T, 12], op="add"))
+    assert "attn_mask.contiguous()" in card.change
     (card,) = cards(*masked([12 * T * T, T * T, T, 1]))
     assert "contiguous" not in card.change and "use FlashAttention or cuDNN: " in card.change
 

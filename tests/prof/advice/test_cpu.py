@@ -58,7 +58,10 @@ def test_fewer_threads_than_cores():
 
 def test_short_ops_do_not_ask_for_threads():
     short = op("mm", 90_000, [64, 64], [64, 64])
-    assert cards(short, short, facts=CpuFacts(cores=8, threads=1, bf16="")) == {}
+    one = CpuFacts(cores=8, threads=1, bf16="")
+    assert cards(short, short, facts=one) == {}
+    found = ["cpu_threads" in cards(short | {"ns": ns}, facts=one) for ns in (100_000, 100_001)]
+    assert found == [False, True]  # "of more than 0.1 ms"
 
 
 @pytest.mark.parametrize(("bf16", "saved", "confidence"), [("avx512_bf16", 2.0, "medium"), ("amx", 3.0, "low")])

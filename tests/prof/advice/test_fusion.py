@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.prof.advice.advice_rows import cards, mm
+from pyprof.prof.advice.grid import _batched_ns
+from tests.prof.advice.advice_rows import cards, mm, run
 
 N = 12_582_912  # elements, fp32: 50.33 MB
 
@@ -23,6 +24,12 @@ def test_a_chain_by_hand():
     assert (
         card.change == "Fuse the element-wise kernels (pow, mul, add, ...): torch.compile the module that holds them."
     )
+
+
+@pytest.mark.parametrize("name", ["copy_", "_to_copy"])
+def test_a_cast_is_part_of_a_chain(name):
+    (card,) = cards(ew("pow"), ew(name, full=2), ew("mul"), rule="fusion")
+    assert card.kernels == 3
 
 
 def test_a_norm_by_hand_is_one_chain():
@@ -137,3 +144,9 @@ GRID_SAYS_NOTHING = {
 @pytest.mark.parametrize("why", GRID_SAYS_NOTHING)
 def test_no_word_on_small_grids(why):
     assert cards(*GRID_SAYS_NOTHING[why], rule="small_grid") == []
+
+
+def test_products_at_once_move_the_bytes_of_all():
+    """4 products of bf16: 2.1 GFLOP, and 4 × 2 × (2 × 4096 × 16 + 4096²) = 135,266,304 bytes, which take longer."""
+    made = run(*[mm(4096, 16, 4096, 50_000)] * 4)
+    assert _batched_ns(made, [0, 1, 2, 3]) == pytest.approx(33_153.5 + 5_000)  # at 0.85 × 4.8 TB/s, and 5 µs

@@ -92,6 +92,12 @@ def test_a_bias_before_a_norm_and_its_gradient():
     assert (card.kernels, card.saved_ms) == (2, pytest.approx(0.045 + 0.0022))
 
 
+@pytest.mark.parametrize("name", ["cudnn_batch_norm", "miopen_batch_norm", "_batch_norm_impl_index"])
+def test_a_bias_before_a_norm_of_any_library(name):
+    (card,) = cards(conv(), bias(), {**NORM, "aten": f"aten::{name}"}, SUM, rule="conv_bias")
+    assert card.kernels == 2
+
+
 BIASES = {
     "inference, where the norm's mean was recorded with it": [conv(), bias(), NORM],
     "no norm": [conv(), bias(), conv(), SUM],

@@ -16,6 +16,18 @@ def test_gaps_are_what_no_stream_covers():
     assert found.tolist() == [0, 0, 0, 20, 0]
 
 
+def test_steps_and_what_runs_in_them():
+    # From the first kernel of a step to that of the next, the last one to its end: 10 and 3 µs, of which 2 and 3 run
+    made = run(kernel(0, 2_000, step=1), kernel(10_000, 3_000, step=2))
+    assert [(step.number, step.span_ns, step.idle_ns) for step in made.times] == [(1, 10_000, 8_000), (2, 3_000, 0)]
+    assert (made.step_ns, made.busy_ns) == (6_500, 2_500)
+
+
+def test_without_start_times_a_step_is_as_busy_as_its_kernels_are_long():
+    made = run(kernel(None, 2_000, step=1), kernel(None, 3_000, step=2))
+    assert (made.steps, made.busy_ns) == (2, 2_500)
+
+
 def short(count, every=30_000, ns=2_000, **more):
     return [kernel(i * every, ns, **more) for i in range(count)]
 
@@ -156,6 +168,11 @@ def batch(start, name="Memcpy HtoD (Pinned -> Device)", ns=300_000, **more):
 def test_the_gpu_waits_for_a_batch():
     (card,) = cards(kernel(0, 1_000_000, phase="backward"), batch(5_000_000), kernel(5_300_000, 1_000_000))
     assert (card.rule, card.saved_ms) == ("data_loader", pytest.approx(4))
+
+
+def test_a_batch_has_64_kibibytes_at_least():
+    rows = [[kernel(0, 1_000_000, phase="backward"), batch(5_000_000, bytes=size)] for size in (65_535, 65_536)]
+    assert [len(cards(*each, rule="data_loader")) for each in rows] == [0, 1]
 
 
 DATA = {

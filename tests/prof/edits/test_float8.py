@@ -1,5 +1,7 @@
 """Linear layers in FP8: which ones, and what their casts take."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from pyprof.prof.edits.edit import Abstained, Edit
@@ -81,6 +83,13 @@ def test_short_products_stay_in_bf16():
 def test_products_in_float32_need_mixed_precision_first():
     only = proposal(GOLDEN / "mixed.before.json.gz")
     assert isinstance(only, Abstained) and only.needs == "amp"
+
+
+def test_products_in_float8_need_nothing_first():
+    product = mm(2048, 2048, 2048, 90_000, name="nvjet_sm90_qqtst_128x128_128x6_2x1_v_bz_coopA_algo2_TNT",
+                 dtype="float8_e4m3fn", aten="aten::_scaled_mm")  # fmt: skip
+    (only,) = EDIT_RULES["fp8"](SimpleNamespace(run=run(product)))
+    assert only == Abstained("fp8", "products run in FP8 already")
 
 
 def test_the_gpus_time_is_that_of_the_measured_products_and_casts():

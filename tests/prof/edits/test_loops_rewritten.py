@@ -9,7 +9,7 @@ from pyprof.prof.advice.optimizer import CHUNKS
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit
 from pyprof.prof.edits.rules import EDIT_RULES, mask_loops
-from pyprof.prof.edits.rules.cell_loops import _gradient
+from pyprof.prof.edits.rules.cell_loops import _extent, _gradient, _in_turn
 from pyprof.prof.edits.rules.growing_tensors import _grown, _joined, tensors_grow
 from pyprof.prof.edits.rules.mask_loops import SORT_LAUNCHES
 from pyprof.prof.edits.rules.merged_rows import GROUPED, at_once_ns
@@ -240,6 +240,23 @@ def test_the_product_that_stays_in_a_cells_backward_pass_is_that_of_the_states_g
     assert _gradient(made, 0, "net.py:6") == []
     assert _gradient(made, 3, "net.py:5") == []  # the last cell has none
     assert _gradient(run(cell, products[0], cell, products[1]), 0, "net.py:5") == []  # it belongs to the next cell
+
+
+def test_a_recurrent_loop_begins_with_its_first_cell():
+    """x, cell, something else, x, cell, x, cell: what stands between the first two cells belongs to the loop."""
+
+    def row(op, line):
+        return {"aten": f"aten::{op}", "trace": [f"net.py:{line}"], "ns": 10, "kShortName": "k", "phase": "forward"}
+
+    x, cell = row("tanh", 1), row("_thnn_fused_lstm_cell", 2)
+    assert _extent(run(x, cell, row("neg", 9), x, cell, x, cell), [1, 4, 6]) == [0, 1, 2, 3, 4, 5, 6]
+
+
+def test_of_a_cells_products_that_with_the_state_stays():
+    cell = {"aten": "aten::_thnn_fused_lstm_cell", "kShortName": "lstm_cell_forward", "ns": 5_000, "phase": "forward",
+            "nodes": ["aten::lstm_cell", "aten::_thnn_fused_lstm_cell"]}  # fmt: skip
+    product = mm(BATCH, STATE, 4 * STATE, 9_000, nodes=["aten::lstm_cell", "aten::linear", "aten::mm"])
+    assert _in_turn(run(product, product, cell), [0, 1, 2], "") == {1, 2}
 
 
 def test_products_at_once_take_the_flops_and_bytes_of_all_in_so_many_kernels():

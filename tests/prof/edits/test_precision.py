@@ -4,9 +4,9 @@ import numpy as np
 
 from pyprof.prof.advice import Run
 from pyprof.prof.edits.rules.narrow import Flow
-from pyprof.prof.edits.rules.reduced_precision import _narrowed
+from pyprof.prof.edits.rules.reduced_precision import _narrowed, _odd
 from pyprof.prof.work.annotate import annotate
-from tests.prof.advice.advice_rows import mm, table
+from tests.prof.advice.advice_rows import mm, run, table
 
 SGEMM = "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize128x128x8"
 ROWS, WIDE, NARROW = 4096, 4096, 1024
@@ -108,3 +108,10 @@ def test_what_is_no_part_of_a_narrow_result_is_wide():
     for columns, width in ((4096, 3000), (5 * NARROW, NARROW), (NARROW, WIDE)):
         found = flow(linear(ROWS, NARROW, columns), pointwise("relu", (ROWS, width)))
         assert found.factor.tolist() == [1.0, 1.0]
+
+
+def test_which_sizes_fill_16_bytes_depends_on_the_type():
+    """Rows of 8 numbers fill 16 bytes in bf16, of 4 in TF32; 12 are 24 bytes in bf16 and 48 in TF32."""
+    found = [run(mm(64, 64, size, 9_000, name=SGEMM, dtype="float32")) for size in (8, 12, 24, 42)]
+    assert [_odd(each, 0, 2) for each in found] == [False, True, False, True]
+    assert [_odd(each, 0, 4) for each in found] == [False, False, False, True]

@@ -9,7 +9,7 @@ import pytest
 from pyprof.prof.advice.card import RULES
 from pyprof.prof.edits.edit import Abstained, Edit
 from pyprof.prof.edits.rules import EDIT_RULES
-from pyprof.prof.edits.rules.from_findings import with_parameters
+from pyprof.prof.edits.rules.from_findings import DEVIATIONS, with_parameters
 from pyprof.prof.edits.rules.graphs import _alike
 from pyprof.prof.edits.rules.loops import behind, reads_of
 from pyprof.prof.edits.rules.narrow import Flow
@@ -119,6 +119,25 @@ def test_dropout_takes_a_fused_kernel_the_same_time_for_each_score_in_any_type(d
     ))  # fmt: skip
     (only,) = proposals("attention", SimpleNamespace(run=run))
     assert only.ns.sum() == pytest.approx(ns, rel=0.001)
+
+
+def test_copies_of_the_same_pass_go_with_attention():
+    """A copy of an operand before the products goes; the same copy after them is one of the backward pass and stays."""
+    q, k, s = [64, 256, 64], [64, 64, 256], [64, 256, 256]
+    calls = [("copy_", [q, q]), ("bmm", [q, k]), ("_softmax", [s]), ("bmm", [s, q]), ("copy_", [q, q])]
+    rows = [
+        {"aten": f"aten::{name}", "sizes": dims, "dtypes": ["float32"] * len(dims), "ns": 900_000, "dir": "fprop",
+         "kShortName": {"bmm": "sgemm"}.get(name, "elementwise_kernel"), "phase": "forward"}
+        for name, dims in calls
+    ]  # fmt: skip
+    rows[-1].update(phase="backward", dir="bprop")
+    (only,) = proposals("attention", SimpleNamespace(run=advice_rows.run(*rows)))
+    assert only.rows.tolist() == [0, 1, 2, 3]
+
+
+def test_expected_durations_are_off_by_less_than_a_factor():
+    """As standard deviations of logarithms: with half, two of three lie between 0.6 and 1.65 times what is expected."""
+    assert all(0.05 <= deviation <= 0.5 for deviation in DEVIATIONS.values())
 
 
 def backward(name, ns, *dims, **more):

@@ -73,6 +73,18 @@ def test_a_call_is_made_again(host_bound):
     assert with_cost.step_ns(1.0, np.full(1, 2.0)) == 165_000  # a factor on both
 
 
+def test_a_call_is_made_again_before_two_others(host_bound):
+    """The first call, of 5 µs without work before it, before each of the two others: the third one is at 110."""
+    first = np.array([0])
+    edit = Edit("test", "Twice.", "", "", repeats=tuple(RepeatedCalls(Repeat(first, n), 0.0, 0.0) for n in (1, 2)))
+    assert apply(edit, captured(host_bound)).step_ns(1.0, np.ones(1)) == 130_000
+
+
+def test_the_first_launch_of_a_step_launches_the_graph(host_bound):
+    graph = edit([0, 1, 2], [20_000] * 3, [0] * 3, graph=True)
+    assert apply(graph, captured(host_bound))._within_graphs.tolist() == [False, True, True]
+
+
 def test_a_repeated_kernel_stands_in_its_stream_s_queue(tmp_path):
     """Kernels of 60 µs at 10, 71 and 132: the repeated one takes the stream 60 µs between the second and the third."""
     launches = [call(50 * n, n + 1) for n in range(3)]

@@ -1,12 +1,15 @@
 """A replay agrees with a machine: as recorded, and when kernels or the host become faster or slower."""
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyprof.prof.replay.recorded_run import _outermost, recorded
 from pyprof.prof.replay.replayed_run import replay
 from pyprof.prof.replay.simulate import simulate
 from pyprof.prof.replay.tasks import HOST, WORK
+from pyprof.table.columns import HostTable
 from tests.prof.replay.machine import Machine
 
 STREAM = st.integers(1, 3)
@@ -89,6 +92,14 @@ def test_an_event_that_the_runs_first_call_records(factor):
     assert near(scaled(replayed(Machine().run(program)), WORK, factor), machine.length(), program)
 
 
+@pytest.mark.parametrize("factor", [0.1, 3.0])
+def test_a_synchronisation_of_the_device_waits_for_its_kernels(factor):
+    """The second kernel is launched when the first one, of 0.4 ms, is done, however long that takes."""
+    program = [("launch", 1, 400_000), ("device",), ("work", 10_000), ("launch", 1, 50_000)] * 4
+    machine = Machine(kernel_scale=factor).run(program)
+    assert near(scaled(replayed(Machine().run(program)), WORK, factor), machine.length(), program)
+
+
 def test_a_full_queue_holds_the_host():
     """3,000 launches, each 100 µs on the GPU: from the 1,023rd on the host is held, so 0.3 s pass until the last."""
     program = [("launch", 1, 100_000)] * 3000
@@ -107,3 +118,17 @@ def test_a_synchronisation_that_waits_for_less():
     chosen = (found.tasks.kind == WORK) & (found.run.work.kind[found.tasks.item % len(found.run.work)] == 0)
     found.tasks.duration[chosen] //= 10
     assert int(simulate(found.tasks).max()) == pytest.approx(faster.length(), rel=0.02)
+
+
+def test_a_call_comes_after_earlier_ones_alone():
+    """Of a damaged file, the first call comes after the last one, and the second after itself."""
+    table, host = Machine().run([("launch", 1, 5_000)] * 3).tables()
+    host = HostTable(3, {**host.columns, "after": np.array([2, 1, 0])})
+    assert recorded(table, host, "net.json").calls.after.tolist() == [-1, -1, 0]
+
+
+def test_calls_within_others():
+    """A call within the first; one that begins within it and ends later; one that begins where that one ends, and takes
+    no time; on another thread one at the time of the first."""
+    start, end = np.array([0, 2, 5, 12, 1]), np.array([10, 4, 12, 12, 3])
+    assert _outermost(start, end, np.array([0, 0, 0, 0, 1])).tolist() == [0, 0, 2, 3, 4]
