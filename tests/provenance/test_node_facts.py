@@ -2,7 +2,7 @@
 
 import operator
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from pyprof.provenance import dynamo_modes, inductor_hooks  # noqa: E402
+from pyprof.provenance.decomposed_calls import TAG, DecomposedCall, _only_call, marking  # noqa: E402
 from pyprof.provenance.graph_calls import _loops  # noqa: E402
 from pyprof.provenance.node_facts import function_of, layers_of, lines_of, path_of  # noqa: E402
 
@@ -129,3 +130,22 @@ def test_dynamos_table_is_made_with_pytorchs_own_function(monkeypatch: pytest.Mo
     monkeypatch.setattr(torch.overrides, "has_torch_function", ours)
     dynamo_modes._make_handlers()
     assert seen == [own] and torch.overrides.has_torch_function is ours
+
+
+def test_a_decomposition_is_the_original_while_pyprof_is_off() -> None:
+    marked = marking(lambda mode, op, args, kwargs: (op, args), lambda: False, nullcontext)
+    assert marked(None, "aten.gelu", (1,), {}) == ("aten.gelu", (1,))
+
+
+def test_the_one_call_that_matched_nodes_belong_to() -> None:
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    erf, mul = (
+        graph.call_function(torch.ops.aten.erf.default, (x,)),
+        graph.call_function(torch.ops.aten.mul.Tensor, (x, x)),
+    )
+    call = DecomposedCall(1, ())
+    erf.meta[TAG] = mul.meta[TAG] = call
+    assert _only_call([x, erf, mul]) is call
+    mul.meta[TAG] = DecomposedCall(2, ())
+    assert _only_call([x, erf, mul]) is None
