@@ -121,10 +121,11 @@ def test_a_capture_within_the_range_is_in_the_trace_itself(tmp_path: Path) -> No
     assert len(found) == 2 and len({event["name"] for event in found}) == 1
 
 
-def test_a_capture_in_the_warm_up_is_kept(tmp_path: Path) -> None:
+@pytest.mark.parametrize("warmup", [1, 2])
+def test_a_capture_in_the_warm_up_is_kept(tmp_path: Path, warmup: int) -> None:
     """The first iteration is collected in case that the warm-up is never over, and left out otherwise."""
     file, graph = tmp_path / "net.json", Graph()
-    with pyprof.profile(file, warmup=2, steps=1):
+    with pyprof.profile(file, warmup=warmup, steps=1):
         capture(graph)
         for _ in range(4):
             graph.replay()
