@@ -192,6 +192,8 @@ ROWS: list[Row] = [  # names, arguments, work
     ("pow.backward", (t(2, 3), 3), Work(18, 48, 24)),  # 3 x x g
     ("pow.backward", (t(2, 3, dtype="complex64"), 3), Work(108, 96, 48)),  # three complex products of 6 each
     ("pow.backward", (2, t(2, 3)), Work(18, 48, 24)),  # g y log(2)
+    # g n x^(n-1), 4 an element, reads g, x, n; g y log(x), 3 an element, reads g, y, x
+    ("pow.backward", TWO, Work(24 + 18, 72 + 72, 48)),
     ("addcmul.backward", (*TWO, t(2, 3)), Work(12, 96, 48)),
     ("addcmul.backward", (t(3), t(2, 3), t(2, 3)), Work(12 + 3, 96 + 24, 48 + 12)),  # self was broadcast
     ("addcdiv.backward", (*TWO, t(2, 3)), Work(24, 48 + 72, 48)),
