@@ -11,7 +11,7 @@ from pyprof.errors import ModelError, ShapeError
 from pyprof.prof.ops.evaluation import evaluate, find
 from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, total
 from pyprof.prof.ops.result_types import promoted, result_dtype
-from tests.prof.ops.op_cases import Row, t, worked
+from tests.prof.ops.op_cases import NAN, Row, t, worked
 
 ONE = (t(2, 3),)  # 6 elements, 24 bytes
 TWO = (t(2, 3), t(2, 3))
@@ -84,6 +84,13 @@ ROWS: list[Row] = [  # names, arguments, work
         "__rshift__ __iand__ __ior__ __ixor__ __ilshift__ __irshift__ add mul sub add_ maximum",
         INT,
         Work(0, 96, 48),
+    ),
+    (  # only integers have these ops: they are free also where the capture does not tell the type
+        "gcd lcm bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift bitwise_not gcd_ lcm_ "
+        "bitwise_and_ bitwise_or_ bitwise_xor_ bitwise_left_shift_ bitwise_right_shift_ __and__ __or__ __xor__ "
+        "__lshift__ __rshift__ __iand__ __ior__ __ixor__ __ilshift__ __irshift__",
+        (Tensor((2, 3)), Tensor((2, 3))),
+        Work(0, NAN, NAN),
     ),
     (
         "eq ne lt le gt ge greater greater_equal less less_equal not_equal logical_and logical_or logical_xor isclose",
@@ -185,6 +192,8 @@ ROWS: list[Row] = [  # names, arguments, work
     ("pow.backward", (t(2, 3), 3), Work(18, 48, 24)),  # 3 x x g
     ("pow.backward", (t(2, 3, dtype="complex64"), 3), Work(108, 96, 48)),  # three complex products of 6 each
     ("pow.backward", (2, t(2, 3)), Work(18, 48, 24)),  # g y log(2)
+    # g n x^(n-1), 4 an element, reads g, x, n; g y log(x), 3 an element, reads g, y, x
+    ("pow.backward", TWO, Work(24 + 18, 72 + 72, 48)),
     ("addcmul.backward", (*TWO, t(2, 3)), Work(12, 96, 48)),
     ("addcmul.backward", (t(3), t(2, 3), t(2, 3)), Work(12 + 3, 96 + 24, 48 + 12)),  # self was broadcast
     ("addcdiv.backward", (*TWO, t(2, 3)), Work(24, 48 + 72, 48)),
