@@ -98,6 +98,19 @@ def test_a_forward_op_without_a_number_ran_while_its_nodes_number_was_drawn(tmp_
     assert (rows[1][2:], rows[2][2:]) == ((LOOKUP, "", "[[8,10]]"), (LOOKUP, "", "[[8,20]]"))
 
 
+def test_a_node_belongs_to_the_first_range_of_a_capture_if_that_is_around_its_number(tmp_path):
+    """Two lookups may have run when number 4 was drawn, but the op that shows it is in the first."""
+    rows = found(
+        tmp_path,
+        *lookup(40, 1, 100),
+        op("aten::view", 48, 2, Sequence_number=4, Fwd_thread_id=0),
+        *lookup(80, 2, 200),
+        op("aten::cat", 110, 5, Sequence_number=5, Fwd_thread_id=0),
+        *node(NODE.format(""), 200, 4, 3, [[8, 10]]),
+    )
+    assert rows[3][3] == f'{{"aten": "{LOOKUP}", "sizes": [[100],[]], "dtypes": ["float32",""]}}'
+
+
 def test_lookups_without_an_op_between_them_belong_to_their_nodes_in_order(tmp_path):
     rows = found(
         tmp_path,
