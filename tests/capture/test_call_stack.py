@@ -2,6 +2,7 @@
 
 import functools
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import pyprof  # noqa: E402
+from pyprof.capture import run_script  # noqa: E402
 from pyprof.capture.call_stack import Tracer  # noqa: E402
 from pyprof.marker import MAX_TEXT  # noqa: E402
 
@@ -111,3 +113,11 @@ def test_paths_do_not_name_the_user_s_folders() -> None:
     assert tracer.shown("/home/somebody/project/train.py") == "project/train.py"
     assert tracer.shown("train.py") == "train.py"
     assert tracer.shown("<frozen runpy>") == ""
+
+
+def test_the_stack_ends_at_pyprof_run() -> None:
+    frame: Any = None
+    for name in ("/venv/bin/pyprof", run_script.__file__, "<user>"):  # outermost first
+        code = compile("0", name, "exec")
+        frame = SimpleNamespace(f_code=code, f_lasti=len(code.co_code) - 2, f_back=frame)
+    assert Tracer().text(frame) == ',"trace":["<user>:1"]'

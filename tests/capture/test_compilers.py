@@ -12,6 +12,8 @@ import torch.nn as nn  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 
 import pyprof  # noqa: E402
+from pyprof.capture import session  # noqa: E402
+from pyprof.provenance import dynamo_modes  # noqa: E402
 
 from .conftest import Recorder, record  # noqa: E402
 
@@ -302,3 +304,19 @@ def test_dynamo_imported_meanwhile_keeps_nothing_of_ours(monkeypatch: pytest.Mon
     pyprof.deinit()
     assert torch.nn.Module.__call__ is original
     assert utils.unpatched_nn_module_call is original
+
+
+def test_only_our_own_mode_is_kept_from_dynamo(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Callable[[Any], bool]] = []
+    unseen = dynamo_modes.unseen
+
+    def noted(set_: Any, is_ours: Callable[[Any], bool]) -> Any:
+        given.append(is_ours)
+        return unseen(set_, is_ours)
+
+    monkeypatch.setattr(dynamo_modes, "unseen", noted)
+    pyprof.init()
+    active = session.current()
+    assert active is not None
+    (is_ours,) = given
+    assert is_ours(active.mode) and not is_ours(object())

@@ -19,6 +19,7 @@ torch = pytest.importorskip("torch")
 import pyprof  # noqa: E402
 from pyprof.capture import control  # noqa: E402
 from pyprof.capture.graph_captures import GraphCaptures  # noqa: E402
+from pyprof.capture.trace_file import recorded_ranges  # noqa: E402
 from pyprof.parse.kineto.reader import read  # noqa: E402
 from pyprof.parse.tables.correlate import correlate  # noqa: E402
 from tests.parse.kineto.kineto_file import begin, op, write, x  # noqa: E402
@@ -120,10 +121,11 @@ def test_a_capture_within_the_range_is_in_the_trace_itself(tmp_path: Path) -> No
     assert len(found) == 2 and len({event["name"] for event in found}) == 1
 
 
-def test_a_capture_in_the_warm_up_is_kept(tmp_path: Path) -> None:
+@pytest.mark.parametrize("warmup", [1, 2])
+def test_a_capture_in_the_warm_up_is_kept(tmp_path: Path, warmup: int) -> None:
     """The first iteration is collected in case that the warm-up is never over, and left out otherwise."""
     file, graph = tmp_path / "net.json", Graph()
-    with pyprof.profile(file, warmup=2, steps=1):
+    with pyprof.profile(file, warmup=warmup, steps=1):
         capture(graph)
         for _ in range(4):
             graph.replay()
@@ -201,6 +203,30 @@ def test_a_recording_is_stopped_by_the_thread_that_started_it_or_not_at_all(
     captures.close()
     assert stopped == captures.records == []
     assert "another thread's profiler began" in capfd.readouterr().err
+
+
+def test_a_recording_that_cannot_be_stopped_is_told(capfd: pytest.CaptureFixture[str]) -> None:
+    def refuse(_profiler: Any) -> Any:
+        raise RuntimeError("CUPTI is busy")
+
+    captures = GraphCaptures(lambda: "profiler", refuse)
+    captures.open()
+    graph = Graph()
+    graph.capture_begin()
+    graph.capture_end()
+    captures.close()
+    assert captures.records == []
+    assert "is not recorded, and its kernels will have no op: CUPTI is busy\n" in capfd.readouterr().err
+
+
+def test_times_of_recorded_ranges_are_nanoseconds() -> None:
+    class Trace:
+        def export_chrome_trace(self, file: str) -> None:
+            event = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 2.0, "dur": 1.5}  # microseconds
+            Path(file).write_text(json.dumps({"baseTimeNanoseconds": 1000, "traceEvents": [event]}))
+
+    (found,) = recorded_ranges(Trace(), {})
+    assert (found["start_ns"], found["duration_ns"]) == (3000, 1500)
 
 
 @pytest.mark.parametrize("error", [RuntimeError("CUPTI is busy"), OSError(28, "No space left on device")])

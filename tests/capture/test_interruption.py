@@ -9,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from pyprof.capture import describe  # noqa: E402
+from pyprof.capture.interruption import is_from_outside  # noqa: E402
 
 from .conftest import Recorder  # noqa: E402
 
@@ -59,3 +60,20 @@ def test_a_failure_of_the_user_s_class_in_a_description_does_not(recorder: Recor
     recorder.clear()
     torch.relu(odd)
     assert recorder.ops == ["torch.relu"]
+
+
+@pytest.mark.parametrize(
+    ("module", "kind", "outside"),
+    [
+        ("pyprof.capture.describe", Timeout, True),
+        ("pyprof.capture.describe", TypeError, False),
+        ("user", Timeout, False),
+    ],
+)
+def test_what_another_thread_raises_in_our_code_reaches_the_program(
+    module: str, kind: type[Exception], outside: bool
+) -> None:
+    """Neither our code nor a C function that it calls raises an exception of a class of the program's own."""
+    with pytest.raises(kind) as raised:
+        exec("raise kind", {"__name__": module, "kind": kind})  # noqa: S102
+    assert is_from_outside(raised.value) is outside

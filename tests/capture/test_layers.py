@@ -166,3 +166,9 @@ def test_annotate_is_a_layer_as_block_and_as_decorator(recorder: Recorder) -> No
     with pytest.raises(ZeroDivisionError), pyprof.annotate("fails"):
         1 / 0  # noqa: B018
     assert recorder.depth == 0
+
+
+def test_a_module_s_own_compiled_call_is_the_one_that_runs(recorder: Recorder) -> None:
+    module = nn.ReLU()
+    module._compiled_call_impl = lambda x: "compiled"  # as module.compile() sets it
+    assert module(X) == "compiled"

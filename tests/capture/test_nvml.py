@@ -320,6 +320,24 @@ def test_readings_travel_in_the_trace_on_its_clock(
     assert samples.time_ns[-1] - samples.time_ns[0] < 30e9
 
 
+@pytest.mark.parametrize(("devices", "told"), [([0], 0), ([], 1)])
+def test_a_program_that_used_no_gpu_is_told_so(
+    tmp_path: Path,
+    installed: Callable[[str], None],
+    used: list[int],
+    capfd: pytest.CaptureFixture[str],
+    devices: list[int],
+    told: int,
+) -> None:
+    import pyprof
+
+    used[:] = devices
+    with pyprof.profile(tmp_path / "net.json", nvml=True):
+        torch.relu(torch.ones(3))
+        time.sleep(0.2)
+    assert capfd.readouterr().err.count("--nvml: the program used no GPU of NVIDIA's, so nothing was read") == told
+
+
 def test_without_the_package_the_run_goes_on(tmp_path: Path) -> None:
     name = script(
         tmp_path, "import sys, torch\nsys.modules['pynvml'] = None\ntorch.relu(torch.ones(3))\nprint('done')\n"

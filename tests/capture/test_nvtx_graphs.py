@@ -246,3 +246,12 @@ def test_texts_of_other_programs_are_no_pieces() -> None:
     found = [piece(f"{CAPTURED_RANGE}{number}/{of}:{part}") for number, of, part in ((0, 1, "no base64!"), (0, 2, ""))]
     assert [joined([one]) for one in found if one is not None] == [None, None]
     assert joined([]) is None
+
+
+def test_the_ranges_of_compiled_code_hold_its_record(domain: Domain) -> None:
+    pyprof.init(sink="nvtx")
+    active = session.current()
+    assert active is not None
+    with active.compiled.range("12.1", "{}"):
+        assert domain.open == ["pyprof.compiled:12.1:0/1:{}"]
+    assert domain.open == []

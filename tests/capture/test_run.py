@@ -1,6 +1,8 @@
 """`pyprof run` and `pyprof.profile`: the script runs unchanged and its trace is written, whole and valid."""
 
+import atexit
 import gzip
+import io
 import json
 import os
 import subprocess
@@ -15,7 +17,7 @@ from tests.paths import ROOT
 torch = pytest.importorskip("torch")
 
 import pyprof  # noqa: E402
-from pyprof.capture.run import build_parser, main  # noqa: E402
+from pyprof.capture.run import build_parser, end_process, main  # noqa: E402
 from pyprof.capture.run_script import rank_file  # noqa: E402
 from pyprof.marker import Marker, parse_marker  # noqa: E402
 
@@ -410,3 +412,25 @@ class TestUnderATool:
     def test_a_trace_that_is_asked_for_is_written(self, tmp_path: Path) -> None:
         assert main(["-o", "net.json.gz", script(tmp_path, "import torch\ntorch.relu(torch.ones(3))\n")]) == 0
         assert [marker.op for marker in markers(tmp_path / "net.json.gz")].count("relu") == 1
+
+
+def test_collecting_goes_on_after_the_program_s_own_profiler(tmp_path: Path) -> None:
+    file = tmp_path / "net.json.gz"
+    with pyprof.profile(file):
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+            torch.ones(2).sin()
+        torch.ones(2).cos()
+    assert [marker.op for marker in markers(file)] == ["ones", "cos"]
+
+
+def test_a_forked_child_s_output_is_written_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.BytesIO()
+    output = io.TextIOWrapper(written)
+    output.write("said")
+    monkeypatch.setattr(sys, "stdout", output)
+    monkeypatch.setattr(sys, "stderr", None)
+    monkeypatch.setattr(atexit, "_run_exitfuncs", lambda: None)
+    monkeypatch.setattr(os, "_exit", sys.exit)
+    with pytest.raises(SystemExit) as ended:
+        end_process(259)
+    assert (ended.value.code, written.getvalue()) == (3, b"said")  # 259 = 256 + 3

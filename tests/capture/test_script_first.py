@@ -8,12 +8,15 @@ import sys
 import time
 import zipapp
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from tests.paths import ROOT
 
 pytest.importorskip("torch")
+
+from pyprof.capture.run_script import _set_main
 
 from .test_run import LIBRARIES, events, markers
 
@@ -291,3 +294,12 @@ print(next(left_open).sum().item())
     done = run_in(tmp_path, "script.py")
     assert (done.returncode, done.stdout, told(done.stderr)) == (0, "2.0\n", [])
     assert [marker.op for marker in markers(tmp_path / "net.json.gz")] == ["ones", "relu", "sum", "item"]
+
+
+def test_the_script_s_classes_are_found_under_both_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A spawned child of multiprocessing pickles them as of __mp_main__, and the script's process loads them."""
+    before, main = ModuleType("__main__"), ModuleType("__main__")
+    monkeypatch.setitem(sys.modules, "__main__", before)
+    monkeypatch.setitem(sys.modules, "__mp_main__", before)
+    _set_main(main)
+    assert sys.modules["__main__"] is sys.modules["__mp_main__"] is main

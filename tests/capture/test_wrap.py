@@ -8,6 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import pyprof  # noqa: E402
+from pyprof.capture.annotate import marked  # noqa: E402
 
 from .conftest import Recorder, record  # noqa: E402
 
@@ -124,3 +125,10 @@ def test_a_wrapped_function_s_line_is_that_of_its_caller() -> None:
     caller(x)
     mine, relu = recorder.markers
     assert mine.op == "doubled" and mine.trace == relu.trace != []
+
+
+def test_a_wrapped_function_in_compiled_code_is_the_function_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = record()
+    monkeypatch.setattr(torch.compiler, "is_dynamo_compiling", lambda: True)  # a constant to dynamo
+    assert marked(lambda x, scale=1: 5 * x * scale, "mine", "scaled")(2, scale=3) == 30
+    assert recorder.ops == []

@@ -1,6 +1,8 @@
 """What a node of an FX graph says of the program, on literal metadata."""
 
 import operator
+import sys
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,6 +10,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from pyprof.provenance import dynamo_modes, inductor_hooks  # noqa: E402
+from pyprof.provenance.decomposed_calls import TAG, DecomposedCall, _only_call, marking  # noqa: E402
 from pyprof.provenance.graph_calls import _loops  # noqa: E402
 from pyprof.provenance.node_facts import function_of, layers_of, lines_of, path_of  # noqa: E402
 
@@ -69,3 +73,79 @@ def test_the_users_lines() -> None:
     own = {"/home/a/train.py": "train.py", "/home/a/net.py": "net.py"}
     assert lines_of({"stack_trace": TRACE}, own.get) == (("train.py:9", "net.py:5"), ("step", "forward"))
     assert lines_of({"stack_trace": None}, own.get) == ((), ())
+
+
+class Owner:
+    """What the hooks of inductor ask of the session."""
+
+    def __init__(self) -> None:
+        self.on = True
+        self.replaced: list[tuple[Any, str]] = []
+        self.ranges: list[str] = []
+        self.failures: list[Exception] = []
+
+    def is_on(self) -> bool:
+        return self.on
+
+    def set(self, owner: Any, name: str, value: Any) -> None:
+        self.replaced.append((owner, name))
+
+    def failed(self, error: Exception) -> None:
+        self.failures.append(error)
+
+    @contextmanager
+    def range(self, number: str, record: str) -> Any:
+        self.ranges.append(record)
+        yield
+
+
+def test_compiled_code_has_a_range_while_pyprof_is_on_and_there_is_a_record() -> None:
+    owner = Owner()
+    call = inductor_hooks._Hooks(owner)._ranged(lambda compiled, inputs: "ran")  # type: ignore[arg-type]
+    code, without = SimpleNamespace(_pyprof_record="{}"), SimpleNamespace()
+    assert (call(code, []), call(without, [])) == ("ran", "ran")
+    owner.on = False
+    assert call(code, []) == "ran"
+    assert (owner.ranges, owner.failures) == (["{}"], [])
+
+
+def test_inductor_is_followed_from_its_first_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "torch._inductor.compile_fx", raising=False)
+    owner = Owner()
+    inductor_hooks.install(owner)  # type: ignore[arg-type]
+    assert owner.replaced == [(torch._TorchCompileInductorWrapper, "__call__")]
+
+
+def test_dynamos_table_is_made_with_pytorchs_own_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    variable = SimpleNamespace(_get_handlers=lambda: seen.append(torch.overrides.has_torch_function))
+    module = SimpleNamespace(TorchInGraphFunctionVariable=variable)
+    monkeypatch.setitem(sys.modules, "torch._dynamo.variables.torch", module)
+    own = torch.overrides.has_torch_function
+
+    def ours(arguments: Any) -> bool:
+        return bool(own(arguments))
+
+    ours.__wrapped__ = own  # type: ignore[attr-defined]
+    monkeypatch.setattr(torch.overrides, "has_torch_function", ours)
+    dynamo_modes._make_handlers()
+    assert seen == [own] and torch.overrides.has_torch_function is ours
+
+
+def test_a_decomposition_is_the_original_while_pyprof_is_off() -> None:
+    marked = marking(lambda mode, op, args, kwargs: (op, args), lambda: False, nullcontext)
+    assert marked(None, "aten.gelu", (1,), {}) == ("aten.gelu", (1,))
+
+
+def test_the_one_call_that_matched_nodes_belong_to() -> None:
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    erf, mul = (
+        graph.call_function(torch.ops.aten.erf.default, (x,)),
+        graph.call_function(torch.ops.aten.mul.Tensor, (x, x)),
+    )
+    call = DecomposedCall(1, ())
+    erf.meta[TAG] = mul.meta[TAG] = call
+    assert _only_call([x, erf, mul]) is call
+    mul.meta[TAG] = DecomposedCall(2, ())
+    assert _only_call([x, erf, mul]) is None

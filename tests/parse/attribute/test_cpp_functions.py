@@ -293,3 +293,29 @@ def test_the_gradients_of_a_convolution_have_the_sizes_of_its_input_and_weight(s
     tree = SimpleNamespace(scopes=scopes, scope=np.arange(2), name=lambda place: scopes[place].name)
     found = _in_backward(tree, 1, 0)
     assert (json.loads(found) if expected else found) == (expected or "")
+
+
+@pytest.mark.parametrize(
+    ("aten", "function"),
+    [
+        ("cross_entropy_loss", "cross_entropy"),
+        ("nll_loss_nd", "nll_loss"),
+        ("_embedding_bag", "embedding_bag"),
+        ("native_layer_norm", "layer_norm"),
+        ("native_group_norm", "group_norm"),
+        ("native_batch_norm", "batch_norm"),
+        ("native_dropout", "dropout"),
+        ("_log_softmax", "log_softmax"),
+        ("_softmax", "softmax"),
+        ("convolution", "conv"),
+        ("_convolution", "conv"),
+        ("_to_copy", "to"),
+        ("relu", "relu"),
+    ],
+)
+def test_an_op_has_the_name_of_the_function_that_the_user_called(tmp_path, aten, function):
+    """As in torch.nn.functional and on tensors; the ops of libraries other than PyTorch keep theirs."""
+    events = [op(f"{lib}::{aten}", ts, 10) for lib, ts in (("aten", 10), ("mylib", 30))]
+    calls = [call(12, 1), kernel(50, 5, 1), call(32, 2), kernel(60, 5, 2)]
+    table = correlate(read(write(tmp_path / "net.json", begin(0), *events, *calls)))
+    assert table.coded("op").texts() == [f'["{function}"]', f'["{aten}"]']
