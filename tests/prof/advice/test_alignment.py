@@ -77,6 +77,7 @@ ABSTAINS = {
     "already as fast as padded": mm(4096, 4096, 50257, 2_200_000),
     "fp32 on the vector unit has no lines": mm(4097, 4097, 4097, 3_000_000, dtype="float32",
                                                name="sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize128x128x8"),
+    "a matrix of one column": mm(4096, 4096, 1, 900_000),
     "a vector": mm(1, 4097, 4097, 900_000, name="gemv2T_kernel_val"),
 }  # fmt: skip
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pyprof.prof.advice.host_time import interval_ns
+from pyprof.prof.advice.host_time import _between, interval_ns
 from tests.prof.advice.advice_rows import cards, run
 
 
@@ -108,6 +108,13 @@ def test_pauses_of_the_host_are_its_own_and_are_no_launches():
     assert pauses == pytest.approx(5_022_000, abs=10_000)
     # of the launches 0.35 to 0.66 are the host's own, of the pauses all
     assert interval_ns(made) == pytest.approx((248_000 * 0.35 + pauses, 248_000 * 0.66 + pauses))
+
+
+def test_a_pause_is_longer_than_half_a_millisecond():
+    # Calls of 4 µs, and 500 or 501 µs between them, of which the GPU was idle for all but the first 2 µs
+    for gap, found in ((500_000, (508_000, 0)), (501_000, (8_000, 499_000))):
+        made = run(kernel(4_000, 2_000), kernel(9_000 + gap, 2_000))
+        assert _between(made, np.arange(2), np.array([0, 4_000 + gap]), np.array([4_000, 4_000])) == found
 
 
 def test_what_the_host_waits_for_the_gpu_is_not_its_work():

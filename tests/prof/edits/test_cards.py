@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from pyprof.prof.advice import RULES
-from pyprof.prof.edits.cards import CARD_NAMES, advise_capture, name_of
+from pyprof.prof.edits.cards import CARD_NAMES, _card, advise_capture, name_of
+from pyprof.prof.edits.edit import Edit
+from pyprof.prof.edits.forecast import Forecast
 from pyprof.prof.edits.rules import EDIT_RULES
 from pyprof.prof.load import load_table
 from pyprof.prof.planning.search import make_plan
@@ -12,6 +14,7 @@ from pyprof.prof.replay.replayed_steps import MOST_ROWS, step_window
 from pyprof.prof.work.annotate import annotate
 from pyprof.table.columns import NULL, HostTable, Table
 from tests.paths import GOLDEN
+from tests.prof.advice.advice_rows import run
 
 
 def advised(name):
@@ -130,3 +133,12 @@ def test_of_a_long_capture_some_steps_are_replayed():
 def test_a_short_capture_is_replayed_whole():
     loaded = load_table(GOLDEN / "h200_diff_eager.json.gz", host=True)
     assert len(step_window(loaded.table, annotate(loaded.table), loaded.host).rows) == len(loaded.table)
+
+
+def test_a_card_says_what_its_change_saves_and_of_which_kernel():
+    """2 ms of 8; the first of two kernels gains 0.9 ms, the second one none, and the third one is not concerned."""
+    names = ("relu", "tanh", "neg")
+    rows = [{"kShortName": "k", "aten": f"aten::{name}", "op": [name], "ns": 1_000_000} for name in names]
+    edit = Edit("zero_grad", "Change it.", "", "", np.arange(2), np.array([100_000.0, 1_000_000.0]), np.ones(2))
+    card = _card(run(*rows), edit, Forecast(2e6, 1e6, 3e6), Forecast(8e6, 7e6, 9e6), measured=True)
+    assert (card.saved_ms, card.step_ms, card.kernels, card.time_ms, card.op) == (2.0, 8.0, 2, 2.0, "relu")

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from pyprof.prof.advice.card import RULES
+from pyprof.prof.advice.card import RULES, Finding
 from pyprof.prof.edits.edit import Abstained, Edit
 from pyprof.prof.edits.rules import EDIT_RULES
-from pyprof.prof.edits.rules.from_findings import DEVIATIONS, with_parameters
+from pyprof.prof.edits.rules.from_findings import DEVIATIONS, edit_of, with_parameters
 from pyprof.prof.edits.rules.graphs import _alike
 from pyprof.prof.edits.rules.loops import behind, reads_of
 from pyprof.prof.edits.rules.narrow import Flow
@@ -138,6 +138,15 @@ def test_copies_of_the_same_pass_go_with_attention():
 def test_expected_durations_are_off_by_less_than_a_factor():
     """As standard deviations of logarithms: with half, two of three lie between 0.6 and 1.65 times what is expected."""
     assert all(0.05 <= deviation <= 0.5 for deviation in DEVIATIONS.values())
+
+
+@pytest.mark.parametrize(("launches", "left", "added"), [(1, 0.75, 0), (4, 0, 0), (9, 0, 0), (-2, 1, 0.5)])
+def test_the_launches_of_a_finding_are_spread_over_its_kernels(launches, left, added):
+    """One launch fewer of four leaves three quarters of each; two more are a half for each."""
+    finding = Finding(np.arange(5), np.array([9.0, 9, 9, 9, 0]), "", "Change it.", "high", launches=launches)
+    edit = edit_of("zero_grad", finding, 0.1)
+    assert edit.rows.tolist() == [0, 1, 2, 3]  # the last one is only mentioned
+    assert (edit.left.tolist(), edit.added.tolist()) == ([left] * 4, [added] * 4)
 
 
 def backward(name, ns, *dims, **more):

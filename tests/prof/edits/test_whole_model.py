@@ -1,5 +1,7 @@
 """The kernels that a compiler makes of a run's, and what compiled code takes the host."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from pyprof.prof.edits.base_run import BaseRun
 from pyprof.prof.edits.edit import Abstained, Edit
 from pyprof.prof.edits.rules import EDIT_RULES
 from pyprof.prof.edits.rules.fused_kernels import FUSED_NS, RATE, fused_kernels, fusible
+from pyprof.prof.edits.rules.whole_model import _hindrance
 from pyprof.prof.edits.scenario import apply, captured
 from pyprof.prof.load import load_table
 from pyprof.prof.work.annotate import annotate
@@ -200,3 +203,9 @@ def test_the_whole_and_its_parts_exclude_each_other():
 def test_compiled_runs_are_left_alone():
     (only,) = EDIT_RULES["compile"](captured(base_of(CHANGES / "whole_llama.after.json.gz")))
     assert only == Abstained("compile", "the run has compiled kernels already")
+
+
+@pytest.mark.parametrize(("gpus", "hinders"), [(1, False), (2, True)])
+def test_several_gpus_hinder_compilation(gpus, hinders):
+    rows = [{"kShortName": "k", "aten": "aten::relu", "ns": 10_000, "device": device} for device in range(gpus)]
+    assert bool(_hindrance(SimpleNamespace(run=run(*rows), edits=()))) == hinders

@@ -1,11 +1,14 @@
 """A replay agrees with a machine: as recorded, and when kernels or the host become faster or slower."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyprof.prof.replay.recorded_run import _outermost, recorded
+from pyprof.errors import InputError
+from pyprof.prof.replay.recorded_run import _check_times, _outermost, recorded
 from pyprof.prof.replay.replayed_run import replay
 from pyprof.prof.replay.simulate import simulate
 from pyprof.prof.replay.tasks import HOST, WORK
@@ -132,3 +135,12 @@ def test_calls_within_others():
     no time; on another thread one at the time of the first."""
     start, end = np.array([0, 2, 5, 12, 1]), np.array([10, 4, 12, 12, 3])
     assert _outermost(start, end, np.array([0, 0, 0, 0, 1])).tolist() == [0, 0, 2, 3, 4]
+
+
+@pytest.mark.parametrize("years", [30, 40])
+def test_times_of_which_sums_may_not_fit_are_refused(years):
+    """More than 2**60 ns are 36.6 years."""
+    table, host = Machine().run([("launch", 1, 5_000)] * 3).tables()
+    later = HostTable(3, {**host.columns, "start": host.ints("start") + years * 31_557_600 * 10**9})
+    with pytest.raises(InputError, match="add up to more") if years > 36 else nullcontext():
+        _check_times(table, later, "net.json")
