@@ -17,6 +17,7 @@ from tests.paths import ROOT
 torch = pytest.importorskip("torch")
 
 import pyprof  # noqa: E402
+from pyprof.capture.kineto_turns import without_noise  # noqa: E402
 from pyprof.capture.run import build_parser, end_process, main  # noqa: E402
 from pyprof.capture.run_script import rank_file  # noqa: E402
 from pyprof.marker import Marker, parse_marker  # noqa: E402
@@ -434,3 +435,9 @@ def test_a_forked_child_s_output_is_written_at_its_end(monkeypatch: pytest.Monke
     with pytest.raises(SystemExit) as ended:
         end_process(259)
     assert (ended.value.code, written.getvalue()) == (3, b"said")  # 259 = 256 + 3
+
+
+def test_kinetos_noise_is_left_out_of_standard_error(capfd: pytest.CaptureFixture[str]) -> None:
+    with without_noise():
+        os.write(2, b"USDT: no probes\nERROR: what a user should see\n")
+    assert capfd.readouterr().err == "ERROR: what a user should see\n"
