@@ -219,6 +219,16 @@ def test_a_recording_that_cannot_be_stopped_is_told(capfd: pytest.CaptureFixture
     assert "is not recorded, and its kernels will have no op: CUPTI is busy\n" in capfd.readouterr().err
 
 
+def test_a_capture_that_began_before_pyprof_can_end(capfd: pytest.CaptureFixture[str]) -> None:
+    captures, graph = GraphCaptures(lambda: "profiler", lambda profiler: None), Graph()
+    graph.capture_begin()
+    captures.open()
+    graph.capture_end()
+    captures.close()
+    assert graph.calls == ["begin", "end"] and captures.records == []
+    assert capfd.readouterr().err == ""
+
+
 @pytest.mark.parametrize(("base", "start"), [({"baseTimeNanoseconds": 1000}, 3000), ({}, 2000)])
 def test_times_of_recorded_ranges_are_nanoseconds(base: dict[str, int], start: int) -> None:
     class Trace:
