@@ -220,12 +220,19 @@ def test_a_recording_that_cannot_be_stopped_is_told(capfd: pytest.CaptureFixture
 
 
 def test_a_capture_that_began_before_pyprof_can_end(capfd: pytest.CaptureFixture[str]) -> None:
-    captures, graph = GraphCaptures(lambda: "profiler", lambda profiler: None), Graph()
+    captures, graph = GraphCaptures(lambda: "profiler", lambda profiler: profiler), Graph()
     graph.capture_begin()
     captures.open()
     graph.capture_end()
-    captures.close()
     assert graph.calls == ["begin", "end"] and captures.records == []
+    others = Graph(), Graph()
+    for other in others:
+        other.capture_begin()
+    others[1].capture_end()
+    assert captures.records == []  # the other one is still in progress
+    others[0].capture_end()
+    assert len(captures.records) == 1
+    captures.close()
     assert capfd.readouterr().err == ""
 
 
