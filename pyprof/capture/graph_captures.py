@@ -170,8 +170,8 @@ class GraphCaptures:
             self._around = active.compiled.again()
 
     def _stop(self) -> None:
-        self._capturing -= 1
-        if self._capturing <= 0 and self._thread == threading.get_ident():
+        self._capturing = max(self._capturing - 1, 0)  # a capture may have begun before open()
+        if self._capturing == 0 and self._thread == threading.get_ident():
             self.finish()
 
 

@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import pyprof  # noqa: E402
-from pyprof.capture import run_script  # noqa: E402
+from pyprof.capture import call_stack, run_script  # noqa: E402
 from pyprof.capture.call_stack import Tracer  # noqa: E402
 from pyprof.marker import MAX_TEXT  # noqa: E402
 
@@ -121,3 +121,12 @@ def test_the_stack_ends_at_pyprof_run() -> None:
         code = compile("0", name, "exec")
         frame = SimpleNamespace(f_code=code, f_lasti=len(code.co_code) - 2, f_back=frame)
     assert Tracer().text(frame) == ',"trace":["<user>:1"]'
+
+
+def test_stacks_are_remembered_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_stack, "_REMEMBERED_MOST", 2)
+    tracer, code, kept = Tracer(), compile("0", "<user>", "exec"), []
+    for offset in (0, 2, 2, 4):
+        tracer.text(SimpleNamespace(f_code=code, f_lasti=offset, f_back=None))  # type: ignore[arg-type]
+        kept.append(len(tracer._texts))
+    assert kept == [1, 2, 2, 1]

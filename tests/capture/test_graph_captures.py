@@ -219,14 +219,32 @@ def test_a_recording_that_cannot_be_stopped_is_told(capfd: pytest.CaptureFixture
     assert "is not recorded, and its kernels will have no op: CUPTI is busy\n" in capfd.readouterr().err
 
 
-def test_times_of_recorded_ranges_are_nanoseconds() -> None:
+def test_a_capture_that_began_before_pyprof_can_end(capfd: pytest.CaptureFixture[str]) -> None:
+    captures, graph = GraphCaptures(lambda: "profiler", lambda profiler: profiler), Graph()
+    graph.capture_begin()
+    captures.open()
+    graph.capture_end()
+    assert graph.calls == ["begin", "end"] and captures.records == []
+    others = Graph(), Graph()
+    for other in others:
+        other.capture_begin()
+    others[1].capture_end()
+    assert captures.records == []  # the other one is still in progress
+    others[0].capture_end()
+    assert len(captures.records) == 1
+    captures.close()
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("base", "start"), [({"baseTimeNanoseconds": 1000}, 3000), ({}, 2000)])
+def test_times_of_recorded_ranges_are_nanoseconds(base: dict[str, int], start: int) -> None:
     class Trace:
         def export_chrome_trace(self, file: str) -> None:
             event = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 2.0, "dur": 1.5}  # microseconds
-            Path(file).write_text(json.dumps({"baseTimeNanoseconds": 1000, "traceEvents": [event]}))
+            Path(file).write_text(json.dumps({**base, "traceEvents": [event]}))
 
     (found,) = recorded_ranges(Trace(), {})
-    assert (found["start_ns"], found["duration_ns"]) == (3000, 1500)
+    assert (found["start_ns"], found["duration_ns"]) == (start, 1500)
 
 
 @pytest.mark.parametrize("error", [RuntimeError("CUPTI is busy"), OSError(28, "No space left on device")])

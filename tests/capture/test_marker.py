@@ -75,6 +75,8 @@ BROKEN = [
     "{'mod': 'a', 'op': 'b', 'args': [{'name': '', 'type': 'tensor', 'shape': (1,)}]}",
     "{'mod': '', 'op': ''}",
     "{'mod'}",
+    '{"v":1,"op":"b","args":[]}',
+    '{"v":1,"mod":"a","args":[]}',
     "{'mod': 'a', 'op': 'b', 'args': [{[]: 1}]}",
     "{'mod': 'a\\ud800', 'op': 'b', 'args': []}",
 ]

@@ -12,6 +12,8 @@ from pyprof.prof.load import load_table
 
 torch = pytest.importorskip("torch")
 
+from pyprof.capture.collector import Attached, Window  # noqa: E402
+
 
 def train(steps, wait=0.005):
     """A loop whose iterations take 5 ms or more each."""
@@ -119,3 +121,14 @@ def test_the_program_s_own_profiler_is_not_timed(tmp_path):
         train(3, 0)
     record = json.loads((tmp_path / "net.json").read_text()).get("pyprof", {}).get("steps", {"steps": []})
     assert 2 not in [step["number"] for step in record["steps"]]
+
+
+@pytest.mark.parametrize(
+    ("ended", "told"),
+    [("1 iteration", "nothing was collected"), ("2 iterations", "the tool has what ran until then")],
+)
+def test_a_tool_has_what_ran_after_the_warm_up(ended, told):
+    collector = Attached(Window(warmup=2, steps=3))
+    collector._iterations = int(ended[0])
+    expected = f"--warmup 2 --steps 3 was not reached: the program ended after {ended}; {told}"
+    assert collector.warnings() == [expected]

@@ -14,6 +14,7 @@ from pyprof.provenance import dynamo_modes, inductor_hooks  # noqa: E402
 from pyprof.provenance.decomposed_calls import TAG, DecomposedCall, _only_call, marking  # noqa: E402
 from pyprof.provenance.graph_calls import _loops  # noqa: E402
 from pyprof.provenance.node_facts import function_of, layers_of, lines_of, path_of  # noqa: E402
+from pyprof.provenance.operations import joins_unpacked  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -149,3 +150,19 @@ def test_the_one_call_that_matched_nodes_belong_to() -> None:
     assert _only_call([x, erf, mul]) is call
     mul.meta[TAG] = DecomposedCall(2, ())
     assert _only_call([x, erf, mul]) is None
+
+
+@pytest.mark.parametrize(
+    ("frame", "joins"),
+    [
+        ('File "net.py", line 5, in forward\n    q, k = x\n', True),
+        ('File "net.py", line 5, in forward\n    y = x[0] * x[1]\n        ~^^^\n', False),
+        ('File "mode.py", line 9, in __torch_function__\n    return func(*args)\n', False),
+    ],
+)
+def test_gradients_of_an_unpacked_tensor_are_joined(frame: str, joins: bool) -> None:
+    graph = torch.fx.Graph()
+    part = graph.call_function(torch.ops.aten.select_backward.default, (graph.placeholder("x"), [2, 3], 0, 0))
+    node = graph.call_function(torch.ops.aten.add.Tensor, (part, part))
+    node.meta["stack_trace"] = frame + "Gradient addition node due to multiple use of tensor around:"
+    assert joins_unpacked(node) is joins
