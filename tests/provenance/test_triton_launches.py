@@ -31,6 +31,7 @@ class JITFunction:
 
 @pytest.fixture
 def _triton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    importlib.import_module("torch.utils._triton").has_triton_package()  # PyTorch remembers what is really installed
     folder = tmp_path / "triton" / "runtime"
     folder.mkdir(parents=True)
     for path in (folder.parent, folder):
