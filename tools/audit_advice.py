@@ -18,8 +18,6 @@ from tools.audit_raw import Operation
 
 ROUNDING = 2e-6  # ms: pyprof prints six digits behind the point
 WITHOUT_PROFILER = 0.95  # of the time in which the GPU works, at least: a first step that is cut does not count
-    0.95  # of the time in which the GPU works, at least: the first step, which may be cut, does not count
-)
 Check = tuple[str, Any, Any]
 
 
