@@ -199,6 +199,6 @@ def test_a_graph_that_is_not_in_the_folder_stays_as_it_is(h200: Path) -> None:
 
 
 def test_kernels_of_the_users_own_and_of_inductor_are_triton_kernels() -> None:
-    """What the graph lists with its types is a kernel of Triton's under any name; a library's call is none."""
+    """A call that the graph lists with its types is a Triton kernel, whatever its name; a library's call is not."""
     calls = Counter({"my_kernel": 2, "triton_poi_fused_add_0": 1, "aten::mm": 3})
     assert _triton(calls, {"my_kernel": ()}) == {"my_kernel": 2, "triton_poi_fused_add_0": 1}

@@ -1,4 +1,4 @@
-"""What the forward call tells of a backward op that the capture has no shapes for."""
+"""Backward ops whose shapes the capture lacks are counted by the shapes of their forward call."""
 
 import pytest
 
