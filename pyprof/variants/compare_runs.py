@@ -56,8 +56,8 @@ class Variant:
 
     @property
     def losses(self) -> list[float]:
-        """Of the first steps, in the first run."""
-        return self.runs[0].losses if self.runs else []
+        """Of the first steps, in the first run; NaN: not a finite number."""
+        return [math.nan if loss is None else loss for loss in self.runs[0].losses] if self.runs else []
 
 
 def _quartiles(steps: Sequence[int]) -> tuple[float, float]:
@@ -77,12 +77,20 @@ def change_beside(variant: Variant, other: Variant) -> tuple[float, bool]:
 
 
 def loss_difference(losses: Sequence[float], others: Sequence[float]) -> float | None:
-    """The largest relative difference between losses of the same steps; None if there are none.
+    """The largest relative difference between losses of the same steps, infinite where one of them is NaN; None if
+    there are none.
 
-    >>> loss_difference([2.0, 1.1], [2.0, 1.0, 5.0])
-    0.10000000000000009
+    >>> loss_difference([2.0, 1.1], [2.0, 1.0, 5.0]), loss_difference([1.1, math.nan], [1.0, 1.0])
+    (0.10000000000000009, inf)
     """
     pairs = list(zip(losses, others, strict=False))
     if not pairs:
         return None
-    return max(0.0 if a == b else abs(a - b) / abs(b) if b else math.inf for a, b in pairs)
+    return max(_apart(*pair) for pair in pairs)
+
+
+def _apart(loss: float, other: float) -> float:
+    if loss == other or (math.isnan(loss) and math.isnan(other)):
+        return 0.0
+    difference = abs(loss - other) / abs(other) if other else math.inf
+    return math.inf if math.isnan(difference) else difference

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
-from pyprof.command.json_schema import Record, doc
+from pyprof.command.json_schema import Record, doc, nan_doc
 from pyprof.variants.changes import CHANGES
 from pyprof.variants.compare_runs import Variant, change_beside, loss_difference
 
 if TYPE_CHECKING:
     from pyprof.prof.edits.forecast import Forecast
 
-Loss = Annotated[float, doc("the sum of the scalars on which backward() was called in the step")]
+Loss = Annotated[float, nan_doc("the sum of the scalars on which backward() was called in the step; null: not finite")]
 
 
 class PredictedStep(Record):
@@ -45,7 +45,10 @@ class TriedVariant(Record):
     why_none: Annotated[str, doc("why there is no measurement: the last line of its error, or nothing to change")]
     difference: Annotated[float | None, doc("its step / the step of the script as it is - 1")]
     beyond_noise: Annotated[bool, doc("whether the difference is beyond the noise of both, and 1%")]
-    loss_difference: Annotated[float | None, doc("the largest relative difference between losses of the same step")]
+    loss_difference: Annotated[
+        float | None,
+        doc("the largest relative difference between losses of the same step; null: no losses, or one is not finite"),
+    ]
     predicted: Annotated[PredictedStep | None, doc("with --capture: the step by pyprof plan")]
     kept: Annotated[bool | None, doc("with --plan: whether the changes after it were tried on top of it")] = None
 

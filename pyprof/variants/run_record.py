@@ -52,7 +52,8 @@ class RunRecord(msgspec.Struct):
     step_ns: list[int]  # of the steps after the warm-up
     passed_over: int  # steps of the warm-up
     finished: bool  # all steps were timed before the script ended
-    losses: list[float]  # of the first steps: the sum of the scalars on which backward() was called
+    losses: list[float | None]  # of the first steps: the sum of the scalars on which backward() was called; None: not
+    # a finite number, which JSON does not have
     peak_bytes: int  # of the GPU's memory as PyTorch allocates it; without a GPU, of the process
     facts: Facts
     done: list[str]  # what the changes did, a sentence each

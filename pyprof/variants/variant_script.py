@@ -83,7 +83,7 @@ class VariantRun:
             step_ns=times,
             passed_over=passed_over,
             finished=finished,
-            losses=self._watch.losses(),
+            losses=[*self._watch.losses()],
             peak_bytes=_peak_bytes(self._facts),
             facts=self._facts,
             done=list(dict.fromkeys(self._done)),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,12 +18,21 @@ from pyprof.capture.patch import Patches  # noqa: E402
 from pyprof.variants import default_changes  # noqa: E402
 from pyprof.variants.changes import why_not  # noqa: E402
 from pyprof.variants.cli import build_parser, with_options_first  # noqa: E402
-from pyprof.variants.compare_runs import Variant, change_beside  # noqa: E402
+from pyprof.variants.compare_runs import Variant, change_beside, loss_difference  # noqa: E402
 from pyprof.variants.graphed import Graphed  # noqa: E402
 from pyprof.variants.loss_record import watch_backward  # noqa: E402
 from pyprof.variants.model_changes import ModelChanges  # noqa: E402
 from pyprof.variants.outermost import Outermost  # noqa: E402
-from pyprof.variants.run_record import MARK, MODULE, OPTIMIZER, Facts, RunRecord, Settings  # noqa: E402
+from pyprof.variants.run_record import (  # noqa: E402
+    MARK,
+    MODULE,
+    OPTIMIZER,
+    Facts,
+    RunRecord,
+    Settings,
+    read_record,
+    write,
+)
 from pyprof.variants.run_variants import Ran  # noqa: E402
 from pyprof.variants.step_watch import StepWatch  # noqa: E402
 
@@ -305,6 +316,16 @@ def test_a_difference_within_the_noise_of_the_runs_is_none() -> None:
 def test_less_than_a_hundredth_is_no_gain() -> None:
     assert change_beside(variant(ran(9.95, 9.95)), variant(ran(10, 10)))[1] is False
     assert change_beside(variant(ran(9.8, 9.8)), variant(ran(10, 10)))[1] is True
+
+
+def test_a_run_whose_loss_is_no_number_is_a_run(tmp_path: Path) -> None:
+    file = tmp_path / "record.json"
+    write(str(file), RunRecord(OPTIMIZER, [10], 0, True, [2.0, math.nan, math.inf], 0, Facts(), []))
+    diverged = variant(Ran(0, read_record(file), ""))
+    assert diverged.failed == ""
+    assert diverged.losses[0] == 2.0 and all(map(math.isnan, diverged.losses[1:]))
+    assert loss_difference(diverged.losses, [2.0, 1.0, 1.0]) == math.inf
+    assert loss_difference([2.0, math.nan], [2.0, math.nan]) == 0.0
 
 
 def test_a_run_that_ends_with_another_code_has_failed() -> None:
