@@ -41,6 +41,7 @@ class TraceReader:
         self._thread: threading.Thread | None = None
         self._process: subprocess.Popen[str] | None = None
         self._errors: IO[bytes] | None = None  # what the process writes on standard error
+        self._too_late = ""
         self.busy = False
 
     @property
@@ -63,9 +64,12 @@ class TraceReader:
         self._jobs.put(None)
         self._thread.join(PATIENCE_AT_END_S)
         if self._thread.is_alive():
-            self._failed(f"it was not read within {PATIENCE_AT_END_S} s")
-            self._end_process()
+            self._too_late = f"it was not read and sent within {PATIENCE_AT_END_S} s"
+            if self._process is not None:
+                self._process.kill()  # which the thread reports, and then ends
             self._thread.join(PATIENCE_AT_END_S)
+            if self._thread.is_alive():  # a destination takes that long
+                self._failed(self._too_late)
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
@@ -77,7 +81,7 @@ class TraceReader:
             self._send(self._read(job))
             self._succeeded()
         except PyprofError as error:
-            self._failed(str(error))
+            self._failed(self._too_late or str(error))
         except (OSError, ValueError, TypeError, MemoryError) as error:  # no process, or no valid answer
             self._failed(f"{type(error).__name__}: {error}")
         finally:
