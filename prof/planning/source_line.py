@@ -56,8 +56,10 @@ def statement(trace: str, op: str, newest: float) -> Statement | None:
     if len(found) != 1 or (found[0].end_lineno or 0) - found[0].lineno >= LONGEST or not can_call(found[0], op):
         return None
     node = found[0]
-    text = textwrap.dedent("\n".join(lines[node.lineno - 1 : node.end_lineno]))
-    return Statement(text.strip("\n"), node, Path(name), node.lineno)
+    text = textwrap.dedent("\n".join(lines[node.lineno - 1 : node.end_lineno])).strip("\n")
+    if not _parses(text):  # such as "else: x = y", or with a line that is indented less than the first
+        return None
+    return Statement(text, node, Path(name), node.lineno)
 
 
 def _is_simple(node: ast.stmt) -> bool:

@@ -126,6 +126,24 @@ def test_anything_else_is_no_source(tmp_path, file, monkeypatch, name):
     assert statement(name, "", LATER) is None
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "if x:\n    pass\nelse: x = x.to(device)\n",
+        "def f():\n    x = pad(\n  x).to(device)\n",
+        'def f():\n    x = text("""\nname""").to(device)\n',
+    ],
+)
+def test_lines_that_are_no_statement_by_themselves_are_not_shown(tmp_path, source):
+    module.cache_clear()
+    file = tmp_path / "one.py"
+    file.write_text(source, encoding="utf-8")
+    line = next(number for number, each in enumerate(source.split("\n"), 1) if ".to(device)" in each)
+    shown, change = code_change("pageable_copy", "Copy from pinned memory", f"{file}:{line}", "to", LATER)
+    assert shown == ""
+    assert change.general
+
+
 def test_general_forms_are_python_of_rules_that_exist():
     assert set(GENERAL) <= set(EDIT_RULES)
     for forms in GENERAL.values():
