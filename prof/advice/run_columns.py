@@ -32,10 +32,14 @@ class Rows:
         self.table, self.annotation = table, annotation
         self._decoded: dict[tuple[str, int], Any] = {}
         self._shapes: dict[int, list[list[int]]] = {}
+        self._texts: dict[str, Texts] = {}
 
     def texts(self, key: str) -> Texts:
-        """A text column, decoded; empty if unknown."""
-        return texts_of(self.table.coded(key))
+        """A text column, decoded; empty if unknown. Rules ask for it row by row, so it is kept, and read-only."""
+        if key not in self._texts:
+            self._texts[key] = texts_of(self.table.coded(key))
+            self._texts[key].flags.writeable = False
+        return self._texts[key]
 
     @cached_property
     def aten(self) -> Texts:
