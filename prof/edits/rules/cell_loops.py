@@ -150,22 +150,23 @@ def _edit(scenario: Scenario, loops: list[tuple[list[int], list[int]]], kind: st
     run = scenario.run
     merged = Merged([], [], [])
     released: list[Ints] = []
-    every: list[int] = []
+    taken: set[int] = set()
     for cells, extent in loops:
-        rows = with_backward(run, extent, {place(run, row) for row in extent})
+        found = with_backward(run, extent, {place(run, row) for row in extent})
+        rows = [row for row in found if row not in taken]  # of stacked cells, each loop has the other's rows, too
         reads = [row for row in rows if run.aten[row] == "_local_scalar_dense"]
         merged.put(reads, 0.0, 0)
         calls = scenario.calls(np.array(reads, np.int64))
         released += [calls[calls >= 0], waits_after(scenario, calls[calls >= 0])]
-        kept = _in_turn(run, rows, place(run, cells[0]))
+        kept = _in_turn(run, rows)
         for row in kept:
             merged.rows.append(row)
             merged.ns.append(float(run.dur[row]))
             merged.left.append(OF_LAUNCH)
         merge(run, [row for row in rows if row not in kept and row not in reads], len(cells), merged)
-        every += rows
+        taken.update(rows)
     rows_, ns, left = merged.arrays()
-    times = sum(len(cells) for cells, _ in loops) / len(loops)
+    times, every = sum(len(cells) for cells, _ in loops) / len(loops), sorted(taken)
     return Edit(
         rule="cell_loop",
         change=(
@@ -186,25 +187,25 @@ def _edit(scenario: Scenario, loops: list[tuple[list[int], list[int]]], kind: st
     )
 
 
-def _in_turn(run: Run, rows: list[int], line: str) -> set[int]:
+def _in_turn(run: Run, rows: list[int]) -> set[int]:
     """The rows that remain for each step: the cells, forward and backward, and one product for each."""
     kept: set[int] = set()
     for row in rows:
         if any(str(run.aten[row]).startswith(cell) for cell in CELLS):
             kept.add(row)
-            beside = _products(run, row) if run.phase[row] != "backward" else _gradient(run, row, line)
+            beside = _products(run, row) if run.phase[row] != "backward" else _gradient(run, row)
             mains = [each for each in beside if run.family[each] == "gemm" and run.role[each] != "aux"]
             kept.update(each for each in beside if mains and each >= mains[-1])
     return kept
 
 
-def _gradient(run: Run, cell: int, line: str) -> list[int]:
+def _gradient(run: Run, cell: int) -> list[int]:
     """The product that gives the state's gradient, after a cell's backward kernel: [batch, gates] @ [gates, state]."""
     for row in range(cell + 1, min(cell + 40, run.rows)):
         if str(run.aten[row]) == str(run.aten[cell]):
             break
         shapes = [shape for shape in run.shapes(row) if len(shape) == 2]
         batched = len(shapes) > 1 and shapes[-2][:1] == run.first_shape(cell)[:1]
-        if run.family[row] == "gemm" and run.role[row] != "aux" and batched and place(run, row) == line:
+        if run.family[row] == "gemm" and run.role[row] != "aux" and batched and place(run, row) == place(run, cell):
             return [row]
     return []

@@ -23,6 +23,12 @@ from tools.plan_pairs import GOLDEN, base_of
 TOKENS, WIDTH = 1000, 64
 
 
+def marker(called, line, at, took):
+    """What pyprof's markers say of a call on a line of net.py."""
+    said = {"v": 1, "mod": "torch", "op": called, "args": [], "trace": [f"net.py:{line}"]}
+    return x("user_annotation", json.dumps(said, separators=(",", ":")), at - 1, took, MAIN)
+
+
 class Program:
     """Ops one after the other, µs: each takes the host 40, its kernel 10, and the host waits for copies to it."""
 
@@ -38,8 +44,7 @@ class Program:
             op(f"aten::{name}", at, 38, Input_Dims=listed, Input_type=["float"] * len(listed), **numbered)
         )
         if called:
-            marker = {"v": 1, "mod": "torch", "op": called, "args": [], "trace": [f"net.py:{line}"]}
-            self.events.append(x("user_annotation", json.dumps(marker, separators=(",", ":")), at - 1, 40, MAIN))
+            self.events.append(marker(called, line, at, 40))
         for place in range(kernels):
             self.number += 1
             launch = at + 2 + 12 * place
@@ -163,28 +168,31 @@ def test_other_ops_between_two_calls_end_a_loop(tmp_path):
 BATCH, STATE = 16, 32
 
 
-def cells(count, first=None, after=()):
+def cells(count, first=None, after=(), lines=(0,)):
     """Cells one after the other, µs 60 each: two products and the cell in one op, 10 each on the GPU.
 
-    ``first``: an op that makes each step's input; ``after``: those on each result.
+    ``first``: an op that makes each step's input; ``after``: those on each result; ``lines``: of net.py that call one.
     """
     program = Program()
     for _ in range(count):
         for each in first or ():
             program.op(*each)
-        at = program.events[-1]["ts"] + 40 if program.events else 40
-        program.events.append(op("aten::lstm_cell", at, 58))
-        shapes = [(BATCH, STATE), (STATE, 4 * STATE)]
-        for place, name in enumerate(("mm", "mm", "_thnn_fused_lstm_cell")):
-            dims = [list(each) for each in (shapes if name == "mm" else [(BATCH, 4 * STATE)] * 2)]
-            program.number += 1
-            begin = at + 2 + 18 * place
-            program.events += [
-                op(f"aten::{name}", begin, 16, Input_Dims=dims, Input_type=["float"] * 2),
-                call(begin + 2, program.number),
-                kernel(begin + 8, 10, program.number, name=f"void {'sgemm' if name == 'mm' else name}"),
-            ]
-        program.events.append(op("aten::detach", at + 57, 0.5))
+        for line in lines:
+            at = program.events[-1]["ts"] + 40 if program.events else 40
+            program.events.append(op("aten::lstm_cell", at, 58))
+            if line:
+                program.events.append(marker("lstm_cell", line, at, 60))
+            shapes = [(BATCH, STATE), (STATE, 4 * STATE)]
+            for place, name in enumerate(("mm", "mm", "_thnn_fused_lstm_cell")):
+                dims = [list(each) for each in (shapes if name == "mm" else [(BATCH, 4 * STATE)] * 2)]
+                program.number += 1
+                begin = at + 2 + 18 * place
+                program.events += [
+                    op(f"aten::{name}", begin, 16, Input_Dims=dims, Input_type=["float"] * 2),
+                    call(begin + 2, program.number),
+                    kernel(begin + 8, 10, program.number, name=f"void {'sgemm' if name == 'mm' else name}"),
+                ]
+            program.events.append(op("aten::detach", at + 57, 0.5))
         for each in after:
             program.op(*each)
     return program
@@ -206,6 +214,18 @@ def test_cells_in_a_loop_keep_one_product_and_the_cell_for_each_step(tmp_path):
     counts = {name: int((after.aten == name).sum()) for name in ("embedding", "mm", "_thnn_fused_lstm_cell", "tanh")}
     assert counts == {"embedding": 1, "mm": 11, "_thnn_fused_lstm_cell": 10, "tanh": 1}
     assert sorted(after.dur[after.aten == "mm"].tolist()) == [10_000] * 10 + [20_000]
+
+
+def test_stacked_cells_are_counted_once(tmp_path):
+    """Of 10 steps of a look-up and two cells, 70 kernels of 10 µs: each cell's loop has the rows of the other, too."""
+    scenario = cells(10, [LOOK_UP], lines=(2, 3)).scenario(tmp_path)
+    edit = proposed("cell_loop", scenario)
+    assert len(edit.rows) == len(set(edit.rows.tolist())) == 70
+    assert edit.why.startswith("2 loops call a cell 10 times") and "70 launches and 0.7 ms" in edit.why
+    after = apply(edit, scenario).run  # a look-up, 20 cells, their 20 products with the state, and 2 with all inputs
+    counts = {name: int((after.aten == name).sum()) for name in ("embedding", "mm", "_thnn_fused_lstm_cell")}
+    assert counts == {"embedding": 1, "mm": 22, "_thnn_fused_lstm_cell": 20}
+    assert "0.46 ms are expected" in edit.why  # 40 × 10 µs, and three ops over all steps of 20
 
 
 def test_an_input_made_from_the_last_result_keeps_the_loop(tmp_path):
@@ -236,10 +256,11 @@ def test_the_product_that_stays_in_a_cells_backward_pass_is_that_of_the_states_g
     of_weight, of_state = (4 * STATE, BATCH, STATE), (BATCH, 4 * STATE, STATE)
     products = [mm(*each, 9_000, name="sgemm", dtype="float32", **line) for each in (of_weight, of_state)]
     made = run(cell, *products, cell, products[0])
-    assert _gradient(made, 0, "net.py:5") == [2]
-    assert _gradient(made, 0, "net.py:6") == []
-    assert _gradient(made, 3, "net.py:5") == []  # the last cell has none
-    assert _gradient(run(cell, products[0], cell, products[1]), 0, "net.py:5") == []  # it belongs to the next cell
+    assert _gradient(made, 0) == [2]
+    assert _gradient(made, 3) == []  # the last cell has none
+    assert _gradient(run(cell, products[0], cell, products[1]), 0) == []  # it belongs to the next cell
+    elsewhere = [{**product, "trace": ["net.py:6"]} for product in products]
+    assert _gradient(run(cell, *elsewhere), 0) == []
 
 
 def test_a_recurrent_loop_begins_with_its_first_cell():
@@ -256,7 +277,7 @@ def test_of_a_cells_products_that_with_the_state_stays():
     cell = {"aten": "aten::_thnn_fused_lstm_cell", "kShortName": "lstm_cell_forward", "ns": 5_000, "phase": "forward",
             "nodes": ["aten::lstm_cell", "aten::_thnn_fused_lstm_cell"]}  # fmt: skip
     product = mm(BATCH, STATE, 4 * STATE, 9_000, nodes=["aten::lstm_cell", "aten::linear", "aten::mm"])
-    assert _in_turn(run(product, product, cell), [0, 1, 2], "") == {1, 2}
+    assert _in_turn(run(product, product, cell), [0, 1, 2]) == {1, 2}
 
 
 def test_products_at_once_take_the_flops_and_bytes_of_all_in_so_many_kernels():
