@@ -54,11 +54,13 @@ def _of_layer(base: BaseRun, name: str, share: float) -> list[RepeatedCalls]:
     backward = inside & phase.among("backward") & (work.call >= 0)
     other = phase.among("forward") & ~inside & paths.where(bool)
     found = []
-    for passes, before in _paired(forward, backward, other):
-        again = passes[: round(share * len(passes))]
-        if len(again):
-            ops = len(np.unique(base.table.ints("opId")[work.row[again]]))
-            found.append(_repeated(base, work.call[again], int(work.call[before]), ops))
+    for pid in np.unique(work.pid[forward]).tolist():  # each rank runs its own layer
+        mine = work.pid == pid
+        for passes, before in _paired(forward & mine, backward & mine, other & mine):
+            again = passes[: round(share * len(passes))]
+            if len(again):
+                ops = len(np.unique(base.table.ints("opId")[work.row[again]]))
+                found.append(_repeated(base, work.call[again], int(work.call[before]), ops))
     return found
 
 

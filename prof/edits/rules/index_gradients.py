@@ -68,13 +68,14 @@ def _groups(run: Run) -> Iterator[tuple[list[int], float]]:
     """(rows, expected ns) of each gradient of an indexing: all rows of its node, the one that adds up first."""
     numbers, steps = run.table.ragged("seqId").lists(), run.table.ints("step")
     adds: Bools = (run.phase == "backward") & (run.aten == PUT)
-    nodes: dict[tuple[int, int], list[int]] = {}
+    node = [(int(run.lane[row]), int(steps[row]), *numbers[row][-1:]) for row in range(run.rows)]
+    nodes: dict[tuple[int, ...], list[int]] = {}
     for row in np.flatnonzero(adds).tolist():
-        for number in numbers[row][-1:]:
-            nodes.setdefault((int(steps[row]), number), []).append(row)
-    for (step, number), puts in nodes.items():
+        if numbers[row]:
+            nodes.setdefault(node[row], []).append(row)
+    for key, puts in nodes.items():
         near = range(max(puts[0] - NEAR, 0), min(puts[-1] + NEAR, run.rows))
-        mine = [r for r in near if steps[r] == step and run.phase[r] == "backward" and numbers[r][-1:] == [number]]
+        mine = [row for row in near if node[row] == key and run.phase[row] == "backward"]
         most = max((numel(shape) for shape in run.shapes(puts[-1])[1:] if numel(shape)), default=0)
         masked = "nonzero" in run.aten[mine]
         if most and not masked and run.bandwidth == run.bandwidth:

@@ -23,10 +23,31 @@ def test_a_layer_and_what_is_within_it_run_again():
     )
     number = np.arange(count)
     calls = SimpleNamespace(thread=np.zeros(count, np.int64), before=number - 1)
-    recorded = SimpleNamespace(work=SimpleNamespace(row=number, call=number), calls=calls)
+    work = SimpleNamespace(row=number, call=number, pid=np.zeros(count, np.int64))
+    recorded = SimpleNamespace(work=work, calls=calls)
     made = checkpointing(SimpleNamespace(table=table, recorded=recorded, unit=number), "h.1", ["GPT:h.1"], [1.0])
     (again,) = made.repeats
     assert (again.repeat.calls.tolist(), again.repeat.before) == ([0, 1], 4)
     # two ops that save two tensors each: 6.8 µs a tensor, and 2 more where it is loaded
     assert (again.enter_ns, again.again_ns) == (250_000 + 4 * 6_800, 300_000 + 4 * 8_800)
     assert made.deviation < 0.5  # of a logarithm: within a factor of 1.65 two times of three
+
+
+def test_each_process_runs_its_own_layer_again():
+    """Two ranks take turns: forward 0 and 1, forward 2 and 3, back 4 and 5. Each goes back over its own two launches."""
+    count = 6
+    table = Table(
+        count,
+        {
+            "layer": Coded.of(['["GPT", "h"]'] * count),
+            "phase": Coded.of(["forward"] * 4 + ["backward"] * 2),
+            "dir": Coded.of(["fprop"] * 4 + ["bprop"] * 2),
+            "opId": np.arange(count),
+        },
+    )
+    number, rank = np.arange(count), np.arange(count) % 2
+    calls = SimpleNamespace(thread=rank, before=number - 2)
+    recorded = SimpleNamespace(work=SimpleNamespace(row=number, call=number, pid=rank), calls=calls)
+    made = checkpointing(SimpleNamespace(table=table, recorded=recorded, unit=number), "h", ["GPT:h"], [1.0])
+    again = [(each.repeat.calls.tolist(), each.repeat.before) for each in made.repeats]
+    assert again == [([0, 2], 4), ([1, 3], 5)]

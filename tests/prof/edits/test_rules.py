@@ -170,6 +170,15 @@ def test_a_gradient_summed_up_over_sorted_indices_may_be_atomic_additions():
     assert edit.ns.sum() == pytest.approx(25_140, rel=0.001) and edit.left.sum() == 1
 
 
+def test_the_gradients_of_two_ranks_are_apart():
+    """Autograd counts anew in each process, so both have number 7: each needs the 25.14 µs of the test above."""
+    square, values = (8192, 27, 27), (8192, 351)
+    rows = [backward("_index_put_impl_", 620_000, square, (), values, pid=pid, start=0) for pid in (1, 2)]
+    scenario = SimpleNamespace(run=advice_rows.run(*rows), calls=lambda found: found, base=None)
+    edit, _ = index_gradient_of(scenario)
+    assert edit.ns.tolist() == pytest.approx([25_140] * 2, rel=0.001)
+
+
 def test_sorted_sums_that_take_no_longer_than_atomic_additions_stay():
     """240,000 rows of 256 take 180 µs sorted; index_add_ took 436."""
     put = backward("_index_put_impl_", 180_000, (30_000, 256), (), (240_000, 256))
