@@ -78,7 +78,7 @@ def _meetings(table: Table, annotation: Annotation) -> tuple[list[Ints], list[In
             continue
         if collective[-1] != TWO:
             meetings += [rows] if together else []  # only of damaged files, or of clocks that are not known
-        elif together:
+        elif together and len(rows) == 2:  # more only in damaged files
             short, long = rows[np.argsort(duration[rows], kind="stable")]
             if _receives(table, int(long)):
                 handed.append(np.array([long, short]))

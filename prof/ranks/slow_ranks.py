@@ -106,15 +106,16 @@ def later_collectives(job: Ranks) -> pa.Table:
     return table.filter(pc.greater(pc.fill_null(table["step"], first), first))
 
 
-def later(job: Ranks, table: pa.Table) -> pa.Array:
-    """The rows of a table with columns rank and step that are not of the rank's first step; all if there is one."""
+def later(job: Ranks, table: pa.Table, column: str = "rank") -> pa.Array:
+    """The rows of a table with a column of ranks and one of steps that are not of the rank's first step; all if there
+    is one."""
     steps = job.tables.steps
     if steps_of(job) == 1:
         return pa.array(np.ones(len(table), bool))
     ranks, place = np.unique(np.asarray(steps["rank"]), return_inverse=True)
     first = np.full(len(ranks), np.iinfo(np.int64).max)
     np.minimum.at(first, place, np.asarray(pc.fill_null(steps["step"], 0)))
-    of_rows = np.searchsorted(ranks, np.asarray(table["rank"]))
+    of_rows = np.searchsorted(ranks, np.asarray(table[column]))
     return pa.array(np.asarray(pc.fill_null(table["step"], 0)) > first[of_rows])
 
 
@@ -132,10 +133,9 @@ def slow_ranks(job: Ranks, hosts: Mapping[int, HostWork] | None = None) -> list[
     ``hosts``: of the ranks of which it is known.
     """
     steps, least = steps_counted(job), LEAST_SHARE * mean_step_ns(job)
-    waited = job.waits.filter(pc.and_(later(job, job.waits), pc.invert(job.waits["two"])))
-    by_group = (
-        job.waits.filter(pc.invert(job.waits["two"])).group_by(["group", "ranks"]).aggregate([("rank", "distinct")])
-    )
+    together = job.waits.filter(pc.invert(job.waits["two"]))
+    waited = together.filter(pc.and_(later(job, together), later(job, together, "last")))
+    by_group = together.group_by(["group", "ranks"]).aggregate([("rank", "distinct")])
     members = {(row["group"], row["ranks"]): sorted(row["rank_distinct"]) for row in by_group.to_pylist()}
     sums = waited.group_by(["last", "group", "ranks"]).aggregate([("held_ns", "sum"), ("wait_ns", "sum")])
     calls = waited.filter(pc.equal(waited["rank"], waited["last"]))

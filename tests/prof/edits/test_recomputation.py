@@ -34,7 +34,7 @@ def test_a_layer_and_what_is_within_it_run_again():
 
 
 def test_each_process_runs_its_own_layer_again():
-    """Two ranks take turns: forward 0 and 1, forward 2 and 3, back 4 and 5. Each goes back over its own two launches."""
+    """Two ranks take turns: forward 0 to 3, back 4 and 5. Each goes back over its own two launches."""
     count = 6
     table = Table(
         count,
