@@ -94,12 +94,16 @@ def _by_weight(candidates: Sequence[int], slow: Sequence[int], waits: pa.Table) 
 def _bounded(
     order: Sequence[int], places: dict[int, Partition], steps: Sequence[tuple[int, float]]
 ) -> tuple[list[int], tuple[int, ...]]:
-    """As many ranks, and steps in a row of about the mean length, as the bounds allow; at least two of each."""
+    """As many ranks, and steps in a row of about the mean length, as the bounds allow; at least two of each.
+
+    Captures without steps are taken whole.
+    """
     count = min(len(steps), MOST_STEPS)
     ranks = list(order[:MOST_RANKS])
 
     def rows() -> float:
-        return sum(places[rank].rows for rank in ranks) * count / max(len(steps), 1)
+        share = count / len(steps) if steps else 1.0
+        return share * sum(places[rank].rows for rank in ranks)
 
     while rows() > MOST_ROWS and (len(ranks) > 2 or count > LEAST_STEPS):
         if count > LEAST_STEPS + 1 or len(ranks) == 2:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
-import pyarrow.compute as pc
 
 from pyprof.command.json_schema import doc
 from pyprof.prof.job.job_folder import Job
@@ -35,8 +34,8 @@ def job_document(job: Job) -> JobDocument:
         files=job.files,
         missing=_missing(ranks),
         kernels=sum(each.rows for each in job.made),
-        gpu_ns=int(pc.sum(work["ns"]).as_py() or 0),
-        flops=int(pc.sum(work["flops"]).as_py() or 0),
+        gpu_ns=sum(work["ns"].to_pylist()),
+        flops=sum(work["flops"].to_pylist()),  # may exceed 64 bits, beyond which Arrow sums to less
     )
 
 

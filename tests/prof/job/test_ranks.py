@@ -8,8 +8,10 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,8 +23,8 @@ from pyprof.prof.job import joint_ranks
 from pyprof.prof.job import whole_job as whole
 from pyprof.prof.job.cli import main
 from pyprof.prof.job.job_folder import Job, read_job
-from pyprof.prof.job.json_document import _missing
-from pyprof.prof.job.partition import read_tables
+from pyprof.prof.job.json_document import _missing, job_document
+from pyprof.prof.job.partition import failed, read_tables
 from pyprof.prof.job.sources import rank_in_name, sources
 from pyprof.prof.load import load_table
 from pyprof.prof.ranks.merged_ranks import job_tables, merged
@@ -442,3 +444,21 @@ def test_a_rank_with_a_huge_number_takes_no_memory(tmp_path: Path) -> None:
     assert _missing([0, 2, 5]) == [1, 3, 4]
     assert _missing([1, 2**31 - 1]) == [0, *range(2, 1001)]
     assert _missing([]) == []
+
+
+def test_a_job_without_marked_steps_is_replayed_by_few_ranks() -> None:
+    """Nothing can be cut from captures without steps: of eight ranks with 20,000 operations each, two have 40,000."""
+    part = failed("", "")
+    places = {rank: msgspec.structs.replace(part, ranks=[rank], rows=20_000) for rank in range(8)}
+    assert joint_ranks._bounded(range(8), places, []) == ([0, 1], ())
+    steps = [(number, 1.0) for number in range(20)]  # 1,000 operations per step: six steps of all eight have 48,000
+    assert joint_ranks._bounded(range(8), places, steps) == (list(range(8)), (0, 1, 2, 3, 4, 5))
+
+
+def test_the_flops_of_a_large_job_exceed_64_bits(tmp_path: Path) -> None:
+    """1,024 ranks with 10 steps of 5 s at 400 TFLOP/s: 2e19, of which 64 bits hold 9.2e18."""
+    job = made(tmp_path, *write_job(tmp_path, [Rank(), Rank()]))
+    work = job.tables.work
+    work = work.set_column(work.column_names.index("flops"), "flops", pa.array([4 * 10**18] * len(work)))
+    large = replace(job, tables=replace(job.tables, work=work))
+    assert job_document(large).flops == 4 * 10**18 * len(work) > 9.3e18
