@@ -41,11 +41,22 @@ TABLE = (  # names, leading arguments that are tensors, FLOPs per element, formu
     ("hardsigmoid_backward", 2, 1, "g / 6"),
     ("logit_backward", 2, 3, "g / (x * (1 - x)): sub, mul, div"),
 )
+COMPLEX_FLOP = {  # of the few that PyTorch has for complex numbers: exp 5, a sum with 1 is 1, a product 6, a division 11
+    "sigmoid": 17,  # exp, sum, division
+    "special_expit": 17,
+    "silu": 17,  # the same, with z above the line
+    "tanh": 9,  # (sinh 2a + i sin 2b) / (cosh 2a + cos 2b): two doublings, four functions, a sum, two divisions
+    "sigmoid_backward": 13,  # a difference with 1, two products
+    "tanh_backward": 13,
+}
 
 
 def _register(name: str, tensors: int, flop: int, formula: str) -> None:
+    complex_flop = COMPLEX_FLOP.get(name)
+
     def count(*arguments: Any, out: Out = None) -> Work:
-        return apply(name, arguments[:tensors], flop, result="float" if flop else "same", out=out)
+        result = "float" if flop else "same"
+        return apply(name, arguments[:tensors], flop, complex_flop, result=result, out=out)
 
     count.__doc__ = f"{flop} flop per element: {formula}"
     count.__name__ = count.__qualname__ = name

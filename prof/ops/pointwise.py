@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyprof.errors import ModelError
-from pyprof.prof.ops.model import Family, Tensor, Work, distinct
+from pyprof.prof.ops.model import MODELS, Family, Tensor, Work, distinct, total
 from pyprof.prof.ops.operands import Out, bool_mask, broadcast, elementwise, number, numel, output, required, tensors
 from pyprof.prof.ops.result_types import COMPLEX_OF, REAL_OF, floating, promoted, result_dtype
 
@@ -33,10 +33,10 @@ class Price:
 
 
 LIBRARY_FUNCTIONS = """
-exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan arcsin arccos arctan sinh cosh asinh acosh
-atanh arcsinh arccosh arctanh erf erfc erfinv digamma lgamma i0 special_i0 special_i0e special_i1 special_i1e
-special_erf special_erfc special_erfcx special_erfinv special_ndtr special_ndtri special_log_ndtr special_digamma
-special_psi special_gammaln special_expm1 special_exp2 special_log1p special_bessel_j0 special_bessel_j1
+expm1 log1p asin acos atan arcsin arccos arctan asinh acosh atanh arcsinh arccosh arctanh erf erfc erfinv digamma
+lgamma i0 special_i0 special_i0e special_i1 special_i1e special_erf special_erfc special_erfcx special_erfinv
+special_ndtr special_ndtri special_log_ndtr special_digamma special_psi special_gammaln special_expm1 special_log1p
+special_bessel_j0 special_bessel_j1
 special_bessel_y0 special_bessel_y1 special_modified_bessel_i0 special_modified_bessel_i1 special_modified_bessel_k0
 special_modified_bessel_k1 special_entr mvlgamma special_airy_ai special_scaled_modified_bessel_k0
 special_scaled_modified_bessel_k1 special_spherical_bessel_j0
@@ -49,10 +49,19 @@ special_hermite_polynomial_he special_laguerre_polynomial_l special_legendre_pol
 """
 TABLE = (
     Price("abs absolute", 1, 0, "real", 4, "a sign bit; complex: two squares, a sum, a root"),
-    Price("neg negative sign sgn ceil floor round trunc fix nan_to_num", 1, 0, "same", 0, "signs and rounding"),
+    Price("neg negative sign ceil floor round trunc fix nan_to_num", 1, 0, "same", 0, "signs and rounding"),
+    Price("sgn", 1, 0, "same", 6, "a sign; complex: z / |z|, |z| (4) and two divisions"),
     Price("conj_physical _conj_physical resolve_conj resolve_neg positive", 1, 0, "same", 0, "signs and rounding"),
     Price("isnan isinf isfinite isposinf isneginf isreal logical_not signbit", 1, 0, "bool", 0, "tests"),
     Price("bitwise_not", 1, 0, "same", None, "bits"),
+    Price("exp", 1, 1, "float", 5, "one function; complex: e^a (cos b + i sin b), three and two products"),
+    Price("exp2 special_exp2", 1, 1, "float", 7, "one function; complex: two products by ln 2 and exp"),
+    Price("log", 1, 1, "float", 6, "one function; complex: |z| (4), its logarithm, atan2"),
+    Price("log2 log10", 1, 1, "float", 8, "one function; complex: log (6), two products by a constant"),
+    Price("sqrt", 1, 1, "float", 9, "one root; complex: |z| (4), r = sqrt((|z| + a) / 2) (3), b / (2 r) (2)"),
+    Price("rsqrt", 1, 1, "float", 20, "one function; complex: sqrt (9) and 1 / z (11)"),
+    Price("sin cos sinh cosh", 1, 1, "float", 6, "one function; complex: sin a cosh b, cos a sinh b"),
+    Price("tan", 1, 1, "float", 9, "one function; complex: (sin 2a + i sinh 2b) / (cos 2a + cosh 2b)"),
     Price(LIBRARY_FUNCTIONS, 1, 1, "float", None, "one library function"),
     Price("reciprocal", 1, 1, "float", 11, "one division"),
     Price("deg2rad rad2deg", 1, 1, "float", None, "one product"),
@@ -176,22 +185,30 @@ def div_(self: Tensor, other: Any, *, out: Out = None) -> Work:
 POWERS = {0: 0, 1: 0, 2: 1, 3: 2, 0.5: 1, -0.5: 1, -1: 1, -2: 2}  # PowKernel.cu: sqrt, rsqrt, products, divisions
 
 
+COMPLEX_POWERS = {0: 0, 1: 0, 2: COMPLEX_MUL, 3: 2 * COMPLEX_MUL, -1: COMPLEX_DIV, -2: COMPLEX_MUL + COMPLEX_DIV}
+COMPLEX_POWER = 17  # exp(w * log(z)): 5 + 6 + 6
+
+
 def power(exponent: Any) -> int:
     """FLOPs of x ** exponent: small exponents use products or roots, all others a library function (1)."""
     return POWERS.get(exponent, 1) if isinstance(exponent, (int, float)) else 1
 
 
+def complex_power(exponent: Any) -> int:
+    """FLOPs of x ** exponent for complex numbers: small exponents use products, all others exp(w * log(z))."""
+    return COMPLEX_POWERS.get(exponent, COMPLEX_POWER) if isinstance(exponent, (int, float)) else COMPLEX_POWER
+
+
 @op("pow float_power")
 def pow_(self: Any, exponent: Any, *, out: Out = None) -> Work:
-    """self ** exponent: x*x is 1 flop, x*x*x 2, a root 1, any other power 1"""
-    return apply("pow", (self, exponent), power(exponent), COMPLEX_MUL if exponent == 2 else None, out=out)
+    """self ** exponent: x*x is 1 flop, x*x*x 2, a root 1, any other power 1 (complex: 17)"""
+    return apply("pow", (self, exponent), power(exponent), complex_power(exponent), out=out)
 
 
 @op("pow_ float_power_")
 def pow_inplace(self: Any, exponent: Any, *, out: Out = None) -> Work:
     """self **= exponent, in self's dtype"""
-    complex_flop = COMPLEX_MUL if exponent == 2 else None
-    return apply("pow_", (self, exponent), power(exponent), complex_flop, out=out, inplace=True)
+    return apply("pow_", (self, exponent), power(exponent), complex_power(exponent), out=out, inplace=True)
 
 
 @op("addcmul")
@@ -212,6 +229,19 @@ def addcdiv(self: Tensor, tensor1: Any, tensor2: Any, value: Any = 1, *, out: Ou
 def lerp(self: Tensor, end: Any, weight: Any, *, out: Out = None) -> Work:
     """self + weight * (end - self): 3 flop per element"""
     return apply("lerp", (self, end, weight if isinstance(weight, Tensor) else None), 3, 10, out=out)
+
+
+def _register_inplace(name: str) -> None:
+    def count(self: Tensor, *arguments: Any, out: Out = None) -> Work:
+        return total(MODELS[name](self, *arguments, out=out or (required(self),)))
+
+    count.__doc__ = f"As ``{name}``, in self's dtype"
+    count.__name__ = count.__qualname__ = f"{name}_"
+    op(count.__name__)(count)
+
+
+for _name in ("logical_not", "addcmul", "addcdiv", "lerp"):
+    _register_inplace(_name)
 
 
 @op("where _s_where")

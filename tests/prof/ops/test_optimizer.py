@@ -42,8 +42,8 @@ ROWS: list[Row] = [
         (P, P),
         Work(0, 80, 40),
     ),
-    ("_foreach_lerp", (P, P, 0.1), Work(30, 80, 40)),
-    ("_foreach_addcdiv", (P, P, P), Work(20, 120, 40)),
+    ("_foreach_lerp _foreach_lerp_", (P, P, 0.1), Work(30, 80, 40)),
+    ("_foreach_addcdiv _foreach_addcdiv_", (P, P, P), Work(20, 120, 40)),
     ("_foreach_addcdiv", (P, P, P, [-0.1, -0.2]), Work(30, 120, 40)),
     ("_foreach_addcmul", (P, P, P, 0.5), Work(30, 80, 40)),  # v + 0.5 g g: g is read once
     ("_foreach_copy", (P, P), Work(0, 40, 40)),

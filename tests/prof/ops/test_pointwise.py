@@ -15,6 +15,7 @@ from tests.prof.ops.op_cases import NAN, Row, t, worked
 
 ONE = (t(2, 3),)  # 6 elements, 24 bytes
 TWO = (t(2, 3), t(2, 3))
+COMPLEX = t(2, 3, dtype="complex64")  # 48 bytes
 INT = tuple(t(2, 3, dtype="int64") for _ in range(2))  # 48 bytes each
 
 KINDS_OF_POLYNOMIALS = (
@@ -130,6 +131,27 @@ ROWS: list[Row] = [  # names, arguments, work
     ("addcmul", (t(2, 3, dtype="complex64"),) * 3, Work(48, 144, 48)),
     ("addcmul", (*(t(2, 3, dtype="complex64"),) * 3, 0.5), Work(84, 144, 48)),
     ("addcdiv", (t(2, 3, dtype="complex64"),) * 3, Work(78, 144, 48)),
+    # complex: exp e^a, cos b, sin b and 2 products = 5; log |z| 4, log, atan2 = 6; the root |z| 4 and 5 more = 9
+    ("exp", (COMPLEX,), Work(30, 48, 48)),
+    ("exp2 special_exp2", (COMPLEX,), Work(42, 48, 48)),  # z ln 2 takes 2 products: 7
+    ("log", (COMPLEX,), Work(36, 48, 48)),
+    ("log2 log10", (COMPLEX,), Work(48, 48, 48)),  # the logarithm and 2 products: 8
+    ("sqrt", (COMPLEX,), Work(54, 48, 48)),
+    ("rsqrt", (COMPLEX,), Work(120, 48, 48)),  # the root 9, a division 11
+    ("sin cos sinh cosh", (COMPLEX,), Work(36, 48, 48)),  # 4 functions, 2 products
+    ("tan tanh", (COMPLEX,), Work(54, 48, 48)),  # 2 doublings, 4 functions, a sum, 2 divisions
+    ("sigmoid special_expit silu", (COMPLEX,), Work(102, 48, 48)),  # exp 5, 1 +, a division 11
+    ("sigmoid_backward tanh_backward", (COMPLEX, COMPLEX), Work(78, 96, 48)),  # 1 -, two products of 6
+    ("sgn", (COMPLEX,), Work(36, 48, 48)),  # |z| 4, 2 divisions
+    ("pow pow_", (COMPLEX, 2), Work(36, 48, 48)),
+    ("pow pow_", (COMPLEX, 3), Work(72, 48, 48)),
+    ("pow pow_", (COMPLEX, -1), Work(66, 48, 48)),
+    ("pow pow_", (COMPLEX, 2.5), Work(102, 48, 48)),  # exp(w log z): 5 + 6 + 6
+    ("pow pow_", (COMPLEX, COMPLEX), Work(102, 96, 48)),
+    # in place, the result keeps self's type: 12 bytes of bfloat16, where out of place float32 has 24, a bool 6
+    ("logical_not_", ONE, Work(0, 24, 24)),
+    ("addcmul_ addcdiv_", (t(2, 3, dtype="bfloat16"), *TWO), Work(12, 12 + 48, 12)),
+    ("lerp_", (t(2, 3, dtype="bfloat16"), *TWO), Work(18, 12 + 48, 12)),
     ("lerp", (*TWO, 0.1), Work(18, 48, 24)),
     ("lerp", (*TWO, t(2, 3)), Work(18, 72, 24)),
     ("where _s_where", (t(2, 3, dtype="bool"), *TWO), Work(0, 54, 24)),
