@@ -20,7 +20,6 @@ with 3 if a condition of ``--fail-if`` is true, and ``pyprof run`` exits with th
 """
 
 import argparse
-import gc
 import os
 import signal
 import sys
@@ -50,9 +49,6 @@ class _Ended(BaseException):
         self.number = number
 
 
-# New objects until the garbage collector runs, in place of Python's 700: it looks at all modules' objects, which takes a
-# twentieth of a summary's time, and cycles are rare here.
-FEW_COLLECTIONS = 50_000
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
@@ -95,8 +91,6 @@ def run_command(
 
     ``runs_code``: whether the command runs a user's program in this process, whose signals are then its own.
     """
-    if not runs_code:
-        gc.set_threshold(FEW_COLLECTIONS)
     with _removing_files(not runs_code):
         return _run(prog, build_parser, work, argv, inputs)
     raise AssertionError("the process has ended by a signal")
