@@ -24,7 +24,7 @@ from pyprof.prof.work.calls import call_numbers
 from pyprof.table.columns import Coded, HostTable, Ints, MemoryTable, Table
 
 if TYPE_CHECKING:
-    from pyprof.prof.ranks.job_path import JobPath
+    from pyprof.prof.ranks.pace_records import JobPath
 
 # Conditions that use only these columns select rows by time or device. The result is still a run, with its idle time.
 CUTTING = frozenset({"step", "start", "rank", "pid", "device"})

@@ -7,6 +7,7 @@ from pyprof.command.argument_types import parsed, whole_number
 from pyprof.command.frame import Done, run_command
 from pyprof.command.parser import Parser, add_common, add_json
 from pyprof.errors import UsageError
+from pyprof.gc_pause import uncollected
 from pyprof.prof.load import add_counters, add_input
 from pyprof.prof.table.columns import COLUMN, COLUMNS, DEFAULT
 from pyprof.prof.table.group import AGGREGATES
@@ -96,6 +97,7 @@ def _sort_joined(words: list[str]) -> list[str]:
     return joined
 
 
+@uncollected()  # the collector would look at every object of all modules several times
 def _run(args: argparse.Namespace) -> Done:
     """Do what the given options ask for. Without options, on a terminal, it prints the summary."""
     if args.file is None and (sys.stdin is None or sys.stdin.isatty()):

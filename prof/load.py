@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyprof.command.progress import Say
     from pyprof.parse.attribute.capture import Capture
     from pyprof.prof.limits.peaks_file import Peaks
-    from pyprof.prof.ranks.job_path import JobPath
+    from pyprof.prof.ranks.pace_records import JobPath
     from pyprof.prof.work.annotate import Annotation
     from pyprof.table.columns import HostTable, MemoryTable, Table
 

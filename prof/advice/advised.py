@@ -68,4 +68,4 @@ def advised_by_sums(run: Run, why: str) -> Advised:
     reason = INCOMPLETE if run.incomplete else run.unfit or NOTHING_FOUND
     rules = CPU_RULES if run.on_cpu else RULES
     silent = [AbstainedRule(name, reason) for name in rules if name not in {rule for rule, _ in found}]
-    return Advised(run, advise(run, found), rows, together_ms(run), silent, not_replayed=why)
+    return Advised(run, advise(run, found), rows, together_ms(run, found), silent, not_replayed=why)

@@ -51,7 +51,10 @@ class Gemm:
 
 def product_of(run: Run, row: int) -> Gemm | None:
     """The product that a row's op computes; None if its recorded arguments do not show it."""
-    return gemm(run.aten[row], run.shapes(row), run.strides(row))
+    number = run.alike[row]
+    if number not in run.products:
+        run.products[number] = gemm(run.aten[row], run.shapes(row), run.strides(row))
+    return run.products[number]
 
 
 def gemm(aten: str, sizes: Any, strides: Any) -> Gemm | None:
@@ -110,31 +113,31 @@ def alignment(run: Run) -> Iterator[Finding]:
     device's peak is unknown; and for matrix-vector products.
     """
     cards: dict[tuple[tuple[int, int], ...], list[tuple[int, float]]] = {}
+    paddings: dict[int, tuple[tuple[tuple[int, int], ...], float]] = {}
     for row in np.flatnonzero((run.family == "gemm") & (run.role == "main") & (run.dur > 0)).tolist():
-        found = _padding(run, row)
-        if found is not None:
-            sizes, expected = found
+        if run.alike[row] not in paddings:
+            paddings[run.alike[row]] = _padding(run, row)
+        sizes, expected = paddings[run.alike[row]]
+        if sizes and run.dur[row] > WORTH * expected:  # `expected` is NaN if the device is unknown
             cards.setdefault(sizes, []).append((row, run.dur[row] - expected))
     for sizes, rows in cards.items():
         yield _finding(run, sizes, rows)
     yield from _conv_padding(run)
 
 
-def _padding(run: Run, row: int) -> tuple[tuple[tuple[int, int], ...], float] | None:
-    """((size, padded size), ...) and the expected time of a row, ns."""
+def _padding(run: Run, row: int) -> tuple[tuple[tuple[int, int], ...], float]:
+    """((size, padded size), ...) and the expected time of a row, ns; no sizes and NaN where none need padding."""
     by_dtype = PRECISION_OF_DTYPE[run.dtype[row]] if run.dtype[row] in HALF else ""
     precision = run.precision[row] if run.tc[row] == "1" else by_dtype
     itemsize, name = ITEM.get(precision, 0), run.name[row]
     product = product_of(run, row)
-    if product is None or not itemsize or VECTOR.search(name):
-        return None
-    wrong = _wrong(product, itemsize, name)
+    wrong = {} if product is None or not itemsize or VECTOR.search(name) else _wrong(product, itemsize, name)
+    if product is None or not wrong:
+        return (), math.nan
     m, n, k = (padded_to(product.of(d), itemsize) if d in wrong else product.of(d) for d in "mnk")
     flop = 2.0 * product.batch * m * n * k
     nbytes = product.batch * itemsize * float(m * k + k * n + m * n)
     expected = run.product_ns(flop, nbytes, tensor_unit(precision))
-    if not wrong or not run.dur[row] > WORTH * expected:  # `expected` is NaN if the device is unknown
-        return None
     return tuple(sorted({(size, padded_to(size, itemsize)) for size in wrong.values()})), expected
 
 

@@ -54,18 +54,18 @@ def chains(run: Run) -> Iterator[tuple[int, list[int]]]:
     """
     size, bridge = _sizes(run)
     number = _of_numbers(run)
-    _, place = numbered(run.lane, run.table.coded("phase").codes, run.table.ints("stream"), size)
+    _, places = numbered(run.lane, run.table.coded("phase").codes, run.table.ints("stream"), size)
+    may_begin, may_go_on = (rows.tolist() for rows in ((size >= LEAST) & ~bridge, size >= LEAST))
+    links, place = bridge.tolist(), places.tolist()
     chain: list[int] = []
-    for row in range(run.rows + 1):
-        if row < run.rows and number[row]:
-            continue
+    for row in [*np.flatnonzero(~number).tolist(), run.rows]:
         if chain and (row == run.rows or place[row] != place[chain[-1]]):
-            while bridge[chain[-1]]:
+            while links[chain[-1]]:
                 chain.pop()
-            if len(chain) - int(bridge[chain].sum()) >= CHAIN:
+            if len(chain) - sum(links[each] for each in chain) >= CHAIN:
                 yield int(size[chain[0]]), chain
             chain = []
-        if row < run.rows and size[row] >= LEAST and (chain or not bridge[row]):
+        if row < run.rows and (may_go_on if chain else may_begin)[row]:
             chain.append(row)
 
 
@@ -105,16 +105,27 @@ def _of_rows(run: Run, row: int, shape: list[int]) -> bool:
     return len(shape) > 1 and dims in ("[-1]", f"[{last}]", "-1", str(last))
 
 
-def _fused_ns(run: Run, size: int, chain: list[int]) -> float:
-    """Expected time in ns of one kernel in place of the chain; NaN if the device is unknown."""
+def _fused_ns(run: Run, size: int, chain: list[int], second: dict[tuple[int, int], float]) -> float:
+    """Expected time in ns of one kernel in place of the chain; NaN if the device is unknown.
+
+    ``second``: ``_second_bytes`` of rows and sizes for which it is known.
+    """
     source = run.second_dtype(chain[0]) if run.family[chain[0]] == "copy" else ""
     nbytes = _item(source or run.dtype[chain[0]]) + _item(run.dtype[chain[-1]])
     new = NEW_BACKWARD if run.phase[chain[0]] == "backward" else NEW_FORWARD
     for row in chain[1:]:
-        full = sum(numel(shape) == size for shape in run.shapes(row))
-        if (full > 1 and run.family[row] != "copy") or run.aten[row] in DROPOUT:
-            nbytes += new * _item(run.dtype[row])
+        key = run.alike[row], size
+        if key not in second:
+            second[key] = _second_bytes(run, size, row)
+        nbytes += new * second[key]
     return FUSED_NS + 1e9 * nbytes * size / run.bandwidth
+
+
+def _second_bytes(run: Run, size: int, row: int) -> float:
+    """The bytes per element of a row's second operand, which may be another than the chain's; 0 if it has none."""
+    full = sum(numel(shape) == size for shape in run.shapes(row))
+    has = (full > 1 and run.family[row] != "copy") or run.aten[row] in DROPOUT
+    return _item(run.dtype[row]) if has else 0.0
 
 
 def _item(dtype: str) -> float:
@@ -130,7 +141,8 @@ def _instead(run: Run, members: list[list[int]]) -> tuple[str, ...]:
 def _finding(run: Run, sizes: dict[int, list[list[int]]]) -> Iterator[Finding]:
     """One finding for the chains of all these sizes."""
     every = [(size, chain) for size, members in sizes.items() for chain in members]
-    rows, saved, kept = run.replaced((chain, _fused_ns(run, size, chain)) for size, chain in every)
+    second: dict[tuple[int, int], float] = {}
+    rows, saved, kept = run.replaced((chain, _fused_ns(run, size, chain, second)) for size, chain in every)
     if not rows:
         return
     now = run.ms_of(rows)

@@ -68,7 +68,8 @@ def _fits(run: Run, row: int, unit: int) -> bool:
 def _by_name(run: Run) -> Iterator[Finding]:
     """Kernels whose names show fp32 products, in a capture without shapes."""
     assert run.device is not None
-    named = np.array([bool(SGEMM.search(name)) for name in run.name])
+    long, short = (run.table.coded(key) for key in ("kLongName", "kShortName"))
+    named = np.where(long.among(""), short.where(SGEMM.search), long.where(SGEMM.search))
     rows = np.flatnonzero(named & (run.tc == "0") & np.isnan(run.flop) & (run.dur > LONG_NS))
     # Only half of the gain in compute is counted, since other limits of these kernels are unknown.
     ratio = run.rate("tc_tf32") / (FP32_REACHED * run.device.peak("fp32")) / 2

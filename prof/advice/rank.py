@@ -76,12 +76,15 @@ def _card(run: Run, name: str, finding: Finding, shares: tuple[str, ...]) -> Adv
     )
 
 
-def together_ms(run: Run) -> float:
-    """The ms per step that all cards save together, counting only the greatest saving of each kernel."""
+def together_ms(run: Run, found: Sequence[tuple[str, Finding]] | None = None) -> float:
+    """The ms per step that all cards save together, counting only the greatest saving of each kernel.
+
+    ``found``: the ``findings``, if they are known.
+    """
     best = np.zeros(run.rows)
     concerned = np.zeros(run.rows, bool)
     idle = launches = 0.0
-    for _, finding in findings(run):
+    for _, finding in findings(run) if found is None else found:
         np.maximum.at(best, finding.rows, finding.saved_ns)
         concerned[finding.rows] = True
         idle, launches = max(idle, finding.idle_ns), max(launches, finding.launches)

@@ -1,9 +1,11 @@
 """The columns of the rows that rules examine; each column is decoded once."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +17,10 @@ from pyprof.prof.limits.roofline import flat_dtypes
 from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.kinds import NCCL, kinds
 from pyprof.serving_range import SERVING_PHASES
-from pyprof.table.columns import Bools, Coded, Floats, Ints, Table
+from pyprof.table.columns import Bools, Coded, Floats, Ints, Table, numbered
+
+if TYPE_CHECKING:
+    from pyprof.prof.advice.alignment import Gemm
 
 Texts = NDArray[np.object_]
 
@@ -33,6 +38,7 @@ class Rows:
         self._decoded: dict[tuple[str, int], Any] = {}
         self._shapes: dict[int, list[list[int]]] = {}
         self._texts: dict[str, Texts] = {}
+        self.products: dict[int, Gemm | None] = {}  # by ``alike``
 
     def texts(self, key: str) -> Texts:
         """A text column, decoded; empty if unknown. Rules ask for it row by row, so it is kept, and read-only."""
@@ -116,6 +122,14 @@ class Rows:
     def first_shape(self, row: int) -> list[int]:
         """The shape of the op's first argument; empty if it has none."""
         return (self.shapes(row) or [[]])[0]
+
+    @cached_property
+    def alike(self) -> list[int]:
+        """A number per row, the same for rows with the same op, arguments and kernel: only their times differ."""
+        columns = [self.table.coded(key) for key in ("aten", "sizes", "strides", "dtypes", "kShortName", "kLongName")]
+        columns += [getattr(self.annotation, key) for key in ("family", "tcprec", "tc")]
+        found: list[int] = numbered(*(column.codes for column in columns))[1].tolist()
+        return found
 
     def strides(self, row: int) -> list[Any] | None:
         """The strides of the op's arguments; None if the capture has none."""

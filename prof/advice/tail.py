@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 import numpy as np
 
@@ -28,6 +29,7 @@ def waves(m: int, n: int, tile: tuple[int, int], sms: int) -> float:
     return max(math.ceil(m / a) * math.ceil(n / b) for a, b in (tile, tile[::-1])) / sms
 
 
+@lru_cache(maxsize=4096)
 def rows_that_fit(m: int, n: int, tile: tuple[int, int], sms: int) -> int:
     """The largest number of rows, up to half more, that takes the same number of waves."""
     most = math.ceil(waves(m, n, tile, sms))

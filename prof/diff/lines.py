@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from pyprof.prof.diff.compared_steps import Steps, Wanted, find_steps
 from pyprof.prof.limits.roofline import dtype_of_rows
 from pyprof.prof.load import LoadedFile
-from pyprof.prof.ranks.pace import Pace, pace_of_table
+from pyprof.prof.ranks import pace_of_table
+from pyprof.prof.ranks.pace_records import Pace
 from pyprof.prof.timing.clocks import clocks
 from pyprof.prof.timing.loading import Leading, without_loading
 from pyprof.prof.work.annotate import Annotation, annotate

@@ -9,7 +9,7 @@ from pyprof.prof.diff.gate import Check, Verdict
 from pyprof.prof.diff.kernels import Swap
 from pyprof.prof.diff.lines import VARYING, Kernel, Side
 from pyprof.prof.diff.noise import Delta
-from pyprof.prof.ranks.pace import Pace
+from pyprof.prof.ranks.pace_records import Pace
 from pyprof.prof.ranks.slow_sentences import cause_text, held_sentence
 from pyprof.prof.summary.wording import amount
 from pyprof.prof.summary.work_sentences import NEARLY

@@ -27,8 +27,8 @@ from pyprof.errors import InputError, PyprofError
 from pyprof.files import open_output
 from pyprof.prof.job import JOB, is_job
 from pyprof.prof.job.partition import Partition, read_tables
-from pyprof.prof.ranks.job_path import JobPath
 from pyprof.prof.ranks.merged_ranks import WAITS, JobTables, Ranks, job_tables
+from pyprof.prof.ranks.pace_records import JobPath
 from pyprof.prof.ranks.rank_clocks import CLOCKS
 from pyprof.prof.ranks.rank_tables import SCHEMAS, RankTables
 

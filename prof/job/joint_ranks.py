@@ -17,8 +17,9 @@ import pyarrow.compute as pc
 
 from pyprof.parse.merge import apart, host_apart
 from pyprof.prof.job.partition import Partition
-from pyprof.prof.ranks.job_path import JobPath, job_path
+from pyprof.prof.ranks.job_path import job_path
 from pyprof.prof.ranks.merged_ranks import Ranks
+from pyprof.prof.ranks.pace_records import JobPath
 from pyprof.prof.ranks.rank_clocks import clocks
 from pyprof.prof.ranks.slow_ranks import slow_ranks
 from pyprof.prof.replay.replayed_steps import cut_to_steps

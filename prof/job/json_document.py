@@ -9,7 +9,8 @@ import msgspec
 from pyprof.command.json_schema import doc
 from pyprof.prof.job.job_folder import Job
 from pyprof.prof.job.partition import Partition
-from pyprof.prof.ranks.pace import Pace, pace
+from pyprof.prof.ranks.pace import pace
+from pyprof.prof.ranks.pace_records import Pace
 
 MOST_MISSING = 1000  # numbers of ranks that are listed
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from pyprof.prof.job.json_document import JobDocument
-from pyprof.prof.ranks.collective_kinds import CollectiveKind
-from pyprof.prof.ranks.expert_load import expert_sentence
+from pyprof.prof.ranks.pace_records import CollectiveKind, SlowRank
 from pyprof.prof.ranks.path_sentences import path_sentences
-from pyprof.prof.ranks.slow_ranks import SlowRank
 from pyprof.prof.ranks.slow_sentences import (
     NOTHING,
     brief_ms,
     bubble_sentence,
     cause_text,
+    expert_sentence,
     held_sentence,
     places,
     profiler_sentences,

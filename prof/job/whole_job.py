@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyprof.errors import InputError
 from pyprof.parse.merge import apart, host_apart
 from pyprof.prof.job.job_folder import read_job
-from pyprof.prof.ranks.job_path import JobPath
+from pyprof.prof.ranks.pace_records import JobPath
 from pyprof.prof.ranks.rank_clocks import clocks
 from pyprof.table.clock_shift import moved
 from pyprof.table.columns import HostTable, MemoryTable, Table

@@ -5,23 +5,28 @@
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from pyprof.prof.kernels import family_tables
 
 REACH = 400  # the most characters that a repetition may match; the longest word in real names has 300 (Tensile)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Pattern:
     """A regular expression that is tried only where a name contains one of ``texts``.
 
     ``texts``: for each alternative of the expression, a text that all its matches contain; empty if one has none. To
-    look for them first takes a third of the time, because most names belong to no more than one row.
+    look for them first takes a third of the time, because most names belong to no more than one row. Most expressions
+    are never tried, so each is compiled when it first is.
     """
 
-    regex: re.Pattern[str]
+    expression: str
     texts: tuple[str, ...]
+
+    @cached_property
+    def regex(self) -> re.Pattern[str]:
+        return re.compile(self.expression)
 
     def search(self, name: str) -> re.Match[str] | None:
         if self.texts and not any(text in name for text in self.texts):
@@ -90,12 +95,12 @@ def rows(table: str) -> list[list[str]]:
     return [["" if field == "-" else field for field in row] for row in fields]
 
 
-def _compile(pattern: str) -> Pattern:
-    """Compile with bounded repetitions, since names from untrusted files must not take more than linear time."""
+def _pattern(pattern: str) -> Pattern:
+    """A pattern with bounded repetitions, since names from untrusted files must not take more than linear time."""
     for word, meaning in WORDS.items():
         pattern = pattern.replace(word, meaning)
     bounded = re.sub(r"(\\w|\[a-z\])([*+])", lambda m: f"{m[1]}{{{int(m[2] == '+')},{REACH}}}", pattern)
-    return Pattern(re.compile(bounded), _contained(bounded))
+    return Pattern(bounded, _contained(bounded))
 
 
 # The parts of a pattern outside of groups: an escape, a set, a repetition of what precedes, any other character
@@ -124,12 +129,12 @@ def _contained(pattern: str) -> tuple[str, ...]:
     return tuple(longest) if all(len(found) > 2 for found in longest) else ()
 
 
-HELPERS = tuple(Helper(kind, work, _compile(regex), seen) for kind, work, regex, seen in rows(family_tables.HELPERS))
+HELPERS = tuple(Helper(kind, work, _pattern(regex), seen) for kind, work, regex, seen in rows(family_tables.HELPERS))
 PRODUCTS = tuple(
-    Product(work, unit, precision, _compile(regex), seen)
+    Product(work, unit, precision, _pattern(regex), seen)
     for work, unit, precision, regex, seen in rows(family_tables.PRODUCTS)
 )
-OTHERS = tuple(Other(work, _compile(regex.lower()), seen) for work, regex, seen in rows(family_tables.OTHERS))
+OTHERS = tuple(Other(work, _pattern(regex.lower()), seen) for work, regex, seen in rows(family_tables.OTHERS))
 
 
 @lru_cache(maxsize=65536)

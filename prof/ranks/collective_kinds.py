@@ -2,38 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyprof.command.json_schema import Record, doc
-from pyprof.prof.ranks.group_kinds import GroupKind, group_kinds
+from pyprof.prof.ranks.group_kinds import group_kinds
 from pyprof.prof.ranks.merged_ranks import Ranks, complete
+from pyprof.prof.ranks.pace_records import CollectiveKind
 from pyprof.prof.ranks.slow_ranks import later_collectives, steps_counted
-
-
-class CollectiveKind(Record):
-    """All collectives of one operation in the communicators of one kind and size."""
-
-    op: Annotated[
-        str, doc("all_reduce, all_gather, .., send and recv; a kernel's name where the capture has no records")
-    ]
-    kind: Annotated[
-        GroupKind, doc("what the communicators are for, inferred from their operations; empty: nothing says it")
-    ]
-    groups: Annotated[int, doc("number of communicators")]
-    group: Annotated[str, doc("the communicator's name, where it is one; empty: several, or not recorded")]
-    ranks: Annotated[int, doc("ranks that take part, of those in the job")]
-    calls: Annotated[float, doc("per step")]
-    complete: Annotated[bool, doc("whether all ranks of the communicators are in the job with the same sequence")]
-    ns: Annotated[float, doc("time per step and rank, the waiting included")]
-    exposed_ns: Annotated[float, doc("of that, the time in which nothing but communication ran on the rank's GPU")]
-    wait_ns: Annotated[float | None, doc("of ns, the wait until the last rank came; null: not all ranks are here")]
-    bus_gbps: Annotated[
-        float | None, doc("bytes that a rank must send per time without the wait, GB/s; null: not known")
-    ]
 
 
 def collective_kinds(job: Ranks) -> list[CollectiveKind]:

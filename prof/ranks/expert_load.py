@@ -9,37 +9,17 @@ Where sizes are not recorded, the FLOPs of the experts' products say how much wo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from pyprof.command.json_schema import Record, doc
 from pyprof.prof.ranks.group_kinds import group_kinds
 from pyprof.prof.ranks.merged_ranks import Ranks, complete
+from pyprof.prof.ranks.pace_records import EVEN, ExpertLoad
 from pyprof.prof.ranks.rank_tables import ALL_TO_ALL
 from pyprof.prof.ranks.slow_ranks import later_collectives, later_steps, steps_counted
 from pyprof.table.columns import Floats
-
-EVEN = 1.02  # the most over the mean; a side of an all-to-all that is less even is uneven
-
-
-class ExpertLoad(Record):
-    """How evenly the ranks of a mixture of experts are loaded."""
-
-    by: Annotated[
-        Literal["tokens", "flops"],
-        doc('"tokens": by the bytes that all-to-alls send and receive, "flops": by those of the experts\' products'),
-    ]
-    groups: Annotated[int, doc("communicators of experts; 0: not known")]
-    ranks: Annotated[int, doc("ranks of each; of the job where the communicator is not known")]
-    most: Annotated[float, doc("the fullest rank's load over the mean, of all layers together")]
-    worst: Annotated[float | None, doc("the same of the least even layer; null: not known")]
-    rank: Annotated[int | None, doc("the fullest rank; null: not known")]
-    wait_ns: Annotated[
-        float | None,
-        doc("wait per step for the fullest rank after the experts, mean of the ranks: the cost; null: not known"),
-    ]
 
 
 def expert_load(job: Ranks) -> ExpertLoad | None:
@@ -121,17 +101,3 @@ def _by_flops(job: Ranks) -> ExpertLoad | None:
     most = float(flops.max() / flops.mean())
     fullest = int(means["rank"][int(flops.argmax())].as_py()) if most > EVEN else None
     return ExpertLoad(by="flops", groups=0, ranks=len(flops), most=most, worst=None, rank=fullest, wait_ns=None)
-
-
-def expert_sentence(load: ExpertLoad, marked: bool) -> str:
-    """The load in a sentence. ``marked``: whether the captures mark steps."""
-    from pyprof.prof.ranks.slow_sentences import brief_ms
-
-    what = "tokens" if load.by == "tokens" else "FLOPs of experts"
-    if load.most <= EVEN:
-        return f"Experts: each rank computes as many {what} as the others."
-    who = "the fullest rank" if load.rank is None else f"rank {load.rank}"
-    worst = "" if load.worst is None or load.worst < 1.05 * load.most else f", {load.worst:.2f} in the least even layer"
-    unit = "per step" if marked else "in the capture"
-    cost = f" That costs each rank {brief_ms(load.wait_ns)} ms {unit} on average." if load.wait_ns else ""
-    return f"Experts: {who} computes {load.most:.2f} times as many {what} as the mean of the ranks{worst}.{cost}"

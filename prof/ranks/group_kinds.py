@@ -16,13 +16,11 @@ gradients except by autograd's nodes, so their kind may be wrong; a kind is show
 
 from __future__ import annotations
 
-from typing import Literal
-
 import pyarrow as pa
 
+from pyprof.prof.ranks.pace_records import GroupKind
 from pyprof.prof.ranks.rank_tables import TWO
 
-GroupKind = Literal["tensor", "sharded", "data", "expert", "context", "pipeline", ""]
 IN_LAYER, IN_ATTENTION = 1, 2
 
 

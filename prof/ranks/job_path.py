@@ -10,11 +10,10 @@ step would gain if another rank did not is the part of the gain that is chance, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from pyprof.command.json_schema import Record, doc
 from pyprof.errors import PyprofError
 from pyprof.prof.ranks.joint_run import (
     JointRun,
@@ -29,6 +28,7 @@ from pyprof.prof.ranks.joint_run import (
     unwaited,
     with_even_hosts,
 )
+from pyprof.prof.ranks.pace_records import PATH_KINDS, HostPace, JobPath, LikeOthers, OnRank
 from pyprof.prof.replay.critical_path import CLASSES, PathClass
 from pyprof.prof.replay.tasks import CALL, HOST, WORK
 from pyprof.prof.replay.without_profiler import WithoutProfiler, without_profiler
@@ -42,7 +42,6 @@ LEAST_BESIDES = 2  # other ranks of which it is computed, too: what it would gai
 LEAST_SAVED = 0.02  # of a step: what is less is not worth a sentence
 # of the time that kernels are thought to lose beside waiting collectives: six jobs had 20 to 28% where 22% was expected
 NOT_CROWDING = 0.25
-PATH_KINDS = ("host", "data", "kernels", "copies", "communication", "latency")
 _KIND_OF: dict[PathClass, str] = {
     "host": "host",
     "kernels": "kernels",
@@ -51,60 +50,6 @@ _KIND_OF: dict[PathClass, str] = {
     "synchronisation": "host",
     "latency": "latency",
 }
-
-
-class OnRank(Record):
-    """The critical path's time per step on one rank, ns."""
-
-    rank: Annotated[int | None, doc("its number; null: collectives once the last rank has come, on all of them")]
-    host: Annotated[float, doc("of the host between calls and in calls, and its returns from waits for the GPU")]
-    data: Annotated[float, doc("of the host before copies of input data: batches that are not ready")]
-    kernels: Annotated[float, doc("of kernels")]
-    copies: Annotated[float, doc("of copies and memsets")]
-    communication: Annotated[float, doc("of collectives; those of one rank alone have the wait for absent ranks")]
-    latency: Annotated[float, doc("between a launch and its start, between kernels, and between streams")]
-
-    @property
-    def ns(self) -> float:
-        return self.host + self.data + self.kernels + self.copies + self.communication + self.latency
-
-
-class LikeOthers(Record):
-    """The step if one rank came to each collective no later than the others, as the median of them does."""
-
-    rank: Annotated[int, doc("its number")]
-    step_ns: Annotated[float, doc("the mean step, without the profiler")]
-    low_ns: Annotated[float, doc("the low end of its 80% interval")]
-    high_ns: Annotated[float, doc("its high end")]
-    saves: Annotated[bool, doc("whether the interval is below the step as it is by 2% or more")]
-
-
-class HostPace(Record):
-    """How fast a rank's host is."""
-
-    rank: Annotated[int, doc("its number")]
-    pace: Annotated[float, doc("time for the same calls at the same places as a multiple of the fastest rank's")]
-    host_ns: Annotated[float, doc("its work per step in the capture, without waits for the GPU")]
-    operations: Annotated[float, doc("kernels, copies and memsets per step")]
-
-
-class JobPath(Record):
-    """The critical path across ranks, by their replay together."""
-
-    ranks: Annotated[list[int], doc("that were replayed")]
-    of_ranks: Annotated[int, doc("ranks of the job")]
-    steps: Annotated[list[int], doc("that were replayed; of the first one only the end counts; empty: not marked")]
-    recorded_ns: Annotated[int, doc("the replayed part of the capture")]
-    replayed_ns: Annotated[int, doc("the same in the replay, in which waits follow from dependencies")]
-    within_ns: Annotated[float | None, doc("how certain the ranks' clocks are against each other; null: not known")]
-    measured_ns: Annotated[float | None, doc("the step as timed before the profiler started; null: it was not")]
-    step_ns: Annotated[float, doc("the mean step without the profiler, in the replay")]
-    low_ns: Annotated[float, doc("the low end of its 80% interval")]
-    high_ns: Annotated[float, doc("its high end")]
-    on: Annotated[list[OnRank], doc("what that step is made of, the longest first; the sum is step_ns")]
-    captured: Annotated[list[OnRank], doc("what the step of the capture is made of, with the profiler's cost")]
-    like_others: Annotated[list[LikeOthers], doc("for the ranks with most of the path")]
-    hosts: Annotated[list[HostPace], doc("of each rank")]
 
 
 class _Run(NamedTuple):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pyprof.prof.ranks.job_path import PATH_KINDS, JobPath, LikeOthers, OnRank
-from pyprof.prof.ranks.pace import Pace
+from pyprof.prof.ranks.pace_records import PATH_KINDS, JobPath, LikeOthers, OnRank, Pace
 from pyprof.prof.ranks.slow_sentences import brief_ms
 
 LEAST = 0.02  # of the step: shorter parts are left out

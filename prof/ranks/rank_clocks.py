@@ -9,12 +9,11 @@ the uncertainties of such a chain add up, and of several chains the most certain
 from __future__ import annotations
 
 import heapq
-from typing import Annotated
 
 import numpy as np
 import pyarrow as pa
 
-from pyprof.command.json_schema import Record, doc
+from pyprof.prof.ranks.pace_records import Clock
 
 CLOCKS = pa.schema(
     [
@@ -28,16 +27,6 @@ CLOCKS = pa.schema(
 
 
 SIMILAR = 0.5  # of one direction's collectives: with so many in the other, each came last about as often
-
-
-class Clock(Record):
-    """A rank's clock against that of the first rank."""
-
-    rank: Annotated[int, doc("its number")]
-    ahead_ns: Annotated[float | None, doc("what its clock shows more at the same instant; null: nothing compares them")]
-    within_ns: Annotated[
-        float | None, doc("uncertainty: nine of ten collectives lie this close, summed over the ranks in between")
-    ]
 
 
 def compared(matched: pa.Table) -> pa.Table:

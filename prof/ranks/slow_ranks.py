@@ -9,66 +9,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyprof.command.json_schema import Record, doc
 from pyprof.prof.ranks.merged_ranks import Ranks
+from pyprof.prof.ranks.pace_records import IDLE_CAUSES, MORE, Cause, Excess, ExcessPlace, SlowRank, Waits
 from pyprof.prof.ranks.rank_tables import IDLE, PLACE_KEY, WORK_KEY
-from pyprof.prof.timing.waiting import CAUSES
 from pyprof.prof.work.kinds import COPIES, NCCL
 
-Cause = Literal["work", "kernels", "calls", "inputs", "copies", "launch", "sync", "data", "copy", "host", "queued"]
-IDLE_CAUSES: tuple[Cause, ...] = ("launch", "sync", "data", "copy", "host", "queued")
-assert IDLE_CAUSES == CAUSES
 LEAST_SHARE = 0.02  # of a step: a rank for which the others wait less is not named
 OF_WAIT = 0.2  # causes that explain less of the wait are left out, unless none explains so much
-MORE = 0.02  # a rank that launches so many more kernels, or as many with so many more FLOPs, does more work
 EXPLAINED = 0.5  # of a host's longer work: if more kernels explain so much, they are the first cause
 MOST_PEERS = 16  # whose tables by place are read for a comparison
-
-
-class ExcessPlace(Record):
-    """Where a rank takes longer than the others."""
-
-    op: Annotated[str, doc("what the user called; empty: unknown")]
-    where: Annotated[str, doc("line of the user's code that ends the idle time, or layer and phase of the work")]
-    ns: Annotated[float, doc("time per step beyond the mean of the other ranks")]
-
-
-class Excess(Record):
-    """One thing that a rank takes longer for."""
-
-    cause: Annotated[
-        Cause,
-        doc(
-            '"kernels": more of them, "calls": the host work for more of them, "inputs": as many with more FLOPs, '
-            '"work": as many in more time, "copies": those between host and GPU; others: causes of idle time'
-        ),
-    ]
-    ns: Annotated[float, doc("time per step beyond the mean of the other ranks")]
-    kernels: Annotated[float, doc("kernels per step beyond the mean of the others")]
-    more_kernels: Annotated[float | None, doc("the same as a share of that mean; null: they have none")]
-    more_flops: Annotated[float | None, doc("FLOPs beyond the mean of the others, as a share of it; null: not known")]
-    places: Annotated[list[ExcessPlace], doc("where, the longest first")]
-
-
-class SlowRank(Record):
-    """A rank that others wait for."""
-
-    rank: Annotated[int, doc("its number")]
-    file: Annotated[str, doc("its capture; empty: one file has several ranks")]
-    group: Annotated[str, doc("the communicator in which most of this wait is")]
-    peers: Annotated[int, doc("other ranks of that communicator, with which it is compared")]
-    times: Annotated[int, doc("collectives to which it came last")]
-    held_ns: Annotated[
-        float, doc("time per step that each of the others waits for it while its own GPU does nothing else, on average")
-    ]
-    wait_ns: Annotated[float, doc("the same with the waits that run beside other work")]
-    causes: Annotated[list[Excess], doc("what it takes longer for, the most first")]
 
 
 def steps_of(job: Ranks) -> int:
@@ -312,14 +267,6 @@ def _path(layer: str) -> str:
     from pyprof.table.schema import list_texts
 
     return ".".join(list_texts(layer)) if layer else ""
-
-
-class Waits(Record):
-    """How long each rank was held up by others in each step."""
-
-    ranks: Annotated[list[int], doc("numbers of the ranks")]
-    steps: Annotated[list[int | None], doc("numbers of the steps; null: the capture marks none")]
-    held_ns: Annotated[list[list[int | None]], doc("a list per rank with a value per step; null: not known")]
 
 
 def waits(job: Ranks) -> Waits:

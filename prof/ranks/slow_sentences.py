@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pyprof.prof.ranks.pace import Pace
-from pyprof.prof.ranks.slow_ranks import IDLE_CAUSES, MORE, Excess, SlowRank
+from pyprof.prof.ranks.pace_records import EVEN, IDLE_CAUSES, MORE, Excess, ExpertLoad, Pace, SlowRank
 from pyprof.text import printable
 
 # cause: what a rank that has it does longer than the others
@@ -79,3 +78,15 @@ def brief_ms(ns: float) -> str:
     ('6.02', '2,500')
     """
     return f"{ns / 1e6:.3g}" if ns < 1e9 else f"{ns / 1e6:,.0f}"
+
+
+def expert_sentence(load: ExpertLoad, marked: bool) -> str:
+    """The load in a sentence. ``marked``: whether the captures mark steps."""
+    what = "tokens" if load.by == "tokens" else "FLOPs of experts"
+    if load.most <= EVEN:
+        return f"Experts: each rank computes as many {what} as the others."
+    who = "the fullest rank" if load.rank is None else f"rank {load.rank}"
+    worst = "" if load.worst is None or load.worst < 1.05 * load.most else f", {load.worst:.2f} in the least even layer"
+    unit = "per step" if marked else "in the capture"
+    cost = f" That costs each rank {brief_ms(load.wait_ns)} ms {unit} on average." if load.wait_ns else ""
+    return f"Experts: {who} computes {load.most:.2f} times as many {what} as the mean of the ranks{worst}.{cost}"

@@ -21,7 +21,7 @@ from pyprof.prof.limits.devices import Device
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import roofline
 from pyprof.prof.planning.json_document import PlanDocument
-from pyprof.prof.ranks.job_path import JobPath
+from pyprof.prof.ranks.pace_records import JobPath
 from pyprof.prof.report.definitions import column_meanings
 from pyprof.prof.report.distinct_calls import call_columns
 from pyprof.prof.report.memory_section import memory_section

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pyprof.prof.ranks.pace import Pace
+from pyprof.prof.ranks.pace_records import Pace
 from pyprof.quantities import ms
 from pyprof.table.columns import Floats
 

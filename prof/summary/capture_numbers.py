@@ -16,8 +16,8 @@ from pyprof.parse.attribute.reasons import UNKNOWN
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import Roofline, roofline
 from pyprof.prof.memory.memory_numbers import DeviceMemory, memory_numbers
-from pyprof.prof.ranks.job_path import JobPath
-from pyprof.prof.ranks.pace import Pace, pace_of_table
+from pyprof.prof.ranks import pace_of_table
+from pyprof.prof.ranks.pace_records import JobPath, Pace
 from pyprof.prof.summary import work_numbers as work
 from pyprof.prof.summary.captured_graphs import GraphContent, graph_contents
 from pyprof.prof.summary.components import Part, Series, StepPart, components, parts_of, series

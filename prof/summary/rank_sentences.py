@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
-from pyprof.prof.ranks.expert_load import expert_sentence
 from pyprof.prof.ranks.path_sentences import path_sentences
 from pyprof.prof.ranks.slow_sentences import (
     NOTHING,
     brief_ms,
     bubble_sentence,
     cause_text,
+    expert_sentence,
     held_sentence,
     places,
     profiler_sentences,

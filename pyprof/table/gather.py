@@ -28,6 +28,9 @@ EXPECTED: dict[Kind, str] = {
 EMPTY_IS_NONE = frozenset({"layer", "trace", "reprMarkers", "marker", "seqMarker", "mod", "op"})
 
 
+_ENCODED = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode  # json.dumps would make an encoder per value
+
+
 class WrongValue(ValueError):
     """A value that is not of its column's kind."""
 
@@ -174,7 +177,7 @@ def _json(value: Any) -> str | None:
     if not isinstance(value, (list, tuple, dict)):
         return None
     try:
-        return clean(json.dumps(value, ensure_ascii=False, allow_nan=False))
+        return clean(_ENCODED(value))
     except (TypeError, ValueError, RecursionError):  # for example a set, bytes, a complex number or inf
         return None
 

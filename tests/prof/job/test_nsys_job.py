@@ -10,7 +10,7 @@ import pytest
 
 from pyprof.prof.job.job_folder import Job
 from pyprof.prof.job.json_document import JobDocument, job_document
-from pyprof.prof.ranks.slow_ranks import SlowRank
+from pyprof.prof.ranks.pace_records import SlowRank
 from tests.paths import GOLDEN
 from tests.prof.job.test_ranks import made
 

@@ -14,9 +14,9 @@ from pyprof.prof.diff.compare import compare
 from pyprof.prof.diff.lines import make_side
 from pyprof.prof.diff.sentences import sentences
 from pyprof.prof.load import load_table
-from pyprof.prof.ranks.expert_load import expert_sentence
-from pyprof.prof.ranks.pace import Pace, pace_of_table
-from pyprof.prof.ranks.slow_ranks import Excess, SlowRank
+from pyprof.prof.ranks import pace_of_table
+from pyprof.prof.ranks.pace_records import Excess, Pace, SlowRank
+from pyprof.prof.ranks.slow_sentences import expert_sentence
 from pyprof.prof.work.annotate import annotate
 from pyprof.table.columns import Coded
 from tests.paths import GOLDEN

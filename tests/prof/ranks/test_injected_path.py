@@ -14,10 +14,11 @@ from functools import cache
 import pytest
 
 from pyprof.prof.load import load_table
-from pyprof.prof.ranks.job_path import JobPath, job_path
-from pyprof.prof.ranks.pace import Pace, pace_of_table
+from pyprof.prof.ranks import pace_of_table
+from pyprof.prof.ranks.job_path import job_path
+from pyprof.prof.ranks.pace_records import Cause, JobPath, Pace, SlowRank
 from pyprof.prof.ranks.path_sentences import path_sentences
-from pyprof.prof.ranks.slow_ranks import Cause, SlowRank, _kept
+from pyprof.prof.ranks.slow_ranks import _kept
 from pyprof.prof.work.annotate import annotate
 from tests.paths import GOLDEN
 

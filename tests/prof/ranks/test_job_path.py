@@ -10,8 +10,9 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from pyprof.prof.ranks.job_path import JobPath, job_path
+from pyprof.prof.ranks.job_path import job_path
 from pyprof.prof.ranks.joint_run import joint_run, paces
+from pyprof.prof.ranks.pace_records import JobPath
 from pyprof.prof.work.annotate import annotate
 from pyprof.table.columns import Coded, HostTable, Table
 from tests.prof.replay.machine import CALL, GAP, LATENCY, WAKE, Machine

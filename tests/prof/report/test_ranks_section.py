@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from pyprof.prof.ranks.pace import Pace, pace_of_table
+from pyprof.prof.ranks import pace_of_table
+from pyprof.prof.ranks.pace_records import Pace
 from pyprof.prof.report.ranks_section import MOST, _heat_map, ranks_section
 from pyprof.prof.work.annotate import annotate
 from pyprof.table.read_table import read_table
