@@ -4,8 +4,16 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.paths import ROOT
+
+# How long an example takes says nothing where other programs want the cores. A folder that examples share is no fault:
+# each writes its own file there, or the same one anew.
+settings.register_profile(
+    "pyprof", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
+settings.load_profile("pyprof")
 
 
 @pytest.fixture(scope="session")

@@ -36,7 +36,7 @@ ARGS = st.builds(
 ) | st.builds(lambda name, value: {"name": name, "type": "int", "value": value}, NAMES, VALUES)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(NAMES, NAMES, st.lists(ARGS, max_size=5), st.none() | st.just("float16"), st.lists(NAMES, max_size=4))
 def test_round_trip(mod: str, op: str, args: list[dict[str, object]], autocast: str | None, trace: list[str]) -> None:
     marker = Marker(mod, op, args, autocast, trace)
@@ -45,7 +45,7 @@ def test_round_trip(mod: str, op: str, args: list[dict[str, object]], autocast: 
     assert parse_marker(text) == marker
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text(max_size=80), st.sampled_from(["", '{"v":1', '{"v":1,"mod":', "{'", "{'mod': "]))
 def test_any_text_gives_a_marker_or_none(text: str, start: str) -> None:
     assert isinstance(parse_marker(start + text), (Marker, type(None)))

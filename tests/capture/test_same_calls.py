@@ -94,7 +94,7 @@ def _texts(order: list[int]) -> list[str]:
     return recorder.texts
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.integers(0, len(CALLS) - 1), min_size=1, max_size=12), st.integers(1, 5), st.randoms())
 def test_markers_are_those_of_calls_looked_up_one_by_one(loop: list[int], times: int, random: Any) -> None:
     order = loop * times

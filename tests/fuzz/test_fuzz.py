@@ -62,7 +62,7 @@ EVENTS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(events=st.lists(EVENTS, max_size=6))
 def test_any_events_are_read_or_refused(events, tmp_path_factory):
     folder = tmp_path_factory.mktemp("room")

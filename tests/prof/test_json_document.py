@@ -226,7 +226,7 @@ def test_words_of_the_reader_are_warnings(tmp_path, capfdbinary, data):
 # Hostile input
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(readable_tables())
 def test_any_table_is_strict_json_and_says_what_its_lines_say(table):
     annotation = annotate(table)

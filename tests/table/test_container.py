@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyprof.errors import InputError, PyprofError
@@ -52,7 +52,7 @@ def test_what_is_written_comes_back(tmp_path):
     assert os.listdir(tmp_path) == ["net.pyprof"]  # nothing is left beside it
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20)
 @given(text=TEXT.filter(encodable), number=st.integers(-(2**60), 2**60))
 def test_any_text_and_number_comes_back(text, number, tmp_path):
     table = MemoryTable(1, {"time": np.array([number]), "bytes": np.array([1]), "aten": Coded.of([text])})

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 from pyprof.errors import InputError, SchemaError
 from pyprof.table import parquet
@@ -28,7 +28,6 @@ def table_of(count=3):
 
 
 @given(table=tables())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
 def test_what_was_written_is_read_back(tmp_path, table):
     write_parquet(table, tmp_path / "x.parquet", force=True)
     found, wanted = rows(read_parquet(tmp_path / "x.parquet")), rows(table)

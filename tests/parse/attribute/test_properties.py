@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pyprof.parse.nsys.reader import read
@@ -97,10 +97,6 @@ def expected(ranges: list[Range], time: int, tid: int, pid: int) -> tuple[str, s
     return (path[0].name.removeprefix("aten::"), "fprop") if path else ("", "")
 
 
-usual = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
-
-
-@usual
 @given(ranges=captures, points=launches)
 def test_ops_and_directions_equal_the_quadratic_definition(ranges, points, tmp_path):
     distinct = {(r.start, r.end, r.tid, r.pid): r for r in ranges}  # of ranges alike in time, one
@@ -117,7 +113,6 @@ def test_ops_and_directions_equal_the_quadratic_definition(ranges, points, tmp_p
     assert [by_number[number] for number in range(len(points))] == [expected(ranges, *point) for point in points]
 
 
-@usual
 @given(ranges=captures, points=launches, order=st.randoms(use_true_random=False))
 def test_the_order_of_the_databases_rows_does_not_matter(ranges, points, order, tmp_path):
     distinct = list({(r.start, r.end, r.tid, r.pid): r for r in ranges}.values())

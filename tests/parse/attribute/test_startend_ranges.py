@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyprof.parse.attribute.capture import Capture
@@ -69,9 +69,7 @@ SPANS = st.lists(st.tuples(st.integers(0, 70), st.integers(1, 50), st.sampled_fr
 
 
 @given(SPANS, st.permutations(range(3)))
-@settings(
-    max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None
-)
+@settings(max_examples=40)
 def test_nothing_but_steps_and_ranges_changes(
     tmp_path: Path, spans: list[tuple[int, int, str]], order: list[int]
 ) -> None:

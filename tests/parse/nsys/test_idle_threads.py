@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyprof.parse.attribute.capture import Capture
@@ -172,7 +172,7 @@ def with_distinct_op_ids(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return [tuple(re.sub(r", op_id = \d+", once, v) if isinstance(v, str) else v for v in row) for row in rows]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150)
 @given(found=st.lists(ranges(), max_size=25))
 def test_the_table_is_as_if_all_were_read(found: list[tuple[Any, ...]], tmp_path: Path) -> None:
     rows = with_distinct_op_ids(found)

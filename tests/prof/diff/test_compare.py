@@ -36,7 +36,7 @@ def captures(draw: st.DrawFn):
     return table_of(steps, None if marked else [None] * len(steps))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(captures(), captures())
 def test_the_parts_sum_to_the_difference(a, b):
     found = compare(side(a), side(b))
@@ -51,7 +51,7 @@ def test_the_parts_sum_to_the_difference(a, b):
     assert found.busy.change + found.idle.change == pytest.approx(whole, abs=1e-6)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(captures(), captures(), st.sampled_from([1.0, 1e3, 1e4]), st.sampled_from([1, 3, None]))
 def test_printed_rows_sum_to_the_printed_step(a, b, unit, top):
     found = compare(side(a), side(b))
@@ -67,7 +67,7 @@ def test_printed_rows_sum_to_the_printed_step(a, b, unit, top):
         assert total.after == round(found.step.after / unit)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(captures())
 def test_a_capture_does_not_differ_from_itself(table):
     found = compare(side(table), side(table))
@@ -79,7 +79,7 @@ def test_a_capture_does_not_differ_from_itself(table):
     assert headline(found).startswith("A and B take the same time")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(tables(), tables())
 def test_any_tables_are_compared_and_written(a, b):
     """Hostile texts and numbers: no error but the reader's, and lines that keep to the width."""

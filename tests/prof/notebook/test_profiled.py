@@ -322,7 +322,7 @@ def test_names_that_unicode_does_not_allow_do_no_harm(tmp_path):
     profile.timeline(dpi=40)._repr_png_()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(readable_tables())
 def test_any_table_has_frames_words_and_figures_or_says_why_not(table):
     for key in ("kDuration", "start", "apiStart", "apiDuration", "bytes"):  # sums stay within 64 bits

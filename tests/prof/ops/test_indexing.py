@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pyprof.prof.ops.evaluation import evaluate
@@ -134,7 +134,6 @@ def test_flop_of_an_embedding_gradient_needs_no_table() -> None:
     assert total(evaluate("embedding_dense_backward", (Tensor((2, 3, 6)), Tensor((2, 3)), *[UNKNOWN] * 3))).flop == 36
 
 
-@settings(deadline=None)
 @given(first=st.integers(0, 30), second=st.integers(0, 30))
 def test_gathers_add_up_over_their_indices(first: int, second: int) -> None:
     both, one, other = (total(evaluate("embedding", (W, i(n)))) for n in (first + second, first, second))

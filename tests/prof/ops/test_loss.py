@@ -2,7 +2,7 @@
 
 import math
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pyprof.prof.ops.evaluation import evaluate
@@ -84,7 +84,6 @@ def test_flop_does_not_need_types() -> None:
     assert math.isnan(work.nbytes)
 
 
-@settings(deadline=None)
 @given(rows=st.integers(1, 20), more=st.integers(1, 20), columns=st.integers(1, 20))
 def test_softmax_adds_up_over_rows(rows: int, more: int, columns: int) -> None:
     whole, first, second = (total(evaluate("_softmax", (t(n, columns), 1, False))) for n in (rows + more, rows, more))

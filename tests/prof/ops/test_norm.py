@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pyprof.errors import UnknownArgument
@@ -144,7 +144,6 @@ def test_flop_does_not_need_types() -> None:
     assert math.isnan(work.nbytes)
 
 
-@settings(deadline=None)
 @given(groups=st.integers(1, 5), size=st.integers(1, 9))
 def test_group_norm_of_one_sample_counts_as_layer_norm_of_its_groups(groups: int, size: int) -> None:
     group = total(evaluate("native_group_norm", (t(1, groups, size), None, None, 1, groups, size, groups, 1e-5)))

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pyprof.errors import UnknownArgument
@@ -105,7 +105,6 @@ def test_types_that_are_not_told_leave_bytes_unknown_and_flop_exact() -> None:
     assert math.isnan(work.nbytes)
 
 
-@settings(deadline=None)
 @given(sizes=st.lists(st.integers(1, 50), min_size=1, max_size=5), cut=st.integers(0, 5))
 def test_work_adds_up_over_a_split_of_the_list(sizes: list[int], cut: int) -> None:
     lists = [tuple(t(n) for n in part) for part in (sizes, sizes[:cut], sizes[cut:])]

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pyprof.errors import ModelError, ShapeError
@@ -339,14 +339,12 @@ def test_result_type(operands: tuple[Any, ...], result: str) -> None:
 SHAPES = st.lists(st.integers(1, 5), max_size=4).map(tuple)
 
 
-@settings(deadline=None)
 @given(shape=SHAPES, cut=st.integers(0, 4), ones=st.sets(st.integers(0, 3)))
 def test_broadcasting_is_symmetric(shape: tuple[int, ...], cut: int, ones: set[int]) -> None:
     small = tuple(1 if i in ones else n for i, n in enumerate(shape))[cut:]
     assert evaluate("add", (t(*shape), t(*small))) == evaluate("add", (t(*small), t(*shape)))
 
 
-@settings(deadline=None)
 @given(n=st.integers(0, 50), m=st.integers(0, 50))
 def test_work_adds_up_over_a_split(n: int, m: int) -> None:
     whole, first, second = (total(evaluate("gelu", (t(size, 3),))) for size in (n + m, n, m))

@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pyprof.errors import UnknownArgument
@@ -154,7 +154,6 @@ def test_outputs_that_are_told_give_the_size() -> None:
 SIZES = st.integers(1, 12)
 
 
-@settings(deadline=None)
 @given(size=SIZES, kernel=st.integers(1, 4), stride=st.integers(1, 4), padding=st.integers(0, 2))
 def test_overlap_equals_its_definition(size: int, kernel: int, stride: int, padding: int) -> None:
     padding = min(padding, kernel // 2)
@@ -165,7 +164,6 @@ def test_overlap_equals_its_definition(size: int, kernel: int, stride: int, padd
     assert overlap(size, count, kernel, stride, padding) == (sum(map(len, windows)), len(set().union(*windows)))
 
 
-@settings(deadline=None)
 @given(size=SIZES)
 def test_adaptive_pooling_to_its_own_size_is_a_division_each(size: int) -> None:
     assert total(evaluate("adaptive_avg_pool2d", (t(1, 1, size, size), [size, size]))).flop == size * size

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pyprof.errors import UnknownArgument
@@ -106,7 +106,6 @@ def test_how_many_values_are_distinct_is_not_guessed() -> None:
     assert math.isnan(total(evaluate("unique", (X,))).write)
 
 
-@settings(deadline=None)
 @given(rows=st.integers(1, 9), columns=st.integers(1, 9))
 def test_sums_over_all_dimensions_one_by_one(rows: int, columns: int) -> None:
     """Summing columns, then the rest, takes the additions of summing all at once."""

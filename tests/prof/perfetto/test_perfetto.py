@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyprof.prof.limits.roofline import roofline
@@ -430,9 +430,7 @@ def test_times_that_are_none_are_one_line(tmp_path, capsys):
     assert list(tmp_path.iterdir()) == [file]
 
 
-@settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=40, deadline=None
-)
+@settings(max_examples=40)
 @given(readable_tables())
 def test_any_table_with_times_makes_a_trace(tmp_path, made):
     start = np.where(made.ints("start") == NULL, 0, np.clip(made.ints("start"), -(2**60), 2**60))

@@ -9,7 +9,7 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 from pyprof.prof import cli as prof_cli
 from pyprof.prof.page import ROOM
@@ -225,7 +225,7 @@ def test_hostile_names_stay_text_in_the_page():
     assert "{{7*7}}" in page
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30)
 @given(tables())
 def test_any_table_makes_a_page(table):
     for key in ("kDuration", "start", "apiStart"):  # sums of times stay within 64 bits

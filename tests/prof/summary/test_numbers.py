@@ -346,7 +346,7 @@ def test_an_empty_table_and_one_without_times():
     assert said(Table(1, {"kShortName": Coded.of(["k"]), "kDuration": np.array([0])}))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(tables())
 def test_any_table_has_a_summary(table):
     """Whatever the texts and numbers; what the models say of them is not the matter here."""
