@@ -1,7 +1,7 @@
 """Writes by index. Copies count 0 flop; an accumulating write is one addition.
 
 read    the source and the indices (int64 if the capture has no dtypes); if it accumulates, also the indexed elements
-write   out of place all of self, which is copied first; in place only the indexed elements
+write   out of place all of self, which is copied first; in place only the indexed elements, at most all of self
 """
 
 import functools
@@ -32,7 +32,7 @@ class Write:
         flop = round(self.additions * self.count) * addition_flop(self.into) if self.additions else 0
         if not inplace:
             return Work(flop, self.into.nbytes + self.inputs, moved(self.into.numel, self.into))
-        touched = math.nan if math.isnan(self.count) else moved(round(self.count), self.into)
+        touched = math.nan if math.isnan(self.count) else moved(min(round(self.count), self.into.numel), self.into)
         return Work(flop, self.inputs + (touched if self.additions else 0), touched)
 
 
