@@ -71,6 +71,14 @@ ROWS: list[Row] = [
     ("scatter_reduce", (X, 1, i(4, 2), t(4, 2), "amax", True), Work(0, 192, 96)),
     ("scatter_add_", (X, 1, i(4, 2), t(4, 2)), Work(8, 96 + 32, 32)),  # in place: touched elements
     ("scatter_reduce_", (X, 1, i(4, 2), t(4, 2), "prod", True), Work(8, 128, 32)),
+    # Kineto records no strings: None stands for the reduction's name; a tensor is out=
+    ("scatter_reduce", (X, 1, i(4, 2), t(4, 2), None, True), Work(8, 192, 96)),
+    ("scatter", (X, 1, i(4, 2), t(4, 2), None), Work(8, 192, 96)),
+    ("scatter_add", (X, 1, i(4, 2), t(4, 2), X), Work(8, 192, 96)),
+    ("scatter", (X, 1, i(4, 2), t(4, 2), X), Work(0, 192, 96)),
+    ("scatter_reduce_", (X, 1, i(4, 2), t(4, 2), "amax", True), Work(0, 96 + 32, 32)),  # compares what is there
+    ("index_reduce", (X, 0, i(2), t(2, 6), "amax", True), Work(0, 160, 96)),
+    ("index_reduce_", (X, 0, i(2), t(2, 6), "amax", True), Work(0, 16 + 48 + 48, 48)),
     ("index_add", (X, 0, i(2), t(2, 6), 1), Work(12, 96 + 16 + 48, 96)),
     ("index_add", (X, 0, i(2), t(2, 6), 2), Work(24, 160, 96)),
     ("index_reduce", (X, 0, i(2), t(2, 6), "prod", True), Work(12, 160, 96)),
