@@ -48,14 +48,26 @@ def to(self: Tensor, *options: Any, out: Out = None) -> Work:
 
 
 @op(
-    "clone alias_copy view_copy expand_copy permute_copy transpose_copy t_copy slice_copy select_copy squeeze_copy "
-    "unsqueeze_copy detach_copy as_strided_copy diagonal_copy narrow_copy _reshape_copy lift_fresh_copy"
+    "clone alias_copy view_copy permute_copy transpose_copy t_copy squeeze_copy unsqueeze_copy detach_copy "
+    "_reshape_copy lift_fresh_copy"
 )
 def clone(self: Tensor, *, out: Out = None) -> Work:
-    """Reads and writes the elements of the result; of a slice (``slice_copy``), only that part is read"""
+    """Reads and writes the elements of the result"""
     source = required(self)
     result = output(out, source.like(source.shape))
     return Work(0, min(source.stored, result.numel) * source.itemsize, moved(result.numel, result))
+
+
+@op("slice_copy select_copy diagonal_copy narrow_copy (self)", "expand_copy as_strided_copy (self, size)")
+def part_copy(self: Tensor, size: Any = UNKNOWN, *, out: Out = None) -> Work:
+    """As ``clone``, of a part of self, and no other part is read; of a slice, only the outputs tell its size"""
+    if first_output(out) is not None:
+        return clone(self, out=out)
+    if size is UNKNOWN:
+        return Work(0, math.nan, math.nan)
+    before = len(size) - len(self.shape)
+    shape = tuple(self.shape[i - before] if n == -1 else n for i, n in enumerate(size))
+    return clone(self, out=(self.like(shape),))
 
 
 def is_contiguous(tensor: Tensor) -> bool:
@@ -83,7 +95,7 @@ def item(*_: Any) -> Work:
     return Work()
 
 
-@op("cat concat concatenate stack hstack vstack _chunk_cat fsdp::chunk_cat fsdp::all_gather_copy_in")
+@op("cat concat concatenate stack hstack vstack fsdp::all_gather_copy_in")
 def cat(pieces: Any, *, out: Out = None) -> Work:
     """Reads every piece, writes all of them in their common dtype"""
     parts = tensors(tuple(pieces))
@@ -96,7 +108,26 @@ def cat(pieces: Any, *, out: Out = None) -> Work:
     return elementwise(0, moved(result.numel, result), result)
 
 
-@op("repeat tile repeat_interleave")
+@op("_chunk_cat fsdp::chunk_cat")
+def chunk_cat(pieces: Any, dim: Any = 0, chunks: Any = 1, *, out: Out = None) -> Work:
+    """As ``cat``, each piece filled up with zeros along a dimension to a multiple of the number of chunks"""
+    parts, size = tensors(tuple(pieces)), 0
+    if not parts or first_output(out) is not None:
+        return cat(pieces, out=out)
+    for part in parts:
+        rows = part.shape[dim]
+        size += part.numel // (rows or 1) * -(-rows // chunks) * chunks
+    return cat(pieces, out=(Tensor((size,), result_dtype(*parts)),))
+
+
+@op("repeat_interleave")
+def repeat_interleave(self: Tensor, repeats: Any = UNKNOWN, *arguments: Any, out: Out = None) -> Work:
+    """As ``repeat``; the overload with repeats alone, (repeats, output_size), writes as many int64 positions"""
+    is_size = not arguments and isinstance(repeats, int) and len(self.shape) == 1 and self.dtype in ("int32", "int64")
+    return repeat(self, repeats, out=out or ((self.like((repeats,)),) if is_size else None))
+
+
+@op("repeat tile")
 def repeat(self: Tensor, repeats: Any = UNKNOWN, *, out: Out = None) -> Work:
     """Reads self once, writes it several times"""
     described = first_output(out)
@@ -143,7 +174,8 @@ def block_diag(pieces: Any) -> Work:
     """Reads every block, writes the matrix including its zeros"""
     parts = tensors(tuple(pieces))
     shapes = [(1, 1, *part.shape)[-2:] for part in parts]
-    return Work(0, distinct(parts), moved(sum(r for r, _ in shapes) * sum(c for _, c in shapes), parts[0]))
+    count = sum(r for r, _ in shapes) * sum(c for _, c in shapes)
+    return Work(0, distinct(parts), moved(count, Tensor((), result_dtype(*parts))))
 
 
 @op("diag_embed")

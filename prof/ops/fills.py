@@ -9,7 +9,7 @@ import math
 from typing import Any
 
 from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct
-from pyprof.prof.ops.operands import Out, elementwise, first_output, moved, output, required
+from pyprof.prof.ops.operands import Out, elementwise, first_output, moved, output, required, tensors
 from pyprof.prof.ops.result_types import dtype_name, type_of_number
 
 op = Family("fill")
@@ -77,11 +77,10 @@ def arange(*bounds: Any, out: Out = None) -> Work:
     return Work(0, 0, moved(math.ceil((end - start) / step), Tensor((), typed or dtype)))
 
 
-@op("linspace logspace")
-def linspace(start: Any, end: Any, steps: Any, *arguments: Any, out: Out = None) -> Work:
-    """Writes ``steps`` elements; their arithmetic is not counted. ``logspace`` has a base before the dtype."""
-    asked = next((a for a in arguments[:2] if isinstance(a, str)), None)
-    return filled(out, steps, dtype_name(asked) or "float32")
+@op("linspace (start, end, steps, dtype)", "logspace (start, end, steps, _base, dtype)")
+def linspace(start: Any, end: Any, steps: Any, dtype: Any = None, *, out: Out = None) -> Work:
+    """Writes ``steps`` elements; their arithmetic is not counted"""
+    return filled(out, steps, dtype_name(dtype) or "float32")
 
 
 @op("tril_indices")
@@ -100,6 +99,8 @@ def triu_indices(row: Any, col: Any, offset: Any = 0) -> Work:
 
 
 @op("eye")
-def eye(n: Any, m: Any = None, *, out: Out = None) -> Work:
-    """Writes an n by n, or n by m, matrix"""
-    return filled(out, (n, m if isinstance(m, int) else n), "float32")
+def eye(n: Any, *arguments: Any, out: Out = None) -> Work:
+    """Writes an n by n, or n by m, matrix. After n and m stand the dtype and three more arguments, or ``out=``."""
+    m = next(iter(arguments), None) if len(arguments) != 4 else None
+    dtype = dtype_name(arguments[-4]) if len(arguments) > 3 else next(map(dtype_name, tensors(arguments)), None)
+    return filled(out, (n, m if isinstance(m, int) else n), dtype or "float32")

@@ -153,7 +153,8 @@ def isin(elements: Any, tests: Any) -> Work:
 @op("masked_scatter")
 def masked_scatter(self: Tensor, mask: Tensor, source: Tensor) -> Work:
     """Selects self or the next element of the source; reads all of self, mask and source"""
-    return Work(0, distinct(self, bool_mask(mask), source), moved(self.numel, self))
+    shape = broadcast("masked_scatter", self.shape, mask.shape)
+    return Work(0, distinct(self, bool_mask(mask), source), moved(math.prod(shape), self))
 
 
 @op("nonzero argwhere")

@@ -15,9 +15,9 @@ from typing import Any
 
 from pyprof.errors import ShapeError
 from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct
-from pyprof.prof.ops.operands import Out, broadcast, given, moved
+from pyprof.prof.ops.operands import Out, broadcast, moved
 from pyprof.prof.ops.pointwise import priced
-from pyprof.prof.ops.result_types import result_dtype
+from pyprof.prof.ops.result_types import REAL_OF, result_dtype
 
 op = Family("linalg")
 INFO_BYTES = 4  # int32: one status per matrix, one pivot per row
@@ -47,9 +47,15 @@ def written(out: Out, otherwise: float) -> float:
     return sum(moved(t.numel, t) for t in out if t is not None) if out else otherwise
 
 
-def columns(a: Tensor, b: Tensor) -> int:
-    """The number of right hand sides of a x = b: b is [..,n,k], or a batch of vectors [..,n]."""
-    return b.numel // (math.prod(a.shape[:-2]) * a.shape[-1]) if a.numel else 0
+def solution(op: str, a: Tensor, b: Tensor, vectors: bool = False) -> Tensor:
+    """x of a x = b, whose batch dimensions broadcast: b is [..,n,k] or, with ``vectors``, perhaps a batch of [..,n]."""
+    size = 1 if vectors and (len(b.shape) == 1 or b.shape == a.shape[:-1]) else 2
+    return b.like((*broadcast(op, a.shape[:-2], b.shape[:-size]), *b.shape[-size:]))
+
+
+def right_hand_sides(x: Tensor, n: int) -> int:
+    """The number of vectors of n elements, over all matrices of a batch."""
+    return x.numel // n if n else 0
 
 
 FACTORISATIONS = (  # names, thirds of n^3 FLOPs, formula
@@ -74,15 +80,34 @@ for _row in FACTORISATIONS:
     _register(*_row)
 
 
-@op("linalg_eig _linalg_eigvals linalg_eigvals")
+@op("linalg_eig")
 def eig(a: Tensor, *, out: Out = None) -> Work:
     """Hessenberg and QR iteration with vectors: 25n^3; the results are complex, with twice the bytes of real numbers"""
+    return eigenvalues(a, 25, square("eig", a)[1] + 1, out)
+
+
+@op("_linalg_eigvals linalg_eigvals")
+def eigvals(a: Tensor, *, out: Out = None) -> Work:
+    """Hessenberg and QR iteration for values: 10n^3; they are complex"""
+    return eigenvalues(a, 10, 1, out)
+
+
+def eigenvalues(a: Tensor, factor: int, results: int, out: Out) -> Work:
+    """factor n^3 FLOPs, and ``results`` complex vectors of n elements."""
     batch, n = square("eig", a)
-    numbers = batch * (n + n * n) * (1 if a.is_complex else 2)
-    return Work(scaled(batch * 25 * n**3, a), a.nbytes, written(out, moved(numbers, a)))
+    numbers = batch * n * results * (1 if a.is_complex else 2)
+    return Work(scaled(batch * factor * n**3, a), a.nbytes, written(out, moved(numbers, a)))
 
 
-@op("linalg_lu_factor_ex linalg_lu_factor linalg_lu _lu_with_info")
+@op("linalg_lu")
+def lu_matrices(a: Tensor, *, out: Out = None) -> Work:
+    """P A = L U of [m,n]: n^2 (m - n/3) for m >= n; writes P[m,m], L[m,k] and U[k,n]"""
+    factors, (m, n) = lu(a), a.shape[-2:]
+    size = math.prod(a.shape[:-2]) * (m * m + min(m, n) * (m + n))
+    return Work(factors.flop, factors.read, written(out, moved(size, a)))
+
+
+@op("linalg_lu_factor_ex linalg_lu_factor _lu_with_info")
 def lu(a: Tensor, *, out: Out = None) -> Work:
     """P A = L U of [m,n]: n^2 (m - n/3) for m >= n"""
     batch, m, n = tall("lu", a)
@@ -93,8 +118,9 @@ def lu(a: Tensor, *, out: Out = None) -> Work:
 @op("_linalg_solve_ex linalg_solve_ex linalg_solve")
 def solve(a: Tensor, b: Tensor) -> Work:
     """A x = b by LU: 2n^3/3, and 2n^2 per right hand side; the factors are not counted as results"""
-    batch, n = square("solve", a)
-    return Work(scaled(batch * (2 * n**3 / 3 + 2 * n * n * columns(a, b)), a), distinct(a, b), moved(b.numel, b))
+    (batch, n), x = square("solve", a), solution("solve", a, b, vectors=True)
+    flop = batch * 2 * n**3 / 3 + 2 * n * n * right_hand_sides(x, n)
+    return Work(scaled(flop, a), distinct(a, b), moved(x.numel, x))
 
 
 @op("linalg_lu_solve lu_solve")
@@ -102,34 +128,42 @@ def lu_solve(first: Tensor, second: Tensor, third: Tensor) -> Work:
     """Solves with the factors: 2n^2 per right hand side; linalg_lu_solve(LU, pivots, B), lu_solve(B, LU, pivots)"""
     is_square = second.shape[-1] == second.shape[-2] if len(second.shape) >= len(first.shape) else False
     factors, b = (second, first) if is_square and len(third.shape) < len(second.shape) else (first, third)
-    batch, n = square("lu_solve", factors)
-    flop = 2 * n * n * columns(factors, b) * batch
-    return Work(scaled(flop, factors), distinct(first, second, third), moved(b.numel, b))
+    (_, n), x = square("lu_solve", factors), solution("lu_solve", factors, b)
+    flop = 2 * n * n * right_hand_sides(x, n)
+    return Work(scaled(flop, factors), distinct(first, second, third), moved(x.numel, x))
 
 
-@op("linalg_solve_triangular", "triangular_solve (b, a)")
+def triangular(op: str, a: Tensor, b: Tensor, times: int, *also: Tensor) -> Work:
+    """``times`` n^2 per right hand side; reads the triangle, n (n + 1) / 2 numbers per matrix."""
+    (batch, n), x = square(op, a), solution(op, a, b)
+    triangle = moved(batch * n * (n + 1) // 2, a)
+    flop = times * n * n * right_hand_sides(x, n)
+    return Work(scaled(flop, a), triangle + distinct(b, *also), moved(x.numel, x))
+
+
+@op("linalg_solve_triangular")
 def linalg_solve_triangular(a: Tensor, b: Tensor) -> Work:
     """T x = b: n^2 per right hand side; reads the triangle, n (n + 1) / 2 numbers"""
-    batch, n = square("solve_triangular", a)
-    triangle = moved(batch * n * (n + 1) // 2, a)
-    return Work(scaled(batch * n * n * columns(a, b), a), triangle + b.nbytes, moved(b.numel, b))
+    return triangular("solve_triangular", a, b, 1)
 
 
-@op("cholesky_solve")
+@op("triangular_solve")
+def triangular_solve(b: Tensor, a: Tensor) -> Work:
+    """As ``linalg_solve_triangular``; a copy of the whole matrix is a second result"""
+    x, batch = triangular("triangular_solve", a, b, 1), solution("triangular_solve", a, b).shape[:-2]
+    return Work(x.flop, distinct(a, b), x.write + moved(math.prod((*batch, *a.shape[-2:])), a))
+
+
+@op("cholesky_solve _cholesky_solve_helper")
 def cholesky_solve(b: Tensor, a: Tensor) -> Work:
     """L L' x = b: two triangular solves"""
-    batch, n = square("cholesky_solve", a)
-    triangle = moved(batch * n * (n + 1) // 2, a)
-    return Work(scaled(2 * batch * n * n * columns(a, b), a), triangle + b.nbytes, moved(b.numel, b))
+    return triangular("cholesky_solve", a, b, 2)
 
 
 @op("linalg_ldl_solve")
 def ldl_solve(factors: Tensor, pivots: Tensor, b: Tensor) -> Work:
     """L D L' x = b: two triangular solves, 2n^2 per right hand side; reads the triangle"""
-    batch, n = square("ldl_solve", factors)
-    triangle = moved(batch * n * (n + 1) // 2, factors)
-    flop = 2 * batch * n * n * columns(factors, b)
-    return Work(scaled(flop, factors), triangle + distinct(pivots, b), moved(b.numel, b))
+    return triangular("ldl_solve", factors, b, 2, pivots)
 
 
 @op("lu_unpack")
@@ -193,33 +227,64 @@ def ormqr(a: Tensor, tau: Tensor, c: Tensor) -> Work:
     return Work(scaled(2 * batch * p * k * (2 * m - k), a), distinct(a, tau, c), moved(c.numel, c))
 
 
-@op("_linalg_svd linalg_svd svd linalg_svdvals")
+@op("_linalg_svd linalg_svd")
 def svd(a: Tensor, full: Any = False, vectors: Any = True, *, out: Out = None) -> Work:
-    """Values: 4mn^2 - 4n^3/3; with thin vectors: 14mn^2 + 8n^3; with all of U: 4m^2 n + 22n^3"""
+    """Values: 4mn^2 - 4n^3/3; with thin vectors: 14mn^2 + 8n^3; with all of U: 4m^2 n + 22n^3. Values are real."""
     batch, m, n = tall("svd", a)
-    flop: float = 14 * m * n * n + 8 * n**3
+    flop, size, square_u = 14 * m * n * n + 8 * n**3, n * (m + n), full is not UNKNOWN and full
     if vectors is False:
-        flop = 4 * m * n * n - 4 * n**3 / 3
-    elif full is not UNKNOWN and full:
-        flop = 4 * m * m * n + 22 * n**3
-    return Work(scaled(batch * flop, a), a.nbytes, written(out, moved(batch * n * (1 + m + n), a)))
+        return svdvals(a, out=out)
+    if square_u:
+        flop, size = 4 * m * m * n + 22 * n**3, m * m + n * n
+    nbytes = moved(batch * size, a) + moved(batch * n, real(a))
+    return Work(scaled(batch * flop, a), a.nbytes, written(out, nbytes))
 
 
-@op("_linalg_eigh linalg_eigh linalg_eigvalsh symeig")
+@op("linalg_svdvals")
+def svdvals(a: Tensor, *, out: Out = None) -> Work:
+    """Values: 4mn^2 - 4n^3/3"""
+    batch, m, n = tall("svd", a)
+    flop = batch * (4 * m * n * n - 4 * n**3 / 3)
+    return Work(scaled(flop, a), a.nbytes, written(out, moved(batch * n, real(a))))
+
+
+@op("svd")
+def old_svd(a: Tensor, some: Any = True, vectors: Any = True, *, out: Out = None) -> Work:
+    """As ``linalg_svd``; ``some`` are the thin vectors"""
+    return svd(a, UNKNOWN if some is UNKNOWN else not some, vectors, out=out)
+
+
+def real(a: Tensor) -> Tensor:
+    """A real number of a's precision."""
+    return Tensor((), REAL_OF.get(a.dtype, a.dtype))
+
+
+@op("_linalg_eigh linalg_eigh symeig")
 def eigh(a: Tensor, _uplo: Any = "L", vectors: Any = True, *, out: Out = None) -> Work:
-    """Tridiagonal form for values: 4n^3/3; with vectors: 9n^3"""
+    """Tridiagonal form for values: 4n^3/3; with vectors: 9n^3. Values are real."""
+    if vectors is False:
+        return eigvalsh(a, out=out)
     batch, n = square("eigh", a)
-    flop = 4 * n**3 / 3 if vectors is False else 9 * n**3
-    return Work(scaled(batch * flop, a), a.nbytes, written(out, moved(batch * (n + n * n), a)))
+    nbytes = moved(batch * n * n, a) + moved(batch * n, real(a))
+    return Work(scaled(batch * 9 * n**3, a), a.nbytes, written(out, nbytes))
+
+
+@op("linalg_eigvalsh")
+def eigvalsh(a: Tensor, *, out: Out = None) -> Work:
+    """Tridiagonal form for values: 4n^3/3"""
+    batch, n = square("eigh", a)
+    return Work(scaled(batch * 4 * n**3 / 3, a), a.nbytes, written(out, moved(batch * n, real(a))))
 
 
 @op("linalg_lstsq lstsq")
 def lstsq(a: Tensor, b: Tensor, *, out: Out = None) -> Work:
     """By QR: 2n^2 (m - n/3), then 4mn - n^2 per right hand side"""
     batch, m, n = tall("lstsq", a)
-    k = b.numel // (batch * a.shape[-2]) if batch and a.shape[-2] else 0
-    flop = batch * (2 * n * n * (m - n / 3) + k * (4 * m * n - n * n))
-    return Work(scaled(flop, a), distinct(a, given(b)), written(out, moved(batch * a.shape[-1] * k, b)))
+    is_vectors = len(b.shape) == len(a.shape) - 1 and b.shape == a.shape[:-1]
+    batches = math.prod(broadcast("lstsq", a.shape[:-2], b.shape[: -1 if is_vectors else -2]))
+    sides = batches * (1 if is_vectors else b.shape[-1])
+    flop = batch * 2 * n * n * (m - n / 3) + sides * (4 * m * n - n * n)
+    return Work(scaled(flop, a), distinct(a, b), written(out, moved(a.shape[-1] * sides, a)))
 
 
 @op("linalg_matrix_exp matrix_exp")

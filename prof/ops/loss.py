@@ -7,7 +7,7 @@ gradient, or a constant factor) counts 4 bytes and 0 flop.
 from typing import Any
 
 from pyprof.prof.ops.model import Family, Parts, Tensor, Work, distinct
-from pyprof.prof.ops.operands import Out, broadcast, elementwise, given, indices, moved, number, numel, output, required
+from pyprof.prof.ops.operands import Out, broadcast, given, indices, moved, number, numel, required
 from pyprof.prof.ops.result_types import result_dtype
 from pyprof.prof.ops.softmax import log_softmax, softmax_backward
 
@@ -201,10 +201,12 @@ def kl_div_backward(self: Tensor, target: Tensor, reduction: Any = MEAN, log_tar
     return parts
 
 
-@op("multi_margin_loss_backward multilabel_margin_loss_backward")
-def margin_backward(grad: Tensor, self: Tensor, target: Tensor) -> Work:
-    """g / C where the margin is violated: 1 per element; an estimate"""
-    return Work(self.numel, distinct(required(grad), self, indices(target)), moved(self.numel, self))
+@op("multi_margin_loss_backward (grad, self, target, _p, _margin, weight)")
+@op("multilabel_margin_loss_backward (grad, self, target, _reduction, weight)")
+def margin_backward(grad: Tensor, self: Tensor, target: Tensor, weight: Any = None) -> Work:
+    """g / C where the margin is violated: 1 per element; an estimate. Reads the weights or, with several labels, the
+    forward's mark of the labels."""
+    return Work(self.numel, distinct(required(grad), self, indices(target), given(weight)), moved(self.numel, self))
 
 
 @op("_ctc_loss ctc_loss _cudnn_ctc_loss")
@@ -227,7 +229,15 @@ def ctc_loss_backward(grad: Tensor, log_probs: Tensor, targets: Tensor) -> Work:
     return Work(forward.flop + 5 * log_probs.numel, read, moved(log_probs.numel, log_probs))
 
 
-@op("multi_margin_loss multilabel_margin_loss_forward")
-def multi_margin_loss(self: Tensor, target: Tensor, *, out: Out = None) -> Work:
+@op("multi_margin_loss (self, target, _p, _margin, weight, reduction)")
+def multi_margin_loss(self: Tensor, target: Tensor, weight: Any = None, reduction: Any = MEAN) -> Work:
     """max(0, margin - x[y] + x[i]): 3 per element including the row's sum and mean; an estimate"""
-    return elementwise(3 * self.numel, distinct(self, indices(target)), output(out, self.like(())))
+    count = target.numel if mode(reduction) == NONE else 1
+    return Work(3 * self.numel, distinct(self, indices(target), given(weight)), moved(count, self))
+
+
+@op("multilabel_margin_loss_forward")
+def multilabel_margin_loss(self: Tensor, target: Tensor, reduction: Any = MEAN) -> Work:
+    """As ``multi_margin_loss``; also marks the labels, one element per target"""
+    count = numel(self.shape[:-1]) if mode(reduction) == NONE else 1
+    return Work(3 * self.numel, distinct(self, indices(target)), moved(count + target.numel, self))

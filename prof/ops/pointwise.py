@@ -171,8 +171,9 @@ def add_(self: Tensor, other: Any, alpha: Any = 1, *, out: Out = None) -> Work:
 @op("div divide true_divide")
 def div(self: Tensor, other: Any, *mode: Any, out: Out = None) -> Work:
     """self / other: 1 flop per element; rounding counts 0. Integers are divided as float32 unless the result is
-    rounded."""
-    result = "same" if "floor" in mode or "trunc" in mode else "float"
+    rounded. Kineto records no strings: a mode without a value is one that rounds, unless the outputs show otherwise."""
+    rounds = "floor" in mode or "trunc" in mode or (mode[:1] == (None,) and not out)
+    result = "same" if rounds else "float"
     return apply("div", (self, other), 1, COMPLEX_DIV, result=result, out=out)
 
 

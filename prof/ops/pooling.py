@@ -16,6 +16,7 @@ from typing import Any
 from pyprof.errors import UnknownArgument
 from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work
 from pyprof.prof.ops.operands import INDEX_BYTES, Out, first_output, moved, number, numel, result_numel
+from pyprof.prof.ops.result_types import addition_flop
 
 op = Family("pooling")
 
@@ -162,7 +163,7 @@ def _register_avg(n: int) -> None:
     def avg(call: Pool, out: Out = None) -> Work:
         """k - 1 additions and 1 division per element of the result"""
         count = numel(call.result_shape(n, out))
-        return Work(count * numel(each(call.kernel, n)), call.x.nbytes, moved(count, call.x))
+        return Work(count * numel(each(call.kernel, n)) * addition_flop(call.x), call.x.nbytes, moved(count, call.x))
 
     def backward(grad: Tensor, self: Tensor, kernel: Any, stride: Any = None, padding: Any = 0) -> Work:
         """1 division per element of g, and 1 addition for each further window that covers an element"""

@@ -13,7 +13,7 @@ from typing import Any
 from pyprof.errors import UnknownArgument
 from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct
 from pyprof.prof.ops.operands import INDEX_BYTES, Out, broadcast, first_output, moved, number, numel, required
-from pyprof.prof.ops.result_types import REAL_OF, addition_flop, dtype_name, floating
+from pyprof.prof.ops.result_types import REAL_OF, addition_flop, dtype_name, floating, product_flop, result_dtype
 
 op = Family("reduction")
 
@@ -52,7 +52,8 @@ def optional_dim(arguments: tuple[Any, ...]) -> Any:
 
 def typed(self: Tensor, arguments: tuple[Any, ...], integers: str) -> str:
     """The result's dtype: the last argument ``dtype``, or else self's; sums of integers are int64."""
-    asked = dtype_name(arguments[-1]) if len(arguments) in (1, 3) and not isinstance(arguments[-1], bool) else None
+    last = arguments[-1] if arguments and not isinstance(arguments[-1], bool) else None
+    asked = dtype_name(last) if len(arguments) in (1, 3) or isinstance(last, Tensor) else None  # a tensor: out=
     return asked or (self.dtype if not self.dtype or floating(self.dtype) else integers)
 
 
@@ -62,12 +63,19 @@ def result(count: int, dtype: str, out: Out) -> float:
     return moved(count, Tensor((), described.dtype if described is not None and described.dtype else dtype))
 
 
-@op("sum nansum prod")
+@op("sum nansum")
 def sum_(self: Tensor, *arguments: Any, out: Out = None) -> Work:
-    """E - O additions (prod: multiplications)"""
+    """E - O additions"""
     tensor = required(self)
     count = kept(tensor, optional_dim(arguments), out)
     return Work(adds(tensor, count), tensor.nbytes, result(count, typed(tensor, arguments, "int64"), out))
+
+
+@op("prod")
+def prod(self: Tensor, *arguments: Any, out: Out = None) -> Work:
+    """E - O multiplications"""
+    sums = sum_(self, *arguments, out=out)
+    return Work(sums.flop // (addition_flop(required(self)) or 1) * product_flop(required(self)), sums.read, sums.write)
 
 
 @op("trace")
@@ -114,12 +122,18 @@ for _row in SPREADS:
     _register(*_row)
 
 
-def norm_flop(count: int, kept_: int, order: Any) -> int:
-    """p = 2 or other: square, add, root: 2E - O + O;  1: add the absolute values: E - O;  0, infinite: comparisons"""
+def norm_flop(count: int, kept_: int, order: Any, is_complex: bool = False) -> int:
+    """p = 2 or other: square, add, root: 2E - O + O;  1: add the absolute values: E - O;  0, infinite: comparisons
+
+    For complex numbers |z| takes 4 more per element; its square 2 more than that of a real number.
+    """
     p = float(number(order, 2)) if not isinstance(order, str) else {"fro": 2.0}.get(order, math.inf)
-    if p == 0 or math.isinf(p):
+    if p == 0:
         return 0
-    return max(count - kept_, 0) if p == 1 else max(2 * count - kept_, 0) + kept_
+    absolute = count * (2 if p == 2 else 4) if is_complex else 0
+    if math.isinf(p):
+        return absolute
+    return absolute + (max(count - kept_, 0) if p == 1 else max(2 * count - kept_, 0) + kept_)
 
 
 def _spread_backward(self: Tensor, arguments: tuple[Any, ...], out: Out, a_row: int) -> Work:
@@ -153,8 +167,9 @@ def linalg_vector_norm(
 ) -> Work:
     """p = 2: E squares, E - O additions, O roots. A matrix norm counts as the Frobenius norm."""
     kept_ = kept(self, dim, out)
-    named = dtype_name(dtype) or REAL_OF.get(self.dtype, self.dtype)
-    return Work(norm_flop(self.numel, kept_, order), self.nbytes, result(kept_, named, out))
+    named = dtype_name(dtype) or self.dtype
+    flop = norm_flop(self.numel, kept_, order, self.is_complex)
+    return Work(flop, self.nbytes, result(kept_, REAL_OF.get(named, named), out))
 
 
 @op("linalg_vector_norm.backward")
@@ -182,8 +197,9 @@ def old_norm_backward(self: Tensor, order: Any = 2, dim: Any = None, *arguments:
 @op("dist")
 def dist(self: Tensor, other: Tensor, p: Any = 2) -> Work:
     """The norm of the difference: the norm's flop plus E"""
-    count = numel(broadcast("dist", self.shape, other.shape))
-    return Work(count + norm_flop(count, 1, p), distinct(self, other), moved(1, self))
+    difference = Tensor(broadcast("dist", self.shape, other.shape), result_dtype(self, other))
+    flop = difference.numel * addition_flop(difference) + norm_flop(difference.numel, 1, p, difference.is_complex)
+    return Work(flop, distinct(self, other), result(1, REAL_OF.get(difference.dtype, difference.dtype), None))
 
 
 @op("logsumexp special_logsumexp")

@@ -10,7 +10,12 @@ COMPLEX_OF = {real: name for name, real in REAL_OF.items()}
 
 
 def dtype_name(argument: Any) -> str | None:
-    """A dtype argument in any of the captures' spellings: ``bfloat16``, ``torch.bfloat16``, ``15``. None if absent."""
+    """A dtype argument in any of the captures' spellings: ``bfloat16``, ``torch.bfloat16``, ``15``. None if absent.
+
+    The argument ``out=``, which overloads have in the dtype's place, has its own dtype.
+    """
+    if isinstance(argument, Tensor):
+        return argument.dtype or None
     if isinstance(argument, str) and argument:
         name = argument.removeprefix("torch.")
         return name if name in ITEM_BYTES else None
@@ -113,3 +118,10 @@ def addition_flop(tensor: Tensor) -> int:
     if not floating(tensor.dtype):
         return 0
     return 2 if tensor.is_complex else 1
+
+
+def product_flop(tensor: Tensor) -> int:
+    """FLOPs of one multiplication: 1, for complex numbers 6 (4 products, 2 sums), for integers and booleans 0."""
+    if not floating(tensor.dtype):
+        return 0
+    return 6 if tensor.is_complex else 1

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyprof.prof.ops.fills import filled
 from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct
-from pyprof.prof.ops.operands import Out, bool_mask, first_output, given, moved, numel, required
+from pyprof.prof.ops.operands import Out, bool_mask, first_output, given, moved, numel, required, tensors
 from pyprof.prof.ops.result_types import dtype_name
 
 op = Family("rng")
@@ -43,12 +43,20 @@ def rand(size: Any, dtype: Any = None, *, out: Out = None) -> Work:
     return _made(out, size, dtype, "float32")
 
 
+def _dtype(options: tuple[Any, ...]) -> str | None:
+    """The dtype among the arguments after the size: the fourth from the end, before layout, device and pinning.
+
+    Before it some overloads have a generator; others have only ``out=``. None if absent or unknown.
+    """
+    return dtype_name(options[-4]) if len(options) > 3 else next(map(dtype_name, tensors(options)), None)
+
+
 @op("normal")
-def normal(mean: Any, std: Any = 1, size: Any = None, *, out: Out = None) -> Work:
+def normal(mean: Any, std: Any = 1, size: Any = None, *options: Any, out: Out = None) -> Work:
     """Normally distributed numbers; if mean or std is a tensor, 1 product and 1 sum per element"""
     parameters = [t for t in (given(mean), given(std)) if t is not None]
     if not parameters:
-        return _made(out, size, None, "float32")
+        return _made(out, size, _dtype(options), "float32")
     count = max(t.numel for t in parameters)
     return Work(2 * count, distinct(*parameters), moved(count, parameters[0]))
 
@@ -57,7 +65,8 @@ def normal(mean: Any, std: Any = 1, size: Any = None, *, out: Out = None) -> Wor
 def randint(*arguments: Any, out: Out = None) -> Work:
     """Writes a new int64 tensor; its size is the first list among the arguments"""
     size = next((a for a in arguments if isinstance(a, (list, tuple))), UNKNOWN)
-    return _made(out, size, None, "int64")
+    options = arguments[arguments.index(size) + 1 :] if size is not UNKNOWN else ()
+    return _made(out, size, _dtype(options), "int64")
 
 
 @op("randperm")
@@ -66,7 +75,13 @@ def randperm(n: Any, *, out: Out = None) -> Work:
     return _made(out, n, None, "int64")
 
 
-@op("rand_like randn_like", "randint_like (self)")
+@op("randint_like")
+def randint_like(self: Tensor, *arguments: Any, out: Out = None) -> Work:
+    """As ``rand_like``; the dtype comes after one limit or two, and four arguments follow it"""
+    return rand_like(self, _dtype(arguments[:-1]), out=out)
+
+
+@op("rand_like randn_like")
 def rand_like(self: Tensor, dtype: Any = None, *, out: Out = None) -> Work:
     """Writes as many random numbers as self has elements; self is not read"""
     return _made(out, self.shape, dtype, self.dtype)

@@ -6,7 +6,7 @@ E elements in R rows. The counts are derived in ``norm``, plus one product per e
 from typing import Any
 
 from pyprof.errors import UnknownArgument
-from pyprof.prof.ops.model import Tensor, Work, distinct
+from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, distinct
 from pyprof.prof.ops.norm import Wants, channels, needs, normalise, op, present, statistics, wanted
 from pyprof.prof.ops.operands import Out, given, moved, number, numel
 
@@ -49,7 +49,8 @@ def layer_norm_backward(
     grad: Tensor, self: Tensor, shape: Any, mean: Any, rstd: Any, weight: Any = None, bias: Any = None, mask: Any = None
 ) -> Work:
     """dx 10E with a weight, 9E without; parameters' gradients 3E - 2D"""
-    size = self.numel // max(mean.numel, 1) if given(mean) else normalised(self, shape, weight, bias, None)
+    by_rows = given(mean) and shape is UNKNOWN
+    size = self.numel // max(mean.numel, 1) if by_rows else normalised(self, shape, weight, bias, None)
     mask = number(mask, (True, True, True))
     wants = (bool(mask[0]), bool(mask[1]) and present(weight) > 0, bool(mask[2]) and present(bias) > 0)
     return row_backward(grad, self, weight, bias, size, self.numel // (size or 1), wants, mean, rstd)

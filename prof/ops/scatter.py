@@ -1,7 +1,7 @@
 """Writes by index. Copies count 0 flop; an accumulating write is one addition.
 
 read    the source and the indices (int64 if the capture has no dtypes); if it accumulates, also the indexed elements
-write   out of place all of self, which is copied first; in place only the indexed elements
+write   out of place all of self, which is copied first; in place only the indexed elements, at most all of self
 """
 
 import functools
@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from pyprof.prof.ops.evaluation import assumes
 from pyprof.prof.ops.indexing import index_count, is_mask
 from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct
 from pyprof.prof.ops.operands import indices, moved, number, required, tensors
@@ -26,14 +27,15 @@ class Write:
     inputs: float  # bytes of the indices and the source
     count: float
     additions: int = 0
+    compares: bool = False  # an extremum, which reads the elements as an addition does
 
     def work(self, inplace: bool) -> Work:
         """The work of writing into the tensor itself or, out of place, into a copy of it."""
         flop = round(self.additions * self.count) * addition_flop(self.into) if self.additions else 0
         if not inplace:
             return Work(flop, self.into.nbytes + self.inputs, moved(self.into.numel, self.into))
-        touched = math.nan if math.isnan(self.count) else moved(round(self.count), self.into)
-        return Work(flop, self.inputs + (touched if self.additions else 0), touched)
+        touched = math.nan if math.isnan(self.count) else moved(min(round(self.count), self.into.numel), self.into)
+        return Work(flop, self.inputs + (touched if self.additions or self.compares else 0), touched)
 
 
 def writes(names: str, inplace: str) -> Callable[[Callable[..., Write]], Callable[..., Write]]:
@@ -52,36 +54,50 @@ def writes(names: str, inplace: str) -> Callable[[Callable[..., Write]], Callabl
     return register
 
 
-def _reduces(arguments: tuple[Any, ...]) -> int:
-    """The additions or products per element: 1 with a reduction such as "add", 0 without one; extrema compare."""
-    name = next((a for a in arguments if isinstance(a, str)), None)
-    return 0 if name in (None, "amax", "amin") else 1
+EXTREMA = ("amax", "amin")
 
 
-def _elements(self: Tensor, positions: Tensor, source: Any, additions: int) -> Write:
+def _reduction(arguments: tuple[Any, ...], default: str | None) -> Any:
+    """The reduction's name, which comes after the source, or ``default`` where ``out=`` or nothing comes there.
+
+    Kineto records no strings. None stands for a name that it left out, and is taken for a sum.
+    """
+    return default if not arguments or isinstance(arguments[0], Tensor) else arguments[0] or "sum"
+
+
+@assumes("scatter", "scatter_", "scatter_reduce", "scatter_reduce_", "index_reduce", "index_reduce_")
+def _sum_assumed(arguments: tuple[Any, ...]) -> str:
+    named = len(arguments) < 5 or isinstance(arguments[4], (str, Tensor))
+    return "" if named else "the capture does not name the reduction: taken for a sum"
+
+
+def _elements(self: Tensor, positions: Tensor, source: Any, reduction: Any) -> Write:
     """Write one element per index; from a larger source, only as many elements are read."""
     if isinstance(source, Tensor) and source.numel > positions.numel:
         source = Tensor(positions.shape, source.dtype)
-    return Write(self, indices(positions).nbytes + distinct(source), positions.numel, additions)
+    additions = 0 if reduction in (None, *EXTREMA) else 1
+    return Write(self, indices(positions).nbytes + distinct(source), positions.numel, additions, reduction in EXTREMA)
 
 
 @writes("scatter", inplace="scatter_")
 def scatter(self: Tensor, dim: Any, positions: Tensor, source: Any = None, *arguments: Any) -> Write:
     """self[index] = source, or combined with source if the call has a reduction"""
-    return _elements(self, positions, source, _reduces(arguments))
+    return _elements(self, positions, source, _reduction(arguments, None))
 
 
 @writes("scatter_add scatter_reduce", inplace="scatter_add_ scatter_reduce_")
 def scatter_add(self: Tensor, dim: Any, positions: Tensor, source: Tensor, *arguments: Any) -> Write:
     """self[index] += source: 1 addition per index"""
-    return _elements(self, positions, source, _reduces(arguments) if arguments else 1)
+    return _elements(self, positions, source, _reduction(arguments, "sum"))
 
 
 @writes("index_add index_reduce", inplace="index_add_ index_reduce_")
 def index_add(self: Tensor, dim: Any, positions: Tensor, source: Tensor, alpha: Any = 1) -> Write:
     """self[index] += alpha * source: per element of the source 1 addition, and 1 product if alpha is not 1"""
-    additions = 1 if isinstance(alpha, str) or number(alpha, 1) == 1 else 2
-    return Write(self, indices(positions).nbytes + distinct(source), required(source).numel, additions)
+    inputs, count = indices(positions).nbytes + distinct(source), required(source).numel
+    if alpha in EXTREMA:
+        return Write(self, inputs, count, compares=True)
+    return Write(self, inputs, count, 1 if isinstance(alpha, (str, Tensor)) or number(alpha, 1) == 1 else 2)
 
 
 @writes("index_copy", inplace="index_copy_")

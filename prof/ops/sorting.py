@@ -9,9 +9,9 @@ import math
 from typing import Any
 
 from pyprof.prof.ops.model import UNKNOWN, Family, Parts, Tensor, Work, distinct
-from pyprof.prof.ops.operands import INDEX_BYTES, Out, broadcast, first_output, moved, numel, required, result_numel
+from pyprof.prof.ops.operands import INDEX_BYTES, Out, broadcast, first_output, moved, number, numel, required, result_numel
 from pyprof.prof.ops.reduction import kept, result, rows
-from pyprof.prof.ops.result_types import addition_flop, dtype_name, floating, result_dtype
+from pyprof.prof.ops.result_types import addition_flop, dtype_name, floating, product_flop, result_dtype
 
 scan_op, sort_op, op = Family("scan"), Family("sort"), Family("reduction")
 
@@ -105,11 +105,18 @@ def kthvalue_backward(self: Tensor, k: Any, dim: Any = -1, *, out: Out = None) -
     return selected(self, kept(self, dim, out))
 
 
-@scan_op("cumsum cumprod _cumsum _cumprod")
+@scan_op("cumsum _cumsum")
 def cumsum(self: Tensor, dim: Any, dtype: Any = None, *, out: Out = None) -> Work:
     """1 addition per element except the first of each row: E - R"""
     named = dtype_name(dtype) or (self.dtype if floating(self.dtype) else "int64")
     return Work((self.numel - rows(self, dim)) * addition_flop(self), self.nbytes, result(self.numel, named, out))
+
+
+@scan_op("cumprod _cumprod")
+def cumprod(self: Tensor, dim: Any, dtype: Any = None, *, out: Out = None) -> Work:
+    """1 multiplication per element except the first of each row: E - R"""
+    nbytes = cumsum(self, dim, dtype, out=out)
+    return Work((self.numel - rows(self, dim)) * product_flop(self), nbytes.read, nbytes.write)
 
 
 @scan_op("cumsum.backward")
@@ -124,7 +131,7 @@ def logcumsumexp(self: Tensor, dim: Any) -> Work:
     return Work(4 * (self.numel - rows(self, dim)), self.nbytes, moved(self.numel, self))
 
 
-@scan_op("cummax cummin")
+@scan_op("cummax cummin _cummax_helper _cummin_helper")
 @sort_op("sort msort")
 def cummax(self: Tensor) -> Work:
     """Comparisons. Reads the values, writes values and positions, each once; a radix sort's passes move more."""
@@ -167,12 +174,14 @@ def unique(self: Tensor, *, out: Out = None) -> Work:
     return Work(0, self.nbytes, math.nan if not out else sum(t.nbytes for t in out if t is not None))
 
 
-@sort_op("searchsorted", "bucketize (self, sequence)")
-def searchsorted(sequence: Tensor, self: Any, *, out: Out = None) -> Work:
-    """Comparisons; the whole sequence counts as read, though a search touches fewer elements; positions are int64"""
+@sort_op("searchsorted", "bucketize (self, sequence, int32)")
+def searchsorted(sequence: Tensor, self: Any, int32: Any = False, *, out: Out = None) -> Work:
+    """Comparisons; the whole sequence counts as read, though a search touches fewer elements; positions are int64,
+    or int32 on request"""
     count = self.numel if isinstance(self, Tensor) else 1
     described = first_output(out)
-    return Work(0, distinct(sequence, self), described.nbytes if described is not None else INDEX_BYTES * count)
+    positions = (4 if number(int32, False) is True else INDEX_BYTES) * count
+    return Work(0, distinct(sequence, self), described.nbytes if described is not None else positions)
 
 
 @sort_op("bincount")

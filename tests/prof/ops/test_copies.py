@@ -4,7 +4,7 @@ import math
 
 from pyprof.prof.ops.evaluation import evaluate
 from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, total
-from tests.prof.ops.op_cases import Row, i, t, worked
+from tests.prof.ops.op_cases import NAN, Row, i, t, worked
 
 X = t(2, 3)  # 6 elements, 24 bytes
 ROWS: list[Row] = [
@@ -18,12 +18,16 @@ ROWS: list[Row] = [
     ("to type_as", (X, X), Work()),  # as it is
     ("float half bfloat16 double", (X,), Work()),  # the types are told by the outputs only
     (
-        "clone alias_copy view_copy expand_copy permute_copy transpose_copy t_copy slice_copy select_copy squeeze_copy "
-        "unsqueeze_copy detach_copy as_strided_copy diagonal_copy narrow_copy _reshape_copy lift_fresh_copy",
+        "clone alias_copy view_copy permute_copy transpose_copy t_copy squeeze_copy unsqueeze_copy detach_copy "
+        "_reshape_copy lift_fresh_copy",
         (X,),
         Work(0, 24, 24),
     ),
     ("clone", (Tensor((2, 3), "float32", (0, 1)),), Work(0, 12, 24)),  # an expanded row
+    ("expand_copy", (t(2, 1), [4, -1, 3]), Work(0, 8, 96)),  # 24 elements
+    ("as_strided_copy", (X, [2, 2], [3, 1], 0), Work(0, 16, 16)),
+    ("slice_copy select_copy diagonal_copy narrow_copy", (t(4, 3), 0, 1), (X,), Work(0, 24, 24)),
+    ("slice_copy select_copy diagonal_copy narrow_copy", (t(4, 3), 0, 1), Work(0, NAN, NAN)),
     ("contiguous", (X, 0), Work()),
     ("contiguous", (Tensor((2, 3), "float32", (1, 2)), 0), Work(0, 24, 24)),
     ("contiguous", (Tensor((2, 1, 3), "float32", (3, 99, 1)), 0), Work()),  # a dimension of 1 may have any stride
@@ -41,7 +45,14 @@ ROWS: list[Row] = [
     ("new_full", (X, [5], 1.0), Work(0, 0, 20)),
     ("zeros_like ones_like", (X,), Work(0, 0, 24)),
     ("full_like", (X, 1, "int64"), Work(0, 0, 48)),
+    ("zeros ones", ([2, 3], t(2, 3, dtype="float64")), Work(0, 0, 48)),  # out=
+    ("full", ([2, 3], 7, X), Work(0, 0, 24)),
     ("eye", (4,), Work(0, 0, 64)),
+    ("eye", (4, "bfloat16", None, None, None), Work(0, 0, 32)),
+    ("eye", (4, 2, 15, None, None, None), Work(0, 0, 16)),
+    ("eye", (4, t(0, dtype="float64")), Work(0, 0, 128)),
+    ("linspace", (0, 1, 5, 7, None, None, None), Work(0, 0, 40)),  # a Kineto trace's number of float64
+    ("logspace", (0, 1, 5, 2, t(5, dtype="float64")), Work(0, 0, 40)),
     ("arange", (5, None, None, None, None), Work(0, 0, 40)),
     ("arange", (1, 7, 2, None, None, None, None), Work(0, 0, 24)),  # 1, 3, 5
     ("arange", (0.0, 1.0, 0.25, None, None, None, None), Work(0, 0, 16)),
@@ -53,10 +64,13 @@ ROWS: list[Row] = [
         ((X, X, t(1, 3)), 0),
         Work(0, 60, 60),
     ),
+    ("_chunk_cat fsdp::chunk_cat", ((X, t(1, 3)), 0, 4), Work(0, 36, 96)),  # both are filled up to 4 rows
     ("_nested_tensor_from_mask_left_aligned", (X, t(2, 3, dtype="bool")), Work(0, 6)),
     ("split_with_sizes_copy split_copy unbind_copy", (X, [1, 2], 1), Work(0, 24, 24)),
     ("repeat tile", (X, [2, 1]), Work(0, 24, 48)),
     ("repeat_interleave", (X, 3), Work(0, 24, 72)),
+    ("repeat_interleave", (i(4), 6), Work(0, 32, 48)),  # (repeats, output_size)
+    ("repeat_interleave", (i(4), 6, None, None), Work(0, 32, 192)),
     (
         "roll flip fliplr flipud rot90 pixel_shuffle pixel_unshuffle channel_shuffle native_channel_shuffle "
         "_pin_memory",
@@ -72,6 +86,7 @@ ROWS: list[Row] = [
     ("tril_indices", (2, 4, 1), Work(0, 0, 80)),  # 2 + 3
     ("triu_indices", (2, 4, 1), Work(0, 0, 80)),  # 3 + 2
     ("block_diag", ((t(2, 2), t(1, 3)),), Work(0, 28, 60)),  # 3 x 5
+    ("block_diag", ((t(2, 2), t(1, 3, dtype="complex64")),), Work(0, 16 + 24, 120)),
     ("diag_embed", (X, 0), Work(0, 24, 72)),  # two of 3 x 3
     ("unfold_copy", (t(2, 5), 1, 3, 2), Work(0, 40, 48)),  # 2 windows of 3 in each of 2 rows
     ("frexp", (t(2, 3),), Work(0, 24, 48)),

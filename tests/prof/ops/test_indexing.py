@@ -71,10 +71,20 @@ ROWS: list[Row] = [
     ("scatter_reduce", (X, 1, i(4, 2), t(4, 2), "amax", True), Work(0, 192, 96)),
     ("scatter_add_", (X, 1, i(4, 2), t(4, 2)), Work(8, 96 + 32, 32)),  # in place: touched elements
     ("scatter_reduce_", (X, 1, i(4, 2), t(4, 2), "prod", True), Work(8, 128, 32)),
+    # Kineto records no strings: None stands for the reduction's name; a tensor is out=
+    ("scatter_reduce", (X, 1, i(4, 2), t(4, 2), None, True), Work(8, 192, 96)),
+    ("scatter", (X, 1, i(4, 2), t(4, 2), None), Work(8, 192, 96)),
+    ("scatter_add", (X, 1, i(4, 2), t(4, 2), X), Work(8, 192, 96)),
+    ("scatter", (X, 1, i(4, 2), t(4, 2), X), Work(0, 192, 96)),
+    ("scatter_reduce_", (X, 1, i(4, 2), t(4, 2), "amax", True), Work(0, 96 + 32, 32)),  # compares what is there
+    ("index_reduce", (X, 0, i(2), t(2, 6), "amax", True), Work(0, 160, 96)),
+    ("index_reduce_", (X, 0, i(2), t(2, 6), "amax", True), Work(0, 16 + 48 + 48, 48)),
     ("index_add", (X, 0, i(2), t(2, 6), 1), Work(12, 96 + 16 + 48, 96)),
     ("index_add", (X, 0, i(2), t(2, 6), 2), Work(24, 160, 96)),
     ("index_reduce", (X, 0, i(2), t(2, 6), "prod", True), Work(12, 160, 96)),
     ("index_add_", (X, 0, i(2), t(2, 6), 1), Work(12, 16 + 48 + 48, 48)),
+    ("index_add_", (X, 0, i(10), t(10, 6), 1), Work(60, 80 + 240 + 96, 96)),  # repeated rows: not more than all of self
+    ("scatter_", (X, 1, i(4, 9), 1.0), Work(0, 288, 96)),
     ("index_reduce_", (X, 0, i(2), t(2, 6), "prod", True), Work(12, 112, 48)),
     ("index_copy", (X, 0, i(2), t(2, 6)), Work(0, 160, 96)),
     ("index_copy_", (X, 0, i(2), t(2, 6)), Work(0, 64, 48)),
@@ -97,6 +107,7 @@ ROWS: list[Row] = [
     ("masked_fill", (X, t(6, dtype="bool"), t()), Work(0, 96 + 6 + 4, 96)),
     ("masked_fill", (X, Tensor((4, 6)), UNKNOWN), Work(0, 120, 96)),  # NVTX: a mask is bool
     ("masked_scatter", (X, M, X), Work(0, 216, 96)),
+    ("masked_scatter", (t(6), M, X), Work(0, 24 + 24 + 96, 96)),  # self is broadcast
     ("masked_scatter_backward", (X, M, [5]), Work(0, 120, 20)),
     ("isin", (i(4), i(2)), Work(0, 48, 4)),
     ("one_hot", (i(4), 5), Work(0, 32, 160)),

@@ -69,8 +69,13 @@ ROWS: list[Row] = [
     ("kl_div.backward", (X, Tensor((4, 6), "float32", needs_grad=False), SUM, False), Work(24, 100, 96)),
     ("kl_div.backward", (X, Tensor((4, 6), "float32", needs_grad=False), SUM, True), Work(48, 100, 96)),
     ("kl_div.backward", (X, X, SUM, False), Work(24 + 96, 100 + 196, 192)),
-    ("multi_margin_loss multilabel_margin_loss_forward", (X, Y), Work(72, 96 + 32, 4)),
-    ("multi_margin_loss_backward multilabel_margin_loss_backward", (t(), X, Y), Work(24, 100 + 32, 96)),
+    ("multi_margin_loss", (X, Y), Work(72, 96 + 32, 4)),
+    ("multi_margin_loss", (X, Y, 1, 1.0, t(6), NONE), Work(72, 96 + 32 + 24, 16)),  # weights; a loss per row
+    ("multilabel_margin_loss_forward", (X, i(4, 6), MEAN), Work(72, 96 + 192, 4 + 96)),  # and which are labels
+    ("multilabel_margin_loss_forward", (X, i(4, 6), NONE), Work(72, 96 + 192, 16 + 96)),
+    ("multi_margin_loss_backward", (t(), X, Y), Work(24, 100 + 32, 96)),
+    ("multi_margin_loss_backward", (t(), X, Y, 1, 1.0, t(6), MEAN), Work(24, 100 + 32 + 24, 96)),
+    ("multilabel_margin_loss_backward", (t(), X, i(4, 6), MEAN, X), Work(24, 100 + 192 + 96, 96)),
     # 10 steps, 2 sequences, 3 labels: 7 states, 140 in all
     ("_ctc_loss ctc_loss _cudnn_ctc_loss", (t(10, 2, 6), i(2, 3)), Work(980, 480 + 48, 560 + 8)),
     ("_ctc_loss_backward", (t(2), t(10, 2, 6), i(2, 3)), Work(980 + 600, 8 + 480 + 48 + 568, 480)),

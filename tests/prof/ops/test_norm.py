@@ -73,6 +73,8 @@ ROWS: list[Row] = [
         (L, L, [6], t(4, 1), t(4, 1), None, None, [True, False, False]),
         Work(216, 192 + 32, 96),
     ),
+    # no rows: the parameters' gradients are zeros
+    ("native_layer_norm_backward", (t(0, 6), t(0, 6), [6], t(0, 1), t(0, 1), t(6), t(6), ALL), Work(0, 24, 48)),
     ("native_layer_norm_backward", (L, L, UNKNOWN, t(4, 1), t(4, 1), t(6), t(6), UNKNOWN), Work(300, 248, 144)),
     # over all 24 elements, with one mean: 240 + 2 * 24 - 24 + 24 - 24
     ("native_layer_norm_backward", (L, L, [4, 6], t(1), t(1), L, L, ALL), Work(264, 3 * 96 + 8, 96 + 2 * 96)),

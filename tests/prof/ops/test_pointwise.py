@@ -152,6 +152,10 @@ ROWS: list[Row] = [  # names, arguments, work
     ("logical_not_", ONE, Work(0, 24, 24)),
     ("addcmul_ addcdiv_", (t(2, 3, dtype="bfloat16"), *TWO), Work(12, 12 + 48, 12)),
     ("lerp_", (t(2, 3, dtype="bfloat16"), *TWO), Work(18, 12 + 48, 12)),
+    ("div", (*INT, "floor"), Work(0, 96, 48)),  # integers, rounded
+    ("div", (*INT, None), Work(0, 96, 48)),  # Kineto records no strings: the third argument is a mode
+    ("div", (*INT, None), (t(2, 3),), Work(6, 96, 24)),  # the outputs show that it does not round
+    ("div", (*TWO, None), Work(6, 48, 24)),
     ("lerp", (*TWO, 0.1), Work(18, 48, 24)),
     ("lerp", (*TWO, t(2, 3)), Work(18, 72, 24)),
     ("where _s_where", (t(2, 3, dtype="bool"), *TWO), Work(0, 54, 24)),

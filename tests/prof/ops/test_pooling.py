@@ -60,6 +60,7 @@ ROWS: list[Row] = [
     ("avg_pool2d", (X, [2, 2], [], [0, 0], False, True, None), Work(32, 128, 32)),
     ("avg_pool2d", (X, [3, 3], [2, 2], [1, 1], False, True, None), Work(72, 128, 32)),  # 8 results, 9 each
     ("avg_pool3d", (X3, [2], [2], [0]), Work(128, 512, 64)),
+    ("avg_pool2d", (t(1, 2, 4, 4, dtype="int64"), [2, 2], [], [0, 0], False, True, None), Work(0, 256, 64)),
     ("avg_pool1d.backward", (X1, [2], [2], [0]), Work(4, 16, 32)),
     ("avg_pool2d_backward", (t(1, 2, 2, 2), X, [2, 2], [], [0, 0], False, True, None), Work(8, 32, 128)),
     # windows 0-2 and 1-4 of each dimension: 5 elements, 4 of them different

@@ -12,6 +12,7 @@ from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, total
 from tests.prof.ops.op_cases import Row, i, t, worked
 
 X = t(4, 6)  # 24 elements, 96 bytes
+XC = t(4, 6, dtype="complex64")  # 192 bytes
 ROWS: list[Row] = [
     ("sum nansum prod", (X,), Work(23, 96, 4)),
     ("sum nansum", (X, [1], False, None), Work(20, 96, 16)),  # 24 - 4
@@ -25,6 +26,16 @@ ROWS: list[Row] = [
     ("sum", (t(4, 6, dtype="bool"),), Work(0, 24, 8)),  # to int64
     ("sum", (t(4, 6, dtype="complex64"),), Work(46, 192, 8)),
     ("sum", (Tensor((4, 6), "float32", (0, 1)), [0]), Work(18, 24, 24)),  # an expanded row is stored once
+    ("sum", (i(4, 6), [1], False, None, i(4)), Work(0, 192, 32)),  # out=
+    ("sum", (X, [1], False, None, t(4, dtype="float64")), Work(20, 96, 32)),
+    ("prod", (XC,), Work(138, 192, 8)),  # 23 complex products of 6
+    ("cumprod _cumprod", (XC, 1), Work(120, 192, 192)),
+    # complex: |z|^2 is two squares and a sum, and then a sum; |z| takes a root besides
+    ("linalg_vector_norm", (XC, 2, [1], False, None), Work(96, 192, 16)),  # 4 * 24 - 4 + 4 roots; real results
+    ("linalg_vector_norm", (XC, 2, [1], False, "complex128"), Work(96, 192, 32)),
+    ("linalg_vector_norm", (XC, 1, [1], False, None), Work(116, 192, 16)),  # 4 * 24, and 20 sums
+    ("linalg_vector_norm", (XC, float("inf"), [1], False, None), Work(96, 192, 16)),
+    ("dist", (XC, XC), Work(144, 384, 4)),  # 24 differences of 2
     ("prod", (X, 1, False, None), Work(20, 96, 16)),
     ("trace", (t(6, 4),), Work(3, 16, 4)),  # the diagonal alone is read
     ("mean nanmean", (X,), Work(24, 96, 4)),
@@ -71,7 +82,7 @@ ROWS: list[Row] = [
     ("cumsum", (i(4, 6), 0), Work(0, 192, 192)),
     ("cumsum", (X, 1, "float64"), Work(20, 96, 192)),
     ("logcumsumexp _logcumsumexp", (X, 1), Work(80, 96, 96)),
-    ("cummax cummin", (X, 1), Work(0, 96, 96 + 192)),
+    ("cummax cummin _cummax_helper _cummin_helper", (X, 1), Work(0, 96, 96 + 192)),
     ("sort msort", (X, 1, False), Work(0, 96, 96 + 192)),
     ("sort.backward", (X, 1, False), Work(0, 96 + 192, 96)),
     ("argsort", (X, 1, False), Work(0, 96, 192)),
@@ -79,6 +90,8 @@ ROWS: list[Row] = [
     ("topk.backward", (X, 2, 1), Work(0, 32 + 64, 96)),
     ("searchsorted", (t(9), X), Work(0, 132, 192)),
     ("bucketize", (X, t(9)), Work(0, 132, 192)),
+    ("searchsorted", (t(9), X, True), Work(0, 132, 96)),  # int32 positions
+    ("bucketize", (X, t(9), True), Work(0, 132, 96)),
     ("histc", (X, 10), Work(0, 96, 40)),
 ]
 WITH_OUTPUTS: list[Row] = [  # what only the outputs tell

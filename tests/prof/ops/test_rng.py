@@ -27,6 +27,12 @@ ROWS: list[Row] = [
     ("normal", (X, 1.0), Work(12, 24, 24)),
     ("randint", (10, [2, 3]), Work(0, 0, 48)),
     ("randint", (1, 10, [2, 3]), Work(0, 0, 48)),
+    ("randint", (10, [2, 3], "float32", None, None, None), Work(0, 0, 24)),
+    ("randint", (1, 10, [2, 3], None, "float16", None, None, None), Work(0, 0, 12)),  # a generator before the dtype
+    ("randint", (10, [2, 3], t(2, 3)), Work(0, 0, 24)),  # out=
+    ("normal", (0.0, 1.0, [2, 3], None, "bfloat16", None, None, None), Work(0, 0, 12)),
+    ("randint_like", (X, 10, "int64", None, None, None, None), Work(0, 0, 48)),
+    ("randint_like", (X, 1, 10, "int64", None, None, None, None), Work(0, 0, 48)),
     ("randperm", (7,), Work(0, 0, 56)),
     ("rand_like randn_like", (X,), Work(0, 0, 24)),
     ("randint_like", (X, 10), Work(0, 0, 24)),

@@ -134,19 +134,27 @@ OTHER: list[Row] = [
     ("linalg_inv_ex linalg_inv inverse", (t(3, 3),), Work(54, 36, 36)),
     ("cholesky_inverse", (t(3, 3),), Work(18, 36, 36)),
     ("_linalg_det linalg_det det _linalg_slogdet linalg_slogdet slogdet logdet", (t(3, 3),), Work(18, 36, 36)),
-    ("linalg_eig _linalg_eigvals linalg_eigvals", (t(3, 3),), Work(675, 36, 96)),  # (3 + 9) * 8
+    ("linalg_eig", (t(3, 3),), Work(675, 36, 96)),  # (3 + 9) * 8
+    ("_linalg_eigvals linalg_eigvals", (t(3, 3),), Work(270, 36, 24)),  # 10*27; 3 complex numbers
     (
-        "linalg_lu_factor_ex linalg_lu_factor linalg_lu _lu_with_info",
+        "linalg_lu_factor_ex linalg_lu_factor _lu_with_info",
         (t(4, 3),),
         Work(27, 48, 60),
     ),  # 9 * (4 - 1); 48 + 3 pivots
     ("_linalg_solve_ex linalg_solve_ex linalg_solve", (t(3, 3), t(3, 2)), Work(54, 60, 24)),  # 18 + 2*9*2
+    ("linalg_lu", (t(4, 3),), Work(27, 48, 148)),  # P 16, L 12, U 9 numbers
+    ("linalg_solve", (t(2, 3, 3), t(3, 2)), Work(108, 96, 48)),  # for both matrices: 2*18 + 18*4; x is [2,3,2]
+    ("linalg_solve", (t(3, 3), t(2, 3, 2)), Work(90, 84, 48)),  # one factorisation: 18 + 18*4
+    ("linalg_solve", (t(2, 3, 3), t(2, 3)), Work(72, 96, 24)),  # two vectors: 2*18 + 18*2
     ("linalg_lu_solve lu_solve", (t(3, 3), t(3, dtype="int32"), t(3, 2)), Work(36, 72, 24)),
-    ("triangular_solve", (t(3, 2), t(3, 3)), Work(18, 48, 24)),  # 9*2; 6 of the triangle + 6
-    ("linalg_solve_triangular", (t(3, 3), t(3, 2)), Work(18, 48, 24)),
-    ("cholesky_solve", (t(3, 2), t(3, 3)), Work(36, 48, 24)),
+    ("triangular_solve", (t(3, 2), t(3, 3)), Work(18, 60, 60)),  # 9*2; the matrix is copied, too
+    ("linalg_solve_triangular", (t(3, 3), t(3, 2)), Work(18, 48, 24)),  # 9*2; 6 of the triangle + 6
+    ("linalg_solve_triangular", (t(2, 3, 3), t(3, 2)), Work(36, 72, 48)),  # 9*4; 2*6 and 6 numbers; x is [2,3,2]
+    ("cholesky_solve _cholesky_solve_helper", (t(3, 2), t(3, 3)), Work(36, 48, 24)),
     ("geqrf", (t(4, 3),), Work(54, 48, 60)),  # 2*9*3
     ("linalg_ldl_solve", (t(3, 3), t(3, dtype="int32"), t(3, 2)), Work(36, 60, 24)),  # 2*9*2; triangle 24, 12, 24
+    ("linalg_ldl_solve", (t(2, 3, 3), t(2, 3, dtype="int32"), t(3, 2)), Work(72, 96, 48)),  # 2*9*4; 48 + 24 + 24
+    ("linalg_ldl_solve", (t(0, 2, 2), t(0, 2, dtype="int32"), t(2, 5)), Work(0, 40, 0)),  # no matrix
     ("lu_unpack", (t(4, 3), t(3, dtype="int32"), True, True), Work(0, 60, 148)),  # 3*(4+3) + 4*4 numbers
     ("linalg_cross", (t(5, 3), t(5, 3)), Work(45, 120, 60)),  # two products and a difference each
     ("linalg_cross", (t(5, 3), t(3)), Work(45, 72, 60)),
@@ -156,17 +164,21 @@ OTHER: list[Row] = [
     ("linalg_qr", (t(4, 3), "complete"), Work(138, 48, 112)),  # 54 + 4*(48 - 36 + 9); Q 16, R 12
     ("linalg_householder_product orgqr", (t(4, 3), t(3)), Work(54, 60, 48)),  # 144 - 126 + 36
     ("ormqr", (t(4, 3), t(3), t(4, 2)), Work(60, 92, 32)),  # 2*2*3*5; (12+3+8)*4
-    (
-        "_linalg_svd linalg_svd svd linalg_svdvals",
-        (t(4, 3), False, True),
-        Work(720, 48, 96),
-    ),  # 14*36 + 8*27; 3 * (1+4+3)
-    ("_linalg_svd", (t(4, 3), False, False), Work(108, 48, 96)),  # 144 - 36; no outputs told
-    ("_linalg_svd", (t(3, 4), False, False), Work(108, 48, 96)),  # as its transpose
-    ("_linalg_svd", (t(4, 3), True, True), Work(786, 48, 96)),  # 192 + 594
-    ("_linalg_eigh linalg_eigh linalg_eigvalsh symeig", (t(3, 3), "L", True), Work(243, 36, 48)),
-    ("_linalg_eigh", (t(3, 3), "L", False), Work(36, 36, 48)),
+    ("_linalg_svd linalg_svd", (t(4, 3), False, True), Work(720, 48, 96)),  # 14*36 + 8*27; 3 * (1+4+3)
+    ("_linalg_svd", (t(4, 3, dtype=C), False, True), Work(2880, 96, 180)),  # 21 complex numbers, 3 real ones
+    ("svd", (t(4, 3), True, True), Work(720, 48, 96)),  # some vectors: the thin ones
+    ("svd", (t(4, 3), False, True), Work(786, 48, 112)),
+    ("_linalg_svd", (t(4, 3), False, False), Work(108, 48, 12)),  # 144 - 36
+    ("_linalg_svd", (t(3, 4), False, False), Work(108, 48, 12)),  # as its transpose
+    ("linalg_svdvals", (t(4, 3), None), Work(108, 48, 12)),
+    ("_linalg_svd", (t(4, 3), True, True), Work(786, 48, 112)),  # 192 + 594; 16 + 9 + 3 numbers
+    ("_linalg_eigh linalg_eigh symeig", (t(3, 3), "L", True), Work(243, 36, 48)),
+    ("_linalg_eigh", (t(3, 3, dtype=C), "L", True), Work(972, 72, 84)),  # 9 complex numbers, 3 real ones
+    ("_linalg_eigh", (t(3, 3), "L", False), Work(36, 36, 12)),
+    ("linalg_eigvalsh", (t(3, 3), "L"), Work(36, 36, 12)),
     ("linalg_lstsq lstsq", (t(4, 3), t(4, 1)), Work(93, 64, 12)),  # 54 + 48 - 9
+    ("linalg_lstsq", (t(2, 4, 3), t(2, 4)), Work(186, 128, 24)),  # two vectors
+    ("linalg_lstsq", (t(0, 3), t(0, 2)), Work(0, 0, 24)),  # no equations: x is 0, 3 numbers per right hand side
     ("linalg_pinv pinverse", (t(4, 3),), Work(792, 48, 48)),  # 16*36 + 8*27
     ("linalg_matrix_exp matrix_exp", (t(3, 3),), Work(270, 36, 36)),
 ]
