@@ -18,6 +18,7 @@ from pyprof.prof.ranks.slow_sentences import (
     places,
     profiler_sentences,
 )
+from pyprof.quantities import rounded
 from pyprof.text import printable
 
 
@@ -65,7 +66,7 @@ def _clocks(job: JobDocument) -> Iterator[str]:
     known = [clock.within_ns for clock in job.clocks[1:] if clock.within_ns is not None]
     if known:
         some = "" if len(known) == len(job.ranks) - 1 else f" of {len(known) + 1} ranks"
-        yield f"The clocks{some} are aligned by the ends of collectives, within {max(known) / 1e3:,.3g} µs."
+        yield f"The clocks{some} are aligned by the ends of collectives, within {rounded(max(known) / 1e3, 3)} µs."
 
 
 def _no_slow_rank(job: JobDocument) -> Iterator[str]:
@@ -111,7 +112,7 @@ def _collectives(kinds: Sequence[CollectiveKind], top: int, width: int) -> Itera
     for kind in kinds[:top]:
         wait = "?" if kind.wait_ns is None else brief_ms(kind.wait_ns)
         rate = "?" if not kind.bus_gbps else f"{kind.bus_gbps:.4g}"
-        line = f"{brief_ms(kind.ns):>9}  {brief_ms(kind.exposed_ns):>8}  {wait:>8}  {rate:>6}  {kind.calls:>7.4g}"
+        line = f"{brief_ms(kind.ns):>9}  {brief_ms(kind.exposed_ns):>8}  {wait:>8}  {rate:>6}  {rounded(kind.calls):>7}"
         yield f"{line}  {kind.ranks:>5}  {_name(kind)}"[:width]
     if len(kinds) > top:
         yield f"{len(kinds) - top} more (--top)"

@@ -8,6 +8,7 @@ from pyprof.prof.advice.advised import StepTime
 from pyprof.prof.advice.report import NO_SHAPES
 from pyprof.prof.planning.json_document import PlanDocument, PlannedChange
 from pyprof.prof.planning.search import LEAST
+from pyprof.quantities import rounded
 
 SHOWN = 5  # changes that are not in the plan
 
@@ -26,7 +27,7 @@ def ms(amount: float) -> str:
     >>> ms(1.2345), ms(1234.5)
     ('1.23', '1,234')
     """
-    return f"{amount:,.3g}" if abs(amount) < 100 else f"{amount:,.0f}"
+    return rounded(amount, 3)
 
 
 def interval(time: StepTime) -> str:
@@ -123,6 +124,6 @@ def others(document: PlanDocument) -> str:
     """What would save less than 1%; empty if there is no such change."""
     worth = [other for other in document.not_chosen if other.saved_ms > 0][:SHOWN]
     told = ", ".join(
-        f"{other.title[:1].lower()}{other.title[1:]} ({other.rule}, {other.saved_ms:.2g} ms)" for other in worth
+        f"{other.title[:1].lower()}{other.title[1:]} ({other.rule}, {ms(other.saved_ms)} ms)" for other in worth
     )
     return f"Not worth it{' after these' if document.changes else ''}: {told}." if told else ""

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
 from pyprof.command.terminal_text import cut_to, safe
+from pyprof.quantities import rounded
 from pyprof.variants.json_document import MeasuredStep, TriedVariant, TryDocument
 
 NAME = 16  # characters of the first column, at least
@@ -106,4 +107,4 @@ def _numbers(losses: Sequence[float]) -> str:
 
 
 def _ms(amount: float) -> str:
-    return f"{amount:,.3g}" if amount < 100 else f"{amount:,.0f}"
+    return rounded(amount, 3)
