@@ -1,5 +1,6 @@
 """Times, amounts and shares as text."""
 
+PLURALS = {"copy": "copies", "graph launch": "graph launches"}
 PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
@@ -33,6 +34,14 @@ def amount(value: float, unit: str = "", digits: int = 3) -> str:
     """
     size, prefix = next((each for each in PREFIXES if abs(value) >= each[0]), (1.0, ""))
     return f"{rounded(value / size, digits)} {prefix}{unit}".rstrip()
+
+
+def counted(count: int, word: str) -> str:
+    """
+    >>> counted(1, "copy"), counted(1200, "copy"), counted(2, "row")
+    ('1 copy', '1,200 copies', '2 rows')
+    """
+    return f"{count:,} {word if count == 1 else PLURALS.get(word, word + 's')}"
 
 
 def binary_bytes(nbytes: float) -> str:

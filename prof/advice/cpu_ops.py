@@ -16,7 +16,7 @@ from pyprof.prof.advice.fusion import chains
 from pyprof.prof.advice.layout import spatial_rank
 from pyprof.prof.advice.run import Run
 from pyprof.prof.advice.run_columns import numel
-from pyprof.quantities import rounded
+from pyprof.quantities import counted, rounded
 from pyprof.table.columns import Bools, Floats, Ints
 
 WIDE_NS = 100_000.0  # shorter ops do not repay waking further threads
@@ -59,7 +59,8 @@ def cpu_threads(run: Run) -> Iterator[Finding]:
         return
     faster = 1 + (facts.cores / facts.threads - 1) * SCALING
     why = (
-        f"PyTorch used {_threads(facts.threads)} on {facts.cores} cores: {run.number(rows, 'op', 'ops')} of more than "
+        f"PyTorch used {counted(facts.threads, 'thread')} on {facts.cores} cores: {run.number(rows, 'op', 'ops')} of "
+        "more than "
         f"{WIDE_NS / 1e6:.1f} ms took {rounded(run.ms_of(rows))} ms; with all cores "
         f"{rounded(run.ms_of(rows) / faster)} ms are expected, if no other process needs them"
     )
@@ -68,10 +69,6 @@ def cpu_threads(run: Run) -> Iterator[Finding]:
         "threads of one core add less."
     )
     yield Finding(rows, run.dur[rows] * (1 - 1 / faster), why, change, "low")
-
-
-def _threads(count: int) -> str:
-    return "1 thread" if count == 1 else f"{count} threads"
 
 
 @cpu_rule("cpu_bf16")
@@ -84,7 +81,8 @@ def cpu_bf16(run: Run) -> Iterator[Finding]:
     products = np.isin(run.family, PRODUCTS)
     if ratio is None or bool(np.isin(run.dtype[products], tuple(NARROW)).any()):
         return
-    rows = np.flatnonzero(products & (run.dtype == "float32") & (run.flop > LEAST_FLOP))  # False for NaN, unknown
+    took = products & (run.dtype == "float32") & (run.dur > 0)
+    rows = np.flatnonzero(took & (run.flop > LEAST_FLOP))  # False for NaN, unknown
     if not len(rows):
         return
     instructions = run.table.cpu.bf16 if run.table.cpu is not None else ""
@@ -147,11 +145,9 @@ def cpu_channels_last(run: Run) -> Iterator[Finding]:
     rows = np.r_[convolutions, norms, pools]
     saved = run.dur[rows] * (1 - share)
     before, after = run.ms_of(rows), run.ms_of(rows) - run.ms(float(saved.sum()))
-    why = (
-        f"{run.number(convolutions, 'convolution', 'convolutions')}, {run.number(norms, 'batch norm', 'batch norms')} "
-        f"and {run.number(pools, 'pooling op', 'pooling ops')} read NCHW: {rounded(before)} ms; channels last "
-        f"{rounded(after)} ms are expected"
-    )
+    kinds = (convolutions, "convolution"), (norms, "batch norm"), (pools, "pooling op")
+    words = ", ".join(run.number(some, one, f"{one}s") for some, one in kinds if len(some))
+    why = f"Read in NCHW: {words}, {rounded(before)} ms; channels last {rounded(after)} ms are expected"
     change = (
         "Use channels last: model.to(memory_format=torch.channels_last), and the same for the input. Views and "
         "reshapes that assume NCHW copy."

@@ -11,7 +11,7 @@ from pyprof.command.terminal_text import cut_to, safe
 from pyprof.prof.advice.host_time import interval_ns, own_of
 from pyprof.prof.advice.run import HOST_SURE
 from pyprof.prof.timing.timeline import HOST_BOUND
-from pyprof.quantities import ms, rounded
+from pyprof.quantities import counted, ms, rounded
 from pyprof.table.losses import incomplete_line
 
 if TYPE_CHECKING:
@@ -91,10 +91,10 @@ def _head(advised: Advised) -> str:
     if not found:
         return f"{head} There is no advice{BECAUSE[limit]}.{_unknown(run)}{_shapeless(run)}"
     slower = " The host is the limit: faster kernels alone do not shorten the step." if limit == "host" else ""
-    pieces = "1 piece" if len(found) == 1 else f"{len(found)} pieces"
     saves = "saves" if len(found) == 1 else "together save"
     most = "" if advised.now is not None else "at most "
-    return f"{head} {pieces} of advice {saves} {most}{rounded(advised.together_ms, 3)} ms.{slower}{_unknown(run)}"
+    amount = f"{most}{rounded(advised.together_ms, 3)} ms"
+    return f"{head} {counted(len(found), 'piece')} of advice {saves} {amount}.{slower}{_unknown(run)}"
 
 
 def step_text(now: StepTime, measured: bool) -> str:
