@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, BinaryIO
 
 from pyprof.command.terminal_text import cut_to, safe
+from pyprof.prof.advice.card import first_sentence
 from pyprof.prof.advice.host_time import interval_ns, own_of
 from pyprof.prof.advice.run import HOST_SURE
 from pyprof.prof.timing.timeline import HOST_BOUND
@@ -241,12 +241,3 @@ def _host_ms(run: Run, now: StepTime | None) -> tuple[float, float, float]:
 def _line(advice: Advice, unit: str) -> str:
     where = " · ".join(text for text in (advice.op, advice.layer, advice.trace.split("/")[-1]) if text)
     return title(advice, unit) + (f" [{where}]" if where else "")
-
-
-def first_sentence(text: str) -> str:
-    """The text up to the first full stop, semicolon or colon outside of parentheses."""
-    for match in re.finditer(r"[.;:](?=\s)", text):
-        before = text[: match.start()]
-        if before.count("(") == before.count(")"):
-            return before
-    return text.rstrip(".;:")
