@@ -1,5 +1,6 @@
 """Times, amounts and shares as text."""
 
+PLURALS = {"copy": "copies", "graph launch": "graph launches"}
 PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
@@ -16,14 +17,31 @@ def ms(ns: float) -> str:
     return f"{value:,.{digits}f} ms"
 
 
+def rounded(value: float, digits: int = 4) -> str:
+    """A number with so many digits, and with all of them before the point: never with an exponent for a large one.
+
+    >>> rounded(1.23456), rounded(15000.4), rounded(999.96), rounded(0.5, 3), rounded(999.6, 3)
+    ('1.235', '15,000', '1,000', '0.5', '1,000')
+    """
+    return f"{value:,.{digits}g}" if abs(value) < 10 ** (digits - 1) else f"{value:,.0f}"
+
+
 def amount(value: float, unit: str = "", digits: int = 3) -> str:
     """A number with an SI prefix and a unit.
 
-    >>> amount(3.0455e12, "FLOP/s"), amount(66.9e12), amount(13627435008, "B", 4), amount(512, "B"), amount(0.02)
-    ('3.05 TFLOP/s', '66.9 T', '13.63 GB', '512 B', '0.02')
+    >>> amount(3.0455e12, "FLOP/s"), amount(66.9e12), amount(13627435008, "B", 4), amount(999.7e9, "B"), amount(0.02)
+    ('3.05 TFLOP/s', '66.9 T', '13.63 GB', '1,000 GB', '0.02')
     """
     size, prefix = next((each for each in PREFIXES if abs(value) >= each[0]), (1.0, ""))
-    return f"{value / size:.{digits}g} {prefix}{unit}".rstrip()
+    return f"{rounded(value / size, digits)} {prefix}{unit}".rstrip()
+
+
+def counted(count: int, word: str) -> str:
+    """
+    >>> counted(1, "copy"), counted(1200, "copy"), counted(2, "row")
+    ('1 copy', '1,200 copies', '2 rows')
+    """
+    return f"{count:,} {word if count == 1 else PLURALS.get(word, word + 's')}"
 
 
 def binary_bytes(nbytes: float) -> str:

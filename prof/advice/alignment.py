@@ -18,6 +18,7 @@ from pyprof.dtypes import HALF, ITEM_BYTES
 from pyprof.prof.advice.card import Confidence, Finding, rule
 from pyprof.prof.advice.run import Run
 from pyprof.prof.kernels.precision import PRECISION_OF_DTYPE, PRECISIONS, tensor_unit
+from pyprof.quantities import rounded
 
 LINE = 16  # bytes
 # Precision of the operands -> bytes per element in memory.
@@ -152,7 +153,7 @@ def _finding(run: Run, sizes: tuple[tuple[int, int], ...], found: list[tuple[int
     why = (
         f"{shape} in {run.dtype[rows[0]] or precision}: {' and '.join(str(size) for size, _ in sizes)} {odd} of "
         f"{LINE // ITEM.get(precision, 2)} elements (16 bytes), so the kernel loads less than 16 bytes at a time. It "
-        f"takes {before:.4g} ms; padded, {after:.4g} ms are expected, including the work on the padding"
+        f"takes {rounded(before)} ms; padded, {rounded(after)} ms are expected, including the work on the padding"
     )
     change = f"Pad the layer's features from {pads} (or the tensor's dimension, where no layer makes it)."
     if sizes[-1][0] >= VOCABULARY:
@@ -188,7 +189,7 @@ def _conv_padding(run: Run) -> Iterator[Finding]:
         why = (
             f"Convolutions of {' and '.join(map(str, channels))} channels in {dtype}: not a multiple of "
             f"{LINE // CONV_ITEM[dtype]} (16 bytes), so cuDNN pads copies of the operands in each call. "
-            f"{run.number(found, 'kernel or fill takes', 'kernels and fills take')} {run.ms_of(found):.4g} ms"
+            f"{run.number(found, 'kernel or fill takes', 'kernels and fills take')} {rounded(run.ms_of(found))} ms"
         )
         pairs = ", ".join(f"{size} to {padded_to(size, CONV_ITEM[dtype])}" for size in channels)
         change = f"Pad the layer's channels from {pairs}. Let cuDNN measure: torch.backends.cudnn.benchmark = True."

@@ -14,6 +14,7 @@ from pyprof.prof.advice.run_columns import numel
 from pyprof.prof.kernels.precision import ROUNDED_PRECISION, tensor_unit
 from pyprof.prof.work.kinds import kinds
 from pyprof.prof.work.unfused_attention import softmaxes_apart
+from pyprof.quantities import rounded
 from pyprof.table.columns import Bools
 
 NEAR = 12  # rows before and after a softmax that may belong to its attention (scale, mask, dropout, casts, products)
@@ -122,8 +123,8 @@ def _by_name(run: Run) -> Iterator[Finding]:
     if len(rows) and run.dur[rows].sum() / count > LEAST_NS:
         why = (
             f"{run.number(count, 'softmax stands', 'softmaxes stand')} between two matrix products. The kernels "
-            "between the products "
-            f"take {run.ms_of(rows):.4g} ms, half of which is counted because the capture has no shapes"
+            f"between the products take {rounded(run.ms_of(rows))} ms, half of which is counted because the capture "
+            "has no shapes"
         )
         # A fused kernel removes the time between the products, but is slower than the products alone.
         yield Finding(rows, run.dur[rows] / 2, why, f"Use fused attention: {USE}.", "low")
@@ -213,9 +214,8 @@ def _finding(
     if rows:
         softmax, now = found[0].softmax, run.ms_of(rows)
         why = (
-            f"{who} the scores {run.shapes(softmax)[0]} in {run.dtype[softmax]}, "
-            f"{run.number(calls, 'time', 'times')} per "
-            f"{run.unit}: {now:.4g} ms; fused, {now - run.ms(float(saved.sum())):.4g} ms are expected"
+            f"{who} the scores {run.shapes(softmax)[0]} in {run.dtype[softmax]}, {run.number(calls, 'time', 'times')} "
+            f"per {run.unit}: {rounded(now)} ms; fused, {rounded(now - run.ms(float(saved.sum())))} ms are expected"
         )
         yield Finding(np.array(rows), saved, why, change, "medium", launches=len(rows) - calls)
 
@@ -324,7 +324,6 @@ def _slower(run: Run, op: str, who: str, change: str) -> Iterator[Finding]:
         now = run.ms_of(rows)
         why = (
             f"{run.number(rows, 'attention kernel', 'attention kernels')} of {who} in {run.dtype[rows[0]]}: "
-            f"{now:.4g} ms; "
-            f"{now - run.ms(sum(saved)):.4g} ms are expected of the fastest backend that fits"
+            f"{rounded(now)} ms; {rounded(now - run.ms(sum(saved)))} ms are expected of the fastest backend that fits"
         )
         yield Finding(np.array(rows), np.array(saved), why, change, "medium")

@@ -1,6 +1,7 @@
 """A rule's finding, the card shown to the user, and the registry of rules."""
 
 import math
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
@@ -49,8 +50,7 @@ class Advice:
 class Finding:
     """The result of a rule for some rows. Amounts are sums over all steps.
 
-    ``change`` begins with the change as a short imperative sentence: up to its first full stop or colon it is the title
-    of the card.
+    ``change`` begins with the change as a short imperative sentence, the title of the card (``first_sentence``).
     """
 
     rows: Ints  # into the run's table
@@ -87,3 +87,12 @@ def _registering(rules: dict[str, Rule], name: str) -> Callable[[F], F]:
         return function
 
     return register
+
+
+def first_sentence(change: str) -> str:
+    """The title of a card: the change up to the first full stop, semicolon or colon outside of parentheses."""
+    for match in re.finditer(r"[.;:](?=\s)", change):
+        before = change[: match.start()]
+        if before.count("(") == before.count(")"):
+            return before
+    return change.rstrip(".;:")

@@ -6,6 +6,7 @@ import numpy as np
 
 from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.run import CALL_NS, SMALL_MESSAGE, Run
+from pyprof.quantities import rounded
 
 CASTS = 12  # bytes per element: float32 read, 16 bits written, and back
 BUCKET = 25 << 20
@@ -36,10 +37,10 @@ def communication(run: Run) -> Iterator[Finding]:
     if not float(saved.sum()) > 0:  # NaN if the bandwidth is unknown
         return
     why = (
-        f"{run.number(rows, 'all-reduce', 'all-reduces')} of {run.ms(float(size.sum())):.4g} MB in float32 took "
-        f"{run.ms_of(rows):.4g} "
-        f"ms, {run.ms(float(bare.sum())):.4g} ms of it with nothing beside them. At the rate of the fastest, moving "
-        f"the bytes takes {run.ms(float((size * fastest).sum())):.4g} ms; the rest is waiting for other ranks"
+        f"{run.number(rows, 'all-reduce', 'all-reduces')} of {rounded(run.ms(float(size.sum())))} MB in float32 took "
+        f"{rounded(run.ms_of(rows))} ms, {rounded(run.ms(float(bare.sum())))} ms of it with nothing beside them. At "
+        f"the rate of the fastest, moving the bytes takes {rounded(run.ms(float((size * fastest).sum())))} ms; the "
+        "rest is waiting for other ranks"
     )
     change = (
         "Send gradients as bf16: model.register_comm_hook(None, torch.distributed.algorithms.ddp_comm_hooks."
@@ -68,9 +69,9 @@ def small_collectives(run: Run) -> Iterator[Finding]:
     each = np.where(run.phase[rows] == "backward", DDP_NS, CALLED_NS).mean()
     calls = (len(rows) - merged) * each / CALL_NS
     why = (
-        f"{run.number(rows, 'all-reduce', 'all-reduces')} of {float(size.mean()) / 1e6:.3g} MB on average, "
-        f"{run.ms(float(size.sum())):.4g} MB in all. Each takes the host about {each / 1e3:.0f} µs to launch, and "
-        f"{run.ms(float(bare.sum())):.4g} ms of them run with nothing beside them"
+        f"{run.number(rows, 'all-reduce', 'all-reduces')} of {rounded(float(size.mean()) / 1e6, 3)} MB on average, "
+        f"{rounded(run.ms(float(size.sum())))} MB in all. Each takes the host about {each / 1e3:.0f} µs to launch, and "
+        f"{rounded(run.ms(float(bare.sum())))} ms of them run with nothing beside them"
     )
     change = (
         "Merge the small all-reduces: DistributedDataParallel(..., bucket_cap_mb=25, gradient_as_bucket_view=True). "

@@ -9,6 +9,7 @@ from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.run import Run
 from pyprof.prof.limits.architectures import PCIE_3, PCIE_5, PINNED, PINNED_PCIE_5
 from pyprof.prof.timing.gpus import named_rows
+from pyprof.quantities import rounded
 from pyprof.table.columns import NULL, Bools
 
 LARGE = 1 << 20  # bytes; small copies go through the launch itself
@@ -36,9 +37,9 @@ def pageable_copy(run: Run) -> Iterator[Finding]:
     total = float(size[rows].sum())
     rate = total / float(run.dur[rows].sum())
     why = (
-        f"{run.number(rows, 'copy moves', 'copies move')} {run.ms(total):.4g} MB from or to pageable memory at "
-        f"{rate:.3g} GB/s. Pinned "
-        f"memory gives {pinned / 1e9:.0f} GB/s or more, and its copies run beside kernels"
+        f"{run.number(rows, 'copy moves', 'copies move')} {rounded(run.ms(total))} MB from or to pageable memory at "
+        f"{rounded(rate, 3)} GB/s. Pinned memory gives {pinned / 1e9:.0f} GB/s or more, and its copies run beside "
+        "kernels"
     )
     change = (
         "Copy from pinned memory: DataLoader(pin_memory=True) or tensor.pin_memory(), then .to(device, "
@@ -77,7 +78,7 @@ def weight_casts(run: Run) -> Iterator[Finding]:
     if rows:
         why = (
             f"Autocast casts {run.number(rows, 'weight', 'weights')} from float32 in every forward pass: "
-            f"{run.ms_of(rows):.4g} ms"
+            f"{rounded(run.ms_of(rows))} ms"
         )
         change = "Load the model in half precision: model.to(torch.bfloat16), without autocast."
         yield Finding(np.array(rows), run.dur[rows].copy(), why, change, "medium", launches=len(rows))

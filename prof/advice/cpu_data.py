@@ -8,6 +8,7 @@ import numpy as np
 
 from pyprof.prof.advice.card import Finding, cpu_rule
 from pyprof.prof.advice.run import Run
+from pyprof.quantities import rounded
 
 LEAST_SHARE = 0.05  # of the step
 
@@ -31,8 +32,8 @@ def cpu_data_loader(run: Run) -> Iterator[Finding]:
     share = 1.0 if free else 1 - 1 / facts.cores
     rest = "a core is free for it" if free else f"{facts.threads} threads already use {facts.cores} cores"
     why = (
-        f"The step waits for its input data: {run.ms(took):.4g} ms, of which ops take {run.ms_of(rows):.4g} ms. "
-        f"Workers prepare them beside the step ({rest})"
+        f"The step waits for its input data: {rounded(run.ms(took))} ms, of which ops take {rounded(run.ms_of(rows))} "
+        f"ms. Workers prepare them beside the step ({rest})"
     )
     change = (
         "Prepare input data in other processes: DataLoader(num_workers=1 or more, persistent_workers=True). "

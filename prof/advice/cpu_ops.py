@@ -16,6 +16,7 @@ from pyprof.prof.advice.fusion import chains
 from pyprof.prof.advice.layout import spatial_rank
 from pyprof.prof.advice.run import Run
 from pyprof.prof.advice.run_columns import numel
+from pyprof.quantities import counted, rounded
 from pyprof.table.columns import Bools, Floats, Ints
 
 WIDE_NS = 100_000.0  # shorter ops do not repay waking further threads
@@ -58,19 +59,16 @@ def cpu_threads(run: Run) -> Iterator[Finding]:
         return
     faster = 1 + (facts.cores / facts.threads - 1) * SCALING
     why = (
-        f"PyTorch used {_threads(facts.threads)} on {facts.cores} cores: {run.number(rows, 'op', 'ops')} of more than "
-        f"{WIDE_NS / 1e6:.1f} ms took {run.ms_of(rows):.4g} ms; with all cores {run.ms_of(rows) / faster:.4g} ms are "
-        "expected, if no other process needs them"
+        f"PyTorch used {counted(facts.threads, 'thread')} on {facts.cores} cores: {run.number(rows, 'op', 'ops')} of "
+        "more than "
+        f"{WIDE_NS / 1e6:.1f} ms took {rounded(run.ms_of(rows))} ms; with all cores "
+        f"{rounded(run.ms_of(rows) / faster)} ms are expected, if no other process needs them"
     )
     change = (
         f"Use all cores: torch.set_num_threads({facts.cores}), or OMP_NUM_THREADS={facts.cores}. Cores that are two "
         "threads of one core add less."
     )
     yield Finding(rows, run.dur[rows] * (1 - 1 / faster), why, change, "low")
-
-
-def _threads(count: int) -> str:
-    return "1 thread" if count == 1 else f"{count} threads"
 
 
 @cpu_rule("cpu_bf16")
@@ -83,20 +81,21 @@ def cpu_bf16(run: Run) -> Iterator[Finding]:
     products = np.isin(run.family, PRODUCTS)
     if ratio is None or bool(np.isin(run.dtype[products], tuple(NARROW)).any()):
         return
-    rows = np.flatnonzero(products & (run.dtype == "float32") & (run.flop > LEAST_FLOP))  # False for NaN, unknown
+    took = products & (run.dtype == "float32") & (run.dur > 0)
+    rows = np.flatnonzero(took & (run.flop > LEAST_FLOP))  # False for NaN, unknown
     if not len(rows):
         return
     instructions = run.table.cpu.bf16 if run.table.cpu is not None else ""
     narrow = _narrowed(run)
     name = {"amx": "AMX", "avx512_bf16": "AVX-512"}[instructions]
     why = (
-        f"{run.number(rows, 'product', 'products')} in float32 took {run.ms_of(rows):.4g} ms at "
-        f"{float(run.flop[rows].sum() / run.dur[rows].sum()):.3g} GFLOP/s. This CPU multiplies bf16 by {name}, at "
-        f"least {ratio:.0f} times as fast where compute is the limit"
+        f"{run.number(rows, 'product', 'products')} in float32 took {rounded(run.ms_of(rows))} ms at "
+        f"{rounded(float(run.flop[rows].sum() / run.dur[rows].sum()), 3)} GFLOP/s. This CPU multiplies bf16 by {name}, "
+        f"at least {ratio:.0f} times as fast where compute is the limit"
     )
     if len(narrow):
         ops = run.number(narrow, "element-wise op", "element-wise ops")
-        why += f"; {ops} ({run.ms_of(narrow):.4g} ms) get narrow, too"
+        why += f"; {ops} ({rounded(run.ms_of(narrow))} ms) get narrow, too"
     change = (
         'Use mixed precision: run forward and loss under torch.autocast("cpu", dtype=torch.bfloat16). The numerics '
         "change, so check the loss."
@@ -146,11 +145,9 @@ def cpu_channels_last(run: Run) -> Iterator[Finding]:
     rows = np.r_[convolutions, norms, pools]
     saved = run.dur[rows] * (1 - share)
     before, after = run.ms_of(rows), run.ms_of(rows) - run.ms(float(saved.sum()))
-    why = (
-        f"{run.number(convolutions, 'convolution', 'convolutions')}, "
-        f"{run.number(norms, 'batch norm', 'batch norms')} and {run.number(pools, 'pooling op', 'pooling ops')} read "
-        f"NCHW: {before:.4g} ms; channels last {after:.4g} ms are expected"
-    )
+    kinds = (convolutions, "convolution"), (norms, "batch norm"), (pools, "pooling op")
+    words = ", ".join(run.number(some, one, f"{one}s") for some, one in kinds if len(some))
+    why = f"Read in NCHW: {words}, {rounded(before)} ms; channels last {rounded(after)} ms are expected"
     change = (
         "Use channels last: model.to(memory_format=torch.channels_last), and the same for the input. Views and "
         "reshapes that assume NCHW copy."
@@ -189,8 +186,8 @@ def cpu_fusion(run: Run) -> Iterator[Finding]:
     after = run.ms_of(rows) - run.ms(float(saved.sum()))
     why = (
         f"{run.number(kept, 'chain', 'chains')} of element-wise ops write each intermediate result to memory and read "
-        f"it back: {run.number(rows, 'op', 'ops')}, {run.ms_of(rows):.4g} ms; in one pass per chain {after:.4g} ms are "
-        "expected"
+        f"it back: {run.number(rows, 'op', 'ops')}, {rounded(run.ms_of(rows))} ms; in one pass per chain "
+        f"{rounded(after)} ms are expected"
     )
     change = f"Fuse the element-wise ops ({few}): torch.compile the module that holds them; it needs a C++ compiler."
     yield Finding(np.array(rows), saved, why, change, "medium", launches=len(rows) - kept)

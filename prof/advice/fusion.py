@@ -8,6 +8,7 @@ from pyprof.dtypes import ITEM_BYTES
 from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.run import Run
 from pyprof.prof.advice.run_columns import numel
+from pyprof.quantities import rounded
 from pyprof.table.columns import Bools, Ints, numbered
 
 CHAIN = 3  # fewest kernels in a chain; with two, the first result is often needed elsewhere
@@ -149,10 +150,9 @@ def _finding(run: Run, sizes: dict[int, list[list[int]]]) -> Iterator[Finding]:
     ops = list(dict.fromkeys(run.aten[row].rstrip("_") for row in max((chain for _, chain in every), key=len)))
     why = (
         f"{run.number(kept, 'chain', 'chains')} of element-wise kernels ({', '.join(ops)}) over "
-        f"{' and '.join(map(str, sizes))} elements, where each "
-        f"intermediate result is written to memory and read back: {run.number(rows, 'kernel', 'kernels')}, "
-        f"{now:.4g} ms; as one kernel per "
-        f"chain {now - run.ms(float(saved.sum())):.4g} ms are expected"
+        f"{' and '.join(map(str, sizes))} elements, where each intermediate result is written to memory and read back: "
+        f"{run.number(rows, 'kernel', 'kernels')}, {rounded(now)} ms; as one kernel per chain "
+        f"{rounded(now - run.ms(float(saved.sum())))} ms are expected"
     )
     few = ", ".join(ops[:3]) + (", ..." if len(ops) > 3 else "")
     change = f"Fuse the element-wise kernels ({few}): torch.compile the module that holds them."

@@ -7,6 +7,7 @@ import numpy as np
 from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.run import START_NS, STREAMED, Run
 from pyprof.prof.advice.run_columns import numel
+from pyprof.quantities import rounded
 from pyprof.table.columns import Floats
 
 ADDED = 3  # adding to a gradient moves three tensors: two are read, one is written
@@ -47,11 +48,13 @@ def zero_grad(run: Run) -> Iterator[Finding]:
     rows = np.concatenate([fills, adds]) if spared else fills
     saved = np.concatenate([run.dur[fills], run.dur[adds] * spared]) if spared else run.dur[fills].copy()
     more = (
-        f", and {run.number(adds, 'kernel adds', 'kernels add')} to them ({run.ms_of(adds):.4g} ms)" if spared else ""
+        f", and {run.number(adds, 'kernel adds', 'kernels add')} to them ({rounded(run.ms_of(adds))} ms)"
+        if spared
+        else ""
     )
     why = (
-        f"{run.number(fills, 'kernel fills', 'kernels fill')} gradients with zeros ({run.ms_of(fills):.4g} ms)"
-        f"{more}. Where a gradient is None, autograd assigns it and needs neither"
+        f"{run.number(fills, 'kernel fills', 'kernels fill')} gradients with zeros ({rounded(run.ms_of(fills))} "
+        f"ms){more}. Where a gradient is None, autograd assigns it and needs neither"
     )
     change = "Set gradients to None: optimizer.zero_grad(set_to_none=True), the default since PyTorch 2.0."
     yield Finding(rows, saved, why, change, "high", launches=len(fills) + spared * len(adds))
@@ -91,7 +94,7 @@ def _table(run: Run, shape: tuple[int, int], fills: list[int], touched: int) -> 
     bag = DENSE[1] in str(run.texts("nodes")[fills[0]])
     why = (
         f"The gradient of an embedding of {shape[0]} × {shape[1]} is dense. A step touches at most {touched} of its "
-        f"rows, but fills all of them with zeros and updates all: {now:.4g} ms"
+        f"rows, but fills all of them with zeros and updates all: {rounded(now)} ms"
     )
     change = (
         f"Use sparse gradients for the embedding of {shape[0]} × {shape[1]}: "
@@ -159,10 +162,9 @@ def _selected(run: Run, shape: str, pieces: list[list[int]], tensors: int) -> Fi
     saved: Floats = run.dur[rows] * (1 - expected / now)
     launches = max(len(rows) - tensors - len(pieces) / STACKS, 0.0)
     why = (
-        f"{run.number(pieces, 'index', 'indices')} into tensors of {shape}: for each, autograd fills a tensor of "
-        "that size with zeros, copies the piece's gradient into it and adds it to the others, "
-        f"{run.ms(now):.4g} ms. One stack "
-        f"per tensor ({run.count(tensors):.4g}) would take {run.ms(expected):.4g} ms"
+        f"{run.number(pieces, 'index', 'indices')} into tensors of {shape}: for each, autograd fills a tensor of that "
+        f"size with zeros, copies the piece's gradient into it and adds it to the others, {rounded(run.ms(now))} ms. "
+        f"One stack per tensor ({rounded(run.count(tensors))}) would take {rounded(run.ms(expected))} ms"
     )
     change = (
         "Call unbind once before the loop: parts = x.unbind(dim), then parts[i] in place of x[:, i]. The gradient of "

@@ -9,6 +9,7 @@ from pyprof.dtypes import ITEM_BYTES
 from pyprof.prof.advice.alignment import product_of
 from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.run import Run
+from pyprof.quantities import rounded
 
 IN_A_ROW = 4
 WORTH = 1.5  # least ratio of the products' time to the batched product's expected time
@@ -30,10 +31,9 @@ def small_grid(run: Run) -> Iterator[Finding]:
         return
     before = run.ms_of(rows)
     why = (
-        f"{run.number(rows, 'kernel', 'kernels')} of equal, independent products run one after the other, each "
-        "too small to fill "
-        f"the GPU: {before:.4g} ms; as {run.number(count, 'batched product', 'batched products')} "
-        f"{before - run.ms(float(saved.sum())):.4g} ms are expected"
+        f"{run.number(rows, 'kernel', 'kernels')} of equal, independent products run one after the other, each too "
+        f"small to fill the GPU: {rounded(before)} ms; as {run.number(count, 'batched product', 'batched products')} "
+        f"{rounded(before - run.ms(float(saved.sum())))} ms are expected"
     )
     change = "Batch the small products: stack their operands and call torch.bmm (or mm, where they share an operand)."
     yield Finding(np.array(rows), saved, why, change, "medium", launches=len(rows) - count)

@@ -6,6 +6,7 @@ import numpy as np
 
 from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.run import Run
+from pyprof.quantities import rounded
 
 
 @rule("dropout_in_eval")
@@ -21,7 +22,7 @@ def dropout_in_eval(run: Run) -> Iterator[Finding]:
         return
     now = run.ms_of(rows)
     why = (
-        f"{run.number(rows, 'dropout runs', 'dropouts run')} although no gradient is recorded: {now:.4g} ms, and "
+        f"{run.number(rows, 'dropout runs', 'dropouts run')} although no gradient is recorded: {rounded(now)} ms, and "
         "random outputs"
     )
     change = "Call model.eval() before inference. Keep the dropout where it is wanted, as in Monte Carlo dropout."

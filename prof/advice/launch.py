@@ -8,6 +8,7 @@ from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.host_time import LONG_NS, own_share
 from pyprof.prof.advice.run import HOST_SURE, Run
 from pyprof.prof.timing.gpus import TO_DEVICE, TO_HOST
+from pyprof.quantities import rounded
 from pyprof.table.columns import NULL
 
 MANY = 30  # fewer launches per step do not limit a step
@@ -35,10 +36,10 @@ def launch_bound(run: Run) -> Iterator[Finding]:
     if run.in_graph.any() or count < MANY or run.launching_ns < HOST_SURE * max(run.queued_ns, graph):
         return
     why = (
-        f"The GPU works {run.busy_ns / 1e6:.4g} ms of a step: {count:.4g} kernels and copies of "
-        f"{run.busy_ns / count / 1e3:.3g} µs on average. The host needs about {run.launching_ns / 1e6:.3g} ms to "
-        "launch them (estimated from the capture, without the profiler's cost); as a graph they would take about "
-        f"{graph / 1e6:.3g} ms. Measure the step without a profiler"
+        f"The GPU works {rounded(run.busy_ns / 1e6)} ms of a step: {rounded(count)} kernels and copies of "
+        f"{rounded(run.busy_ns / count / 1e3, 3)} µs on average. The host needs about "
+        f"{rounded(run.launching_ns / 1e6, 3)} ms to launch them (estimated from the capture, without the profiler's "
+        f"cost); as a graph they would take about {rounded(graph / 1e6, 3)} ms. Measure the step without a profiler"
     )
     change = (
         'Launch the step as a CUDA graph: torch.compile(model, mode="reduce-overhead") or torch.cuda.graph launches '
@@ -68,9 +69,9 @@ def sync_in_step(run: Run) -> Iterator[Finding]:
         return
     count = run.count(len(rows))
     why = (
-        f"{count:.4g} {'copy' if count == 1 else 'copies'} of a few bytes to the host within the step (.item(), or a "
-        "condition on a tensor). Each waits until the queue is empty, and then the GPU waits for the host: "
-        f"{run.ms(float(lost.sum())):.4g} ms"
+        f"{rounded(count)} {'copy' if count == 1 else 'copies'} of a few bytes to the host within the step (.item(), "
+        "or a condition on a tensor). Each waits until the queue is empty, and then the GPU waits for the host: "
+        f"{rounded(run.ms(float(lost.sum())))} ms"
     )
     change = (
         "Avoid reading values from the GPU within the step: keep them there (torch.where, in-place sums), or read them "
@@ -92,9 +93,8 @@ def data_loader(run: Run) -> Iterator[Finding]:
     # A share of the GPU's work, not of the step, since the first step may take seconds.
     if waited > WAITED * run.busy_ns * run.steps * run.lanes:
         why = (
-            f"The GPU is idle for {run.ms(waited):.4g} ms before {run.number(rows, 'copy', 'copies')} of input "
-            "data per "
-            f"{run.unit}, because the host has no batch ready"
+            f"The GPU is idle for {rounded(run.ms(waited))} ms before {run.number(rows, 'copy', 'copies')} of input "
+            f"data per {run.unit}, because the host has no batch ready"
         )
         change = (
             "Load data in the background: DataLoader(num_workers=..., persistent_workers=True, pin_memory=True, "

@@ -8,6 +8,7 @@ import numpy as np
 from pyprof.dtypes import HALF
 from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.run import START_NS, STREAMED, Run
+from pyprof.quantities import rounded
 from pyprof.table.columns import Floats, Ints
 
 TRANSFORMS = ("nchwToNhwc", "nhwcToNchw")  # cuDNN's; seen on V100, A100, H200
@@ -75,7 +76,7 @@ def _in_nhwc(run: Run, rank: int, mixed: bool, changes: Ints, depthwise: Ints, n
     rows, saved = rows[saved > 0], saved[saved > 0]  # drops NaN, too: bytes or device unknown
     nchw, nhwc = ("NCHW", "NHWC") if rank == 2 else ("NCDHW", "NDHWC")
     words = [
-        f"{run.number(some, one, f'{one}s')} {what} ({run.ms_of(some):.4g} ms)"
+        f"{run.number(some, one, f'{one}s')} {what} ({rounded(run.ms_of(some))} ms)"
         for some, one, what in (
             (changes, "layout change", f"by cuDNN, from {nchw} to {nhwc} or back"),
             (depthwise, "depthwise convolution", "by PyTorch's own kernels"),
@@ -84,7 +85,7 @@ def _in_nhwc(run: Run, rank: int, mixed: bool, changes: Ints, depthwise: Ints, n
         if len(some)
     ]
     now, gain = run.ms_of(rows), run.ms(float(saved.sum()))
-    why = f"{', '.join(words)}. Of {now:.4g} ms, {now - gain:.4g} ms are expected to remain in {nhwc}"
+    why = f"{', '.join(words)}. Of {rounded(now)} ms, {rounded(now - gain)} ms are expected to remain in {nhwc}"
     what = f"each nn.Conv{rank}d" if mixed else "model"
     refused = " (it refuses the whole model, which has weights of the other rank)" if mixed else ""
     name = FORMATS[rank].removeprefix("torch.").replace("_", " ")
@@ -137,9 +138,8 @@ def conv_bias(run: Run) -> Iterator[Finding]:
     sums = np.flatnonzero((run.aten == "sum") & run.mentions("nodes", "aten::convolution_backward")).tolist()
     rows += [i for i in sums if tuple(run.first_shape(i)) in shapes]
     why = (
-        f"{run.number(rows, 'kernel adds a bias, or sums', 'kernels add a bias, or sum')} its gradient, although "
-        "the following batch norm subtracts it "
-        f"again: {run.ms_of(rows):.4g} ms"
+        f"{run.number(rows, 'kernel adds a bias, or sums', 'kernels add a bias, or sum')} its gradient, although the "
+        f"following batch norm subtracts it again: {rounded(run.ms_of(rows))} ms"
     )
     change = "Remove the bias of convolutions before a batch norm: nn.Conv2d(..., bias=False)."
     yield Finding(np.array(rows), run.dur[rows].copy(), why, change, "high", launches=len(rows))

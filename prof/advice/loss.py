@@ -8,6 +8,7 @@ import numpy as np
 from pyprof.dtypes import ITEM_BYTES
 from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.run import Run
+from pyprof.quantities import rounded
 
 VOCABULARY = 16384
 STEPS = tuple(
@@ -45,8 +46,8 @@ def _finding(run: Run, size: int, columns: int, calls: int) -> Iterator[Finding]
     cast = f" ({run.number(casts, 'of them a cast', 'of them casts')})" if len(casts) else ""
     why = (
         f"{run.number(rows, 'kernel', 'kernels')}{cast} went over logits of {size // columns} × {columns}: "
-        f"{run.ms(now):.4g} ms; "
-        f"{run.ms(expected):.4g} ms are expected where the logits are read in place and their gradient is written once"
+        f"{rounded(run.ms(now))} ms; {rounded(run.ms(expected))} ms are expected where the logits are read in place "
+        "and their gradient is written once"
     )
     change = (
         "Fuse the cross-entropy: torch.compile the loss (F.cross_entropy and the cast before it as one function), or "

@@ -10,6 +10,7 @@ from pyprof.prof.advice.alignment import LINE, product_of, weight_shape
 from pyprof.prof.advice.attention import in_math
 from pyprof.prof.advice.card import Confidence, Finding, rule
 from pyprof.prof.advice.run import START_NS, Run
+from pyprof.quantities import rounded
 from pyprof.table.columns import Bools, Floats, Ints
 
 # Of what a matrix product reaches; convolutions on tensor cores reach less (ResNet-50 in bf16 on an H200: 20 to 60%
@@ -80,9 +81,8 @@ def _by_name(run: Run) -> Iterator[Finding]:
         rows, "kernel is a float32 product by its name", "kernels are float32 products by their names"
     )
     why = (
-        f"{products} ({name}) and used "
-        f"no tensor cores: {run.ms_of(rows):.4g} ms. TF32 is {2 * ratio:.2g} times as fast where compute is the limit; "
-        "half of that is counted because the capture has no shapes"
+        f"{products} ({name}) and used no tensor cores: {rounded(run.ms_of(rows))} ms. TF32 is {rounded(2 * ratio, 2)} "
+        "times as fast where compute is the limit; half of that is counted because the capture has no shapes"
     )
     yield Finding(rows, run.dur[rows] * (1 - 1 / ratio), why, TF32, "low")
 
@@ -134,8 +134,7 @@ def _finding(run: Run, rows: Ints, expected: Floats, into: str, change: str, sur
         how = "without tensor cores"
     rate = float(run.flop[rows].sum() / run.dur[rows].sum() / 1e3)
     why = (
-        f"{run.number(rows, 'product', 'products')} of float32 operands ran {how} at {rate:.3g} TFLOP/s: "
-        f"{before:.4g} ms; in "
-        f"{into} {after:.4g} ms are expected"
+        f"{run.number(rows, 'product', 'products')} of float32 operands ran {how} at {rounded(rate, 3)} TFLOP/s: "
+        f"{rounded(before)} ms; in {into} {rounded(after)} ms are expected"
     )
     yield Finding(rows, run.dur[rows] - expected, why, change, sure)

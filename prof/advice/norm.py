@@ -9,6 +9,7 @@ from pyprof.dtypes import ITEM_BYTES
 from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.run import START_NS, STREAMED, Run
 from pyprof.prof.advice.run_columns import numel
+from pyprof.quantities import rounded
 
 # PyTorch's forward statistics use one block per sample and group; the sums of the gradients use one per sample and
 # channel (ATen/native/cuda/group_norm_kernel.cu). A block of 512 threads reads 5 GB/s on an H200, 16 blocks 79, 64
@@ -38,8 +39,8 @@ def group_norm(run: Run) -> Iterator[Finding]:
     worst, now = int(found[saved.argmax()]), run.ms_of(found)
     why = (
         f"The sums of group norms (over {run.shapes(worst)[0]} and others) run in {_blocks(run, worst):.0f} blocks on "
-        f"{run.device.sms} SMs: {run.number(found, 'kernel', 'kernels')}, {now:.4g} ms; on all SMs "
-        f"{now - run.ms(float(saved.sum())):.4g} ms are expected"
+        f"{run.device.sms} SMs: {run.number(found, 'kernel', 'kernels')}, {rounded(now)} ms; on all SMs "
+        f"{rounded(now - run.ms(float(saved.sum())))} ms are expected"
     )
     change = "Compile the group norms: torch.compile splits long sums, and fuses the casts and the activation."
     yield Finding(found, saved, why, change, "medium")

@@ -10,6 +10,7 @@ from pyprof.dtypes import HALF
 from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.host_time import LIST_NS
 from pyprof.prof.advice.run import CALL_NS, STREAMED, Run
+from pyprof.quantities import rounded
 from pyprof.table.columns import Floats, Ints
 
 # Share of the bandwidth. Fused AdamW on an H200: GPT-2's 124 M parameters 1.00 ms, 24 × 2048² 0.79 ms: 0.72 and 0.74.
@@ -126,8 +127,9 @@ def _finding(run: Run, kind: Kind, rows: Ints, mark: Ints, loop: bool) -> Iterat
     why = (
         f"{kind.name} by {how} moves {float(run.nbytes[rows].sum()) / parameters:.0f} bytes per parameter in "
         f"{run.number(rows, 'kernel', 'kernels')}; a fused one moves {kind.fused_values * item} in about "
-        f"{run.count(1) * max(after, 1):.2g}. It takes {run.ms(now):.4g} ms; {run.ms(min(expected, now)):.4g} ms are "
-        f"expected for {parameters / run.steps / run.lanes / 1e6:.4g} M parameters"
+        f"{rounded(run.count(1) * max(after, 1), 2)}. It takes {rounded(run.ms(now))} ms; "
+        f"{rounded(run.ms(min(expected, now)))} ms are expected for "
+        f"{rounded(parameters / run.steps / run.lanes / 1e6)} M parameters"
     )
     change = f"Use the fused optimizer: torch.optim.{'Adam or AdamW' if kind is ADAM else 'SGD'} with fused=True."
     called = len(np.unique(run.table.ints("opId")[rows])) - 2 * run.steps * run.lanes

@@ -6,6 +6,7 @@ import numpy as np
 
 from pyprof.prof.advice.card import CPU_RULES, RULES, Advice, Finding
 from pyprof.prof.advice.run import HOST_SURE, Run
+from pyprof.quantities import rounded
 
 # A card that saves less than either limit is not shown, since launches and clocks alone vary by that much.
 LEAST_SHARE = 0.005  # of the step
@@ -52,7 +53,7 @@ def limited(run: Run, gpu: float, whole: float) -> str:
     if whole > LIMITED * gpu:
         return ""
     host = "is" if run.host_ns > HOST_SURE * run.queued_ns else "may be"
-    return f". The GPU's work would fall by {gpu:.4g} ms, but the step by less, because the host {host} the limit"
+    return f". The GPU's work would fall by {rounded(gpu)} ms, but the step by less, because the host {host} the limit"
 
 
 def _card(run: Run, name: str, finding: Finding, shares: tuple[str, ...]) -> Advice:

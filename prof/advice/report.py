@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, BinaryIO
 
 from pyprof.command.terminal_text import cut_to, safe
+from pyprof.prof.advice.card import first_sentence
 from pyprof.prof.advice.host_time import interval_ns, own_of
 from pyprof.prof.advice.run import HOST_SURE
 from pyprof.prof.timing.timeline import HOST_BOUND
-from pyprof.quantities import ms
+from pyprof.quantities import counted, ms, rounded
 from pyprof.table.losses import incomplete_line
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def _shapeless(run: Run) -> str:
 
 def _head(advised: Advised) -> str:
     run, found = advised.run, advised.cards
-    took, busy = _digits(run.step_ns / 1e6, 4), _digits(run.busy_ns / 1e6, 4)
+    took, busy = rounded(run.step_ns / 1e6, 4), rounded(run.busy_ns / 1e6, 4)
     works = "ops run" if run.on_cpu else "the GPU works"
     whole = _one(run) if run.marked else f"{_one(run)} (no steps marked)"
     head = f"{whole[0].upper()}{whole[1:]} takes {took} ms{_mean(run)} as captured; {works} {busy} ms of it."
@@ -85,21 +85,21 @@ def _head(advised: Advised) -> str:
     if run.unfit:
         return f"{head} There is no advice: {run.unfit}."
     if run.launches_timed:
-        host = _digits(_host_ms(run, advised.now)[0], 2)
+        host = rounded(_host_ms(run, advised.now)[0], 2)
         head += f" Without a profiler the host needs about {host} ms per {run.unit}."
     limit = "GPU" if run.on_cpu else _limit(run)  # nothing waits for another
     if not found:
         return f"{head} There is no advice{BECAUSE[limit]}.{_unknown(run)}{_shapeless(run)}"
     slower = " The host is the limit: faster kernels alone do not shorten the step." if limit == "host" else ""
-    pieces = "1 piece" if len(found) == 1 else f"{len(found)} pieces"
     saves = "saves" if len(found) == 1 else "together save"
     most = "" if advised.now is not None else "at most "
-    return f"{head} {pieces} of advice {saves} {most}{_digits(advised.together_ms, 3)} ms.{slower}{_unknown(run)}"
+    amount = f"{most}{rounded(advised.together_ms, 3)} ms"
+    return f"{head} {counted(len(found), 'piece')} of advice {saves} {amount}.{slower}{_unknown(run)}"
 
 
 def step_text(now: StepTime, measured: bool) -> str:
     """The time of a step without the profiler: measured, or an estimate with its interval if that has a width."""
-    time, low, high = (_digits(value, 3) for value in (now.ms, now.low_ms, now.high_ms))
+    time, low, high = (rounded(value, 3) for value in (now.ms, now.low_ms, now.high_ms))
     if measured:
         return f"Measured without the profiler, it takes {time} ms"
     interval = f" ({low} to {high} in four of five cases)" if low != high else ""
@@ -122,10 +122,10 @@ def _limit(run: Run) -> str:
 
 
 def _card(number: int, advice: Advice, unit: str, width: int, rows: str) -> Iterator[str]:
-    heading = f"{number}. {title(advice, unit, _digits(advice.saved_ms, 3) + ' ms')}"
+    heading = f"{number}. {title(advice, unit, rounded(advice.saved_ms, 3) + ' ms')}"
     yield from textwrap.wrap(safe(heading), width, subsequent_indent=INDENT, break_on_hyphens=False)
     where = [text for text in (advice.op, advice.layer, advice.trace) if text]
-    amount = f"{advice.kernels:.4g} {rows}, {_digits(advice.time_ms, 3)} ms"
+    amount = f"{rounded(advice.kernels)} {rows}, {rounded(advice.time_ms, 3)} ms"
     if where or advice.kernels:  # some changes concern the host alone
         yield cut_to(f"{INDENT}{amount}{': ' if where else ''}{safe(' · '.join(where))}", width, "middle")
     yield from textwrap.wrap(sure(advice), width, initial_indent=INDENT, subsequent_indent=INDENT)
@@ -144,7 +144,7 @@ def sure(advice: Advice) -> str:
         said += f", {advice.timed:.0%} of its new durations measured"
     if advice.source == "sum":
         return f"{said}; a sum, not replayed."
-    return f"{said}; in four of five cases {_digits(advice.low_ms, 3)} to {_digits(advice.high_ms, 3)} ms."
+    return f"{said}; in four of five cases {rounded(advice.low_ms, 3)} to {rounded(advice.high_ms, 3)} ms."
 
 
 def how(advice: Advice) -> str:
@@ -215,19 +215,19 @@ def _outlook(run: Run, now: StepTime | None) -> str:
         return ""
     if run.host_ns + run.busy_ns < EXPLAINED * run.step_ns:  # what takes so long is not in the capture
         return ""
-    host, gpu = _host(run, now), f"{_digits(run.busy_ns / 1e6, 2)} ms"
+    host, gpu = _host(run, now), f"{rounded(run.busy_ns / 1e6, 2)} ms"
     if run.for_ranks_ns > WORTH_SAYING * run.busy_ns:
-        gpu += f" ({_digits(run.for_ranks_ns / 1e6, 2)} ms of them waiting for other ranks)"
+        gpu += f" ({rounded(run.for_ranks_ns / 1e6, 2)} ms of them waiting for other ranks)"
     limit = LIMITS[_limit(run)]
     if run.stalled_ns > HOST_BOUND * run.step_ns:
-        stalled = _digits(run.stalled_ns / 1e6, 2)
+        stalled = rounded(run.stalled_ns / 1e6, 2)
         limit = f"neither explains {stalled} ms per {run.unit} in which the GPU is idle though work is launched"
     return f". Without a profiler the host needs {host} per {run.unit} and the GPU {gpu}: {limit}"
 
 
 def _host(run: Run, now: StepTime | None) -> str:
     """The host's time: measured, or estimated with its interval."""
-    host, low, high = (_digits(value, 2) for value in _host_ms(run, now))
+    host, low, high = (rounded(value, 2) for value in _host_ms(run, now))
     return f"{host} ms (measured)" if own_of(run).measured else f"about {host} ms ({low} to {high})"
 
 
@@ -241,17 +241,3 @@ def _host_ms(run: Run, now: StepTime | None) -> tuple[float, float, float]:
 def _line(advice: Advice, unit: str) -> str:
     where = " · ".join(text for text in (advice.op, advice.layer, advice.trace.split("/")[-1]) if text)
     return title(advice, unit) + (f" [{where}]" if where else "")
-
-
-def _digits(amount: float, digits: int) -> str:
-    """The amount with this number of digits, or with all digits before the point."""
-    return f"{amount:,.{digits}g}" if amount < 10**digits else f"{amount:,.0f}"
-
-
-def first_sentence(text: str) -> str:
-    """The text up to the first full stop, semicolon or colon outside of parentheses."""
-    for match in re.finditer(r"[.;:](?=\s)", text):
-        before = text[: match.start()]
-        if before.count("(") == before.count(")"):
-            return before
-    return text.rstrip(".;:")

@@ -19,6 +19,7 @@ from pyprof.prof.timing.timeline import alone
 from pyprof.prof.timing.waiting import CAUSES, waiting
 from pyprof.prof.timing.warmup import warm_up
 from pyprof.prof.work.annotate import Annotation
+from pyprof.quantities import rounded
 from pyprof.table.attribution import attributed_rows, launched_alone, runs_on_cpu
 from pyprof.table.columns import NULL, Bools, Floats, Ints, Table, distinct
 from pyprof.table.graph_replays import launched_by_graphs
@@ -274,7 +275,7 @@ class Run(Rows):
         count = self.count(rows if isinstance(rows, int) else len(rows))
         if count == 1:
             return f"1 {one}"
-        return f"{count:.4g} {many}" if count.is_integer() else f"on average {count:.3g} {many}"
+        return f"{rounded(count)} {many}" if count.is_integer() else f"on average {rounded(count, 3)} {many}"
 
     def replaced(self, groups: Iterable[tuple[list[int], float]], worth: float = 1.0) -> tuple[list[int], Floats, int]:
         """The effect of replacing each group of rows, if it takes more than ``worth`` times its expected time in ns.

@@ -10,6 +10,7 @@ import numpy as np
 from pyprof.prof.advice.alignment import product_of
 from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.run import Run
+from pyprof.quantities import rounded
 
 TILE = re.compile(r"nvjet_sm\d+_\w+?_(\d+)x(\d+)_\d+x\d+_")  # cuBLAS on Hopper and later; seen in 12.8 and 13.0
 SPLIT = ("splitK", "streamK")
@@ -69,9 +70,8 @@ def _finding(run: Run, rows: int, members: list[tuple[int, int]]) -> Iterator[Fi
         return
     assert run.device is not None
     why = (
-        f"{run.number(found, 'product', 'products')} of {rows} rows ended in a wave of tiles that fills only part "
-        "of the "
-        f"{run.device.sms} SMs. {more} rows would take as long: {run.ms(now):.4g} ms"
+        f"{run.number(found, 'product', 'products')} of {rows} rows ended in a wave of tiles that fills only part of "
+        f"the {run.device.sms} SMs. {more} rows would take as long: {rounded(run.ms(now))} ms"
     )
     change = (
         f"Use {more} rows (samples × tokens) in place of {rows}, where the batch or the sequence can be chosen. The "

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from pyprof.errors import ModelError
+from pyprof.prof.advice.card import first_sentence
 from pyprof.prof.replay.repeated_tasks import Repeat
 from pyprof.table.columns import Floats, Ints
 
@@ -63,9 +64,7 @@ class Edit:
 
     @property
     def title(self) -> str:
-        """The change's first sentence, up to its first full stop or colon."""
-        first = self.change.partition(": ")[0]
-        return first.partition(". ")[0].rstrip(".:")
+        return first_sentence(self.change)
 
 
 class Abstained(NamedTuple):

@@ -17,6 +17,7 @@ from pyprof.prof.ranks.slow_sentences import (
     places,
     profiler_sentences,
 )
+from pyprof.quantities import counted, rounded
 from pyprof.text import printable
 
 
@@ -35,8 +36,8 @@ def job_lines(job: JobDocument, top: int, width: int) -> Iterator[str]:
     path = list(path_sentences(job))
     yield from path
     yield from [""] if path else []
-    if len(job.slow) > top:
-        yield f"{len(job.slow) - top} more ranks hold others up for 2% of a step or longer (--top, --json)."
+    if (more := len(job.slow) - top) > 0:
+        yield f"Ranks that hold others up for 2% of a step or longer, besides these: {more} (--top, --json)."
         yield ""
     yield from _communication(job)
     if job.collectives:
@@ -44,13 +45,14 @@ def job_lines(job: JobDocument, top: int, width: int) -> Iterator[str]:
     failed = [each for each in job.files if each.error]
     if failed:
         yield ""
-        yield f"{len(failed)} of {len(job.files)} files could not be read, and are left out:"
+        yield f"Left out, since not readable: {len(failed)} of {counted(len(job.files), 'file')}"
         yield from (f"  {printable(each.file)}: {printable(each.error)}" for each in failed)
 
 
 def _head(job: JobDocument) -> Iterator[str]:
-    steps = f"{job.steps} steps of {brief_ms(job.step_ns)} ms on average" if job.steps else "no marked steps"
-    yield f"{_ranks(job.ranks)}: {steps}, {job.kernels:,} GPU operations."
+    mean = f"{brief_ms(job.step_ns)} ms on average"
+    steps = f"{counted(job.steps, 'step')} of {mean}" if job.steps else "no marked steps"
+    yield f"{counted(len(job.ranks), 'rank')}: {steps}, {counted(job.kernels, 'GPU operation')}."
     if job.missing:
         yield f"Ranks without a file: {_numbers(job.missing)}."
     yield from _clocks(job)
@@ -64,7 +66,7 @@ def _clocks(job: JobDocument) -> Iterator[str]:
     known = [clock.within_ns for clock in job.clocks[1:] if clock.within_ns is not None]
     if known:
         some = "" if len(known) == len(job.ranks) - 1 else f" of {len(known) + 1} ranks"
-        yield f"The clocks{some} are aligned by the ends of collectives, within {max(known) / 1e3:,.3g} µs."
+        yield f"The clocks{some} are aligned by the ends of collectives, within {rounded(max(known) / 1e3, 3)} µs."
 
 
 def _no_slow_rank(job: JobDocument) -> Iterator[str]:
@@ -81,7 +83,7 @@ def _slow(job: JobDocument, slow: SlowRank) -> Iterator[str]:
     yield held_sentence(slow, job.step_ns, job.steps > 0)
     if slow.wait_ns > 1.1 * slow.held_ns:
         yield f"  Its collectives take them {brief_ms(slow.wait_ns)} ms longer; beside a part of that, other work runs."
-    yield f"  It comes last to {slow.times} collectives. Compared with the mean of the others,"
+    yield f"  It comes last to {counted(slow.times, 'collective')}. Compared with the mean of the others,"
     if not slow.causes:
         yield f"  {NOTHING}."
     for cause in slow.causes:
@@ -110,7 +112,7 @@ def _collectives(kinds: Sequence[CollectiveKind], top: int, width: int) -> Itera
     for kind in kinds[:top]:
         wait = "?" if kind.wait_ns is None else brief_ms(kind.wait_ns)
         rate = "?" if not kind.bus_gbps else f"{kind.bus_gbps:.4g}"
-        line = f"{brief_ms(kind.ns):>9}  {brief_ms(kind.exposed_ns):>8}  {wait:>8}  {rate:>6}  {kind.calls:>7.4g}"
+        line = f"{brief_ms(kind.ns):>9}  {brief_ms(kind.exposed_ns):>8}  {wait:>8}  {rate:>6}  {rounded(kind.calls):>7}"
         yield f"{line}  {kind.ranks:>5}  {_name(kind)}"[:width]
     if len(kinds) > top:
         yield f"{len(kinds) - top} more (--top)"
@@ -124,10 +126,6 @@ def _name(kind: CollectiveKind) -> str:
     parallel = {"": "", "sharded": "sharded data parallel"}.get(kind.kind, f"{kind.kind} parallel")
     told = ", ".join(filter(None, (groups, parallel)))
     return printable(f"{kind.op} ({told})" if told else kind.op)
-
-
-def _ranks(ranks: Sequence[int]) -> str:
-    return f"{len(ranks)} rank{'s' * (len(ranks) != 1)}"
 
 
 def _numbers(numbers: Sequence[int]) -> str:

@@ -8,9 +8,9 @@ import numpy as np
 from pyprof.prof.ncu.report_device import Gpu
 from pyprof.prof.ncu.report_layers import Layers
 from pyprof.prof.ncu.report_rows import Kernels, Sums, by_phase, total, without_products
-from pyprof.prof.summary.wording import amount, counted, joined
+from pyprof.prof.summary.wording import amount, joined
 from pyprof.prof.work.kinds import PRODUCTS
-from pyprof.quantities import binary_bytes, ms, share
+from pyprof.quantities import binary_bytes, counted, ms, share
 from pyprof.table.columns import Floats
 
 NUMBERS = ((1e9, "billion "), (1e6, "million "), (1e3, "thousand "))

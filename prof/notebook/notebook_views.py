@@ -8,7 +8,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from pyprof.command.terminal_text import cut_to, safe
-from pyprof.prof.advice.report import first_sentence
+from pyprof.prof.advice.card import first_sentence
 from pyprof.prof.summary.capture_numbers import Summary
 from pyprof.prof.summary.sentences import assumptions, headline, sentences
 from pyprof.prof.summary.tables import summary_tables

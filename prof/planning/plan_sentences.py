@@ -8,6 +8,7 @@ from pyprof.prof.advice.advised import StepTime
 from pyprof.prof.advice.report import NO_SHAPES
 from pyprof.prof.planning.json_document import PlanDocument, PlannedChange
 from pyprof.prof.planning.search import LEAST
+from pyprof.quantities import counted, rounded
 
 SHOWN = 5  # changes that are not in the plan
 
@@ -26,7 +27,7 @@ def ms(amount: float) -> str:
     >>> ms(1.2345), ms(1234.5)
     ('1.23', '1,234')
     """
-    return f"{amount:,.3g}" if abs(amount) < 100 else f"{amount:,.0f}"
+    return rounded(amount, 3)
 
 
 def interval(time: StepTime) -> str:
@@ -62,9 +63,9 @@ def _device(document: PlanDocument) -> str:
         "to be the same."
     )
     if device.replaced:
-        said += f" {device.replaced:g} products per step need tensor cores that it lacks, and are taken to run without."
+        said += f" Products per step without tensor cores, since it lacks theirs: {rounded(device.replaced)}."
     if device.unknown:
-        said += f" {device.unknown:g} kernels per step cannot run there as they are; they are scaled by the bandwidth."
+        said += f" Kernels per step that cannot run there, scaled by the bandwidth: {rounded(device.unknown)}."
     return said
 
 
@@ -74,7 +75,7 @@ def _timings(document: PlanDocument) -> str:
         return ""
     now = f", {timings.measured} of them now" if timings.measured else ""
     more = f"; {timings.missing} more were asked for and are estimated" if timings.missing else ""
-    return f"Durations of {timings.calls} calls were measured on {timings.device}{now}{more}."
+    return f"Durations of {counted(timings.calls, 'call')} were measured on {timings.device}{now}{more}."
 
 
 def place(document: PlanDocument) -> str:
@@ -108,7 +109,7 @@ def result(document: PlanDocument) -> str:
     """What the plan comes to."""
     if not document.changes:
         return f"No change was found that saves 1% of {one(document)}.{_shapeless(document)}"
-    count = f"{len(document.changes)} changes" if len(document.changes) > 1 else "1 change"
+    count = counted(len(document.changes), "change")
     before, after = ms(document.now.ms), ms(document.changes[-1].step.ms)
     further = f"Each further one saves less than 1% of {one(document)}."
     return f"{count}: {before} to {after} ms. {further}{_shapeless(document)}"
@@ -123,6 +124,6 @@ def others(document: PlanDocument) -> str:
     """What would save less than 1%; empty if there is no such change."""
     worth = [other for other in document.not_chosen if other.saved_ms > 0][:SHOWN]
     told = ", ".join(
-        f"{other.title[:1].lower()}{other.title[1:]} ({other.rule}, {other.saved_ms:.2g} ms)" for other in worth
+        f"{other.title[:1].lower()}{other.title[1:]} ({other.rule}, {ms(other.saved_ms)} ms)" for other in worth
     )
     return f"Not worth it{' after these' if document.changes else ''}: {told}." if told else ""

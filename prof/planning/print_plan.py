@@ -9,6 +9,7 @@ from pyprof.command.terminal_text import cut_to, safe
 from pyprof.prof.advice.advised import StepTime
 from pyprof.prof.planning.json_document import CheckedChange, PlanChecked, PlanDocument, PlannedChange
 from pyprof.prof.planning.plan_sentences import depends, head, interval, ms, others, place, result, titles, unit
+from pyprof.quantities import counted
 
 WIDTH = 100
 LEAST_WIDTH = 60
@@ -86,7 +87,7 @@ def _checked_lines(document: PlanDocument, checked: PlanChecked, width: int) -> 
     done, others = len([c for c in planned if c.made]), len([c for c in made if not c.planned])
     yield ""
     besides = f", and {others} that {'is' if others == 1 else 'are'} not in the plan" if others else ""
-    yield f"The second capture: {done} of the plan's {len(planned)} changes made{besides}"
+    yield f"The second capture: {done} of the plan's {counted(len(planned), 'change')} made{besides}"
     if made:
         yield ""
         yield f"{'saves, ms':>9}  {'measured, ms':>12}  change that was made"

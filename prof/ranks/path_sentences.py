@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from pyprof.prof.ranks.pace_records import PATH_KINDS, JobPath, LikeOthers, OnRank, Pace
 from pyprof.prof.ranks.slow_sentences import brief_ms
+from pyprof.quantities import rounded
 
 LEAST = 0.02  # of the step: shorter parts are left out
 TOKENS = " But the tokens that it would not compute, others would."
@@ -56,5 +57,5 @@ def _measured(path: JobPath) -> str:
 def _replayed(path: JobPath) -> str:
     of = f" of {path.of_ranks:,}" if path.of_ranks > len(path.ranks) else ""
     steps = f", steps {path.steps[0]} to {path.steps[-1]}" if len(path.steps) > 1 else ""
-    within = "" if path.within_ns is None else f", whose clocks agree within {path.within_ns / 1e3:,.3g} µs"
+    within = "" if path.within_ns is None else f", whose clocks agree within {rounded(path.within_ns / 1e3, 3)} µs"
     return f"{len(path.ranks)}{of} ranks together{within}{steps}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pyprof.prof.ranks.pace_records import EVEN, IDLE_CAUSES, MORE, Excess, ExpertLoad, Pace, SlowRank
+from pyprof.quantities import rounded
 from pyprof.text import printable
 
 # cause: what a rank that has it does longer than the others
@@ -74,10 +75,10 @@ def places(cause: Excess) -> Iterator[tuple[float, str]]:
 
 def brief_ms(ns: float) -> str:
     """
-    >>> brief_ms(6_020_000), brief_ms(2_500_000_000)
-    ('6.02', '2,500')
+    >>> brief_ms(6_020_000), brief_ms(999_600_000)
+    ('6.02', '1,000')
     """
-    return f"{ns / 1e6:.3g}" if ns < 1e9 else f"{ns / 1e6:,.0f}"
+    return rounded(ns / 1e6, 3)
 
 
 def expert_sentence(load: ExpertLoad, marked: bool) -> str:

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 from pyprof.prof.kernels.precision import unit_name
 from pyprof.prof.summary.capture_numbers import Summary
-from pyprof.prof.summary.wording import amount, counted, joined
+from pyprof.prof.summary.wording import amount, joined
 from pyprof.prof.timing.clocks import Clocks
-from pyprof.quantities import ms, share
+from pyprof.quantities import counted, ms, share
 
 MOST = 3  # reasons and GPUs that a sentence names
 FEW = 5  # readings of work below which a mean says little

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from pyprof.prof.summary.capture_numbers import Summary
-from pyprof.prof.summary.wording import counted, layer_name
+from pyprof.prof.summary.wording import layer_name
+from pyprof.quantities import counted
 
 
 def expert_sentences(summary: Summary) -> Iterator[str]:

@@ -9,9 +9,9 @@ import numpy as np
 from pyprof.command.json_schema import doc, nan_doc
 from pyprof.prof.limits.occupancy import by_device, floats
 from pyprof.prof.limits.roofline import Roofline
-from pyprof.prof.summary.wording import amount, brief_time, counted, operation_name
+from pyprof.prof.summary.wording import amount, brief_time, operation_name
 from pyprof.prof.work.annotate import Annotation
-from pyprof.quantities import share
+from pyprof.quantities import counted, share
 from pyprof.table.columns import Floats, Table
 
 NOTABLE = 0.001  # of the time: a kernel whose traffic beyond its algorithm costs less is not named

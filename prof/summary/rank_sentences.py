@@ -14,7 +14,7 @@ from pyprof.prof.ranks.slow_sentences import (
     profiler_sentences,
 )
 from pyprof.prof.summary.capture_numbers import Summary
-from pyprof.prof.summary.wording import counted
+from pyprof.quantities import counted
 
 MOST = 3  # slow ranks with a sentence of their own
 

@@ -14,9 +14,9 @@ from pyprof.prof.summary.expert_sentences import expert_sentences
 from pyprof.prof.summary.memory_sentences import memory_sentences
 from pyprof.prof.summary.rank_sentences import rank_sentences
 from pyprof.prof.summary.serving_sentences import serving_sentences
-from pyprof.prof.summary.wording import amount, counted, joined
+from pyprof.prof.summary.wording import amount, joined
 from pyprof.prof.timing.usage import Usage
-from pyprof.quantities import ms, share
+from pyprof.quantities import counted, ms, share
 from pyprof.table.attribution import AttributedTime
 from pyprof.table.losses import incomplete_line
 

@@ -4,9 +4,8 @@ import math
 from collections.abc import Iterator
 
 from pyprof.prof.summary.capture_numbers import Summary
-from pyprof.prof.summary.wording import counted
 from pyprof.prof.timing.serving import ServingPhase
-from pyprof.quantities import ms, percent
+from pyprof.quantities import counted, ms, percent
 from pyprof.serving_range import DECODE, PREFILL
 
 NEARLY = 0.99  # share of the time; an amount that is known for less is at least so much

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 from statistics import median
 
 from pyprof.prof.summary.capture_numbers import Summary
-from pyprof.prof.summary.wording import amount, brief_time, counted, joined, layer_name, operation_name, rate
+from pyprof.prof.summary.wording import amount, brief_time, joined, layer_name, operation_name, rate
 from pyprof.prof.timing.blocking_copies import BlockingCopies
 from pyprof.prof.timing.collectives import Collective
 from pyprof.prof.timing.loading import Leading
 from pyprof.prof.timing.stragglers import RankWaits
 from pyprof.prof.timing.timeline import HOST_BOUND
 from pyprof.prof.timing.waiting import NOUNS, SyncPoint
-from pyprof.quantities import ms, share
+from pyprof.quantities import counted, ms, share
 
 MOST = 3  # parts named in a sentence
 OUTLIER = 1.2  # a layer that takes more than this times the median is an outlier

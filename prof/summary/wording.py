@@ -1,11 +1,10 @@
-"""Amounts, rates, counts, lists and names in the words of the summary."""
+"""Amounts, rates, lists and names in the words of the summary."""
 
 from collections.abc import Sequence
 
 from pyprof import quantities
 from pyprof.quantities import ms
 
-PLURALS = {"copy": "copies", "graph launch": "graph launches"}
 LONGEST_NAME = 40  # characters of an op's name
 LONGEST_LAYER = 48  # characters of a layer's name
 
@@ -30,14 +29,6 @@ def amount(value: float, unit: str) -> str:
 def rate(nbytes: float, ns: float) -> str:
     """The text of a rate in B/s."""
     return amount(1e9 * nbytes / ns, "B/s")
-
-
-def counted(count: int, word: str) -> str:
-    """
-    >>> counted(1, "copy"), counted(1200, "copy"), counted(2, "row")
-    ('1 copy', '1,200 copies', '2 rows')
-    """
-    return f"{count:,} {word if count == 1 else PLURALS.get(word, word + 's')}"
 
 
 def joined(words: Sequence[str]) -> str:

@@ -12,8 +12,8 @@ from pyprof.prof.summary.capture_numbers import Summary
 from pyprof.prof.summary.captured_graphs import GraphContent
 from pyprof.prof.summary.components import Part
 from pyprof.prof.summary.measured_work import measured_sentences
-from pyprof.prof.summary.wording import amount, counted, joined, operation_name
-from pyprof.quantities import ms, percent, share
+from pyprof.prof.summary.wording import amount, joined, operation_name
+from pyprof.quantities import counted, ms, percent, share
 from pyprof.table.schema import outermost
 
 MOST = 3  # parts that a sentence names

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyprof.benchmark.sweeps import memory_rate
 from pyprof.prof.limits.architectures import unit_of
 from pyprof.prof.limits.devices import find_device
+from pyprof.quantities import rounded
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -51,8 +52,8 @@ def _product_rows(peaks: Mapping[str, Any], sheet: Mapping[str, float]) -> Itera
         size, rate = max(curve, key=lambda point: point[1])
         unit = unit_of(dtype, peaks["arch"])
         lasting = peaks["lasting_flop_per_s"].get(unit)
-        lasts = "" if lasting is None else f"{lasting / 1e12:.4g}"
-        yield dtype, unit, f"{rate / 1e12:.4g}", f"{size:.0f}", lasts, *_against(rate, sheet.get(unit), 1e12)
+        lasts = "" if lasting is None else rounded(lasting / 1e12)
+        yield dtype, unit, rounded(rate / 1e12), f"{size:.0f}", lasts, *_against(rate, sheet.get(unit), 1e12)
 
 
 def _memory_rows(peaks: Mapping[str, Any], sheet: Mapping[str, float]) -> Iterator[tuple[str, ...]]:
@@ -73,11 +74,11 @@ def _data_sheet(peaks: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _gb(rate: float) -> str:
-    return f"{rate / 1e9:.4g}"
+    return rounded(rate / 1e9)
 
 
 def _against(rate: float, sheet: float | None, scale: float) -> tuple[str, str]:
-    return ("", "") if sheet is None else (f"{sheet / scale:.4g}", f"{100 * rate / sheet:.0f}")
+    return ("", "") if sheet is None else (rounded(sheet / scale), f"{100 * rate / sheet:.0f}")
 
 
 def _size(nbytes: float) -> str:

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
 from pyprof.command.terminal_text import cut_to, safe
+from pyprof.quantities import counted, rounded
 from pyprof.variants.json_document import MeasuredStep, TriedVariant, TryDocument
 
 NAME = 16  # characters of the first column, at least
@@ -17,10 +18,10 @@ def try_lines(document: TryDocument, width: int) -> Iterator[str]:
     """What was measured and how, a line per variant, its losses, and what failed."""
     first = document.as_it_is
     where = safe(document.device) or "the CPU"
-    count = f"{first.steps} steps" if len(first.runs_ms) == 1 else f"{first.steps} steps in {len(first.runs_ms)} runs"
+    runs = "" if len(first.runs_ms) == 1 else f" in {len(first.runs_ms)} runs"
     head = (
-        f"{safe(document.script)} on {where}: {count} of the script as it is, after {document.passed_over} of warm-up "
-        f"in each run. A step ends with {document.steps_by}. No profiler ran."
+        f"{safe(document.script)} on {where}: {counted(first.steps, 'step')}{runs} of the script as it is, after "
+        f"{document.passed_over} of warm-up in each run. A step ends with {document.steps_by}. No profiler ran."
     )
     yield from textwrap.wrap(head, width)
     yield ""
@@ -106,4 +107,4 @@ def _numbers(losses: Sequence[float]) -> str:
 
 
 def _ms(amount: float) -> str:
-    return f"{amount:,.3g}" if amount < 100 else f"{amount:,.0f}"
+    return rounded(amount, 3)

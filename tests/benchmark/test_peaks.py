@@ -76,7 +76,7 @@ def test_the_tables_compare_with_the_data_sheet(found, capsys):
     lines = [line.split() for line in out.splitlines()]
     assert ["bf16", "tc_bf16", "811.2", "8192", "687.6", "989.4", "82"] in lines
     assert ["fp32", "fp32", "51", "4096", "67", "76"] in lines
-    assert ["copy", "4300", "32", "MiB", "4250", "4800", "89"] in lines
+    assert ["copy", "4,300", "32", "MiB", "4,250", "4,800", "89"] in lines
     assert "fp8: not measured: not on this device" in out
 
 

@@ -11,6 +11,7 @@ from pyprof.prof.advice.attention import FILLED, MATH, SAFE, TRAINED, USE, Patte
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
 from pyprof.prof.edits.scenario import Scenario
+from pyprof.quantities import rounded
 
 # Above this head size, the memory-efficient kernel, the only one for float32, is slower than products and softmax on
 # an H200: a diffusion transformer with heads of 72 took 167 ms in place of 124.
@@ -56,7 +57,8 @@ def attention(scenario: Scenario) -> Iterator[Proposal]:
             ns[place], left[place], added[place] = kept[row], 1.0, MASK_CALLS if row in masked else 0
     why = (
         f"Products and a softmax write and read the scores {run.shapes(found[0].softmax)[0]}, "
-        f"{run.number(calls, 'time', 'times')} per {run.unit}, {run.ms_of(rows):.4g} ms with the copies around them"
+        f"{run.number(calls, 'time', 'times')} per {run.unit}, {rounded(run.ms_of(rows))} ms with the copies around "
+        "them"
     )
     yield Edit(
         rule="attention",

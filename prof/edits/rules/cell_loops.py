@@ -15,6 +15,7 @@ from pyprof.prof.edits.rules.host_waits import waits_after
 from pyprof.prof.edits.rules.mask_loops import with_backward
 from pyprof.prof.edits.rules.merged_rows import Merged, merge, place
 from pyprof.prof.edits.scenario import Scenario
+from pyprof.quantities import rounded
 from pyprof.table.columns import Ints
 
 CELLS = {  # PyTorch's fused cells
@@ -174,9 +175,10 @@ def _edit(scenario: Scenario, loops: list[tuple[list[int], list[int]]], kind: st
             "takes all steps' inputs; call the other layers of the loop once, on all steps' results."
         ),
         why=(
-            f"{run.number(len(loops), 'loop calls', 'loops call')} a cell {times:.4g} times; with what else is in it, "
-            f"and the backward pass, {run.count(len(every)):.4g} launches and {run.ms_of(every):.4g} ms. Only the "
-            f"product with the state and the cell must run step by step; {run.ms(float(ns.sum())):.4g} ms are expected"
+            f"{run.number(len(loops), 'loop calls', 'loops call')} a cell {rounded(times)} times; with what else is in "
+            f"it, and the backward pass, {rounded(run.count(len(every)))} launches and {rounded(run.ms_of(every))} ms. "
+            f"Only the product with the state and the cell must run step by step; {rounded(run.ms(float(ns.sum())))} "
+            "ms are expected"
         ),
         cost=COSTS["cell_loop"],
         rows=rows_,

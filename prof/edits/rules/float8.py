@@ -13,6 +13,7 @@ from pyprof.prof.advice.alignment import LINE, VOCABULARY, Gemm, product_of
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
 from pyprof.prof.edits.scenario import Scenario
+from pyprof.quantities import rounded
 from pyprof.table.columns import Ints
 
 UNIT = "tc_fp8"
@@ -136,9 +137,9 @@ def _edit(scenario: Scenario, chosen: dict[int, tuple[float, int]]) -> Edit:
             "host more than the products gain."
         ),
         why=(
-            f"{run.number(rows, 'product', 'products')} of linear layers, in half precision {run.ms_of(rows):.4g} ms; "
-            f"in FP8, with {run.count(int(casts.sum())):.4g} casts and their scales, "
-            f"{run.ms(float(ns.sum())):.4g} ms are expected"
+            f"{run.number(rows, 'product', 'products')} of linear layers, in half precision {rounded(run.ms_of(rows))} "
+            f"ms; in FP8, with {rounded(run.count(int(casts.sum())))} casts and their scales, "
+            f"{rounded(run.ms(float(ns.sum())))} ms are expected"
         ),
         cost=COSTS["fp8"],
         rows=rows,

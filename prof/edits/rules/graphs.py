@@ -15,6 +15,7 @@ from pyprof.prof.edits.rules.growing_tensors import tensors_grow
 from pyprof.prof.edits.rules.host_waits import LARGEST
 from pyprof.prof.edits.scenario import IN_GRAPH, Scenario
 from pyprof.prof.timing.gpus import TO_DEVICE, TO_HOST, named_rows
+from pyprof.quantities import rounded
 from pyprof.table.columns import Ints
 
 LEFT = 0.01  # of the host's work: the copies of inputs into the graph, and its launch
@@ -37,7 +38,7 @@ def cuda_graph(scenario: Scenario) -> Iterator[Proposal]:
             'Launch the step as a CUDA graph: torch.compile(model, mode="reduce-overhead") or torch.cuda.graph; larger '
             "batches help, too."
         ),
-        why=f"The host launches {count:.4g} kernels and copies per {run.unit}; as a graph, all at once",
+        why=f"The host launches {rounded(count)} kernels and copies per {run.unit}; as a graph, all at once",
         cost=COSTS["cuda_graph"],
         rows=rows,
         ns=run.dur * np.where(scenario.in_graph[scenario.places(rows)], 1.0, IN_GRAPH),  # parts of it may be graphs

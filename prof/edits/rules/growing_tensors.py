@@ -12,6 +12,7 @@ from pyprof.prof.advice.run_columns import numel
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
 from pyprof.prof.edits.scenario import Scenario
+from pyprof.quantities import rounded
 
 LINKS = 4  # concatenations, each of the last one's result, at least
 PIECE_NS = 2000.0  # of a copy of the new piece, besides moving it
@@ -46,7 +47,7 @@ def static_cache(scenario: Scenario) -> Iterator[Proposal]:
         ),
         why=(
             f"{run.number(rows, 'concatenation copies', 'concatenations copy')} all that a tensor holds to add a "
-            f"piece: {run.ms_of(rows):.4g} ms; the pieces alone take {run.ms(float(ns.sum())):.4g} ms"
+            f"piece: {rounded(run.ms_of(rows))} ms; the pieces alone take {rounded(run.ms(float(ns.sum())))} ms"
         ),
         cost=COSTS["static_cache"],
         rows=rows,

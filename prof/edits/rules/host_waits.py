@@ -15,6 +15,7 @@ from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
 from pyprof.prof.edits.scenario import Scenario
 from pyprof.prof.limits.architectures import PCIE_3, PCIE_5, PINNED, PINNED_PCIE_5
 from pyprof.prof.timing.gpus import TO_DEVICE, TO_HOST, named_rows
+from pyprof.quantities import rounded
 from pyprof.table.columns import NULL, Bools, Floats, Ints
 
 LARGEST = 1 << 16  # bytes of sizes and indices
@@ -135,8 +136,8 @@ def pageable_copy(scenario: Scenario) -> Iterator[Proposal]:
             "non_blocking=True); one copy for many small ones."
         ),
         why=(
-            f"{run.number(rows, 'copy moves', 'copies move')} {run.ms(total):.4g} MB of pageable memory to the GPU, "
-            "and the host waits for each"
+            f"{run.number(rows, 'copy moves', 'copies move')} {rounded(run.ms(total))} MB of pageable memory to the "
+            "GPU, and the host waits for each"
         ),
         cost=COSTS["pageable_copy"],
         rows=rows,
@@ -190,8 +191,9 @@ def allocator(scenario: Scenario) -> Iterator[Proposal]:
             "it, memory is short, and the allocator frees blocks of other sizes (expandable_segments)."
         ),
         why=(
-            f"{run.count(len(freed)):.4g} times per {run.unit} memory is given back to the driver, for which the host "
-            f"waits for the GPU, and {run.count(len(taken)):.4g} times taken again: {spent:.4g} ms of the host's time"
+            f"{rounded(run.count(len(freed)))} times per {run.unit} memory is given back to the driver, for which the "
+            f"host waits for the GPU, and {rounded(run.count(len(taken)))} times taken again: {rounded(spent)} ms of "
+            "the host's time"
         ),
         cost=COSTS["allocator"],
         released=np.concatenate([found, _syncs_before(scenario, freed)]),
@@ -226,7 +228,7 @@ def data_loader(scenario: Scenario) -> Iterator[Proposal]:
             "Load data in the background: DataLoader(num_workers=..., persistent_workers=True, prefetch_factor=...). "
             "As many workers as it takes to make a batch within a step."
         ),
-        why=f"The host makes the next batch itself, for {spent:.4g} ms per {run.unit}, and launches nothing then",
+        why=f"The host makes the next batch itself, for {rounded(spent)} ms per {run.unit}, and launches nothing then",
         cost=COSTS["data_loader"],
         prompt=paused,
     )

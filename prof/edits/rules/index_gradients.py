@@ -13,6 +13,7 @@ from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
 from pyprof.prof.edits.rules.host_waits import waits_after
 from pyprof.prof.edits.scenario import Scenario
+from pyprof.quantities import rounded
 from pyprof.table.columns import Bools
 
 PUT = "_index_put_impl_"
@@ -52,8 +53,8 @@ def index_gradient(scenario: Scenario) -> Iterator[Proposal]:
         ),
         why=(
             f"The gradient of {run.number(len(worth), 'indexing sorts', 'indexings sort')} its indices and adds up "
-            f"what belongs to each ({run.trace(worth[0][0][0])}): {run.ms_of(rows):.4g} ms; by atomic additions, "
-            f"{run.ms(float(ns.sum())):.4g} ms are expected"
+            f"what belongs to each ({run.trace(worth[0][0][0])}): {rounded(run.ms_of(rows))} ms; by atomic additions, "
+            f"{rounded(run.ms(float(ns.sum())))} ms are expected"
         ),
         cost=COSTS["index_gradient"],
         rows=rows,

@@ -13,6 +13,7 @@ from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
 from pyprof.prof.edits.rules.host_waits import waits_after
 from pyprof.prof.edits.scenario import Scenario
+from pyprof.quantities import rounded
 from pyprof.table.columns import Bools, Ints
 
 MANY = 16  # kernels of one op in a loop; fewer do not matter
@@ -118,10 +119,10 @@ def _edit(scenario: Scenario, rows: Ints) -> Edit:
         rule="parameter_loop",
         change=change,
         why=(
-            f"A loop runs {names} for each parameter: {each:.4g} kernels per {run.unit}, {run.ms(now):.4g} ms of the "
-            f"GPU and a launch by the host for each; on lists about {after:.4g} remain"
+            f"A loop runs {names} for each parameter: {rounded(each)} kernels per {run.unit}, {rounded(run.ms(now))} "
+            f"ms of the GPU and a launch by the host for each; on lists about {rounded(after)} remain"
             + (
-                f"; the host waits {run.count(len(reads)):.4g} times for a value that the loop reads"
+                f"; the host waits {rounded(run.count(len(reads)))} times for a value that the loop reads"
                 if len(reads)
                 else ""
             )

@@ -16,6 +16,7 @@ from pyprof.prof.edits.rules.host_waits import waits_after
 from pyprof.prof.edits.rules.merged_rows import Merged, merge, place
 from pyprof.prof.edits.scenario import Scenario
 from pyprof.prof.timing.gpus import TO_HOST, named_rows
+from pyprof.quantities import rounded
 from pyprof.table.columns import Bools, Ints
 
 SIZED = ("nonzero", "masked_select", "unique_dim", "_unique2", "unique_consecutive")  # results as large as data says
@@ -177,9 +178,10 @@ def _edit(scenario: Scenario, loops: list[tuple[list[int], int]]) -> Edit:
             "once with index_add_."
         ),
         why=(
-            f"{run.number(len(loops), 'loop', 'loops')} of {times / len(loops):.4g} iterations: each waits for the "
-            f"number of its elements, and launches {_each(run, loops):.4g} kernels, {before:.4g} ms in all; at once, "
-            f"{run.ms(float(ns.sum())):.4g} ms are expected. No iteration may need what another one has written"
+            f"{run.number(len(loops), 'loop', 'loops')} of {rounded(times / len(loops))} iterations: each waits for "
+            f"the number of its elements, and launches {rounded(_each(run, loops))} kernels, {rounded(before)} ms in "
+            f"all; at once, {rounded(run.ms(float(ns.sum())))} ms are expected. No iteration may need what another one "
+            "has written"
         ),
         cost=COSTS["mask_loop"],
         rows=rows_,

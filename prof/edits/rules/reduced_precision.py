@@ -16,6 +16,7 @@ from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
 from pyprof.prof.edits.rules.narrow import Flow
 from pyprof.prof.edits.scenario import Scenario
+from pyprof.quantities import rounded
 from pyprof.table.columns import Bools, Floats, Ints
 
 # Of the peak, products reach this with an odd leading dimension (kernels align1): bf16 and fp16 on an H200 0.10 to 0.15
@@ -95,7 +96,7 @@ def _narrowed(run: Run, every: Ints, unit: str) -> Edit:
     scaler = "" if dtype == "bfloat16" else " with torch.amp.GradScaler"
     narrow = np.flatnonzero(chosen | (flow.factor <= 0.5))
     why = (
-        f"{run.number(rows, 'product', 'products')} of float32 operands take {run.ms_of(rows):.4g} ms; "
+        f"{run.number(rows, 'product', 'products')} of float32 operands take {rounded(run.ms_of(rows))} ms; "
         f"{run.number(int((flow.factor < 1).sum()), 'other kernel inherits', 'other kernels inherit')} the type, and "
         f"{run.number(int(flow.casts.sum()), 'cast is', 'casts are')} added"
     )

@@ -16,6 +16,7 @@ from pyprof.prof.edits.rules.mask_loops import with_backward
 from pyprof.prof.edits.rules.merged_rows import Merged, merge, place
 from pyprof.prof.edits.rules.parameters import Counts, Shape, in_loops
 from pyprof.prof.edits.scenario import Scenario
+from pyprof.quantities import rounded
 
 MAINS = ("gemm", "embedding", "indexing")
 PRODUCTS, TABLES = ("linear",), ("embedding", "embedding_bag")
@@ -131,7 +132,7 @@ def _edit(run: Run, groups: list[list[Call]], kinds: tuple[str, ...]) -> Edit:
         change=CHANGES[kinds],
         why=(
             f"{run.number(len(groups), 'time', 'times')} layers of one kind follow each other, such as {named}: "
-            f"{run.count(len(every)):.4g} kernels per {run.unit}, {run.ms_of(every):.4g} ms"
+            f"{rounded(run.count(len(every)))} kernels per {run.unit}, {rounded(run.ms_of(every))} ms"
         ),
         cost=COSTS["sibling_layers"],
         rows=rows_,

@@ -12,6 +12,7 @@ from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
 from pyprof.prof.edits.rules.from_findings import COMPILED
 from pyprof.prof.edits.rules.fused_kernels import Fused, fused_kernels, fusible
 from pyprof.prof.edits.scenario import Scenario
+from pyprof.quantities import rounded
 from pyprof.table.columns import Bools, Floats, Ints
 
 # The host's time for a kernel of compiled code, in units of that for a kernel of the same program's own ops (three
@@ -77,10 +78,11 @@ def _edit(scenario: Scenario, rows: Ints, found: list[Fused]) -> Edit:
         rule="compile",
         change="Compile the whole model: once, before the loop, model = torch.compile(model).",
         why=(
-            f"{run.number(taken, 'element-wise kernel, norm or copy', 'element-wise kernels, norms and copies')} "
-            f"take {before:.4g} ms; fused with their neighbours, {after:.4g} ms are expected. Of the model's "
-            f"{run.count(len(rows)):.4g} launches {run.count(remain):.4g} remain, for each of which compiled code "
-            f"takes the host {HOST} times as long. Graph breaks, which a capture cannot show, would keep more of them"
+            f"{run.number(taken, 'element-wise kernel, norm or copy', 'element-wise kernels, norms and copies')} take "
+            f"{rounded(before)} ms; fused with their neighbours, {rounded(after)} ms are expected. Of the model's "
+            f"{rounded(run.count(len(rows)))} launches {rounded(run.count(remain))} remain, for each of which compiled "
+            f"code takes the host {HOST} times as long. Graph breaks, which a capture cannot show, would keep more of "
+            "them"
         ),
         cost=COSTS["compile"],
         rows=rows,

@@ -70,6 +70,10 @@ def test_products_in_bf16_where_the_cpu_has_them(bf16, saved, confidence):
     assert (card.saved_ms, card.confidence) == (saved, confidence)  # of 4 ms a half, or a quarter, remains
 
 
+def test_products_that_took_no_time_are_not_advised_on():
+    assert "cpu_bf16" not in cards({**MM, "ns": 0}, facts=CpuFacts(cores=8, threads=8, bf16="amx"))
+
+
 @pytest.mark.parametrize(("bf16", "saved"), [("avx512_bf16", 2.0 + 2.0), ("amx", 3.0 - 0.5625 + 2.0)])
 def test_elementwise_ops_become_narrow_and_operands_are_converted(bf16, saved):
     """Three negations of 8 MiB in 1 ms each save a half, exp, which takes 9 ms, a half of the 1 ms for its bytes.
@@ -127,7 +131,7 @@ def test_pooling_in_nchw_counts_forward_and_backward():
     back = op("max_pool2d_with_indices_backward", 600_000, [4, 64, 28, 28], [4, 64, 56, 56], phase="backward")
     card = cards(CONV, pool, back)["cpu_channels_last"]
     assert card.saved_ms == pytest.approx(2.5 + 4.75 + 0.33, abs=1e-5)
-    assert "1 convolution, 0 batch norms and 2 pooling ops read NCHW: 15.6 ms; channels last 8.02 ms" in card.why
+    assert "Read in NCHW: 1 convolution, 2 pooling ops, 15.6 ms; channels last 8.02 ms" in card.why
 
 
 def test_images_that_are_channels_last_already():

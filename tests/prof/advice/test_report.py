@@ -23,7 +23,7 @@ from pyprof.prof.work.annotate import Annotation, annotate
 from pyprof.table.columns import NULL, Coded
 from pyprof.table.measured_steps import MeasuredStep
 from pyprof.table.netdict import write_netdict
-from tests.prof.advice.advice_rows import mm, run, table
+from tests.prof.advice.advice_rows import cards, mm, run, table
 from tests.tables import tables
 
 FIELDS = {"rule", "saved_ms", "step_ms", "kernels", "op", "layer", "trace", "why", "change", "confidence"}
@@ -321,3 +321,9 @@ def test_numbers_per_step_are_english(rows, steps, said):
     made = run(*steady(5_000)[:1])
     made.steps = steps
     assert made.number(rows, "copy", "copies") == said
+
+
+def test_a_long_capture_s_times_have_no_exponents():
+    """1,000 products of 15 ms are 15 s, of a capture without steps."""
+    (card,) = cards(*[mm(4096, 4096, 4097, 15_000_000)] * 1000, rule="alignment")
+    assert "It takes 15,000 ms" in card.why

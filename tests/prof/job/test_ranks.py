@@ -187,7 +187,7 @@ def test_a_damaged_file_is_reported_and_the_others_are_read(tmp_path: Path, capf
     job = made(tmp_path, *files, bad)
     assert [each.rank for each in slow_ranks(job.ranks)] == [1]
     out = capfd.readouterr().out
-    assert "1 of 3 files could not be read, and are left out:" in out
+    assert "Left out, since not readable: 1 of 3 files" in out
     assert str(bad) in out
 
 
