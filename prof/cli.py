@@ -36,7 +36,7 @@ def build_parser() -> Parser:
 
 def _add_query(parser: argparse.ArgumentParser) -> None:
     rows = parser.add_argument_group("rows and columns")
-    columns = f"the columns to print, in this order, or all (without: {DEFAULT}; with --ncu counters, too)"
+    columns = f"the columns to print, in this order, or all (default: {DEFAULT}; with --ncu counters, too)"
     rows.add_argument("-c", metavar="COLUMNS", dest="columns", type=parsed(_names), help=columns)
     where = (
         "only rows of which this is true: \"op == 'linear' and dir == 'bprop'\", \"kernel like '*gemm*'\", "
@@ -48,7 +48,7 @@ def _add_query(parser: argparse.ArgumentParser) -> None:
         f"{', '.join(column.name for column in AGGREGATES)}; longest first"
     )
     rows.add_argument("--group", metavar="COLUMNS", type=parsed(_names), help=group)
-    sort = "by these columns, -COLUMN descending: --sort -sil; unknown last (without: the input's order)"
+    sort = "by these columns, -COLUMN descending: --sort -sil; unknown last (default: the input's order)"
     rows.add_argument("--sort", metavar="COLUMNS", type=_sorts, help=sort)
     positive = whole_number()
     rows.add_argument("--top", metavar="N", type=positive, help="the first N lines; without --sort the longest N")

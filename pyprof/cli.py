@@ -105,5 +105,5 @@ def help_text() -> str:
 def _complaint(word: str) -> str:
     names = ", ".join(command.name for command in COMMANDS)
     if not word:
-        return f"a command is missing (there are {names})"
+        return f"no command given (the commands are {names}; pyprof --help says what each does)"
     return f"{'no option' if word.startswith('-') else 'no command'} {word} (the commands are {names})"

@@ -40,7 +40,7 @@ def build_parser() -> Parser:
     parser.add_argument(
         "--project",
         metavar="FOLDER",
-        help="keep paths of source files relative to this folder, on the machine of the capture (without: their names)",
+        help="keep paths of source files relative to this folder, on the machine of the capture (default: their names)",
     )
     add_json(parser)
     add_common(parser, writes="file")

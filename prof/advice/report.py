@@ -125,9 +125,9 @@ def _card(number: int, advice: Advice, unit: str, width: int, rows: str) -> Iter
     heading = f"{number}. {title(advice, unit, rounded(advice.saved_ms, 3) + ' ms')}"
     yield from textwrap.wrap(safe(heading), width, subsequent_indent=INDENT, break_on_hyphens=False)
     where = [text for text in (advice.op, advice.layer, advice.trace) if text]
-    amount = f"{rounded(advice.kernels)} {rows}, {rounded(advice.time_ms, 3)} ms"
+    amount = f"{_rows(advice.kernels, rows)}, {rounded(advice.time_ms, 3)} ms"
     if where or advice.kernels:  # some changes concern the host alone
-        yield cut_to(f"{INDENT}{amount}{': ' if where else ''}{safe(' · '.join(where))}", width, "middle")
+        yield cut_to(f"{INDENT}{amount}{'; most gained: ' if where else ''}{safe(' · '.join(where))}", width, "middle")
     yield from textwrap.wrap(sure(advice), width, initial_indent=INDENT, subsequent_indent=INDENT)
     yield from _wrapped("Why: ", advice.why, width)
     if details := how(advice):
@@ -135,6 +135,15 @@ def _card(number: int, advice: Advice, unit: str, width: int, rows: str) -> Iter
     if advice.shares:
         note = f"It concerns {rows} of {', '.join(advice.shares)} above, so the savings do not add up"
         yield from _wrapped("Note:", note, width)
+
+
+def _rows(number: float, rows: str) -> str:
+    """A mean number of kernels or ops per step.
+
+    >>> _rows(1205, "kernels"), _rows(1, "kernels"), _rows(0.5, "ops")
+    ('1,205 kernels', '1 kernel', '0.5 ops')
+    """
+    return f"{rounded(number)} {rows.removesuffix('s') if number == 1 else rows}"
 
 
 def sure(advice: Advice) -> str:

@@ -47,7 +47,7 @@ def build_parser() -> Parser:
     parser.add_argument("after", metavar="B", help=other)
     _add_gate(parser)
     _add_form(parser)
-    step = "compare these steps of both (without: all but outliers, such as a first step that warms up)"
+    step = "compare these steps of both (default: all but outliers, such as a first step that warms up)"
     parse_steps = imported("pyprof.parse.selection", "parse_steps")
     parser.add_argument("--step", metavar="N[-M]", type=parse_steps, help=step)
     output = "write here, not to standard output; a name that ends in .html is --html"
@@ -69,7 +69,7 @@ def _add_form(parser: argparse.ArgumentParser) -> None:
     form, positive = parser.add_argument_group("form"), whole_number(digits=6)
     add_json(form)
     form.add_argument("--html", metavar="FILE", help="write the difference as a web page, too")
-    width = "characters per line (without: the terminal's, else 100)"
+    width = "characters per line (default: the terminal's, or 100)"
     form.add_argument("-w", metavar="N", dest="width", type=positive, help=width)
     form.add_argument("--top", metavar="N", type=positive, help="show the N greatest changes (default: 12)")
     form.add_argument("--all", action="store_true", help="show all changes")

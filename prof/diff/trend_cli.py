@@ -27,8 +27,8 @@ def build_parser() -> Parser:
         description="One program's step over many captures, in the order given (of a pattern or folder, that of the "
         "numbers in names): a line for each, and where the step changed, the parts of it that did, as pyprof diff "
         "finds them.",
-        epilog="pyprof trend nightly/*.json.gz --fail-if 'step > 3%'    exits with 3 if the last capture's step is so "
-        "much longer than that of the one before; pyprof diff --help lists the conditions.",
+        epilog="`pyprof trend nightly/*.json.gz --fail-if 'step > 3%'` exits with 3 if the last capture's step is more "
+        "than 3% longer than that of the one before; pyprof diff --help lists the conditions.",
     )
     parser.add_argument("files", nargs="+", metavar="file", help="captures, patterns or folders; two or more")
     least = (

@@ -28,10 +28,10 @@ def build_parser() -> Parser:
     parser = Parser(
         prog="pyprof ranks",
         description="Read the captures of all ranks of a job, side by side on Dask workers, into one folder, and say "
-        "which rank the others wait for, for how long per step, and why. An interrupted run goes on where it ended: "
+        "which rank the others wait for, for how long per step, and why. An interrupted run continues where it ended: "
         "files whose content has been read are not read again.",
-        epilog="pyprof ranks captures/*.json.gz -o job/    pyprof ranks job/ --json    The workers are processes of "
-        "this machine, or those of --scheduler, which must see the same files and folder.",
+        epilog="`pyprof ranks captures/*.json.gz -o job/` reads a job, and `pyprof ranks job/` prints the same again. The "
+        "workers are processes of this machine, or those of --scheduler, which must see the same files and folder.",
     )
     parser.add_argument(
         "files",

@@ -83,7 +83,7 @@ def _slow(job: JobDocument, slow: SlowRank) -> Iterator[str]:
     yield held_sentence(slow, job.step_ns, job.steps > 0)
     if slow.wait_ns > 1.1 * slow.held_ns:
         yield f"  Its collectives take them {brief_ms(slow.wait_ns)} ms longer; beside a part of that, other work runs."
-    yield f"  It comes last to {counted(slow.times, 'collective')}. Compared with the mean of the others,"
+    yield f"  It arrives last at {counted(slow.times, 'collective')}. Compared with the mean of the others,"
     if not slow.causes:
         yield f"  {NOTHING}."
     for cause in slow.causes:

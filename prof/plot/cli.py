@@ -55,14 +55,14 @@ def build_parser() -> Parser:
 def _add_figure_options(parser: argparse.ArgumentParser) -> None:
     add, inches = parser.add_argument, number(2.5, 60, "inches")
     depth, step = whole_number(digits=4), whole_number(0, 15, "a step's number")
-    add("--by", choices=("op", "kernel", "layer"), help="roofline: what a dot is (without: op)")
-    add("--depth", metavar="N", type=depth, help="layers: the outermost N parts of layers (without: as many as fit)")
-    add("--step", metavar="N", type=step, help="timeline: that step (without: the one of median length)")
+    add("--by", choices=("op", "kernel", "layer"), help="roofline: what a dot is (default: op)")
+    add("--depth", metavar="N", type=depth, help="layers: the outermost N parts of layers (default: as many as fit)")
+    add("--step", metavar="N", type=step, help="timeline: that step (default: the one of median length)")
     add("--title", metavar="TEXT", default="", help="in place of the figure's own title")
-    add("--width", metavar="INCHES", type=inches, default=9.0, help="(without: 9)")
-    add("--height", metavar="INCHES", type=inches, help="(without: what the figure needs)")
+    add("--width", metavar="INCHES", type=inches, default=9.0, help="(default: 9)")
+    add("--height", metavar="INCHES", type=inches, help="(default: what the figure needs)")
     dots = number(20, 1200, "dots an inch")
-    add("--dpi", metavar="N", type=dots, default=150.0, help="dots per inch of a PNG (without: 150)")
+    add("--dpi", metavar="N", type=dots, default=150.0, help="dots per inch of a PNG (default: 150)")
     add("--dark", action="store_true", help="light on dark")
 
 

@@ -91,7 +91,7 @@ def _without_profiler(removed: ProfilerRemoved, unit: str) -> list[str]:
     if removed.measured_ns is None:
         step = f"{ms(removed.step_ns)} per {unit}{interval}, {ms(removed.profiled_ns)} with it"
         return [f"Without the profiler, estimated: {step}; pyprof run --warmup 4 measures it"]
-    added = cost if removed.host_share_measured else "the host does not limit it"
+    added = cost if removed.host_share_measured else "the host is not the limit"
     return [
         f"Without the profiler, measured: {ms(removed.measured_ns)} per {unit} (the replay: {ms(removed.step_ns)}); "
         f"with the profiler {ms(removed.profiled_ns)}; {added}"

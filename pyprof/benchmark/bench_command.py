@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from pyprof.benchmark.bench_result import Bench
 
 EPILOG = """\
-the statement and --setup are Python code, which is run. They see torch, F (torch.nn.functional), nn, math, device, the
-sweep's variables, and rand(*shape), which makes a tensor of random numbers; a sweep may vary its dtype, layout
-and align.
+The statement and --setup are Python code, which is run. They see torch, F (torch.nn.functional), nn,
+math, device, the sweep's variables, and rand(*shape), which makes a tensor of random numbers; a sweep
+may vary its dtype, layout and align.
 
 sweeps:
   M=1:4096:*2        1, 2, 4, ... 4096        M=64:1024:+64    64, 128, ... 1024        M=1,17,4096
@@ -44,8 +44,8 @@ examples:
 def build_parser() -> Parser:
     parser = Parser(
         prog="pyprof bench",
-        description="Time a statement by itself, forward and backward, beside its FLOPs, bytes and the hardware's "
-        "limit. Or make the heaviest calls of a capture again and time them alone. On a GPU by CUDA graphs.",
+        description="Time a statement by itself, forward and backward, beside its FLOPs, bytes and the hardware's limit;\n"
+        "or make the heaviest calls of a capture again and time them alone. On a GPU, CUDA graphs time the calls.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -58,7 +58,7 @@ def test_help_lists_every_command_on_standard_output(option, capsys):
     [
         (
             [],
-            f"a command is missing (there are {NAMES})",
+            f"no command given (the commands are {NAMES}; pyprof --help says what each does)",
         ),
         (
             ["prase"],
