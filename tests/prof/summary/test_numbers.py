@@ -282,6 +282,13 @@ def test_the_loss_is_what_a_loss_calls_and_not_the_model_that_has_one():
     assert found == {("loss", 500 * US), ("other", 100 * US), ("norm", 50 * US)}
 
 
+def test_a_layer_that_takes_next_to_nothing_does_not_take_nothing():
+    """0.3 of 131 µs is 0.0023 times as long."""
+    times = [131.0, 159.0, 0.3]
+    table = run_of(*(mm(1000 * i, ns, layer=f'["Linear_{i}"]') for i, ns in enumerate(times)))
+    assert "layer 2 takes <0.01 times as long" in said(table)
+
+
 def test_a_layer_that_is_no_equal_of_the_others():
     layers = [f'["GPT", "h.{i}", "h.{i}.attn"]' for i in range(5)]
     times = [200, 100, 100, 101, 99]
