@@ -87,7 +87,7 @@ def _head(advised: Advised) -> str:
     if run.launches_timed:
         host = _digits(_host_ms(run, advised.now)[0], 2)
         head += f" Without a profiler the host needs about {host} ms per {run.unit}."
-    limit = "GPU" if run.on_cpu else _limit(run)  # nothing waits for another
+    limit = "GPU" if run.on_cpu else _limit(run, advised.now)  # nothing waits for another
     if not found:
         return f"{head} There is no advice{BECAUSE[limit]}.{_unknown(run)}{_shapeless(run)}"
     slower = " The host is the limit: faster kernels alone do not shorten the step." if limit == "host" else ""
@@ -106,16 +106,19 @@ def step_text(now: StepTime, measured: bool) -> str:
     return f"Without the profiler, it takes about {time} ms, an estimate{interval}"
 
 
-def _limit(run: Run) -> str:
+def _limit(run: Run, now: StepTime | None = None) -> str:
     """Which limits the step with a probability of at least 80%: "host" or "GPU"; "near" if neither does.
 
     "turns" if the GPU is idle for long because the host has waited for a result of the GPU, or has no input data ready:
-    their times then add up, whichever is greater.
+    their times then add up, whichever is greater. They need not do so without the profiler, which slows the host alone:
+    ``now``, the step without it where a replay knows it, is then nearer to the longer of both than to their sum.
     """
     by_cause, much = run.idle_by_cause_ns, HOST_BOUND * run.step_ns
     host = run.host_ns > HOST_SURE * run.queued_ns
-    if by_cause["sync"] > much or (not host and by_cause["sync"] + by_cause["data"] > much):
-        return "turns"
+    shorter, longer = sorted((run.host_ns, run.queued_ns))
+    if now is None or now.ms * 1e6 > longer + shorter / 2:
+        if by_cause["sync"] > much or (not host and by_cause["sync"] + by_cause["data"] > much):
+            return "turns"
     if host:
         return "host"
     return "GPU" if HOST_SURE * run.host_ns < run.queued_ns else "near"
@@ -218,7 +221,7 @@ def _outlook(run: Run, now: StepTime | None) -> str:
     host, gpu = _host(run, now), f"{_digits(run.busy_ns / 1e6, 2)} ms"
     if run.for_ranks_ns > WORTH_SAYING * run.busy_ns:
         gpu += f" ({_digits(run.for_ranks_ns / 1e6, 2)} ms of them waiting for other ranks)"
-    limit = LIMITS[_limit(run)]
+    limit = LIMITS[_limit(run, now)]
     if run.stalled_ns > HOST_BOUND * run.step_ns:
         stalled = _digits(run.stalled_ns / 1e6, 2)
         limit = f"neither explains {stalled} ms per {run.unit} in which the GPU is idle though work is launched"

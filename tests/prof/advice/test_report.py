@@ -14,7 +14,7 @@ from pyprof.command.envelope import plain
 from pyprof.errors import ModelError
 from pyprof.prof import cli
 from pyprof.prof.advice import RULES, Run, advise, together_ms
-from pyprof.prof.advice.advised import advised_by_sums
+from pyprof.prof.advice.advised import StepTime, advised_by_sums
 from pyprof.prof.advice.card import rule
 from pyprof.prof.advice.json_document import advice_document
 from pyprof.prof.advice.report import _limit, brief, write_advice
@@ -302,6 +302,20 @@ def test_what_limits_a_step(sync, data, host, gpu, limit):
     idle = {"sync": 1e3 * sync, "data": 1e3 * data}
     made = SimpleNamespace(step_ns=1e6, host_ns=1e3 * host, queued_ns=1e3 * gpu, idle_by_cause_ns=idle)
     assert _limit(made) == limit
+
+
+@pytest.mark.parametrize(
+    ("step", "limit"),
+    [  # ms without the profiler, of a host that needs 86 ms and a GPU that needs 101 ms: 187 ms one after the other
+        (105, "near"), (143, "near"), (145, "turns"), (187, "turns"),
+    ],
+)  # fmt: skip
+def test_turns_that_only_the_profiler_causes_are_none(step, limit):
+    """A V100's step of 178 ms, 48 ms of them idle for data: without the profiler the host is ahead of the GPU."""
+    made = SimpleNamespace(
+        step_ns=178e6, host_ns=86e6, queued_ns=101e6, idle_by_cause_ns={"sync": 0.0, "data": 48e6}
+    )  # fmt: skip
+    assert _limit(made, StepTime(step, step, step)) == limit
 
 
 def test_nothing_is_said_of_a_step_that_the_capture_does_not_explain():
