@@ -57,8 +57,9 @@ def _phases(summary: Summary) -> Iterator[SummaryTable]:
         (part.name, f"{part.rows:,}", ms(part.ns), share(part.ns, span), *_idle(part, span))
         for part in (*summary.phases, whole)
     ]
-    title = f"By phase, of {ms(span)} (overlaps counted once; idle time is counted for the phase that ends it)"
-    yield SummaryTable("phases", title, ("phase", "rows", "busy", "", "idle", ""), tuple(rows))
+    busy, idle, rest = ("in ops", "outside", "time outside of ops") if summary.on_cpu else ("busy", "idle", "idle time")
+    title = f"By phase, of {ms(span)} (overlaps counted once; {rest} is counted for the phase that ends it)"
+    yield SummaryTable("phases", title, ("phase", "rows", busy, "", idle, ""), tuple(rows))
 
 
 def _idle(part: Part, span: int) -> tuple[str, str]:

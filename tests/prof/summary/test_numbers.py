@@ -20,6 +20,7 @@ from pyprof.prof.summary.capture_numbers import Summary, summarise
 from pyprof.prof.summary.components import series
 from pyprof.prof.summary.json_document import summary_of
 from pyprof.prof.summary.sentences import headline, sentences
+from pyprof.prof.summary.tables import summary_tables
 from pyprof.prof.summary.terminal import write_summary
 from pyprof.prof.summary.wording import amount
 from pyprof.prof.work.annotate import Annotation, annotate
@@ -337,6 +338,14 @@ def test_layers_of_unequal_work_are_no_series():
 def test_kinds_by_kernel_name(name, kind):
     table = run_of({"name": name, "start": 0, "ns": 1})
     assert kinds(table, annotate(table)).texts() == [kind]
+
+
+def test_a_cpu_is_not_called_idle_outside_of_ops():
+    """Between 10 and 20 µs no op runs; what the CPU did then, Python for example, is not on record."""
+    table = run_of(mm(0, 10, kind="cpu", phase="forward"), mm(20, 30, kind="cpu", phase="backward"), gpu="")
+    phases = next(each for each in summary_tables(summary(table)) if each.key == "phases")
+    assert phases.head == ("phase", "rows", "in ops", "", "outside", "") and "idle" not in phases.title
+    assert phases.rows[-1] == ("all", "2", "0.0400 ms", "80.0%", "0.0100 ms", "20.0%")
 
 
 def test_a_capture_of_a_cpu_speaks_of_cpu_time():
