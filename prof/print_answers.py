@@ -31,7 +31,7 @@ def print_summary(args: argparse.Namespace) -> Done:
     first_line = incomplete_line(numbers.incomplete)  # the summary begins with it
     warnings = [text for text in loaded.warnings if text != first_line]
     with open_output(args.output, args.force) as out:
-        write_summary(numbers, out, width, terminal, () if numbers.on_cpu else brief(advised))
+        write_summary(numbers, out, width, terminal, brief(advised))
     hint = [] if args.summary else ["rows: -c or -w, or a pipe; all advice: --advise"]
     return Done([*warned(warnings), *hint])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -34,6 +35,17 @@ class AbstainedRule(Record):
     why: Annotated[str, doc("why it proposes nothing")]
 
 
+class UnsureChange(Record):
+    """A change without a card: it may save nothing, or another change has to be made first."""
+
+    rule: Annotated[str, doc("the name of its rule")]
+    title: Annotated[str, doc("the change")]
+    saved_ms: Annotated[float, doc("what it saves a step on average, with the change that it needs", "ms")]
+    after: Annotated[
+        str, doc("the change that has to be made first; empty: none, but it saves nothing in one case of ten")
+    ]
+
+
 @dataclass(frozen=True, eq=False)
 class Advised:
     """The advice for a run.
@@ -50,6 +62,7 @@ class Advised:
     now: StepTime | None = None
     measured: bool = False  # whether ``now`` was measured without the profiler
     not_replayed: str = ""
+    unsure: Sequence[UnsureChange] = ()  # what would save enough on average, the greatest saving first
 
     def of_rows(self, rows: int) -> Coded:
         """The column ``advice`` of a table with this many rows: the rules of the cards about a row, best first."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from pyprof.command.json_schema import Record, doc
-from pyprof.prof.advice.advised import AbstainedRule, Advised, StepTime
+from pyprof.prof.advice.advised import AbstainedRule, Advised, StepTime, UnsureChange
 from pyprof.prof.advice.card import Advice
 from pyprof.table.losses import Loss
 
@@ -36,6 +36,10 @@ class AdviceDocument(Record):
     ]
     advice: Annotated[list[Advice], doc("the greatest saving first")]
     abstained: Annotated[list[AbstainedRule], doc("the rules that advise nothing, and why")]
+    unsure: Annotated[
+        list[UnsureChange],
+        doc("changes without a card that save enough on average, or after another one; the greatest saving first"),
+    ]
 
 
 def advice_document(advised: Advised) -> AdviceDocument:
@@ -52,4 +56,5 @@ def advice_document(advised: Advised) -> AdviceDocument:
         together_ms=round(advised.together_ms, 6),
         advice=advised.cards,
         abstained=advised.abstained,
+        unsure=list(advised.unsure),
     )

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 WIDTH = 80
 INDENT = "   "
 FIRST = 5  # number of cards that the summary shows
+PERHAPS = 2  # number of changes without a card that a sentence names
 BECAUSE = {  # why there is no advice, unless it is that the GPU works well
     "host": ": the host is the limit, not by launches alone. A sampling profiler (py-spy) shows where it is",
     "near": ": host and GPU take about as long, so a change to one of them alone saves little",
@@ -87,9 +88,10 @@ def _head(advised: Advised) -> str:
     if run.launches_timed:
         host = rounded(_host_ms(run, advised.now)[0], 2)
         head += f" Without a profiler the host needs about {host} ms per {run.unit}."
-    limit = "GPU" if run.on_cpu else _limit(run)  # nothing waits for another
+    limit = "GPU" if run.on_cpu else _limit(run, advised.now)  # nothing waits for another
     if not found:
-        return f"{head} There is no advice{BECAUSE[limit]}.{_unknown(run)}{_shapeless(run)}"
+        perhaps = f" {text}." if (text := _perhaps(advised)) else ""
+        return f"{head} There is no advice{BECAUSE[limit]}.{perhaps}{_unknown(run)}{_shapeless(run)}"
     slower = " The host is the limit: faster kernels alone do not shorten the step." if limit == "host" else ""
     saves = "saves" if len(found) == 1 else "together save"
     most = "" if advised.now is not None else "at most "
@@ -106,15 +108,18 @@ def step_text(now: StepTime, measured: bool) -> str:
     return f"Without the profiler, it takes about {time} ms, an estimate{interval}"
 
 
-def _limit(run: Run) -> str:
+def _limit(run: Run, now: StepTime | None = None) -> str:
     """Which limits the step with a probability of at least 80%: "host" or "GPU"; "near" if neither does.
 
     "turns" if the GPU is idle for long because the host has waited for a result of the GPU, or has no input data ready:
-    their times then add up, whichever is greater.
+    their times then add up, whichever is greater. They need not do so without the profiler, which slows the host alone:
+    ``now``, the step without it where a replay knows it, is then nearer to the longer of both than to their sum.
     """
     by_cause, much = run.idle_by_cause_ns, HOST_BOUND * run.step_ns
     host = run.host_ns > HOST_SURE * run.queued_ns
-    if by_cause["sync"] > much or (not host and by_cause["sync"] + by_cause["data"] > much):
+    shorter, longer = sorted((run.host_ns, run.queued_ns))
+    waited = by_cause["sync"] > much or (not host and by_cause["sync"] + by_cause["data"] > much)
+    if waited and (now is None or now.ms * 1e6 > longer + shorter / 2):
         return "turns"
     if host:
         return "host"
@@ -197,15 +202,35 @@ def brief(advised: Advised) -> list[str]:
         return [f"What to change: nothing can be advised: {run.unfit}"]
     outlook = _outlook(run, advised.now)
     if not found:
-        nothing = f"What to change: nothing was found that saves more than 0.5% of {_one(run)}{outlook}"
-        return [nothing if run.has_sizes else f"{nothing}. {NO_SHAPES}"]
+        nothing = f"nothing was found that saves more than 0.5% of {_one(run)}"
+        if advised.unsure:
+            nothing = f"no change alone saves 0.5% of {_one(run)} in nine of ten cases"
+        unknown = _unknown(run).strip().removesuffix(".")
+        more = [text for text in (_perhaps(advised), unknown, "" if run.has_sizes else NO_SHAPES) if text]
+        return [". ".join([f"What to change: {nothing}{outlook}", *more])]
     step = run.step_ns if advised.now is None else advised.now.ms * 1e6
     most = "at most " if advised.now is None else ""
     mean = _mean(run) if advised.now is None else ", without the profiler"
     amount = f"{most}{ms(round(advised.together_ms * 1e6))} of {ms(round(step))} per {run.unit}{mean}"
     count = "one piece of advice saves" if len(found) == 1 else f"{len(found)} pieces of advice together save"
     first = f" (the first {FIRST} are shown)" if len(found) > FIRST else ""
-    return [f"What to change: {count} {amount}{first}{outlook}", *(_line(advice, run.unit) for advice in found[:FIRST])]
+    title = f"What to change: {count} {amount}{first}{outlook}"
+    lines = [_line(advice, run.unit) for advice in found[:FIRST]]
+    return [". ".join(filter(None, (title, _perhaps(advised)))), *lines]
+
+
+def _perhaps(advised: Advised) -> str:
+    """A sentence without its stop about changes that have no card and save more than those that have; else empty."""
+    best = max((card.saved_ms for card in advised.cards), default=0.0)
+    named = [each for each in advised.unsure if each.saved_ms > best][:PERHAPS]
+    if not named:
+        return ""
+    texts = [
+        f"{first_sentence(each.title)} (about {rounded(each.saved_ms, 2)} ms"
+        + (f" with this before it: {first_sentence(each.after)})" if each.after else ", or nothing)")
+        for each in named
+    ]
+    return f"Less sure, or only with another change (pyprof plan weighs these): {'; '.join(texts)}"
 
 
 def _one(run: Run) -> str:
@@ -227,7 +252,7 @@ def _outlook(run: Run, now: StepTime | None) -> str:
     host, gpu = _host(run, now), f"{rounded(run.busy_ns / 1e6, 2)} ms"
     if run.for_ranks_ns > WORTH_SAYING * run.busy_ns:
         gpu += f" ({rounded(run.for_ranks_ns / 1e6, 2)} ms of them waiting for other ranks)"
-    limit = LIMITS[_limit(run)]
+    limit = LIMITS[_limit(run, now)]
     if run.stalled_ns > HOST_BOUND * run.step_ns:
         stalled = rounded(run.stalled_ns / 1e6, 2)
         limit = f"neither explains {stalled} ms per {run.unit} in which the GPU is idle though work is launched"

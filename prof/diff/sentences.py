@@ -13,6 +13,7 @@ from pyprof.prof.ranks.pace_records import Pace
 from pyprof.prof.ranks.slow_sentences import cause_text, held_sentence
 from pyprof.prof.summary.wording import amount
 from pyprof.prof.summary.work_sentences import NEARLY
+from pyprof.table.losses import losses
 
 NAMED = 3  # entries that a sentence names
 HARDLY = 0.02  # share of an op's time below which a kernel is not named, such as a memset
@@ -21,6 +22,7 @@ SAME_WORK = 0.005  # relative difference in FLOPs below which both do the same w
 MANY = 0.2  # relative difference in the number of operations
 DRIFTED = 0.01  # relative change of unchanged kernels that is worth a sentence
 OTHER_CLOCK = 0.02  # relative change of the mean SM clock that is said before all else
+BEFORE_CHANGE, OF_NAME = 16, 60  # characters of a whole name that are shown before a change in it, and in all
 ATTRIBUTED = 0.9  # share of the time below which a warning says how much has an op
 MODES = {"appeared": "new", "vanished": "gone", "args": "args", "moved": "moved", "layer": "other ops", "same": ""}
 MODES |= dict.fromkeys(("kind", "graph"), "as a whole")
@@ -69,6 +71,11 @@ def _noise(value: Delta, places: int, what: str = "step") -> str:
 def headline(found: Comparison) -> str:
     """The time of a step in A and B, or of the captures: these may hold different numbers of steps."""
     step, places, what = found.step, digits(found), unit(found)
+    if lossy := _incomplete(found):
+        told = f"{both_ms(step, places)} ms of operations per {what}" + (
+            f" ({percent(step.ratio)})" if step.change else ""
+        )
+        return f"{lossy}, so this does not compare the programs. What is recorded of them: {told}."
     if not step.change:
         return f"A and B take the same time: {shown_ms(step.before, places)} ms per {what}."
     times, change, noise = f"{both_ms(step, places)} ms", signed_ms(step, places), _noise(step, places, what)
@@ -79,6 +86,14 @@ def headline(found: Comparison) -> str:
         return f"B takes {change.lstrip('+-')} ms {way}: {times} ({percent(step.ratio)}; {noise})."
     way = "faster" if step.change < 0 else "slower"
     return f"B is {change.lstrip('+-')} ms per step {way}: {times} ({percent(step.ratio)}; {noise})."
+
+
+def _incomplete(found: Comparison) -> str:
+    """Which captures have lost records; empty if neither has."""
+    names = [name for name, side in (("A", found.a), ("B", found.b)) if losses(side.table)]
+    if not names:
+        return ""
+    return f"{names[0]} is an incomplete capture" if len(names) == 1 else "A and B are incomplete captures"
 
 
 def side_words(side: Side) -> str:
@@ -113,6 +128,8 @@ def clock_words(found: Comparison) -> str:
 
 def sentences(found: Comparison) -> list[str]:
     """Where the difference comes from, the most important sentence first; ``clock_words`` come before the headline."""
+    if _incomplete(found):  # what got faster, or is not there, may be what was lost
+        return list(_coarse(found))
     makers = (_ranks, _split, _most, _kernels, _tensor, _work, _drift, _coarse)
     return [sentence for make in makers for sentence in make(found)]
 
@@ -141,11 +158,18 @@ def _waiting_ns(pace: Pace | None) -> float | None:
 
 
 def _split(found: Comparison) -> Iterator[str]:
-    if not found.step.change:
-        return
     places, on_cpu = digits(found), found.a.on_cpu and found.b.on_cpu
     busy, idle, late = found.busy, found.idle, found.late
-    words = f"{'Ops take' if on_cpu else 'The GPU works'} {_more(busy, places)} ({both_ms(busy, places)} ms)"
+    if not found.step.change and abs(busy.change) < MENTIONED * found.step.before:
+        return
+    works = (
+        "Ops take"
+        if on_cpu
+        else "Ops of the CPU and kernels of the GPU take"
+        if _one_on_cpu(found)
+        else "The GPU works"
+    )
+    words = f"{works} {_more(busy, places)} ({both_ms(busy, places)} ms)"
     if not (found.a.steps.timed and found.b.steps.timed):
         yield f"{words}; the captures do not show idle time."
         return
@@ -153,6 +177,11 @@ def _split(found: Comparison) -> Iterator[str]:
     if max(late.before, late.after) > 0.1 * max(idle.before, idle.after, 1):
         words += f", of which the CPU had not yet launched the next kernel in {both_ms(late, places)} ms"
     yield f"{words})."
+
+
+def _one_on_cpu(found: Comparison) -> bool:
+    """Whether one capture is of the CPU alone, and the other of a GPU."""
+    return found.a.on_cpu != found.b.on_cpu
 
 
 def _more(value: Delta, places: int) -> str:
@@ -298,6 +327,18 @@ def shown_kernels(kernels: Sequence[Kernel]) -> str:
     words = [k.name + (f" ×{k.count:.4g}" if round(k.count, 2) != 1 else "") for k in telling[:NAMED]]
     more = len(kernels) - len(words)
     return ", ".join(words) + (f" and {more} more" if more > 0 and len(telling) > NAMED else "")
+
+
+def replaced(swap: Swap) -> tuple[str, str]:
+    """The kernels before and after. Where the short names agree, the longest one's whole name tells the change."""
+    a, b = shown_kernels(swap.a), shown_kernels(swap.b)
+    if a != b or not a:
+        return a, b
+    names = swap.a[0].same, swap.b[0].same
+    common = next((i for i, (one, other) in enumerate(zip(*names, strict=False)) if one != other), min(map(len, names)))
+    begin = max(common - BEFORE_CHANGE, 0)
+    before, after = (f"{'..' * bool(begin)}{name[begin : begin + OF_NAME]}" for name in names)
+    return f"{a}: {before}", f"{b}: {after}"
 
 
 def swap_words(swap: Swap, places: int) -> str:

@@ -53,8 +53,7 @@ def _model(found: Comparison, verdicts: Sequence[Verdict]) -> dict[str, Any]:
         "swaps": [
             {
                 "words": say.swap_words(swap, places),
-                "before": say.shown_kernels(swap.a),
-                "after": say.shown_kernels(swap.b),
+                **dict(zip(("before", "after"), say.replaced(swap), strict=True)),
             }
             for swap in found.swaps[:SWAPS]
         ],
@@ -145,5 +144,6 @@ def _details(entry: Entry, places: int) -> list[str]:
         f"matched by: {', '.join(entry.how)}",
     ]
     for swap in entry.swaps[:SWAPS]:
-        lines += [say.swap_words(swap, places), f"A: {say.shown_kernels(swap.a)}", f"B: {say.shown_kernels(swap.b)}"]
+        before, after = say.replaced(swap)
+        lines += [say.swap_words(swap, places), f"A: {before}", f"B: {after}"]
     return lines

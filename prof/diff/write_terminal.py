@@ -109,7 +109,8 @@ def _swaps(console: Console, found: Comparison, places: int) -> None:
     prose(console, title, "bold")
     for swap in swaps[:SWAPS]:
         prose(console, say.swap_words(swap, places), "", hang=2)
-        for arrow, kernels in (("  " if swap.b else "no longer", swap.a), ("->" if swap.a else "also", swap.b)):
+        before, after = say.replaced(swap)
+        for arrow, kernels in (("  " if swap.b else "no longer", before), ("->" if swap.a else "also", after)):
             if kernels:
-                names = cut_to(safe(say.shown_kernels(kernels)), console.width - 3 - len(arrow), "middle")
+                names = cut_to(safe(kernels), console.width - 3 - len(arrow), "middle")
                 console.print(Text(f"  {arrow} {names}", "dim"), no_wrap=True, overflow="ignore", crop=False)

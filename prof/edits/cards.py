@@ -18,12 +18,13 @@ from pyprof.prof.advice.advised import (
     AbstainedRule,
     Advised,
     StepTime,
+    UnsureChange,
     advised_by_sums,
 )
 from pyprof.prof.advice.card import RULES, Advice, Confidence
 from pyprof.prof.advice.rank import LEAST_NS, LEAST_SHARE, advise, findings, limited
 from pyprof.prof.edits.base_run import BaseRun
-from pyprof.prof.edits.edit import Abstained, Edit
+from pyprof.prof.edits.edit import Abstained, Edit, Proposal
 from pyprof.prof.edits.forecast import Forecast, Forecaster
 from pyprof.prof.edits.rules import EDIT_RULES
 from pyprof.prof.edits.scenario import Scenario, apply, captured
@@ -112,17 +113,21 @@ def doubt(base: BaseRun) -> str:
 def advised(forecaster: Forecaster) -> Advised:
     """The cards of all rules, the greatest saving first."""
     start, run = captured(forecaster.base), forecaster.base.run
-    now = forecaster.forecast(start)
+    now, unsure = forecaster.forecast(start), list[UnsureChange]()
     found, silent = [each._replace(card=replace(each.card, step_ms=now.ns / 1e6)) for each in _summed(run)], []
     for rule in EDIT_RULES:
         proposals = list(EDIT_RULES[rule](start))
         edits = [proposal for proposal in proposals if isinstance(proposal, Edit)]
-        worth = [each for edit in edits if (each := _found(forecaster, start, edit, now)) is not None]
+        judged = [each for edit in edits if (each := _found(forecaster, start, edit, now)) is not None]
+        worth = [each for each in judged if isinstance(each, Found)]
         found += worth
+        unsure += [each for each in judged if isinstance(each, UnsureChange)]
+        unsure += _after_another(forecaster, start, proposals, now) if not edits else []
         if not worth and name_of(rule) not in {each.card.rule for each in found}:
             whys = [proposal.why for proposal in proposals if isinstance(proposal, Abstained)]
             silent.append(AbstainedRule(name_of(rule), TOO_LITTLE if edits else (*whys, NOTHING_FOUND)[0]))
     found.sort(key=lambda each: -each.card.saved_ms)
+    unsure.sort(key=lambda each: -each.saved_ms)
     said = {each.card.rule for each in found} | {each.rule for each in silent}
     silent += [AbstainedRule(rule, NOTHING_FOUND) for rule in RULES if rule not in said]
     return Advised(
@@ -133,6 +138,7 @@ def advised(forecaster: Forecaster) -> Advised:
         abstained=silent,
         now=step_time(now),
         measured=forecaster.measured,
+        unsure=unsure,
     )
 
 
@@ -169,19 +175,46 @@ def _summed(run: Run) -> Iterator[Found]:
             yield Found(card, finding.rows, None)
 
 
-def _found(forecaster: Forecaster, start: Scenario, edit: Edit, now: Forecast) -> Found | None:
-    """An edit's card, if the edit saves enough, and that in nine of ten cases."""
+def _found(forecaster: Forecaster, start: Scenario, edit: Edit, now: Forecast) -> Found | UnsureChange | None:
+    """An edit's card, if the edit saves enough, and that in nine of ten cases; without them, an unsure change."""
     after = apply(edit, start)
-    least = max(LEAST_SHARE * now.ns, LEAST_NS)
+    least = _least_ns(now)
     if forecaster.most_saved_ns(after) < least:
         return None
     if forecaster.quickly(start) - forecaster.quickly(after) < least / 2:  # far below, as most are
         return None
     saved = forecaster.difference(start, after)
-    if saved.ns < least or saved.low <= 0:
+    if saved.ns < least:
         return None
+    if saved.low <= 0:
+        return UnsureChange(name_of(edit.rule), edit.title, round(saved.ns / 1e6, 6), "")
     applied = after.edits[-1]  # with measured durations, where there are
     return Found(_card(start.run, applied, saved, now, forecaster.measured), applied.rows, applied)
+
+
+def _least_ns(now: Forecast) -> float:
+    return max(LEAST_SHARE * now.ns, LEAST_NS)
+
+
+def _after_another(
+    forecaster: Forecaster, start: Scenario, proposals: Sequence[Proposal], now: Forecast
+) -> Iterator[UnsureChange]:
+    """What a rule proposes once the change is made that it needs, if both save enough together in nine of ten cases."""
+    for waiting in proposals:
+        if not isinstance(waiting, Abstained) or not waiting.needs:
+            continue
+        needed = _first(waiting.needs, start)
+        between = None if needed is None else apply(needed, start)
+        edit = None if between is None else _first(waiting.rule, between)
+        if needed is None or between is None or edit is None:
+            continue
+        saved = forecaster.difference(start, apply(edit, between))
+        if saved.ns >= _least_ns(now) and saved.low > 0:
+            yield UnsureChange(name_of(edit.rule), edit.title, round(saved.ns / 1e6, 6), needed.title)
+
+
+def _first(rule: str, scenario: Scenario) -> Edit | None:
+    return next((each for each in EDIT_RULES[rule](scenario) if isinstance(each, Edit)), None)
 
 
 def _card(run: Run, edit: Edit, saved: Forecast, now: Forecast, measured: bool) -> Advice:

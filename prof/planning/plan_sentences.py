@@ -111,7 +111,7 @@ def result(document: PlanDocument) -> str:
         return f"No change was found that saves 1% of {one(document)}.{_shapeless(document)}"
     count = counted(len(document.changes), "change")
     before, after = ms(document.now.ms), ms(document.changes[-1].step.ms)
-    further = f"Each further one saves less than 1% of {one(document)}."
+    further = "Each further one saves less than 1% of what is then left."
     return f"{count}: {before} to {after} ms. {further}{_shapeless(document)}"
 
 
@@ -121,7 +121,7 @@ def _shapeless(document: PlanDocument) -> str:
 
 
 def others(document: PlanDocument) -> str:
-    """What would save less than 1%; empty if there is no such change."""
+    """What would save less than 1% of what is left; empty if there is no such change."""
     worth = [other for other in document.not_chosen if other.saved_ms > 0][:SHOWN]
     told = ", ".join(
         f"{other.title[:1].lower()}{other.title[1:]} ({other.rule}, {ms(other.saved_ms)} ms)" for other in worth

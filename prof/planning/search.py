@@ -13,7 +13,7 @@ from pyprof.prof.edits.forecast import Forecast, Forecaster
 from pyprof.prof.edits.rules import EDIT_RULES
 from pyprof.prof.edits.scenario import Scenario, apply, captured
 
-LEAST = 0.01  # of the step: what a change must save to be in the plan
+LEAST = 0.01  # of the step after the changes before it: what a change must save to be in the plan
 LONGEST = 30  # changes; no plan is read so far
 
 

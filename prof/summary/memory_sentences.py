@@ -106,7 +106,8 @@ def _checkpointing(device: DeviceMemory) -> Iterator[str]:
         text += f" and make a step {ms(best.added.ns)} longer ({ms(best.added.low_ns)} to {ms(best.added.high_ns)}); "
         text += f"the kernels that run again take {ms(best.cost_ns)}"
     elif best.cost_ns is not None and best.cost_span_ns is not None:
-        text += f" and repeat kernels of {ms(best.cost_ns)} in each step"
-        if best.cost_span_ns > BOUND * best.cost_ns:
+        step = "that step" if device.at.step is not None else "a step"
+        text += f" and repeat {'kernels' if device.is_gpu else 'ops'} of {ms(best.cost_ns)} in {step}"
+        if device.is_gpu and best.cost_span_ns > BOUND * best.cost_ns:
             text += f" ({ms(best.cost_span_ns)} with the idle time between them, where the CPU is the limit)"
     yield f"{text}."

@@ -45,8 +45,17 @@ def _word(device: DeviceMemory) -> str:
 def _categories(device: DeviceMemory) -> Iterator[SummaryTable]:
     if device.level == "driver":
         return
-    title = f"In use at the peak, {size(device.peak_bytes)}, by category"
-    yield _shares("memory-categories", title, device.content.categories, device.peak_bytes)
+    what = "In use at the peak" if device.exact else "Allocated since the capture began and in use at the peak"
+    title = f"{what}, {size(_at_peak(device))}, by category"
+    yield _shares("memory-categories", title, device.content.categories, _at_peak(device))
+
+
+def _at_peak(device: DeviceMemory) -> int:
+    """What the shares at the peak are shares of: without recorded totals, the blocks that the capture allocated.
+
+    What it frees of earlier ones lowers the growth, and is none of these blocks.
+    """
+    return device.peak_bytes if device.exact else sum(each.nbytes for each in device.content.categories)
 
 
 def _shares(key: str, title: str, shares: Sequence[Share], whole: int, unknown: str = "") -> SummaryTable:
@@ -61,7 +70,7 @@ def _shares(key: str, title: str, shares: Sequence[Share], whole: int, unknown: 
 def _layers(device: DeviceMemory, top: int) -> Iterator[SummaryTable]:
     if any(each.name for each in device.content.layers):
         title = f"{_word(device).capitalize()} at the peak, by layer" + _of(top, len(device.content.layers), "largest")
-        yield _by_layer("memory-layers", title, device.content.layers[:top], device.peak_bytes)
+        yield _by_layer("memory-layers", title, device.content.layers[:top], _at_peak(device))
 
 
 def _by_layer(key: str, title: str, shares: Sequence[LayerShare], whole: int) -> SummaryTable:
@@ -83,7 +92,7 @@ def _lines(device: DeviceMemory, top: int) -> Iterator[SummaryTable]:
         what = f"{_word(device).capitalize()} at the peak, by the line that allocated it"
         title = what + _of(top, len(device.content.lines), "largest")
         shares = device.content.lines[:top]
-        yield _shares("memory-lines", title, shares, device.peak_bytes, "(no line)")
+        yield _shares("memory-lines", title, shares, _at_peak(device), "(no line)")
 
 
 def _saved(device: DeviceMemory, top: int) -> Iterator[SummaryTable]:

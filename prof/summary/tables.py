@@ -12,7 +12,7 @@ from pyprof.prof.summary.capture_numbers import Summary
 from pyprof.prof.summary.components import Part
 from pyprof.prof.summary.serving_sentences import HEAD, serving_rows
 from pyprof.prof.summary.time_sentences import OUTLIER
-from pyprof.prof.summary.wording import layer_name
+from pyprof.prof.summary.wording import layer_name, times
 from pyprof.prof.summary.work_sentences import at_least
 from pyprof.prof.timing.usage import Usage
 from pyprof.quantities import ms, share
@@ -57,8 +57,9 @@ def _phases(summary: Summary) -> Iterator[SummaryTable]:
         (part.name, f"{part.rows:,}", ms(part.ns), share(part.ns, span), *_idle(part, span))
         for part in (*summary.phases, whole)
     ]
-    title = f"By phase, of {ms(span)} (overlaps counted once; idle time is counted for the phase that ends it)"
-    yield SummaryTable("phases", title, ("phase", "rows", "busy", "", "idle", ""), tuple(rows))
+    busy, idle, rest = ("in ops", "outside", "time outside of ops") if summary.on_cpu else ("busy", "idle", "idle time")
+    title = f"By phase, of {ms(span)} (overlaps counted once; {rest} is counted for the phase that ends it)"
+    yield SummaryTable("phases", title, ("phase", "rows", busy, "", idle, ""), tuple(rows))
 
 
 def _idle(part: Part, span: int) -> tuple[str, str]:
@@ -137,7 +138,7 @@ def _layers(summary: Summary) -> Iterator[SummaryTable]:
         return
     pairs = list(zip(layers.numbers, layers.ns, strict=True))
     longest = sorted(sorted(pairs, key=lambda pair: -pair[1])[:LAYERS])
-    rows = tuple((str(number), ms(ns), f"{ns / layers.median_ns:.2f} × median") for number, ns in longest)
+    rows = tuple((str(number), ms(ns), f"{times(ns / layers.median_ns)} × median") for number, ns in longest)
     which = "all" if len(pairs) <= LAYERS else f"the {LAYERS} longest of"
     title = f"By layer, {which} {len(pairs)}: {layer_name(layers.name)}"
     yield SummaryTable("layers", title, ("layer", "time", ""), rows, _bars([ns for _, ns in longest]))

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from statistics import median
 
 from pyprof.prof.summary.capture_numbers import Summary
-from pyprof.prof.summary.wording import amount, brief_time, joined, layer_name, operation_name, rate
+from pyprof.prof.summary.wording import amount, brief_time, joined, layer_name, operation_name, rate, times
 from pyprof.prof.timing.blocking_copies import BlockingCopies
 from pyprof.prof.timing.collectives import Collective
 from pyprof.prof.timing.loading import Leading
@@ -34,7 +34,8 @@ def warm_up_sentences(summary: Summary) -> Iterator[str]:
         return
     first = "the first step" if warm.steps == 1 else f"the first {warm.steps} steps"
     longest = f"{ms(warm.longest_ns)}, {warm.longest_ns / warm.median_ns:,.3g} times the median of the other steps"
-    yield f"Warm-up is left out of all figures: {first} ({longest}) and what ran before, {rest}."
+    taken = "is taken for warm-up: it" if warm.steps == 1 else "are taken for warm-up: they"
+    yield f"{first[0].upper()}{first[1:]} ({longest}) {taken} and what ran before, {rest}, are left out of all figures."
 
 
 def loading_sentences(summary: Summary) -> Iterator[str]:
@@ -153,11 +154,11 @@ def step_sentences(summary: Summary) -> Iterator[str]:
     steps = summary.steps
     marks = [part.mark_ns for part in steps if part.mark_ns is not None]
     if len(steps) > 1:
-        times = [part.ns for part in steps]
+        spans = [part.ns for part in steps]
         slowest, empty = max(steps, key=lambda part: part.ns), sum(not part.rows for part in steps)
         without = f"; {counted(empty, 'step')} without work on the GPU among them" if empty else ""
         yield (
-            f"A step takes {ms(summary.step_ns)} (median of {len(times)}); the fastest takes {ms(min(times))}, the "
+            f"A step takes {ms(summary.step_ns)} (median of {len(spans)}); the fastest takes {ms(min(spans))}, the "
             f"slowest {ms(slowest.ns)} (step {slowest.name}){without}."
         )
         if not marks:
@@ -165,8 +166,10 @@ def step_sentences(summary: Summary) -> Iterator[str]:
             yield f"Steps are measured by {extent}: no mark says when they begin."
     if marks:
         one = len(steps) == 1
-        whole = f"The step takes {ms(summary.step_ns)}, from" if one else "From"
-        host = f"{whole} mark to mark on the host{'' if one else ' a step takes'} {ms(median(marks))}"
+        host = f"From mark to mark on the host a step takes {ms(median(marks))}"
+        if one:
+            of_mark = "as long as its mark" if marks[0] == summary.step_ns else f"{ms(marks[0])} by its mark"
+            host = f"The step takes {ms(summary.step_ns)}, {of_mark} on the host"
         extent = ms(median(part.extent_ns for part in steps if part.rows))
         medians = "" if one else " (medians)"
         yield f"{host}; its {summary.worker} extent, from its first operation to its last, is {extent}{medians}."
@@ -199,7 +202,7 @@ def backward_sentences(summary: Summary) -> Iterator[str]:
     forward, backward = phases.get("forward"), phases.get("backward")
     if forward and backward:
         yield (
-            f"The backward pass takes {backward / forward:.2f} times as long on the {summary.worker} as the forward "
+            f"The backward pass takes {times(backward / forward)} times as long on the {summary.worker} as the forward "
             f"pass ({ms(backward)} and {ms(forward)})."
         )
 
@@ -255,4 +258,4 @@ def layer_sentences(summary: Summary) -> Iterator[str]:
         yield f"{text}, all between {ms(min(layers.ns))} and {ms(max(layers.ns))}."
         return
     furthest = sorted(outliers, key=lambda item: -abs(math.log(max(item[1], 1e-9))))[:MOST]
-    yield f"{text}; {joined([f'layer {number} takes {ratio:.2f} times as long' for number, ratio in furthest])}."
+    yield f"{text}; {joined([f'layer {number} takes {times(ratio)} times as long' for number, ratio in furthest])}."

@@ -39,6 +39,15 @@ def joined(words: Sequence[str]) -> str:
     return ", ".join(words[:-1]) + f" and {words[-1]}" if len(words) > 1 else "".join(words)
 
 
+def times(ratio: float) -> str:
+    """A ratio with two decimals. Only exactly 0 is shown as 0.
+
+    >>> times(2), times(0.004), times(0), times(31.416)
+    ('2.00', '<0.01', '0.00', '31.42')
+    """
+    return "<0.01" if 0 < ratio < 0.005 else f"{ratio:,.2f}"
+
+
 def operation_name(name: str) -> str:
     """The name of an op or a kernel, shortened for use in a sentence."""
     half = (LONGEST_NAME - 2) // 2

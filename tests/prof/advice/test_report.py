@@ -14,7 +14,7 @@ from pyprof.command.envelope import plain
 from pyprof.errors import ModelError
 from pyprof.prof import cli
 from pyprof.prof.advice import RULES, Run, advise, together_ms
-from pyprof.prof.advice.advised import advised_by_sums
+from pyprof.prof.advice.advised import StepTime, UnsureChange, advised_by_sums
 from pyprof.prof.advice.card import rule
 from pyprof.prof.advice.json_document import advice_document
 from pyprof.prof.advice.report import _limit, brief, write_advice
@@ -91,6 +91,41 @@ def test_a_capture_of_cpu_ops_is_not_judged_as_a_gpus():
         "capture does not say what CPU it ran on, so nothing is said about threads, bf16 and data loading: `pyprof "
         "run` records it."
     )
+
+
+def test_the_summary_of_cpu_ops_says_what_to_change_or_what_it_cannot_know():
+    made = table(mm(4096, 4096, 4096, 180_000, "addmm") | {"kind": "cpu"})
+    assert brief(advised_by_sums(Run(made, annotate(made)), "")) == [
+        "What to change: nothing was found that saves more than 0.5% of the capture. The capture does not say what CPU "
+        "it ran on, so nothing is said about threads, bf16 and data loading: `pyprof run` records it"
+    ]
+
+
+LIKELY = UnsureChange("tf32", "Allow TF32", 0.2957, "")
+SECOND = UnsureChange("launch_bound", "Launch the step as a CUDA graph", 1.002, "Do not read values: keep them")
+
+
+def test_what_is_less_sure_is_not_said_to_be_nothing():
+    """A change that saves 0.3 ms on average, and in one case of ten nothing, has no card and is in the plan."""
+    made = rows()
+    found = replace(advised_by_sums(Run(made, annotate(made)), ""), cards=[], unsure=[LIKELY])
+    assert brief(found) == [
+        "What to change: no change alone saves 0.5% of the capture in nine of ten cases. Less sure, or only with "
+        "another change (pyprof plan weighs these): Allow TF32 (about 0.3 ms, or nothing)"
+    ]
+    out = io.BytesIO()
+    write_advice(found, out, 400)
+    assert "Allow TF32 (about 0.3 ms, or nothing)." in out.getvalue().decode()
+
+
+def test_what_saves_more_after_another_change_is_named_beside_the_cards():
+    made = rows()
+    found = advised_by_sums(Run(made, annotate(made)), "")
+    (little,) = (replace(card, saved_ms=0.5) for card in found.cards[:1])
+    title, _ = brief(replace(found, cards=[little], unsure=[SECOND, LIKELY]))
+    assert title.endswith(
+        ": Launch the step as a CUDA graph (about 1 ms with this before it: Do not read values)"
+    )  # and not TF32, which saves less than the card
 
 
 def test_a_run_without_advice_says_so():
@@ -302,6 +337,20 @@ def test_what_limits_a_step(sync, data, host, gpu, limit):
     idle = {"sync": 1e3 * sync, "data": 1e3 * data}
     made = SimpleNamespace(step_ns=1e6, host_ns=1e3 * host, queued_ns=1e3 * gpu, idle_by_cause_ns=idle)
     assert _limit(made) == limit
+
+
+@pytest.mark.parametrize(
+    ("step", "limit"),
+    [  # ms without the profiler, of a host that needs 86 ms and a GPU that needs 101 ms: 187 ms one after the other
+        (105, "near"), (143, "near"), (145, "turns"), (187, "turns"),
+    ],
+)  # fmt: skip
+def test_turns_that_only_the_profiler_causes_are_none(step, limit):
+    """A V100's step of 178 ms, 48 ms of them idle for data: without the profiler the host is ahead of the GPU."""
+    made = SimpleNamespace(
+        step_ns=178e6, host_ns=86e6, queued_ns=101e6, idle_by_cause_ns={"sync": 0.0, "data": 48e6}
+    )  # fmt: skip
+    assert _limit(made, StepTime(step, step, step)) == limit
 
 
 def test_nothing_is_said_of_a_step_that_the_capture_does_not_explain():

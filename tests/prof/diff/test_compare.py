@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from pyprof.command.terminal_text import shown_width
 from pyprof.prof.diff.compare import compare
-from pyprof.prof.diff.sentences import headline, percent, sentences, side_words, swap_words, warnings
+from pyprof.prof.diff.sentences import headline, percent, replaced, sentences, side_words, swap_words, warnings
 from pyprof.prof.diff.table_rows import contributions, every_entry, fitted, table_rows
 from pyprof.prof.diff.write_terminal import write_terminal
 from pyprof.table.columns import NULL, Coded, Table
+from pyprof.table.losses import Loss, losses_column
 from tests.prof.diff.diff_rows import NO_TC, TC, compared, entry, mm, row, side, table_of
 from tests.tables import tables
 
@@ -161,6 +162,44 @@ def test_what_noise_explains_does_not_count():
     )
     beyond = compared(a, [[mm(us)] for us in (105, 106, 107)])
     assert headline(beyond) == "B is 0.0060 ms per step slower: 0.1000 -> 0.1060 ms (+6.0%; noise ±0.0038 ms)."
+
+
+def test_an_incomplete_capture_is_not_said_to_be_faster():
+    """Of two products of 10 µs, B has lost the launch of one: the program does not take half as long."""
+    b = table_of([[mm(10)]])
+    b = b.with_column(
+        "incomplete", losses_column([Loss("1 kernel has no record of the launch", "record it anew")], len(b))
+    )
+    found = compare(side(table_of([[mm(10), mm(10)]]), "a.dict"), side(b, "b.dict"))
+    assert headline(found) == (
+        "B is an incomplete capture, so this does not compare the programs. What is recorded of them: 0.0200 -> 0.0100 "
+        "ms of operations per step (-50.0%)."
+    )
+    assert sentences(found) == []
+
+
+def test_a_step_that_takes_as_long_may_have_a_gpu_that_works_less():
+    """10 µs of a product become 5, and the next one still begins 10 µs after it did."""
+    found = compared([[mm(10), mm(10)]], [[mm(5), mm(10, at=10)]])
+    assert headline(found).startswith("A and B take the same time: 0.0200 ms")
+    assert sentences(found)[0].startswith(
+        "The GPU works 0.0050 ms less (0.0200 -> 0.0150 ms) and is idle 0.0050 ms more (0.0000 -> 0.0050 ms"
+    )
+
+
+def test_kernels_of_one_short_name_are_told_apart_by_the_whole_one():
+    """Tiles of 64 and of 128 columns: the short name has neither."""
+    a, b = (table_of([[mm(10, name="Kernel2")]]) for _ in range(2))
+    a, b = (
+        table.with_column(
+            "kLongName", Coded.of([f"void cutlass::Kernel2<cutlass_80_tensorop_bf16_{tile}_32x6_nn_align8>"])
+        )
+        for table, tile in ((a, "64x64"), (b, "128x64"))
+    )
+    (swap,) = compare(side(a), side(b)).swaps
+    assert replaced(swap) == (
+        "Kernel2: ..0_tensorop_bf16_64x64_32x6_nn_align8>", "Kernel2: ..0_tensorop_bf16_128x64_32x6_nn_align8>"
+    )  # fmt: skip
 
 
 def test_one_step_each_has_no_noise_and_says_so():

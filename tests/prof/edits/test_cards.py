@@ -37,6 +37,14 @@ def test_the_first_change_of_the_plan_saves_what_its_card_says(gpt2):
     assert best.step_ms == pytest.approx(plan.now.ns / 1e6, rel=1e-6)
 
 
+def test_where_there_is_no_card_the_plan_begins_with_what_is_unsure():
+    found, forecaster = advised("h200_resnet50_bf16.json.gz")
+    plan = make_plan(forecaster)
+    first = plan.changes[0]
+    assert not found.cards and found.unsure[0].rule == name_of(first.edit.rule)
+    assert found.unsure[0].saved_ms == pytest.approx((plan.now.ns - first.forecast.ns) / 1e6, rel=1e-5)
+
+
 def test_each_card_has_an_interval_around_its_saving(gpt2):
     found, _ = gpt2
     assert found.not_replayed == "" and found.now is not None

@@ -7,11 +7,14 @@ import os
 
 import pytest
 
+from pyprof.prof.memory.memory_numbers import memory_numbers
 from pyprof.prof.print_memory import build_parser, main
+from pyprof.prof.summary.memory_tables import memory_tables
 from tests.answered import answer, strict
 from tests.parse.kineto.kineto_file import AUTOGRAD, begin, call, kernel, op, write, x
 from tests.parse.kineto.test_memory import memory
 from tests.paths import GOLDEN
+from tests.prof.memory.memory_rows import event, table
 from tests.prof.report.report_rows import HOSTILE
 
 GPT2 = str(GOLDEN / "memory" / "h200_gpt2.json.gz")
@@ -94,6 +97,17 @@ def test_sentences_of_a_small_step(tmp_path, capfdbinary):
         "The forward pass saves 200 MB of activations for the backward pass; the 2 layers GPT:h.* hold 200 MB of them "
         "(100%). ",
     ]
+
+
+def test_shares_of_a_growth_are_of_what_the_capture_allocated():
+    """30 of 100 + 60 B were allocated before the capture and freed: the growth is 130 B, the blocks are 160 B."""
+    rows = [event(1, -30, 8), event(2, 100, 16, "forward", "N:a"), event(3, 60, 24, "forward", "N:b")]
+    (device,) = memory_numbers(table(*rows, start=None, kind="cpu"), None)
+    assert device.peak_bytes == 130
+    tables = {each.key: each for each in memory_tables(device)}
+    categories, layers = tables["memory-categories"], tables["memory-layers"]
+    assert categories.title == "Allocated since the capture began and in use at the peak, 160 B, by category"
+    assert [row[2:4] for row in layers.rows] == [("100 B", "62.5%"), ("60 B", "37.5%")]
 
 
 def test_checkpoint_predicts_the_layers_that_are_named(tmp_path, capfdbinary):

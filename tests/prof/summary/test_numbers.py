@@ -20,6 +20,7 @@ from pyprof.prof.summary.capture_numbers import Summary, summarise
 from pyprof.prof.summary.components import series
 from pyprof.prof.summary.json_document import summary_of
 from pyprof.prof.summary.sentences import headline, sentences
+from pyprof.prof.summary.tables import summary_tables
 from pyprof.prof.summary.terminal import write_summary
 from pyprof.prof.summary.wording import amount
 from pyprof.prof.work.annotate import Annotation, annotate
@@ -282,6 +283,13 @@ def test_the_loss_is_what_a_loss_calls_and_not_the_model_that_has_one():
     assert found == {("loss", 500 * US), ("other", 100 * US), ("norm", 50 * US)}
 
 
+def test_a_layer_that_takes_next_to_nothing_does_not_take_nothing():
+    """0.3 of 131 µs is 0.0023 times as long."""
+    times = [131.0, 159.0, 0.3]
+    table = run_of(*(mm(1000 * i, ns, layer=f'["Linear_{i}"]') for i, ns in enumerate(times)))
+    assert "layer 2 takes <0.01 times as long" in said(table)
+
+
 def test_a_layer_that_is_no_equal_of_the_others():
     layers = [f'["GPT", "h.{i}", "h.{i}.attn"]' for i in range(5)]
     times = [200, 100, 100, 101, 99]
@@ -330,6 +338,14 @@ def test_layers_of_unequal_work_are_no_series():
 def test_kinds_by_kernel_name(name, kind):
     table = run_of({"name": name, "start": 0, "ns": 1})
     assert kinds(table, annotate(table)).texts() == [kind]
+
+
+def test_a_cpu_is_not_called_idle_outside_of_ops():
+    """Between 10 and 20 µs no op runs; what the CPU did then, Python for example, is not on record."""
+    table = run_of(mm(0, 10, kind="cpu", phase="forward"), mm(20, 30, kind="cpu", phase="backward"), gpu="")
+    phases = next(each for each in summary_tables(summary(table)) if each.key == "phases")
+    assert phases.head == ("phase", "rows", "in ops", "", "outside", "") and "idle" not in phases.title
+    assert phases.rows[-1] == ("all", "2", "0.0400 ms", "80.0%", "0.0100 ms", "20.0%")
 
 
 def test_a_capture_of_a_cpu_speaks_of_cpu_time():

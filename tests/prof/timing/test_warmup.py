@@ -81,8 +81,8 @@ def test_the_sample_of_pytorchs_tensorboard_plugin(data: Path) -> None:
     found = summarise(table, notes)
     said = sentences(found)
     assert said[0] == (
-        "Warm-up is left out of all figures: the first step (4,493 ms, 30.5 times the median of the other steps) and"
-        " what ran before, 2,573 operations in 4,493 ms."
+        "The first step (4,493 ms, 30.5 times the median of the other steps) is taken for warm-up: it and what ran"
+        " before, 2,573 operations in 4,493 ms, are left out of all figures."
     )
     assert [part.name for part in found.steps] == ["1", "2", "3", "4", "5"]
     assert sum(part.rows for part in found.kinds_of_rows) == len(table) - 2573
