@@ -23,7 +23,7 @@ from pyprof.prof.perfetto.tracks import Arg, Slices, Trace, grouped
 from pyprof.prof.table.columns import COLUMN
 from pyprof.prof.table.limit_columns import with_limits
 from pyprof.prof.work.annotate import Annotation
-from pyprof.table.columns import NULL, Bools, Ints, MemoryTable, Ragged, Table, distinct
+from pyprof.table.columns import NULL, Bools, Ints, MemoryTable, Ragged, Table, distinct, greatest, numbered, value_at
 from pyprof.table.graph_replays import replay_numbers
 
 if TYPE_CHECKING:
@@ -154,27 +154,42 @@ def forward_of(table: Table, annotation: Annotation) -> Ints:
     numbers; the greatest one is that of the innermost op. (Composite ops show the number that the next node gets.) If
     several ops match (a graph is replayed), the last one before the backward op counts.
     """
-    forward = np.full(len(table), -1, np.int64)
-    start = table.ints("start")
+    forward, start, direction = np.full(len(table), -1, np.int64), table.ints("start"), table.coded("dir")
     order = np.argsort(np.where(start == NULL, np.iinfo(np.int64).max, start), kind="stable")
-    inner, outer = table.ragged("seqId").lists(), table.ragged("altSeqId").lists()
-    numbers = [(*own, *others) for own, others in zip(inner, outer, strict=True)]
-    rank, pid, op = table.ints("rank"), table.ints("pid"), table.coded("op").codes
-    owner = list(zip(rank.tolist(), pid.tolist(), op.tolist(), strict=True))
-    call = list(zip(table.ints("opId").tolist(), replay_numbers(table).tolist(), strict=True))
-    direction, role = table.coded("dir").texts(), annotation.role.texts()
-    exact: dict[tuple[object, int], int] = {}
-    around: dict[tuple[object, int], int] = {}
-    done: set[object] = set()
-    for row in order.tolist():
-        if not numbers[row] or owner[row][2] < 0:
-            continue
-        if direction[row] == "fprop":
-            key = (owner[row], max(numbers[row]))
-            if role[row] != "aux" or key not in exact:
-                exact[key] = row
-            around.update(((owner[row], number), row) for number in numbers[row])
-        elif direction[row] == "bprop" and (backward := (owner[row], numbers[row][0], call[row])) not in done:
-            done.add(backward)
-            forward[row] = exact.get(backward[:2], around.get(backward[:2], -1))
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    columns = [table.ragged(key) for key in ("seqId", "altSeqId")]
+    holder = np.concatenate([np.repeat(np.arange(len(table)), np.diff(column.offsets)) for column in columns])
+    number = np.concatenate([column.values[column.offsets[0] : column.offsets[-1]] for column in columns])
+    first = np.full(len(table), NULL, np.int64)
+    first[holder[::-1]] = number[::-1]
+    known = (np.bincount(holder, minlength=len(table)) > 0) & (table.coded("op").codes >= 0)
+    _, owner = numbered(table.ints("rank"), table.ints("pid"), table.coded("op").codes)
+    rows = order[(known & direction.among("bprop"))[order]]
+    once, _ = numbered(*(each[rows] for each in (owner, first, table.ints("opId"), replay_numbers(table))))
+    rows = rows[once]
+    wanted = owner[rows], first[rows], place[rows]
+    is_forward = known & direction.among("fprop")
+    ops, inner = order[is_forward[order]], greatest(number, holder, len(table))
+    kept = ~annotation.role.among("aux")[ops]
+    kept[numbered(owner[ops], inner[ops])[0]] = True  # the first of several, which may be the only one
+    ops, of_op = ops[kept], is_forward[holder]
+    around = holder[of_op]
+    exact = _last_before((owner[ops], inner[ops], place[ops]), wanted)
+    nested = _last_before((owner[around], number[of_op], place[around]), wanted)
+    forward[rows] = value_at(order, np.where(exact >= 0, exact, nested), -1)
     return forward
+
+
+def _last_before(events: tuple[Ints, Ints, Ints], wanted: tuple[Ints, Ints, Ints]) -> Ints:
+    """The place of the last event with the owner and number of each that is wanted, before its place; -1: none.
+
+    ``events``, ``wanted``: owners, numbers and places in time.
+    """
+    owner, number, place = (np.concatenate(pair) for pair in zip(events, wanted, strict=True))
+    _, key = numbered(owner, number)
+    span, count = int(place.max(initial=0)) + 1, len(events[0])
+    code = key * span + place
+    before = np.sort(np.append(code[:count], -1))
+    found = before[np.searchsorted(before, code[count:]) - 1]
+    return np.where(found // span == key[count:], found % span, -1)

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from pyprof.table import arrow
 from pyprof.table.columns import Bools, Floats, Ints
-from pyprof.table.varints import varints
 
 ByteColumn: TypeAlias = (
     Any  # a pyarrow.LargeBinaryArray (pyarrow has no types): offsets of 64 bits: a column may exceed 2 GiB
@@ -33,11 +32,6 @@ def equal_widths(matrix: NDArray[np.uint8], known: Bools | None = None) -> ByteC
     if known is None or known.all():
         return column(np.arange(len(matrix) + 1) * matrix.shape[1], matrix.reshape(-1))
     return column(_ends(known * matrix.shape[1]), matrix[known].reshape(-1))
-
-
-def written_bytes(matrix: NDArray[np.uint8], written: Bools) -> ByteColumn:
-    """The bytes of each row of the matrix that are ``written``."""
-    return column(_ends(written.sum(axis=1)), matrix[written])
 
 
 def _ends(sizes: Ints) -> Ints:
@@ -92,33 +86,26 @@ def beside(rows: int, *parts: bytes | NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def padded_varints(values: Ints) -> NDArray[np.uint8]:
-    """Numbers of 0 or more as protobuf writes them, all with as many bytes as the largest needs: groups of seven bits
-    that are 0 may follow a number, as in the lengths that Perfetto's own SDK writes.
+    """Numbers as protobuf writes them, a negative one as its 64-bit complement, all with as many bytes as the largest
+    needs: groups of seven bits that are 0 may follow a number, as in the lengths that Perfetto's own SDK writes.
 
     >>> padded_varints(np.array([5, 300])).tolist()
     [[133, 0], [172, 2]]
     """
-    width = max(-(-int(values.max(initial=0)).bit_length() // 7), 1)
+    left = values.astype(np.int64).view(np.uint64)
+    width = max(-(-int(left.max(initial=0)).bit_length() // 7), 1)
     digits = np.empty((len(values), width), np.uint8)
     for place in range(width):
-        digits[:, place] = (values >> 7 * place) & 0x7F
+        digits[:, place] = (left >> np.uint64(7 * place)) & np.uint64(0x7F)
     digits[:, :-1] |= 0x80
     return digits
 
 
 def numbers(message: bytes, field: bytes, values: Ints, known: Bools) -> ByteColumn:
     """``field`` and the number as a varint; with ``message``, a tag, as the content of a message (below 128 bytes)."""
-    digits, used = varints(np.where(known, values, 0))
-    head: list[bytes | NDArray[np.uint8]] = [field]
-    if message:
-        head = [message, (len(field) + used.sum(axis=1)).astype(np.uint8).reshape(-1, 1), field]
-    matrix = beside(len(values), *head, digits)
-    if used.all():
-        return equal_widths(matrix, known)
-    written = np.ones(matrix.shape, bool)
-    written[:, -digits.shape[1] :] = used
-    written[~known] = False
-    return written_bytes(matrix, written)
+    digits = padded_varints(np.where(known, values, 0))
+    head = [message, bytes([len(field) + digits.shape[1]])] if message else []
+    return equal_widths(beside(len(values), *head, field, digits), known)
 
 
 def doubles(before: bytes, values: Floats | Ints, known: Bools | None = None) -> ByteColumn:

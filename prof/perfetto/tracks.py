@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from pyprof.table.columns import NULL, Coded, Floats, Ints, Ragged
+from pyprof.table.columns import NULL, Bools, Coded, Floats, Ints, Ragged
 
 TrackKind = Literal["process", "group", "thread", "slices", "counter"]
 
@@ -143,8 +143,8 @@ def outer_first(start: Ints, end: Ints) -> Ints:
     return order
 
 
-def in_order(parts: Sequence[Slices]) -> tuple[Ints, Ints, Ints]:
-    """(time, slice, 1 where it begins and 0 where it ends) of every event; slices count through all parts.
+def in_order(parts: Sequence[Slices]) -> tuple[Ints, Ints, Bools]:
+    """(time, slice, whether it begins) of every event; slices count through all parts.
 
     Events at the same time are in the order in which slices nest: slices that began earlier end first, the innermost
     before the others; then slices begin, the longest first, and a slice of 0 ns ends as soon as it begins.
@@ -152,20 +152,17 @@ def in_order(parts: Sequence[Slices]) -> tuple[Ints, Ints, Ints]:
     start = np.concatenate([part.start for part in parts])
     end = start + np.concatenate([part.duration for part in parts])
     begins = outer_first(start, end)
-    is_empty = end[begins] == start[begins]
-    whole = begins[~is_empty][::-1]
+    is_empty = end == start
+    whole = begins[~is_empty[begins]][::-1]
     ends = whole[np.argsort(end[whole], kind="stable")]  # of those that end at a time, the innermost first
-    # Where each event comes among all: after its own kind, and after those of the other kind that come before it.
-    own = np.arange(len(begins)) + np.cumsum(is_empty) - is_empty  # an empty slice ends right after its begin
-    at_begin = own + np.searchsorted(end[ends], start[begins], "right")
-    before = np.append(0, np.cumsum(1 + is_empty))  # begins, and ends of empty slices, before each begin
-    at_end = np.arange(len(ends)) + before[np.searchsorted(start[begins], end[ends], "left")]
-    at_once = at_begin[is_empty] + 1
-    which = np.empty(2 * len(start), np.int64)
-    is_begin = np.zeros(2 * len(start), np.int64)
-    which[at_begin], which[at_end], which[at_once] = begins, ends, begins[is_empty]
-    is_begin[at_begin] = 1
-    return np.where(is_begin == 1, start[which], end[which]), which, is_begin
+    time = np.append(end[ends], start[begins])
+    order = np.argsort(time, kind="stable")  # two columns in order, which are merged: ends before begins
+    which, is_begin = np.append(ends, begins)[order], order >= len(ends)
+    count = 1 + (is_begin & is_empty[which])  # an empty slice ends right after its begin
+    place = np.repeat(np.arange(len(order)), count)
+    is_begin = is_begin[place]
+    is_begin[np.cumsum(count)[count == 2] - 1] = False
+    return time[order][place], which[place], is_begin
 
 
 Made = TypeVar("Made")

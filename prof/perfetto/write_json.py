@@ -68,7 +68,7 @@ def _events(trace: Trace) -> Iterator[str]:
     yield from _names(trace, places)
     slices = [text for part in trace.slices for text in _slices(part, places)]
     _, which, begins = in_order(trace.slices)
-    for i in which[begins == 1].tolist():  # an outer slice before the inner ones
+    for i in which[begins].tolist():  # an outer slice before the inner ones
         yield slices[i]
     for part in trace.slices:
         yield from _flows(part, places)

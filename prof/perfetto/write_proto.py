@@ -234,7 +234,7 @@ def _events(trace: Trace, encoders: Sequence[_PartEncoder]) -> Iterator[bytes]:
     ends = byte_table([number(9, SLICE_END) + number(11, FIRST_UUID + i) for i in range(len(trace.tracks))])
     for begin in range(0, len(time), EVENTS):
         part = slice(begin, begin + EVENTS)
-        slices, begins = which[part], is_begin[part] == 1
+        slices, begins = which[part], is_begin[part]
         place = track[slices]  # of each event's fields in ``fields``: first those of ends
         fields = [ends]
         filled = len(ends)

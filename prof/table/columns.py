@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 from pyprof.command.suggestion import resembling
@@ -107,7 +108,9 @@ def _numbers(key: str) -> Get:
     def get(table: Table, _: Annotation) -> Coded:
         from pyprof.table.columns import Coded
 
-        return Coded.of(",".join(map(str, row)) for row in table.ragged(key).lists())
+        data = table.ragged(key)
+        texts = [*map(str, data.values.tolist())]
+        return Coded.of(",".join(texts[begin:end]) for begin, end in pairwise(data.offsets.tolist()))
 
     return get
 
