@@ -9,7 +9,17 @@ import math
 from typing import Any
 
 from pyprof.prof.ops.model import UNKNOWN, Family, Parts, Tensor, Work, distinct
-from pyprof.prof.ops.operands import INDEX_BYTES, Out, broadcast, first_output, moved, number, numel, required, result_numel
+from pyprof.prof.ops.operands import (
+    INDEX_BYTES,
+    Out,
+    broadcast,
+    first_output,
+    moved,
+    number,
+    numel,
+    required,
+    result_numel,
+)
 from pyprof.prof.ops.reduction import kept, result, rows
 from pyprof.prof.ops.result_types import addition_flop, dtype_name, floating, product_flop, result_dtype
 
