@@ -41,6 +41,13 @@ ROWS: list[Row] = [
         (W, i(5), i(2), False, 0, False, None, False),
         Work(30, 48 + 40, 240),
     ),
+    ("_embedding_bag_per_sample_weights_backward", (t(2, 6), W, i(5), i(2), i(5), 0), Work(60, 120 + 48 + 40, 20)),
+    # with weights that need a gradient: 2 * 30 for the table and 60 for them
+    (
+        "embedding_bag.backward",
+        (W, i(5), i(2), False, 0, False, t(5), False),
+        Work(60 + 60, 48 + 40 + 20 + 208, 240 + 20),
+    ),
     (
         "_embedding_bag_dense_backward",
         (t(2, 6), i(5), i(5), i(2), i(2), 10, False, 1, None, -1),
@@ -57,6 +64,7 @@ ROWS: list[Row] = [
     ("index_select_backward", (t(4, 2), [4, 6], 1, i(2)), Work(8, 48, 96)),
     ("gather", (X, 1, i(4, 2)), Work(0, 32 + 64, 32)),
     ("take_along_dim", (X, i(4, 2), 1), Work(0, 96, 32)),
+    ("take_along_dim", (X, i(1, 2), 1), Work(0, 32 + 16, 32)),  # for each of 4 rows
     ("gather_backward", (t(4, 2), X, 1, i(4, 2), False), Work(8, 96, 96)),
     ("gather.backward", (X, 1, i(4, 2), False), Work(8, 96, 96)),
     ("take", (X, i(3)), Work(0, 12 + 24, 12)),
