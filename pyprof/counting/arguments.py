@@ -1,6 +1,7 @@
 """The arguments of a call in the form that op models take: in aten's order, with descriptions in place of tensors."""
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -92,12 +93,30 @@ def with_contents(description: Any, tensor: Any) -> Any:
 
 
 def described(values: Any) -> tuple[Any, ...]:
-    """The values in the form that models take. A repeated tensor gets a number, so that its read counts once."""
-    times: dict[int, int] = {}
-    for tensor in tensors(values):
-        times[id(tensor)] = times.get(id(tensor), 0) + 1
-    repeated = {key: number for number, key in enumerate((k for k, n in times.items() if n > 1), 1)}
+    """The values in the form that models take. Tensors that show the same memory get a number, so that it is read once.
+
+    These are a tensor that is passed twice, and views such as its transpose, but not parts that overlap.
+    """
+    found = list(tensors(values))
+    memory = [_memory(tensor) for tensor in found] if len(found) > 1 else []
+    numbers = {key: number for number, (key, n) in enumerate(Counter(memory).items(), 1) if n > 1}
+    repeated = {id(tensor): numbers[key] for tensor, key in zip(found, memory, strict=False) if key in numbers}
     return tuple(_value(value, repeated) for value in values)
+
+
+def _memory(tensor: torch.Tensor) -> Any:
+    """The memory that a tensor shows, whatever the order of its dimensions; the tensor itself if it has no strides."""
+    if tensor.layout != torch.strided:
+        return id(tensor)
+    runs: list[tuple[int, int]] = []  # (stride, length), where one continues the run before it, joined
+    with torch._C.DisableTorchFunction(), contextlib.suppress(RuntimeError, AttributeError):
+        for stride, length in sorted(zip(map(int, tensor.stride()), map(int, tensor.shape), strict=True)):
+            if runs and stride == runs[-1][0] * runs[-1][1]:
+                runs[-1] = (runs[-1][0], runs[-1][1] * length)
+            elif stride and length != 1:
+                runs.append((stride, length))
+        return tensor.untyped_storage()._cdata, int(tensor.storage_offset()), tensor.dtype, tuple(runs)
+    return id(tensor)
 
 
 def _value(value: Any, repeated: dict[int, int]) -> Any:
