@@ -1,7 +1,6 @@
 """The arguments of a call in the form that op models take: in aten's order, with descriptions in place of tensors."""
 
 import contextlib
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -93,15 +92,16 @@ def with_contents(description: Any, tensor: Any) -> Any:
 
 
 def described(values: Any) -> tuple[Any, ...]:
-    """The values in the form that models take. Tensors that show the same memory get a number, so that it is read once.
+    """The values in the form that models take. Several tensors get numbers, equal ones if they show the same memory.
 
     These are a tensor that is passed twice, and views such as its transpose, but not parts that overlap.
     """
     found = list(tensors(values))
-    memory = [_memory(tensor) for tensor in found] if len(found) > 1 else []
-    numbers = {key: number for number, (key, n) in enumerate(Counter(memory).items(), 1) if n > 1}
-    repeated = {id(tensor): numbers[key] for tensor, key in zip(found, memory, strict=False) if key in numbers}
-    return tuple(_value(value, repeated) for value in values)
+    if len(found) < 2:
+        return tuple(_value(value, {}) for value in values)
+    numbers: dict[Any, int] = {}
+    number_of = {id(tensor): numbers.setdefault(_memory(tensor), len(numbers) + 1) for tensor in found}
+    return tuple(_value(value, number_of) for value in values)
 
 
 def _memory(tensor: torch.Tensor) -> Any:
@@ -119,11 +119,11 @@ def _memory(tensor: torch.Tensor) -> Any:
     return id(tensor)
 
 
-def _value(value: Any, repeated: dict[int, int]) -> Any:
+def _value(value: Any, number_of: dict[int, int]) -> Any:
     if isinstance(value, torch.Tensor):
-        return _tensor(value, repeated.get(id(value), 0)) or SHAPELESS
+        return _tensor(value, number_of.get(id(value), 0)) or SHAPELESS
     if isinstance(value, (list, tuple)):
-        return tuple(_value(item, repeated) for item in value)
+        return tuple(_value(item, number_of) for item in value)
     if isinstance(value, torch.dtype):
         return str(value).removeprefix("torch.")
     if isinstance(value, torch.SymInt):

@@ -168,6 +168,12 @@ def test_memory_that_several_views_show_is_read_once() -> None:
     assert pyprof.count(lambda: x[:2] + x[2:]).forward == Work(10, 80, 40)
 
 
+def test_equal_shapes_of_other_memory_are_read_apart() -> None:
+    a, b, c = ([torch.ones(4, 5)] for _ in range(3))
+    assert pyprof.count(torch._foreach_addcmul, a, b, c).forward == Work(40, 240, 80)
+    assert pyprof.count(torch._foreach_addcmul, a, b, b).forward == Work(40, 160, 80)
+
+
 @pytest.mark.filterwarnings("ignore:Sparse CSR")
 def test_a_sparse_operand_counts_by_what_it_stores() -> None:
     dense = torch.zeros(8, 5)

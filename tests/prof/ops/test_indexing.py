@@ -108,6 +108,8 @@ ROWS: list[Row] = [
     ("index_put", (X, (i(3),), t(1), True), Work(18, 96 + 24 + 4, 96)),  # one value to all 18
     ("index_put_ _index_put_impl_", (X, (i(3),), t(3, 6), True), Work(18, 24 + 72 + 72, 72)),
     ("index_put_", (X, (i(3),), t(3, 6), False), Work(0, 96, 72)),
+    ("index_put index_put_", (X, (M,), t(), False), Work(0, 96 + 24 + 4, 96)),  # x[mask] = 0 is masked_fill
+    ("index_put index_put_", (X, (t(4, dtype="bool"),), t()), Work(0, 96 + 4 + 4, 96)),  # a mask of the rows
     ("index.backward", (X, (i(3),)), Work(18, 72 + 24, 96)),
     ("index.backward", (t(4, 6, dtype="complex64"), (i(3),)), Work(36, 144 + 24, 192)),  # two additions each
     ("index.backward", (t(4, 6, dtype="int64"), (i(3),)), Work(0, 144 + 24, 192)),
