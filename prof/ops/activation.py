@@ -41,7 +41,7 @@ TABLE = (  # names, leading arguments that are tensors, FLOPs per element, formu
     ("hardsigmoid_backward", 2, 1, "g / 6"),
     ("logit_backward", 2, 3, "g / (x * (1 - x)): sub, mul, div"),
 )
-COMPLEX_FLOP = {  # of those that PyTorch has for complex numbers: exp 5, a sum with 1 is 1, a product 6, a division 11
+COMPLEX_FLOP = {  # of the few that take complex numbers: exp 5, a sum with 1 is 1, a product 6, a division 11
     "sigmoid": 17,  # exp, sum, division
     "special_expit": 17,
     "silu": 17,  # the same, with z above the line

@@ -62,11 +62,11 @@ class Heads:
 
 
 def heads_first(q: Tensor, k: Tensor, v: Tensor, causal: Any) -> Heads:
-    """The sizes for tensors [batch.., heads, sequence, size]; K and V may have fewer heads, and a batch of 1."""
+    """The sizes for tensors [batch.., heads, sequence, size]; K and V may have fewer heads, and batches broadcast."""
     if min(len(q.shape), len(k.shape), len(v.shape)) < 2 or k.shape[-2] != v.shape[-2] or q.shape[-1] != k.shape[-1]:
         raise ShapeError("attention", "Q[..,L,D], K[..,S,D], V[..,S,Dv]", f"{q.shape}, {k.shape}, {v.shape}")
-    outer = math.prod(broadcast("attention", q.shape[:-3], k.shape[:-3]) if len(q.shape) > 3 else ())
-    heads = q.shape[-3] if len(q.shape) > 2 else 1
+    outer = math.prod(broadcast("attention", q.shape[:-3], k.shape[:-3], v.shape[:-3]))
+    heads = max(t.shape[-3] if len(t.shape) > 2 else 1 for t in (q, k, v))
     length, keys = q.shape[-2], k.shape[-2]
     rows = outer * heads
     return Heads(rows * unmasked(length, keys, None, 0 if causal else None), q.shape[-1], v.shape[-1], rows * length)

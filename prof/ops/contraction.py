@@ -12,6 +12,7 @@ from pyprof.errors import ShapeError
 from pyprof.prof.ops.gemm import bias_gradient, dimensions, gradients, mm, multiplies, op, product
 from pyprof.prof.ops.model import UNKNOWN, Parts, Tensor, Work, distinct, model, total
 from pyprof.prof.ops.operands import Out, broadcast, elementwise, given, moved, output
+from pyprof.prof.ops.result_types import addition_flop
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,10 @@ def einsum(equation: Any, tensors: Any, path: Any = None) -> Work:
 def reduced(operand: Labelled, result: str) -> Work:
     """Sum of one operand over the labels that are not in the result."""
     kept, whole = math.prod(n for label, n in operand.sizes.items() if label in result), operand.tensor.numel
-    return Work() if kept == whole else Work(whole - kept, operand.tensor.nbytes, moved(kept, operand.tensor))
+    if kept == whole:
+        return Work()
+    flop = (whole - kept) * addition_flop(operand.tensor)
+    return Work(flop, operand.tensor.nbytes, moved(kept, operand.tensor))
 
 
 def step_work(step: Step) -> Work:

@@ -101,11 +101,23 @@ def embedding_bag(call: Bags, out: Out = None) -> Work:
 def embedding_bag_whole_backward(call: Bags, out: Out = None) -> Work:
     """dtable[index] += g of its bag: n D additions; for mean plus B D divisions; for max B D additions
 
-    Writes the whole table.
+    Writes the whole table. Weights get the gradient of ``_embedding_bag_per_sample_weights_backward``.
     """
     rows, size = call.weight.shape[0], call.weight.shape[-1]
-    grad = call.weight.like((call.count(out), size))
-    return embedding_bag_backward(grad, call.positions, rows, call.mode, call.per_sample_weights)
+    grad, weighted = call.weight.like((call.count(out), size)), given(call.per_sample_weights)
+    work = Work()
+    if call.weight.needs_grad:
+        work += embedding_bag_backward(grad, call.positions, rows, call.mode, weighted)
+    if weighted is not None and weighted.needs_grad:
+        work += weights_backward(grad, call.weight, call.positions)
+    return work
+
+
+@op("_embedding_bag_per_sample_weights_backward")
+def weights_backward(grad: Tensor, weight: Tensor, positions: Tensor) -> Work:
+    """dw[i] = the row of index i times g of its bag: 2 n D; reads the gathered rows, writes n numbers"""
+    index, count = indices(positions), positions.numel * weight.shape[-1]
+    return Work(2 * count, moved(count, weight) + grad.nbytes + index.nbytes, moved(positions.numel, weight))
 
 
 @op(f"_embedding_bag_dense_backward (grad, positions, {BACKWARD_ARGUMENTS}, per_sample_weights)")

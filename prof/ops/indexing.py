@@ -51,11 +51,20 @@ def index_select_backward(self: Tensor, dim: Any, positions: Any, *arguments: An
     return Work(count * addition_flop(self), moved(count, self) + index.nbytes, moved(self.numel, self))
 
 
-@op("gather take_along_dim", "take (self, positions)")
+@op("gather", "take (self, positions)")
 def gather(self: Tensor, dim: Any = None, positions: Any = None) -> Work:
-    """Copies one element of self per index. ``take_along_dim`` has the indices before the dimension."""
-    index = dim if isinstance(dim, Tensor) else required(positions)
+    """Copies one element of self per index"""
+    index = required(positions)
     return gathered(self, index.numel, index)
+
+
+@op("take_along_dim")
+def take_along_dim(self: Tensor, positions: Tensor, dim: Any = None) -> Work:
+    """As ``gather``; self and the indices are broadcast in the other dimensions"""
+    if not isinstance(dim, int) or len(self.shape) != len(positions.shape):
+        return gathered(self, positions.numel, positions)
+    along, rest = positions.shape[dim], [(*t.shape[:dim], *t.shape[dim:][1:]) for t in (self, positions)]
+    return gathered(self, along * math.prod(broadcast("take_along_dim", *rest)), positions)
 
 
 @op("gather_backward (grad, self, _dim, positions)")

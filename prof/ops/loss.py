@@ -105,7 +105,6 @@ def cross_entropy_backward(
 
 PRICES = (  # names, FLOPs per element, formula
     ("mse_loss", 2, "(x - t)^2"),
-    ("l1_loss", 1, "|x - t|"),
     (
         "smooth_l1_loss huber_loss",
         4,
@@ -126,6 +125,15 @@ def _register(names: str, flop: int, formula: str) -> None:
 
 for _row in PRICES:
     _register(*_row)
+
+
+@op("l1_loss")
+def l1_loss(self: Tensor, target: Tensor, reduction: Any = MEAN) -> Work:
+    """|x - t|: 1 per element (complex: a difference 2, |z| 4), and the reduction; the result is real"""
+    if not (self.is_complex or target.is_complex):
+        return compared(self, target, 1, reduction)
+    work = compared(self, target, 6, reduction)
+    return Work(work.flop, work.read, work.write // 2)
 
 
 BACKWARDS = {  # FLOPs per element, and unreduced
@@ -150,10 +158,11 @@ for _names, _backward in BACKWARDS.items():
 
 @op("l1_loss.backward")
 def l1_loss_backward(self: Tensor, target: Tensor, reduction: Any = MEAN) -> Parts:
-    """sign(x - t) * g: 2 per element"""
+    """sign(x - t) * g: 2 per element (complex: sub 2, z / |z| 6, a product by a number 2)"""
+    flop = 10 if self.is_complex or target.is_complex else 2
     inputs = distinct(self, target) + incoming(self, reduction).nbytes
     wanted = {"self": self, "target": target}
-    return {name: Work(2 * t.numel, inputs, moved(t.numel, t)) for name, t in wanted.items() if t.needs_grad}
+    return {name: Work(flop * t.numel, inputs, moved(t.numel, t)) for name, t in wanted.items() if t.needs_grad}
 
 
 @op("binary_cross_entropy")

@@ -9,7 +9,7 @@ Convention: docs/explanation/design.md, how work is counted. In-place forms writ
 whatever the promoted dtype is.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyprof.errors import ModelError
@@ -51,7 +51,7 @@ TABLE = (
     Price("abs absolute", 1, 0, "real", 4, "a sign bit; complex: two squares, a sum, a root"),
     Price("neg negative sign ceil floor round trunc fix nan_to_num", 1, 0, "same", 0, "signs and rounding"),
     Price("sgn", 1, 0, "same", 6, "a sign; complex: z / |z|, |z| (4) and two divisions"),
-    Price("conj_physical _conj_physical resolve_conj resolve_neg positive", 1, 0, "same", 0, "signs and rounding"),
+    Price("_conj_physical", 1, 0, "same", 0, "signs"),
     Price("isnan isinf isfinite isposinf isneginf isreal logical_not signbit", 1, 0, "bool", 0, "tests"),
     Price("bitwise_not", 1, 0, "same", None, "bits"),
     Price("exp", 1, 1, "float", 5, "one function; complex: e^a (cos b + i sin b), three and two products"),
@@ -88,7 +88,8 @@ TABLE = (
     Price("__lshift__ __rshift__ __iand__ __ior__ __ixor__ __ilshift__", 2, 0, "same", None, "bits and integers"),
     Price("__irshift__", 2, 0, "same", None, "bits and integers"),
     Price("eq ne lt le gt ge greater greater_equal less less_equal not_equal", 2, 0, "bool", 0, "comparisons"),
-    Price("logical_and logical_or logical_xor isclose", 2, 0, "bool", 0, "comparisons"),
+    Price("logical_and logical_or logical_xor", 2, 0, "bool", 0, "comparisons"),
+    Price("isclose", 2, 3, "bool", 12, "|a - b| <= atol + rtol * |b|: sub, mul, add; complex: sub 2, |z| 4 twice, 2"),
     Price("clamp clip", 3, 0, "same", None, "comparisons"),
     Price("clamp_min clamp_max", 2, 0, "same", None, "comparisons"),
 )
@@ -200,10 +201,29 @@ def complex_power(exponent: Any) -> int:
     return COMPLEX_POWERS.get(exponent, COMPLEX_POWER) if isinstance(exponent, (int, float)) else COMPLEX_POWER
 
 
-@op("pow float_power")
+@op("conj_physical")
+def conj_physical(self: Tensor, *, out: Out = None) -> Work:
+    """Signs; a real tensor is returned as it is"""
+    return apply("conj_physical", (self,), 0, 0, out=out) if required(self).is_complex else Work()
+
+
+@op("pow")
 def pow_(self: Any, exponent: Any, *, out: Out = None) -> Work:
     """self ** exponent: x*x is 1 flop, x*x*x 2, a root 1, any other power 1 (complex: 17)"""
     return apply("pow", (self, exponent), power(exponent), complex_power(exponent), out=out)
+
+
+@op("float_power")
+def float_power(self: Any, exponent: Any, *, out: Out = None) -> Work:
+    """As ``pow``, in float64 or complex128"""
+    operands = tuple(replace(t, dtype=_double(t.dtype)) if isinstance(t, Tensor) else t for t in (self, exponent))
+    read = distinct(*tensors((self, exponent)))
+    work = pow_(*operands, out=out)
+    return Work(work.flop, read, work.write)
+
+
+def _double(dtype: str) -> str:
+    return dtype and ("complex128" if dtype.startswith("complex") else "float64")
 
 
 @op("pow_ float_power_")

@@ -6,9 +6,20 @@ operand was broadcast, a sum follows: (elements of g - elements of the operand) 
 
 from typing import Any
 
+from pyprof.errors import ModelError
 from pyprof.prof.ops.model import Family, Parts, Tensor, Work, distinct
 from pyprof.prof.ops.operands import Out, bool_mask, broadcast, elementwise, moved, output, required, tensors
-from pyprof.prof.ops.pointwise import COMPLEX_ADD, COMPLEX_DIV, COMPLEX_MUL, power, priced, scaled, typed
+from pyprof.prof.ops.pointwise import (
+    COMPLEX_ADD,
+    COMPLEX_DIV,
+    COMPLEX_MUL,
+    COMPLEX_POWER,
+    complex_power,
+    power,
+    priced,
+    scaled,
+    typed,
+)
 from pyprof.prof.ops.result_types import result_dtype
 
 op = Family("pointwise")
@@ -30,11 +41,15 @@ def mul_backward(self: Tensor, other: Any, *, out: Out = None) -> Parts:
 
 
 @op("div.backward divide.backward true_divide.backward")
-def div_backward(self: Tensor, other: Any, *, out: Out = None) -> Parts:
+def div_backward(self: Tensor, other: Any, *mode: Any, out: Out = None) -> Parts:
     """da = g / b (1 per element); db = -g * ((a / b) / b) (3: the sign counts 0), fused: reads g, a, b once
 
     If an operand was broadcast, its gradient is summed: elements of g - elements of the operand more.
+    A quotient that is rounded has no slope: its gradients are filled with zeros.
     """
+    wanted = [t for t in tensors((self, other)) if t.needs_grad]
+    if "floor" in mode or "trunc" in mode:
+        return {"zeros": Work(0, 0, sum(moved(t.numel, t) for t in wanted))}
     shape = broadcast("div", *(operand.shape for operand in tensors((self, other))))
     grad = output(out, Tensor(shape, typed(result_dtype(self, other), "float")))
     parts = {}
@@ -78,6 +93,8 @@ GRADIENTS = (  # names, FLOPs per element of dx from g and one saved tensor, for
 def _register_gradient(name: str, flop: int, formula: str) -> None:
     def count(self: Tensor, *limits: Any, out: Out = None) -> Work:
         result = required(self)
+        if result.is_complex or any(t.needs_grad or t.numel > result.numel for t in tensors(limits)):
+            raise ModelError(f"{name}.backward: complex numbers, and gradients of limits, count by the ops that run")
         nbytes = distinct(result, *limits) + moved(result.numel, result)
         return elementwise(flop * result.numel, nbytes, Tensor(result.shape, result.dtype))
 
@@ -120,8 +137,11 @@ def pow_backward(self: Any, exponent: Any, *, out: Out = None) -> Parts:
     parts = {}
     if isinstance(self, Tensor) and self.needs_grad:
         lower = 2 if isinstance(exponent, Tensor) else 1
-        lower = power(exponent - 1) if isinstance(exponent, (int, float)) else lower
-        parts["self"] = _into(self, grad, 2 + lower, 3 * COMPLEX_MUL, distinct(self, exponent) + grad.nbytes)
+        lower_complex = COMPLEX_POWER + (COMPLEX_ADD if isinstance(exponent, Tensor) else 0)
+        if isinstance(exponent, (int, float)):
+            lower, lower_complex = power(exponent - 1), complex_power(exponent - 1)
+        inputs = distinct(self, exponent) + grad.nbytes
+        parts["self"] = _into(self, grad, 2 + lower, 2 * COMPLEX_MUL + lower_complex, inputs)
     if isinstance(exponent, Tensor) and exponent.needs_grad:
         parts["exponent"] = _into(exponent, grad, 3, 3 * COMPLEX_MUL, 2 * grad.nbytes + distinct(self))
     return parts

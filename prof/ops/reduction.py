@@ -161,11 +161,32 @@ def norm(self: Tensor, order: Any = 2, dim: Any = None, *arguments: Any, out: Ou
     return linalg_vector_norm(self, order, None if isinstance(place, str) else place, out=out)
 
 
-@op("linalg_vector_norm linalg_norm frobenius_norm linalg_matrix_norm")
+@op("linalg_norm")
+def linalg_norm(
+    self: Tensor, order: Any = None, dim: Any = None, keepdim: Any = False, dtype: Any = None, *, out: Out = None
+) -> Work:
+    """A vector norm or, of matrices, the Frobenius norm"""
+    along = range(len(self.shape)) if dim is None or dim is UNKNOWN else (dim,) if isinstance(dim, int) else dim
+    if order is not None and order is not UNKNOWN and len(along) == 2:
+        return linalg_matrix_norm(self, order, dim, keepdim, dtype, out=out)
+    return linalg_vector_norm(self, order, dim, keepdim, dtype, out=out)
+
+
+@op("linalg_matrix_norm")
+def linalg_matrix_norm(
+    self: Tensor, order: Any = "fro", dim: Any = (-2, -1), keepdim: Any = False, dtype: Any = None, *, out: Out = None
+) -> Work:
+    """The Frobenius norm, as ``linalg_vector_norm`` over both dimensions; other norms count by the ops that run"""
+    if order != "fro":
+        raise UnknownArgument(f"the matrix norm {order} counts by the ops that it runs")
+    return linalg_vector_norm(self, 2, dim, keepdim, dtype, out=out)
+
+
+@op("linalg_vector_norm frobenius_norm")
 def linalg_vector_norm(
     self: Tensor, order: Any = 2, dim: Any = None, keepdim: Any = False, dtype: Any = None, *, out: Out = None
 ) -> Work:
-    """p = 2: E squares, E - O additions, O roots. A matrix norm counts as the Frobenius norm."""
+    """p = 2: E squares, E - O additions, O roots"""
     kept_ = kept(self, dim, out)
     named = dtype_name(dtype) or self.dtype
     flop = norm_flop(self.numel, kept_, order, self.is_complex)
@@ -174,9 +195,11 @@ def linalg_vector_norm(
 
 @op("linalg_vector_norm.backward")
 def norm_backward(self: Tensor, order: Any = 2, dim: Any = None, *, out: Out = None) -> Work:
-    """dx = x * (g / norm): O divisions, E products. Reads x, g and the norm, writes dx."""
+    """dx = x * (g / norm): O divisions, E products (2 for complex numbers). Reads x, g and the norm, writes dx."""
+    if number(order, 2) not in (2, "fro"):
+        raise UnknownArgument(f"the gradient of the norm {order} counts by the ops that run")
     kept_ = kept(self, dim, out)
-    return Work(self.numel + kept_, self.nbytes + 2 * moved(kept_, self), moved(self.numel, self))
+    return Work(self.numel * addition_flop(self) + kept_, self.nbytes + 2 * moved(kept_, self), moved(self.numel, self))
 
 
 @op("linalg_norm.backward")
@@ -204,16 +227,18 @@ def dist(self: Tensor, other: Tensor, p: Any = 2) -> Work:
 
 @op("logsumexp special_logsumexp")
 def logsumexp(self: Tensor, dim: Any = None, *, out: Out = None) -> Work:
-    """max + log(sum(exp(x - max))): sub E, exp E, sum E - O, log O, add O"""
+    """max + log(sum(exp(x - max))): sub E, exp E, sum E - O, log O, add O; complex: a sum 2, exp 5, log 6"""
     kept_ = kept(self, dim, out)
     dtype = self.dtype if floating(self.dtype) else "float32"
-    return Work(3 * self.numel + kept_, self.nbytes, result(kept_, dtype, out))
+    flop = 9 * self.numel + 6 * kept_ if self.is_complex else 3 * self.numel + kept_
+    return Work(flop, self.nbytes, result(kept_, dtype, out))
 
 
 @op("logsumexp.backward special_logsumexp.backward")
 def logsumexp_backward(self: Tensor, dim: Any = None, *, out: Out = None) -> Work:
-    """dx = g * exp(x - lse): sub, exp, mul. Reads x, g and lse, writes dx."""
-    return Work(3 * self.numel, self.nbytes + 2 * moved(kept(self, dim, out), self), moved(self.numel, self))
+    """dx = g * exp(x - lse): sub, exp, mul (complex: 2, 5, 6). Reads x, g and lse, writes dx."""
+    flop = (13 if self.is_complex else 3) * self.numel
+    return Work(flop, self.nbytes + 2 * moved(kept(self, dim, out), self), moved(self.numel, self))
 
 
 @op("count_nonzero")

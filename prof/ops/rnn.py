@@ -209,9 +209,13 @@ def mkldnn_rnn_layer_backward(x: Tensor, *arguments: Any) -> Parts:
 
 
 def layer(x: Tensor, arguments: tuple[Any, ...]) -> Network:
-    """The network from the arguments after x: (w_ih, w_hh, b_ih, b_hh, hx, cx)."""
+    """The network from the arguments after x: (w_ih, w_hh, b_ih, b_hh, hx, cx).
+
+    Without biases, PyTorch passes the weights again in their place.
+    """
     states = (arguments[4], *tensors_within(arguments[5:6]))
-    return Network(x, states, tuple(tensors_within(arguments[:4])), False)
+    biases = [t for t in tensors_within(arguments[2:4]) if len(t.shape) == 1]
+    return Network(x, states, (*tensors_within(arguments[:2]), *biases), False)
 
 
 @model("_cudnn_rnn_flatten_weight", family="layout")

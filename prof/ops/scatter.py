@@ -110,9 +110,13 @@ def index_copy(self: Tensor, dim: Any, positions: Tensor, source: Tensor) -> Wri
 def index_put(self: Tensor, positions: Any, values: Any, accumulate: Any = False) -> Write:
     """self[i, j, ...] = values, or += with 1 addition per element
 
-    How many elements a mask selects is unknown, unless the number of values shows it.
+    How many elements a mask selects is unknown, unless the number of values shows it. One value for the elements of a
+    mask is written by ``masked_fill``, which reads and writes all of self.
     """
     listed = tensors(positions)
+    is_fill = isinstance(values, Tensor) and values.numel == 1 and accumulate is not True
+    if len(listed) == 1 and is_mask(positions) and is_fill:
+        return Write(self, distinct(*listed, values), self.numel, compares=True)
     if positions is UNKNOWN or not listed or is_mask(positions):
         count = values.numel if isinstance(values, Tensor) else 0
         if count <= 1 and accumulate is not True:

@@ -20,6 +20,7 @@ from pyprof.prof.ops.operands import (
     required,
     result_numel,
 )
+from pyprof.prof.ops.pointwise import apply
 from pyprof.prof.ops.reduction import kept, result, rows
 from pyprof.prof.ops.result_types import addition_flop, dtype_name, floating, product_flop, result_dtype
 
@@ -76,7 +77,13 @@ def argmax(self: Tensor, dim: Any = None, *, out: Out = None) -> Work:
     return Work(0, self.nbytes, INDEX_BYTES * kept(self, dim, out))
 
 
-@op("any all equal allclose")
+@op("allclose")
+def allclose(self: Tensor, other: Tensor) -> Work:
+    """|a - b| <= atol + rtol * |b|, as ``isclose``; writes one byte"""
+    return Work(apply("isclose", (self, other), 3, 12).flop, distinct(self, other), 1)
+
+
+@op("any all equal")
 def any_(self: Tensor, *arguments: Any, out: Out = None) -> Work:
     """Comparisons; writes one byte per result"""
     other = arguments[0] if arguments else None

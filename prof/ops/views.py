@@ -22,7 +22,7 @@ VIEWS = (
     "_make_dual _unpack_dual is_same_size requires_grad_ set_ set_data retain_grad rename_ _nested_view_from_buffer "
     "_nested_view_from_jagged _nested_get_values _nested_get_offsets _nested_get_lengths _nested_get_jagged_dummy "
     "_nested_get_min_seqlen _nested_get_max_seqlen _nested_get_ragged_idx _lazy_clone T H _sparse_coo_tensor_unsafe "
-    "_sparse_coo_tensor_with_dims_and_tensors _sparse_compressed_tensor_unsafe "
+    "_sparse_coo_tensor_with_dims_and_tensors _sparse_compressed_tensor_unsafe positive resolve_conj resolve_neg "
 )
 ALLOCATIONS = (
     "empty empty_like empty_strided empty_permuted empty_quantized _empty_affine_quantized new_empty "

@@ -92,19 +92,38 @@ def with_contents(description: Any, tensor: Any) -> Any:
 
 
 def described(values: Any) -> tuple[Any, ...]:
-    """The values in the form that models take. A repeated tensor gets a number, so that its read counts once."""
-    times: dict[int, int] = {}
-    for tensor in tensors(values):
-        times[id(tensor)] = times.get(id(tensor), 0) + 1
-    repeated = {key: number for number, key in enumerate((k for k, n in times.items() if n > 1), 1)}
-    return tuple(_value(value, repeated) for value in values)
+    """The values in the form that models take. Several tensors get numbers, equal ones if they show the same memory.
+
+    These are a tensor that is passed twice, and views such as its transpose, but not parts that overlap.
+    """
+    found = list(tensors(values))
+    if len(found) < 2:
+        return tuple(_value(value, {}) for value in values)
+    numbers: dict[Any, int] = {}
+    number_of = {id(tensor): numbers.setdefault(_memory(tensor), len(numbers) + 1) for tensor in found}
+    return tuple(_value(value, number_of) for value in values)
 
 
-def _value(value: Any, repeated: dict[int, int]) -> Any:
+def _memory(tensor: torch.Tensor) -> Any:
+    """The memory that a tensor shows, whatever the order of its dimensions; the tensor itself if it has no strides."""
+    if tensor.layout != torch.strided:
+        return id(tensor)
+    runs: list[tuple[int, int]] = []  # (stride, length), where one continues the run before it, joined
+    with torch._C.DisableTorchFunction(), contextlib.suppress(RuntimeError, AttributeError):
+        for stride, length in sorted(zip(map(int, tensor.stride()), map(int, tensor.shape), strict=True)):
+            if runs and stride == runs[-1][0] * runs[-1][1]:
+                runs[-1] = (runs[-1][0], runs[-1][1] * length)
+            elif stride and length != 1:
+                runs.append((stride, length))
+        return tensor.untyped_storage()._cdata, int(tensor.storage_offset()), tensor.dtype, tuple(runs)
+    return id(tensor)
+
+
+def _value(value: Any, number_of: dict[int, int]) -> Any:
     if isinstance(value, torch.Tensor):
-        return _tensor(value, repeated.get(id(value), 0)) or SHAPELESS
+        return _tensor(value, number_of.get(id(value), 0)) or SHAPELESS
     if isinstance(value, (list, tuple)):
-        return tuple(_value(item, repeated) for item in value)
+        return tuple(_value(item, number_of) for item in value)
     if isinstance(value, torch.dtype):
         return str(value).removeprefix("torch.")
     if isinstance(value, torch.SymInt):

@@ -160,6 +160,20 @@ def test_fake_tensors() -> None:
         assert pyprof.count(F.linear, torch.ones(4, 5), torch.ones(6, 5)).flops == 240
 
 
+def test_memory_that_several_views_show_is_read_once() -> None:
+    x = torch.randn(4, 5)  # 80 bytes
+    assert pyprof.count(lambda: x @ x.t()).forward == Work(160, 80, 64)  # 2*4*4*5; 16 results
+    assert pyprof.count(lambda: x.view(20) * x.reshape(2, 10).flatten()).forward == Work(20, 80, 80)
+    assert pyprof.count(lambda: x + x[0]).forward == Work(20, 100, 80)  # parts of it are other memory
+    assert pyprof.count(lambda: x[:2] + x[2:]).forward == Work(10, 80, 40)
+
+
+def test_equal_shapes_of_other_memory_are_read_apart() -> None:
+    a, b, c = ([torch.ones(4, 5)] for _ in range(3))
+    assert pyprof.count(torch._foreach_addcmul, a, b, c).forward == Work(40, 240, 80)
+    assert pyprof.count(torch._foreach_addcmul, a, b, b).forward == Work(40, 160, 80)
+
+
 @pytest.mark.filterwarnings("ignore:Sparse CSR")
 def test_a_sparse_operand_counts_by_what_it_stores() -> None:
     dense = torch.zeros(8, 5)

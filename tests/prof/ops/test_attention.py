@@ -33,6 +33,12 @@ M = b(4, 4)  # 32 bytes
 
 ROWS: list[Row] = [
     ("scaled_dot_product_attention", (Q, Q, Q), ALL),
+    # a batch of 4 of keys and values only, 4 heads: 16 * 3 * 6 pairs of 8 + 8; O is [4,4,3,8], 192 bytes of logarithms
+    (
+        "scaled_dot_product_attention",
+        (t(4, 3, 8), t(4, 4, 6, 8), t(4, 4, 6, 8)),
+        Work(9216, 384 + 2 * 3072, 1536 + 192),
+    ),
     ("scaled_dot_product_attention", (Q, Q, Q, None, 0.0, True), CAUSAL),
     ("scaled_dot_product_attention", (Q, Q, Q, M), Work(3072, 1184, 480)),  # the mask read, nothing left out
     ("scaled_dot_product_attention", (Q, Q, Q, None, 0.1), Work(3072, 1152, 496)),  # seed and offset

@@ -119,6 +119,7 @@ ROWS: list[Row] = [
     ("einsum", ("ij,jk->ik", (t(4, 5), t(5, 6))), Work(240, 200, 96)),
     ("einsum", ("i,j->ij", (t(4), t(6))), Work(24, 40, 96)),  # nothing summed: products
     ("einsum", ("ij->i", (t(4, 5),)), Work(16, 80, 16)),  # 20 - 4 sums
+    ("einsum", ("ij->i", (t(4, 5, dtype=C64),)), Work(32, 160, 32)),  # 2 each
     ("einsum", ("ij->ji", (t(4, 5),)), Work(0, 0, 0)),  # a view
     ("einsum", ("ii->", (t(5, 5),)), Work(4, 20, 4)),  # the diagonal alone
     ("einsum", ("ijk,jl->il", (t(3, 4, 5), t(4, 6))), Work(192, 384, 120)),  # k summed before: 60 - 12; 2*3*4*6

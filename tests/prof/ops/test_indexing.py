@@ -41,6 +41,13 @@ ROWS: list[Row] = [
         (W, i(5), i(2), False, 0, False, None, False),
         Work(30, 48 + 40, 240),
     ),
+    ("_embedding_bag_per_sample_weights_backward", (t(2, 6), W, i(5), i(2), i(5), 0), Work(60, 120 + 48 + 40, 20)),
+    # with weights that need a gradient: 2 * 30 for the table and 60 for them
+    (
+        "embedding_bag.backward",
+        (W, i(5), i(2), False, 0, False, t(5), False),
+        Work(60 + 60, 48 + 40 + 20 + 208, 240 + 20),
+    ),
     (
         "_embedding_bag_dense_backward",
         (t(2, 6), i(5), i(5), i(2), i(2), 10, False, 1, None, -1),
@@ -57,6 +64,7 @@ ROWS: list[Row] = [
     ("index_select_backward", (t(4, 2), [4, 6], 1, i(2)), Work(8, 48, 96)),
     ("gather", (X, 1, i(4, 2)), Work(0, 32 + 64, 32)),
     ("take_along_dim", (X, i(4, 2), 1), Work(0, 96, 32)),
+    ("take_along_dim", (X, i(1, 2), 1), Work(0, 32 + 16, 32)),  # for each of 4 rows
     ("gather_backward", (t(4, 2), X, 1, i(4, 2), False), Work(8, 96, 96)),
     ("gather.backward", (X, 1, i(4, 2), False), Work(8, 96, 96)),
     ("take", (X, i(3)), Work(0, 12 + 24, 12)),
@@ -100,6 +108,8 @@ ROWS: list[Row] = [
     ("index_put", (X, (i(3),), t(1), True), Work(18, 96 + 24 + 4, 96)),  # one value to all 18
     ("index_put_ _index_put_impl_", (X, (i(3),), t(3, 6), True), Work(18, 24 + 72 + 72, 72)),
     ("index_put_", (X, (i(3),), t(3, 6), False), Work(0, 96, 72)),
+    ("index_put index_put_", (X, (M,), t(), False), Work(0, 96 + 24 + 4, 96)),  # x[mask] = 0 is masked_fill
+    ("index_put index_put_", (X, (t(4, dtype="bool"),), t()), Work(0, 96 + 4 + 4, 96)),  # a mask of the rows
     ("index.backward", (X, (i(3),)), Work(18, 72 + 24, 96)),
     ("index.backward", (t(4, 6, dtype="complex64"), (i(3),)), Work(36, 144 + 24, 192)),  # two additions each
     ("index.backward", (t(4, 6, dtype="int64"), (i(3),)), Work(0, 144 + 24, 192)),

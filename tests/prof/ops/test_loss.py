@@ -10,6 +10,7 @@ from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, total
 from tests.prof.ops.op_cases import Row, i, t, worked
 
 X = t(4, 6)  # 24 elements in 4 rows, 96 bytes
+XC = t(4, 6, dtype="complex64")  # 192 bytes
 H = t(4, 6, dtype="bfloat16")  # 48 bytes
 Y = i(4)
 NONE, MEAN, SUM = 0, 1, 2
@@ -52,6 +53,8 @@ ROWS: list[Row] = [
     ("mse_loss_backward", (t(), X, X, MEAN), Work(48, 196, 96)),
     ("mse_loss_backward", (X, X, X, NONE), Work(72, 288, 96)),
     ("l1_loss", (X, X, MEAN), Work(48, 192, 4)),
+    ("l1_loss", (XC, XC, MEAN), Work(144 + 24, 384, 4)),  # a difference 2, |z| 4; the mean is real
+    ("l1_loss.backward", (XC, t(4, 6, dtype="complex64", grad=False), MEAN), Work(240, 384 + 8, 192)),
     ("l1_loss.backward", (X, Tensor((4, 6), "float32", needs_grad=False), MEAN), Work(48, 196, 96)),
     ("l1_loss.backward", (X, X, MEAN), Work(96, 392, 192)),
     ("smooth_l1_loss huber_loss", (X, X, MEAN, 1.0), Work(96 + 24, 192, 4)),

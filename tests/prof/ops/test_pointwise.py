@@ -26,8 +26,8 @@ POLYNOMIALS = " ".join(f"special_{name}{end}" for name in KINDS_OF_POLYNOMIALS f
 
 ROWS: list[Row] = [  # names, arguments, work
     (
-        "abs absolute neg negative sign sgn ceil floor round trunc fix nan_to_num conj_physical _conj_physical "
-        "resolve_conj resolve_neg positive relu relu6 hardtanh threshold hardshrink angle",
+        "abs absolute neg negative sign sgn ceil floor round trunc fix nan_to_num _conj_physical relu relu6 hardtanh "
+        "threshold hardshrink angle",
         ONE,
         Work(0, 24, 24),
     ),
@@ -62,7 +62,7 @@ ROWS: list[Row] = [  # names, arguments, work
         "add sub subtract rsub add_ sub_ subtract_ mul multiply mul_ multiply_ div divide true_divide div_ divide_ "
         "true_divide_ atan2 arctan2 atan2_ arctan2_ igamma igamma_ igammac igammac_ special_gammainc "
         "special_gammainc_ special_gammaincc special_gammaincc_ special_zeta special_zeta_ floor_divide floor_divide_ "
-        "pow pow_ float_power float_power_ prelu _prelu_kernel",
+        "pow pow_ float_power_ prelu _prelu_kernel",
         TWO,
         Work(6, 48, 24),
     ),
@@ -94,13 +94,13 @@ ROWS: list[Row] = [  # names, arguments, work
         Work(0, NAN, NAN),
     ),
     (
-        "eq ne lt le gt ge greater greater_equal less less_equal not_equal logical_and logical_or logical_xor isclose",
+        "eq ne lt le gt ge greater greater_equal less less_equal not_equal logical_and logical_or logical_xor",
         TWO,
         Work(0, 48, 6),
     ),
     (
         "eq_ ne_ lt_ le_ gt_ ge_ greater_ greater_equal_ less_ less_equal_ not_equal_ logical_and_ logical_or_ "
-        "logical_xor_ isclose_",
+        "logical_xor_",
         TWO,
         Work(0, 48, 24),
     ),  # in place: self's type
@@ -142,6 +142,14 @@ ROWS: list[Row] = [  # names, arguments, work
     ("tan tanh", (COMPLEX,), Work(54, 48, 48)),  # 2 doublings, 4 functions, a sum, 2 divisions
     ("sigmoid special_expit silu", (COMPLEX,), Work(102, 48, 48)),  # exp 5, 1 +, a division 11
     ("sigmoid_backward tanh_backward", (COMPLEX, COMPLEX), Work(78, 96, 48)),  # 1 -, two products of 6
+    ("conj_physical _conj_physical", (COMPLEX,), Work(0, 48, 48)),
+    ("conj_physical", ONE, Work()),  # a real tensor is its own conjugate
+    ("isclose", TWO, Work(18, 48, 6)),  # |a - b| <= atol + rtol |b|: 3
+    ("isclose_", TWO, Work(18, 48, 24)),
+    ("isclose", (COMPLEX, COMPLEX), Work(72, 96, 6)),
+    ("float_power", TWO, Work(6, 48, 48)),  # float64
+    ("float_power", INT, Work(6, 96, 48)),
+    ("float_power", (2, t(2, 3)), Work(6, 24, 48)),
     ("sgn", (COMPLEX,), Work(36, 48, 48)),  # |z| 4, 2 divisions
     ("pow pow_", (COMPLEX, 2), Work(36, 48, 48)),
     ("pow pow_", (COMPLEX, 3), Work(72, 48, 48)),
@@ -216,6 +224,8 @@ ROWS: list[Row] = [  # names, arguments, work
     ("where.backward", (t(2, 3, dtype="bool"), t(2, 3), 0.0), Work(0, 30, 24)),
     ("pow.backward", (t(2, 3), 2), Work(12, 48, 24)),  # 2 x g
     ("pow.backward", (t(2, 3), 3), Work(18, 48, 24)),  # 3 x x g
+    ("div.backward", (*TWO, "floor"), Work(0, 0, 48)),  # zeros
+    ("pow.backward", (COMPLEX, 0.5), Work(174, 96, 48)),  # two products of 6, a power of 17
     ("pow.backward", (t(2, 3, dtype="complex64"), 3), Work(108, 96, 48)),  # three complex products of 6 each
     ("pow.backward", (2, t(2, 3)), Work(18, 48, 24)),  # g y log(2)
     # g n x^(n-1), 4 an element, reads g, x, n; g y log(x), 3 an element, reads g, y, x
@@ -289,6 +299,18 @@ def test_shapes_that_do_not_broadcast_are_refused() -> None:
 def test_complex_numbers_without_a_price_stay_uncounted() -> None:
     with pytest.raises(ModelError, match="no price for complex"):
         evaluate("erf", (t(2, dtype="complex64"),))
+
+
+@pytest.mark.parametrize(("op", "more"), [("sin", ()), ("abs", ()), ("reciprocal", ())])
+def test_gradients_of_complex_functions_count_by_the_ops_that_run(op: str, more: tuple[Any, ...]) -> None:
+    with pytest.raises(ModelError, match="complex"):
+        evaluate(f"{op}.backward", (COMPLEX, *more))
+
+
+def test_gradients_of_limits_count_by_the_ops_that_run() -> None:
+    with pytest.raises(ModelError, match="limits"):
+        evaluate("clamp.backward", (t(2, 3), t(3)))
+    assert total(evaluate("clamp.backward", (t(2, 3), t(3, grad=False)))) == Work(0, 24 + 12 + 24, 24)
 
 
 def test_gradients_that_nobody_wants_cost_nothing() -> None:

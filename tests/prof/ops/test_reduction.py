@@ -50,7 +50,16 @@ ROWS: list[Row] = [
     ("amax.backward amin.backward", (X, [1], False), Work(4, 96 + 32, 96)),
     ("norm", (X, 2), Work(48, 96, 4)),
     ("norm", (X, 2, [1], False), Work(48, 96, 16)),
-    ("linalg_vector_norm linalg_norm frobenius_norm linalg_matrix_norm", (X, 2, [1], False, None), Work(48, 96, 16)),
+    ("linalg_vector_norm linalg_norm frobenius_norm", (X, 2, [1], False, None), Work(48, 96, 16)),
+    ("linalg_norm", (X, None, None, False, None), Work(48, 96, 4)),
+    ("linalg_norm", (X, "fro", None, False, None), Work(48, 96, 4)),
+    ("linalg_norm", (X, 2, None, False, None), UnknownArgument),  # of a matrix: by its singular values
+    ("linalg_matrix_norm", (X, "fro", [-2, -1], False, None), Work(48, 96, 4)),
+    ("linalg_matrix_norm", (X, "nuc", [-2, -1], False, None), UnknownArgument),
+    ("linalg_vector_norm.backward norm.backward", (X, 3, [1], False), UnknownArgument),
+    ("linalg_vector_norm.backward norm.backward", (XC, 2, [1], False), Work(52, 192 + 64, 192)),
+    ("logsumexp", (XC, [1], False), Work(9 * 24 + 6 * 4, 192, 32)),  # 2 + 5 + 2 an element, 6 + 2 - 2 a row
+    ("logsumexp.backward", (XC, [1], False), Work(13 * 24, 192 + 64, 192)),
     ("linalg_vector_norm", (X, 1, [1]), Work(20, 96, 16)),
     ("linalg_vector_norm", (X, float("inf"), [1]), Work(0, 96, 16)),
     ("linalg_vector_norm", (X, 0, [1]), Work(0, 96, 16)),
@@ -71,7 +80,8 @@ ROWS: list[Row] = [
     ("argmax", (X, None, False), Work(0, 96, 8)),
     ("any all", (t(4, 6, dtype="bool"),), Work(0, 24, 1)),
     ("any all", (t(4, 6, dtype="bool"), 1, False), Work(0, 24, 4)),
-    ("equal allclose", (X, X), Work(0, 192, 1)),
+    ("equal", (X, X), Work(0, 192, 1)),
+    ("allclose", (X, X), Work(72, 192, 1)),  # |a - b| <= atol + rtol |b|: 3 per element
     ("count_nonzero", (X, None), Work(0, 96, 8)),
     ("value_selecting_reduction_backward", (t(4), 1, i(4), [4, 6], False), Work(0, 48, 96)),
     ("max.backward min.backward median.backward nanmedian.backward mode.backward", (X, 1, False), Work(0, 48, 96)),

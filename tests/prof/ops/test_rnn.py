@@ -37,6 +37,13 @@ RNN: list[Row] = [
     ("_cudnn_rnn", (X, *P, UNKNOWN, t(56), H, H, *(UNKNOWN,) * 10), LSTM),
     ("miopen_rnn", (X, P, 4, H, H, 2, 2, 1, False, 0.0, True, False, (), None), LSTM),
     ("mkldnn_rnn_layer", (X, *P, H, H, False, (), 2, 2, 1, True, False, False, True), LSTM),
+    # without biases the weights stand in their place: (60 + 16 + 40)*4
+    (
+        "mkldnn_rnn_layer",
+        (X, *P[:2], *P[:2], H, H, False, (), 2, 2, 1, False, False, False, True),
+        Work(1600, 464, 224),
+    ),
+    ("mkldnn_rnn_layer_backward", (X, *P[:2], *P[:2], H, H, None), Work(3200, 944, 464)),
     # backward: dgrad reads dy, y, weights: (40+40+56)*4, writes dx, states: (60+16)*4; wgrad (40+60+16)*4, 56*4
     ("lstm.backward", (X, (H, H), P, *FLAGS), Work(3200, 1008, 528)),
     (
