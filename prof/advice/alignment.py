@@ -52,10 +52,11 @@ class Gemm:
 
 def product_of(run: Run, row: int) -> Gemm | None:
     """The product that a row's op computes; None if its recorded arguments do not show it."""
-    number = run.alike[row]
-    if number not in run.products:
-        run.products[number] = gemm(run.aten[row], run.shapes(row), run.strides(row))
-    return run.products[number]
+    return run.once(_product, row)
+
+
+def _product(run: Run, row: int) -> Gemm | None:
+    return gemm(run.aten[row], run.shapes(row), run.strides(row))
 
 
 def gemm(aten: str, sizes: Any, strides: Any) -> Gemm | None:
@@ -114,11 +115,8 @@ def alignment(run: Run) -> Iterator[Finding]:
     device's peak is unknown; and for matrix-vector products.
     """
     cards: dict[tuple[tuple[int, int], ...], list[tuple[int, float]]] = {}
-    paddings: dict[int, tuple[tuple[tuple[int, int], ...], float]] = {}
     for row in np.flatnonzero((run.family == "gemm") & (run.role == "main") & (run.dur > 0)).tolist():
-        if run.alike[row] not in paddings:
-            paddings[run.alike[row]] = _padding(run, row)
-        sizes, expected = paddings[run.alike[row]]
+        sizes, expected = run.once(_padding, row)
         if sizes and run.dur[row] > WORTH * expected:  # `expected` is NaN if the device is unknown
             cards.setdefault(sizes, []).append((row, run.dur[row] - expected))
     for sizes, rows in cards.items():

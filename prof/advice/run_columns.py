@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +19,9 @@ from pyprof.prof.work.kinds import NCCL, kinds
 from pyprof.serving_range import SERVING_PHASES
 from pyprof.table.columns import Bools, Coded, Floats, Ints, Table, numbered
 
-if TYPE_CHECKING:
-    from pyprof.prof.advice.alignment import Gemm
-
 Texts = NDArray[np.object_]
+Found = TypeVar("Found")
+R = TypeVar("R", bound="Rows")
 
 
 def _decoded(name: str) -> cached_property[Texts]:
@@ -38,7 +37,7 @@ class Rows:
         self._decoded: dict[tuple[str, int], Any] = {}
         self._shapes: dict[int, list[list[int]]] = {}
         self._texts: dict[str, Texts] = {}
-        self.products: dict[int, Gemm | None] = {}  # by ``alike``
+        self._known: dict[Any, dict[int, Any]] = {}
 
     def texts(self, key: str) -> Texts:
         """A text column, decoded; empty if unknown. Rules ask for it row by row, so it is kept, and read-only."""
@@ -129,6 +128,14 @@ class Rows:
         columns = [self.table.coded(key) for key in ("aten", "sizes", "strides", "dtypes", "kShortName", "kLongName")]
         columns += [getattr(self.annotation, key) for key in ("family", "tcprec", "tc")]
         found: list[int] = numbered(*(column.codes for column in columns))[1].tolist()
+        return found
+
+    def once(self: R, find: Callable[[R, int], Found], row: int) -> Found:
+        """``find`` of this run and the row, which is called once for all rows that are ``alike``."""
+        known, number = self._known.setdefault(find, {}), self.alike[row]
+        if number not in known:
+            known[number] = find(self, row)
+        found: Found = known[number]
         return found
 
     def strides(self, row: int) -> list[Any] | None:

@@ -61,13 +61,23 @@ class Device:
 
 
 @lru_cache(maxsize=1)
-def parts() -> tuple[tuple[re.Pattern[str], Device], ...]:
-    """The rows of data/devices.csv: what the names of a device look like, and the device."""
+def parts() -> tuple[tuple[str, Device], ...]:
+    """The rows of data/devices.csv: the pattern of a device's names (``fits``), and the device."""
     with (Path(__file__).parent / "data" / "devices.csv").open(encoding="utf-8", newline="") as file:
         return tuple(_part(row) for row in csv.DictReader(file))
 
 
-def _part(row: Mapping[str, str]) -> tuple[re.Pattern[str], Device]:
+# The plain text that a pattern begins with, without a character that may be missing.
+_BEGIN = re.compile(r"[a-z0-9 ]*(?![?*+{])")
+
+
+def fits(pattern: str, plain: str) -> bool:
+    """Whether a plain name fits a pattern of the table, which is compiled only if an alternative begins as the name."""
+    begins = tuple(_BEGIN.match(text)[0] for text in pattern.split("|"))  # type: ignore[index]  # it always matches
+    return plain.startswith(begins) and re.fullmatch(pattern, plain) is not None
+
+
+def _part(row: Mapping[str, str]) -> tuple[str, Device]:
     """The table's numbers are in the units of data sheets: TFLOP/s, GB/s, MiB, GiB, MHz. An empty cell is unknown."""
     bandwidth, l2, memory, boost, sms = (
         float(row[key]) if row[key] else None for key in ("bandwidth_gb_s", "l2_mb", "memory_gb", "boost_mhz", "sms")
@@ -87,7 +97,7 @@ def _part(row: Mapping[str, str]) -> tuple[re.Pattern[str], Device]:
         tensor=row["tensor"],
         boost_hz=None if boost is None else boost * 1e6,
     )
-    return re.compile(row["match"]), device
+    return row["match"], device
 
 
 def _rates(arch: str, sms: float | None, clock_hz: float | None, tensor: str) -> dict[str, float]:
@@ -200,7 +210,7 @@ def _listed(plain: str, facts: _Facts) -> Device | None:
     if plain in NAMELESS:
         return _common(_variants([device for _, device in parts() if _has_figures(device, facts)], facts))
     is_slice = slice_of_gpu != plain
-    named = [device for pattern, device in parts() if pattern.fullmatch(slice_of_gpu)]
+    named = [device for pattern, device in parts() if fits(pattern, slice_of_gpu)]
     if not named:  # the table's own name, which no driver gives
         named = [device for _, device in parts() if plain_name(device.part) == slice_of_gpu]
     return _common(_variants([device for device in named if not _contradicts(device, facts, is_slice)], facts))

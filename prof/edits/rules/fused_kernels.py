@@ -85,6 +85,10 @@ def fusible(run: Run) -> Bools:
 
 def operands(run: Run, row: int) -> list[tuple[int, float]]:
     """(elements, bytes per element) of each of an op's tensors, those of lists, too."""
+    return run.once(_operands, row)
+
+
+def _operands(run: Run, row: int) -> list[tuple[int, float]]:
     usual = ITEM_BYTES.get(str(run.dtype[row]), 4.0)
     return list(_flat(run.listed("sizes", row), run.listed("dtypes", row), usual))
 

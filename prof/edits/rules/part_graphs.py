@@ -15,7 +15,7 @@ from pyprof.prof.edits.rules.graphs import LEFT, launches_graphs
 from pyprof.prof.edits.rules.reduced_precision import PRODUCTS
 from pyprof.prof.edits.scenario import IN_GRAPH, Scenario
 from pyprof.prof.timing.gpus import TO_DEVICE, TO_HOST, named_rows
-from pyprof.table.columns import Bools, Ints
+from pyprof.table.columns import Bools, Coded, Ints, numbered
 
 TIMES = 4  # of a part within a step, at least
 PERIODS = 4  # lengths of parts that are tried
@@ -96,10 +96,9 @@ def _groups(scenario: Scenario) -> list[list[Ints]]:
 def _codes(run: Run) -> Ints:
     """Per row, a number of what is launched: op, sizes, line and layer, since other weights are other addresses."""
     aten, sizes = (run.table.coded(key).codes for key in ("aten", "sizes"))
-    lines = np.array([f"{run.trace(row)} {run.layer(row)}" for row in range(run.rows)])
-    keys = np.stack([aten, sizes, np.unique(lines, return_inverse=True)[1]])
-    found: Ints = np.unique(keys, axis=1, return_inverse=True)[1].reshape(-1)
-    return found
+    first, place = numbered(*(run.table.coded(key).codes for key in ("trace", "layer")))
+    line = Coded.of(f"{run.trace(row)} {run.layer(row)}" for row in first.tolist()).codes[place]
+    return numbered(aten, sizes, line)[1]
 
 
 def _graded(run: Run) -> Bools:

@@ -2,13 +2,14 @@
 
 import json
 import math
+import re
 
 import pytest
 
 from pyprof.errors import InputError
 from pyprof.prof.kernels.precision import UNITS
 from pyprof.prof.limits.architectures import RATES, SM_LIMITS
-from pyprof.prof.limits.devices import find_device, parts, plain_name
+from pyprof.prof.limits.devices import find_device, fits, parts, plain_name
 from pyprof.prof.limits.peaks_file import load_peaks, with_peaks
 
 # Names as nsys, nvprof, torch and Kineto spell them in captures, or as drivers do: part, a unit's dense TFLOP/s, GB/s
@@ -90,7 +91,17 @@ def test_every_row_has_a_source_and_no_name_fits_two_rows():
         assert device.flop_per_s.keys() <= set(UNITS)
         assert all(value > 0 for value in device.flop_per_s.values())
     for name, *_ in NAMES:
-        assert sum(pattern.fullmatch(plain_name(name)) is not None for pattern, _ in parts()) == 1, name
+        assert sum(re.fullmatch(pattern, plain_name(name)) is not None for pattern, _ in parts()) == 1, name
+
+
+def test_no_pattern_is_passed_over_that_fits():
+    for name, *_ in NAMES:
+        plain = plain_name(name)
+        fitting = [pattern for pattern, _ in parts() if re.fullmatch(pattern, plain)]
+        assert [pattern for pattern, _ in parts() if fits(pattern, plain)] == fitting, name
+    assert fits("sxm5?( 80gb)?", "sxm")
+    assert fits("a[18]00 pcie|a800 40gb active", "a100 pcie")
+    assert not fits("h100( sxm5?)?|h100 pcie", "h200 pcie")
 
 
 # part, SMs, MHz at which its data sheet counts the tensor cores

@@ -113,12 +113,13 @@ def test_varints_are_protobufs():
     # 300 = 0b10_0101100: the low seven bits first, with the bit that says that more follows
     assert [varint(n).hex() for n in (0, 127, 128, 300)] == ["00", "7f", "8001", "ac02"]
     assert varint(-1) == b"\xff" * 9 + b"\x01"
-    numbers = np.array([0, 1, 127, 128, 300, 2**31, 2**62, -1, -300])
-    known = numbers != 127
-    plain = byte_columns.numbers(b"", b"x", numbers, known).to_pylist()
-    assert plain == [b"x" + varint(n) if n != 127 else b"" for n in numbers.tolist()]
-    inside = byte_columns.numbers(b"m", b"x", numbers, known).to_pylist()  # as the content of a message
-    assert inside == [b"m" + bytes([len(text)]) + text if text else b"" for text in plain]
+    small = byte_columns.numbers(b"", b"x", np.array([5, 300]), np.array([True, True]))
+    assert [each.hex() for each in small.to_pylist()] == ["788500", "78ac02"]  # as wide as the largest; "x" is 78
+    known = np.array([True, True, False, True])
+    plain = byte_columns.numbers(b"", b"x", np.array([0, 300, 7, -1]), known).to_pylist()  # -1 needs ten bytes
+    assert plain == [b"x" + b"\x80" * 9 + b"\0", b"x\xac\x82" + b"\x80" * 7 + b"\0", b"", b"x" + varint(-1)]
+    inside = byte_columns.numbers(b"m", b"x", np.array([0, 300, 7, -1]), known).to_pylist()  # as content of a message
+    assert inside == [b"m\x0b" + text if text else b"" for text in plain]
 
 
 def test_padded_varints_are_the_same_numbers():
