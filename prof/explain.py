@@ -77,6 +77,15 @@ class _Row:
         return int(self.table.ints("kDuration")[self.number])
 
     @property
+    def on_cpu(self) -> bool:
+        return self.text("kind") == "cpu"
+
+    @property
+    def it(self) -> str:
+        """What ops are around."""
+        return "it" if self.on_cpu else "the launch"
+
+    @property
     def role(self) -> str:
         return self.annotation.role.take([self.number]).texts()[0]
 
@@ -89,6 +98,10 @@ class _Row:
 
 
 def _kernel(row: _Row) -> list[Line]:
+    if row.on_cpu:
+        return [
+            ("CPU op", f"{row.text('kShortName')}, {row.ns:,} ns by the profiler's clock, without the ops inside it")
+        ]
     api = row.text("api")
     launch = f"launched by {api} (correlation id {row.table.ints('corr')[row.number]})" if api else row.text("reason")
     return [("kernel", f"{row.text('kShortName')}, {row.ns:,} ns by the profiler's clock; {launch}")]
@@ -104,7 +117,7 @@ def _attribution(row: _Row) -> list[Line]:
         node = next((n for n in row.list("nodes") if "Backward" in n), "autograd's own range")
         numbers = row.table.ragged("seqId").take([row.number]).values.tolist()
         same = f"; the forward op has the same sequence number ({', '.join(map(str, numbers))})" if numbers else ""
-        lines.append(("direction", f"bprop: launched inside {node}{same}"))
+        lines.append(("direction", f"bprop: {'ran' if row.on_cpu else 'launched'} inside {node}{same}"))
     for key, separator in (("layer", "."), ("trace", " > ")):
         if row.list(key):
             lines.append((key, separator.join(row.list(key))))
@@ -136,7 +149,7 @@ def _source_of_op(row: _Row) -> str:
         return "from PyProf's marker around the call"
     if not row.list("nodes") and row.text("comm"):
         return "from NCCL's own range around the launch"
-    return "the outermost op that PyTorch recorded around the launch"
+    return f"the outermost op that PyTorch recorded around {row.it}"
 
 
 def _arguments(row: _Row) -> list[Line]:
@@ -146,7 +159,7 @@ def _arguments(row: _Row) -> list[Line]:
     around = row.list("nodes")
     if not around:
         return [("aten op", f"{aten}: NCCL's own range around the launch")]
-    lines = [("aten op", f"{aten}: the innermost op around the launch; all of them: {' > '.join(around)}")]
+    lines = [("aten op", f"{aten}: the innermost op around {row.it}; all of them: {' > '.join(around)}")]
     lines.append(("shapes", f"{sizes}: recorded" if sizes else "not recorded: profile with record_shapes=True"))
     if row.text("dtypes"):
         lines.append(("dtypes", f"{row.text('dtypes')}: recorded"))
@@ -243,7 +256,8 @@ def _share(row: _Row) -> list[Line]:
     amounts = int(row.annotation.flops[row.number]), int(row.annotation.bytes[row.number])
     recorded = row.text("kind") in ("memcpy", "memset") and row.table.ints("bytes")[row.number] != NULL
     source = ": by the profiler's record of the copy, at the GPU's end" if recorded else ""
-    return [("role", role), ("this row", _flop_and_bytes(*amounts) + source)]
+    whole = [("this row", _flop_and_bytes(*amounts) + source)]
+    return whole if row.on_cpu else [("role", role), *whole]
 
 
 def _aux(row: _Row, helper: Helper | None) -> str:
@@ -261,9 +275,16 @@ def _main_share(main: int, kernels: int) -> str:
 
 
 def _tensor_cores(row: _Row) -> list[Line]:
+    if row.on_cpu:
+        return []
     used, precision = (column.take([row.number]).texts()[0] for column in (row.annotation.tc, row.annotation.tcprec))
     if used == "-":
-        return [("tensor cores", "-: the op has no matrix product")]
+        known = (
+            "the op has no"
+            if row.op.name or row.list("op") or row.text("aten")
+            else "no op is known, and the name is of no"
+        )
+        return [("tensor cores", f"-: {known} matrix product")]
     helper, product = find_helper(row.kernel), find_product(row.kernel)
     if helper is not None:
         why = f"a helper kernel ({helper.kind}); its name is known from {helper.seen}"

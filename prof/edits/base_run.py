@@ -157,10 +157,20 @@ class BaseRun:
 
     @cached_property
     def own(self) -> Floats:
-        """Per call: its own duration as captured, without waiting, ns."""
-        found = self.tasks.duration[self.call_task].astype(np.float64)
+        """Per call: its own duration as captured, without waiting and without what long launches do besides, ns."""
+        found = self._whole
         launches = self.recorded.calls.among(*GIVING) & ~self.staged
         return np.where(launches, np.minimum(found, LONGEST_CALL_NS), found)
+
+    @property
+    def _whole(self) -> Floats:
+        return self.tasks.duration[self.call_task].astype(np.float64)
+
+    @cached_property
+    def besides_ns(self) -> float:
+        """What long launches do besides, such as loading a kernel, per step: no time without the profiler has it."""
+        steps = int(self.steps[1].max()) + 1 if len(self.steps[0]) else 1
+        return float((self._whole - self.own).sum()) / steps
 
     @cached_property
     def staged(self) -> Bools:

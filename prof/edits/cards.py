@@ -103,7 +103,8 @@ def doubt(base: BaseRun) -> str:
     if not base.replayed.is_complete:
         return f"{1 - base.replayed.launched_share:.1%} of the GPU's time has no launch in the capture to replay"
     if abs(base.replayed.difference) > FAITHFUL:
-        return f"the replay takes {base.replayed.difference:+.1%} of the capture's time more or less"
+        way = "longer" if base.replayed.difference > 0 else "shorter"
+        return f"the replay is {abs(base.replayed.difference):.1%} {way} than the capture"
     if base.run.marked < 2 and base.extent_ns < LEAST_EXTENT * base.run.step_ns:
         extent = share(base.extent_ns, base.run.step_ns)
         return f"the GPU's work extends over {extent} of the step, and no more is replayed"

@@ -99,6 +99,13 @@ class PlanDocument(Record):
     timings: Annotated[PlanTimings | None, doc("measured durations, with --measure or --timings")] = None
     device: Annotated[PlanDevice | None, doc("the GPU of now and all that follows, with --device")] = None
     shapes: Annotated[bool, doc("whether the capture has shapes of ops, which most rules need")] = True
+    besides_ms: Annotated[
+        float,
+        doc(
+            "of captured_ms, what launches that take long do besides, such as loading a kernel: now leaves it out", "ms"
+        ),
+    ] = 0.0
+    doubt: Annotated[str, doc("why all these times may be false: what the replay lacks; empty: it is faithful")] = ""
 
 
 def plan_document(run: Run, plan: Plan, measured: bool, checked: Checked | None = None) -> PlanDocument:

@@ -10,6 +10,7 @@ from pyprof.prof.planning.json_document import PlanDocument, PlannedChange
 from pyprof.prof.planning.search import LEAST
 from pyprof.quantities import counted, rounded
 
+WORTH_SAYING = 0.05  # of the captured step, from which on it is said what its estimate leaves out
 SHOWN = 5  # changes that are not in the plan
 
 
@@ -37,8 +38,9 @@ def interval(time: StepTime) -> str:
 
 
 def head(document: PlanDocument) -> str:
-    """What a step takes, with the profiler and without; on another GPU; and what was measured."""
-    return " ".join(filter(None, (_step(document), _device(document), _timings(document))))
+    """What a step takes, with the profiler and without; on another GPU; what was measured; whether to trust it."""
+    doubt = f"This and all that follows may be false: {document.doubt}." if document.doubt else ""
+    return " ".join(filter(None, (_step(document), doubt, _device(document), _timings(document))))
 
 
 def _step(document: PlanDocument) -> str:
@@ -47,8 +49,13 @@ def _step(document: PlanDocument) -> str:
     now, start = f"{ms(time.ms)} ms", f"{what.capitalize()} takes {ms(document.captured_ms)} ms{mean} as captured."
     if document.measured:
         return f"{start} Measured without the profiler, it takes {now}."
+    without = "Without the profiler"
+    if document.besides_ms > WORTH_SAYING * document.captured_ms:
+        without += (
+            f", and without {ms(document.besides_ms)} ms of launches that do more than that, such as load a kernel"
+        )
     return (
-        f"{start} Without the profiler, it takes about {now}: an estimate. If you know that time, give it with "
+        f"{start} {without}, it takes about {now}: an estimate. If you know that time, give it with "
         "--step-ms; pyprof run --warmup 4 measures it."
     )
 

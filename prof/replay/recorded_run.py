@@ -65,6 +65,7 @@ class Recorded:
     threads: list[tuple[int, ...]]  # (pid, tid) of each thread
     lanes: list[tuple[int, ...]]  # (pid, device, stream) of each lane
     holding: Bools  # per row of the kernel table: whether it is a copy whose call may hold the host
+    kernel: Ints  # per row of the kernel table: a number for its name
 
     def begin(self) -> int:
         """The time of the first event."""
@@ -89,7 +90,9 @@ def recorded(table: Table, host: HostTable, name: str) -> Recorded:
     lane_keys, lane = distinct(*(table.ints(key)[on_gpu] for key in ("pid", "device", "stream")))
     top = _outermost(host.ints("start"), host.ints("start") + host.ints("duration"), thread)
     calls, place = _calls(host, top, thread, lane_keys)
-    return Recorded(calls, _work(table, on_gpu, lane, host, place, calls), keys, lane_keys, _holding(table))
+    return Recorded(
+        calls, _work(table, on_gpu, lane, host, place, calls), keys, lane_keys, _holding(table), _kernel(table)
+    )
 
 
 def _check_times(table: Table, host: HostTable, name: str) -> None:
@@ -105,6 +108,10 @@ def _holding(table: Table) -> Bools:
     between = table.coded("kind").among("memcpy") & named_rows(table, *TO_HOST, *TO_DEVICE)
     is_async = table.coded("api").where(lambda name: "Async" in name)
     return between & (~is_async | ~named_rows(table, "Pinned"))
+
+
+def _kernel(table: Table) -> Ints:
+    return table.coded("kShortName").codes.astype(np.int64)
 
 
 def _of_giving_threads(host: HostTable, thread: Ints) -> Bools:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pyprof.errors import PyprofError
-from pyprof.prof.replay.blocking import Blocked, blocked_calls
+from pyprof.prof.replay.blocking import Blocked, blocked_calls, polled
 from pyprof.prof.replay.dependencies import between_streams, room_on_gpu
 from pyprof.prof.replay.latencies import Latencies, latencies
 from pyprof.prof.replay.recorded_run import Recorded, previous_on_lane
@@ -84,6 +84,9 @@ class _Graph:
         self.duration[known] = np.maximum(calls.start[known] - calls.end[since[known]], 0)
         begins = np.flatnonzero(since < 0)
         self.release[begins] = calls.start[begins]
+        until, kernel = polled(self.run)
+        self.duration[until] = 0
+        self.add(until, 2 * self.calls + kernel, calls.start[until] - self.run.work.end[kernel], SYNC)
         self.add(known, self.calls + since[known], np.zeros_like(known), DEPENDS)
         both = np.flatnonzero((calls.after >= 0) & (calls.before >= 0))
         self.add(self.calls + both, self.calls + calls.before[both], np.zeros_like(both), DEPENDS)

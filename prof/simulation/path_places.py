@@ -28,7 +28,9 @@ class PathPlace:
 
 def communicates(table: Table) -> Bools:
     """Which rows are kernels of collectives, by their names."""
-    return table.coded("kShortName").where(is_collective) & table.coded("kind").among("kernel")
+    long, short = table.coded("kLongName"), table.coded("kShortName")
+    named = np.where(long.codes >= 0, long.where(is_collective), short.where(is_collective))
+    return named & table.coded("kind").among("kernel")
 
 
 def path_places(replayed: Replayed, path: CriticalPath) -> list[PathPlace]:

@@ -79,8 +79,18 @@ def busy_sentences(summary: Summary) -> Iterator[str]:
         late = f"{share(summary.late_ns, summary.idle_ns)} of the idle time ({ms(summary.late_ns)})"
         text = f"During {late} the CPU had not yet launched the next kernel"
         if summary.late_ns > HOST_BOUND * summary.span_ns:
-            text += ": the CPU, slowed by the profiler, limits the speed of this capture"
+            slowed = ", slowed by the profiler," if _mostly_launching(summary) else ""
+            text += f": the CPU{slowed} limits the speed of this capture"
         yield f"{text}."
+
+
+def _mostly_launching(summary: Summary) -> bool:
+    """Whether the GPU waits for launches for most of its idle time, and not for results, data or the program.
+
+    A profiler makes each op and each launch take longer, but not what the CPU does in a pause without any.
+    """
+    known = {name: ns for name, _, ns in summary.waits.causes}
+    return 2 * known.get("launch", 0) > (summary.idle_ns or 0)
 
 
 def idle_sentences(summary: Summary) -> Iterator[str]:
@@ -135,6 +145,8 @@ def blocking_sentences(summary: Summary) -> Iterator[str]:
     memory = {pageable: " of pageable memory", pinned: " of pinned memory"}.get(rows, "")
     named = [f"{_place(place)[:-1]}, {ms(place.held_ns)})" for place in places[:MOST]]
     pin = "pass non_blocking=True" if rows == pinned else "pin the memory and pass non_blocking=True"
+    if not summary.attributed_ns:  # perhaps no program of PyTorch
+        pin = "copies of pinned memory by an asynchronous call do not"
     if all(place.op and place.op.rpartition(".")[2] not in MOVING for place in places):  # it copies an operand
         pin = "keep these operands on the GPU"
     hold, take = ("holds", "takes") if rows == 1 else ("hold", "take")

@@ -98,9 +98,18 @@ const roofline = (() => {
       ...(slower ? [slope(slower, true, "")] : []),
       ...peaks.filter(other).map((each) => level(other(each), true, "")),
       slope(device.byte_per_s, false, `memory ${amounts([device.byte_per_s], [slower].filter(Boolean), "B/s", narrow)}`),
-      ...groups.flatMap((group) => group.map(([, peak], i) => level(peak, false, i < group.length - 1 ? "" :
-        `${group.map(([unit]) => model.data.unit_names[unit] ?? unit).join(", ")} ${amounts(group.map((each) => each[1]), group.map(other).filter(Boolean), "FLOP/s", narrow)}`))),
+      ...groups.flatMap((group) => group.map(([, peak], i) => level(peak, false, i < group.length - 1 ? "" : labelOf(group, other, narrow)))),
     ];
+  }
+
+  // Each unit with its own rate: "fp64 9.7 TFLOP/s; fp32 19.5 TFLOP/s"; of one rate together: "fp16, bf16 tensor cores 989.4 TFLOP/s".
+  function labelOf(group, other, narrow) {
+    const alike = new Map();
+    for (const each of group) {
+      const rate = narrow && group.some(([, peak]) => peak !== each[1]) ? "" : amounts([each[1]], [other(each)].filter(Boolean), "FLOP/s", narrow);
+      alike.set(rate, [...(alike.get(rate) ?? []), model.data.unit_names[each[0]] ?? each[0]]);
+    }
+    return [...alike].map(([rate, units]) => `${units.join(", ")} ${rate}`.trim()).join("; ");
   }
 
   // "811 TFLOP/s measured (data sheet: 989.4 TFLOP/s)"

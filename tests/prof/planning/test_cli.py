@@ -48,6 +48,18 @@ def test_every_rule_is_in_the_plan_or_says_why_not(capsysbinary):
     assert all(each["why"] for each in document["abstained"])
 
 
+def test_a_launch_that_loads_a_kernel_is_told_from_the_profiler(tmp_path, capsysbinary):
+    """µs: of two launches one takes 6,020, of which 20 are those of a launch and 6,000 are said to be left out."""
+    loads = {**call(100, 2), "dur": 6020}
+    events = [call(0, 1), kernel(10, 50, 1), loads, kernel(6130, 50, 2)]
+    ops = [op("aten::mm", 0, 6), op("aten::add", 90, 6040)]
+    file = str(write(tmp_path / "net.json", begin(0), *ops, *events))
+    assert main([file, "-q", "--json"]) == 0
+    assert answer(capsysbinary.readouterr().out, "plan", "plan")["besides_ms"] == pytest.approx(6.0, abs=0.01)
+    assert main([file, "-q", "-w", "200"]) == 0
+    assert "and without 6 ms of launches that do more than that" in capsysbinary.readouterr().out.decode()
+
+
 def test_with_and_without(capsysbinary):
     document = planned(capsysbinary, "--with", "amp", "--without", "cuda_graph,tf32")
     assert document["changes"][0]["rule"] == "amp"

@@ -66,6 +66,29 @@ def test_a_faster_or_slower_host(program, factor):
     assert near(scaled(replayed(Machine().run(program)), HOST, factor), machine.length(), program)
 
 
+POLLING = [action for _ in range(3) for action in (("launch", 1, 5_000_000), ("poll", 1, 40_000), ("work", 100_000))]
+
+
+def by_class(found):
+    return found.path(np.zeros(len(found.table), bool)).by_class()
+
+
+def test_a_host_that_reads_memory_until_a_kernel_has_written_there_waits_for_the_gpu():
+    """Three kernels of 5 ms and three of 40 µs, for which the host waits without a call: the GPU is the limit."""
+    machine = Machine().run([*POLLING, ("launch", 1, 1000), ("device",)])
+    found = replayed(machine)
+    assert near(found.replayed_ns, machine.length(), POLLING)
+    path = by_class(found)
+    assert path["kernels"] > 15_000_000 and path["host"] < 500_000
+    faster = Machine(kernel_scale=0.5).run([*POLLING, ("launch", 1, 1000), ("device",)])
+    assert near(scaled(replayed(machine), WORK, 0.5), faster.length(), POLLING)
+
+
+def test_two_pauses_that_end_with_a_kernel_are_a_chance():
+    machine = Machine().run([*POLLING[:6], ("launch", 1, 1000), ("device",)])
+    assert by_class(replayed(machine))["host"] > 9_000_000
+
+
 def test_faster_kernels_leave_the_host_as_the_limit():
     """200 launches of 0.3 ms: the GPU takes 60 ms, the host 2.8 ms. A hundred times faster, the host is the limit."""
     program = [action for _ in range(200) for action in (("work", 10_000), ("launch", 1, 300_000))]

@@ -61,6 +61,21 @@ def test_a_plan_ends_where_little_is_saved_of_what_is_left():
     )
 
 
+def test_a_plan_whose_replay_is_no_copy_of_the_capture_says_so():
+    found = document(change())
+    found.doubt = "the replay is 53.1% shorter than the capture"
+    assert "This and all that follows may be false: the replay is 53.1% shorter than" in plan_section(found)["head"]
+    assert "may be false" not in plan_section(document(change()))["head"]
+
+
+def test_a_kernel_that_was_loaded_is_not_the_profilers_time():
+    """Of 12 ms as captured, a launch of 4 ms loads a kernel: 8 ms without the profiler are without it, too."""
+    found = document(change())
+    found.besides_ms = 4.0
+    said = "Without the profiler, and without 4 ms of launches that do more than that, such as load a kernel, it takes "
+    assert said in plan_section(found)["head"]
+
+
 def test_what_was_measured_is_called_so():
     assert "Measured without the profiler, it takes 8 ms." in plan_section(document(measured=True))["head"]
     assert "about 8 ms: an estimate." in plan_section(document())["head"]

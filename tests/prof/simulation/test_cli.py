@@ -6,6 +6,8 @@ import pytest
 
 from pyprof.parse.cli import main as parse
 from pyprof.prof.simulation.cli import main
+from pyprof.prof.simulation.path_places import communicates
+from pyprof.table.columns import Coded, Table
 from tests.answered import answer
 from tests.parse.kineto.kineto_file import AUTOGRAD, begin, call, kernel, op, write, x
 from tests.paths import GOLDEN
@@ -14,6 +16,15 @@ from tests.paths import GOLDEN
 def answered(main, capsysbinary, options):
     assert main([*options, "-q"]) == 0
     return answer(capsysbinary.readouterr().out, "simulation", "replay")
+
+
+def test_communication_is_told_by_the_whole_name():
+    """DeepEP's combine has nothing of its library in its short name."""
+    whole = ["void deep_ep::internode::combine<false, 8>(int4*)", "ncclDevKernel_AllReduce_Sum", "void combine(int)"]
+    short = ["combine", "ncclDevKernel_AllReduce_Sum", "combine"]
+    columns = {"kLongName": whole, "kShortName": short, "kind": ["kernel"] * 3}
+    table = Table(3, {key: Coded.of(texts) for key, texts in columns.items()})
+    assert communicates(table).tolist() == [True, True, False]
 
 
 LSTM = GOLDEN / "memory" / "h200_lstm.json.gz"

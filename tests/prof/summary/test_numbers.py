@@ -340,6 +340,17 @@ def test_kinds_by_kernel_name(name, kind):
     assert kinds(table, annotate(table)).texts() == [kind]
 
 
+@pytest.mark.parametrize(("launched", "slowed"), [(150, True), (10, False)])
+def test_only_late_launches_are_called_the_profilers(launched, slowed):
+    """Of 310 µs nearly 290 are idle: the CPU launches within them, or does something else for long."""
+    table = run_of(mm(0, 10, launched=0), mm(155, 5, launched=150), mm(300, 10, launched=295))
+    if not slowed:
+        table = run_of(mm(0, 10, launched=0), mm(300, 10, launched=295))
+    words = said(table.with_column("apiDuration", np.full(len(table), 5 * US)))
+    assert ("the CPU, slowed by the profiler, limits" in words) is slowed
+    assert ("the CPU limits the speed of this capture" in words) is not slowed
+
+
 def test_a_cpu_is_not_called_idle_outside_of_ops():
     """Between 10 and 20 µs no op runs; what the CPU did then, Python for example, is not on record."""
     table = run_of(mm(0, 10, kind="cpu", phase="forward"), mm(20, 30, kind="cpu", phase="backward"), gpu="")

@@ -69,6 +69,13 @@ def said(*rows):
     return list(blocking_sentences(summarise(made, annotate(made))))
 
 
+def test_a_program_without_ops_is_not_told_to_pass_arguments_of_pytorch():
+    no_op = {"op": None, "trace": None}
+    made = table({"kShortName": "k", "start": 0, "ns": 1000 * US}, {**copy(100, 2, 0, 5, apiSync=97 * US), **no_op})
+    (words,) = blocking_sentences(summarise(made, annotate(made)))
+    assert words.endswith("; copies of pinned memory by an asynchronous call do not.")
+
+
 def test_the_sentence():
     # of 1000 µs from the first start to the last end; 102 and 102 of it in calls and waits, 4 on the GPU
     waited = [copy(at + 100, 2, at, 5, apiSync=97 * US) for at in (0, 200)]

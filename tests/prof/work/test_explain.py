@@ -5,6 +5,7 @@ from pyprof.parse.tables.correlate import correlate
 from pyprof.prof.explain import explain
 from pyprof.prof.work.annotate import annotate
 from tests.paths import GOLDEN
+from tests.prof.advice.advice_rows import table as table_of_rows
 
 CAPTURE = GOLDEN / "h200_lenet_init.sqlite.gz"
 
@@ -35,3 +36,19 @@ def test_a_chore_says_that_it_is_one():
     )
     assert told["this row"].startswith("0 FLOP")
     assert told["direction"].startswith("bprop: launched inside AddmmBackward0")
+
+
+def test_of_a_cpu_op_nothing_is_said_of_launches_kernels_and_tensor_cores():
+    file = GOLDEN / "cpu" / "linear.json.gz"
+    table = correlate(reader(file)(file))
+    row = table.coded("aten").texts().index("aten::mm")
+    told = explain(table, annotate(table), row)
+    assert told[0][0] == "CPU op" and told[0][1].endswith(" ns by the profiler's clock, without the ops inside it")
+    words = " ".join(f"{what} {text}" for what, text in told)
+    assert not any(word in words for word in ("launch", "kernel", "tensor core"))
+
+
+def test_of_an_unknown_op_it_is_not_said_that_it_has_no_product():
+    made = table_of_rows({"kShortName": "combine", "ns": 1000, "reason": "only user ranges around the launch"})
+    told = dict(explain(made, annotate(made), 0))
+    assert told["tensor cores"] == "-: no op is known, and the name is of no matrix product"
