@@ -3,6 +3,8 @@
 Without marked steps, times count from the start of the GPU's first operation, at 10 µs in all of these runs.
 """
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -15,6 +17,7 @@ from pyprof.prof.replay.repeated_tasks import Repeat
 from pyprof.prof.work.annotate import annotate
 from pyprof.table.measured_steps import MeasuredStep
 from tests.parse.kineto.kineto_file import begin, call, kernel, op, write, x
+from tests.prof.advice import advice_rows
 
 NONE = np.zeros(0)
 
@@ -23,6 +26,14 @@ def base(folder, *events, **header):
     file = write(folder / "net.json", begin(0), op("aten::mm", 0, 6), *events, **header)
     loaded = load_table(file, host=True)
     return BaseRun(loaded.table, annotate(loaded.table), loaded.host, loaded.name)
+
+
+def of_rows(*rows):
+    """What rules ask of a scenario of these rows, whose host makes no calls that wait."""
+    none = np.zeros(0, np.int64)
+    calls = SimpleNamespace(before=none, among=lambda *kinds: none.astype(bool))
+    base = SimpleNamespace(recorded=SimpleNamespace(calls=calls))
+    return SimpleNamespace(run=advice_rows.run(*rows), calls=lambda found: found, base=base)
 
 
 def edit(rows, ns, left, **more):
