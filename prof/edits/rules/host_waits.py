@@ -213,7 +213,7 @@ def data_loader(scenario: Scenario) -> Iterator[Proposal]:
     """Pauses of the host before the copies of a batch, in training: the batch is made while nothing else goes on."""
     run, base = scenario.run, scenario.base
     copies = (run.texts("kind") == "memcpy") & (run.phase == "data") & named_rows(run.table, *TO_DEVICE)
-    rows = np.flatnonzero(copies & (run.table.ints("bytes") >= min(BATCH, LARGE)))
+    rows = np.flatnonzero(copies & (run.table.ints("bytes") >= BATCH))
     trains = bool(np.isin(run.phase, ("backward", "optimizer")).any())
     calls = scenario.calls(rows)
     paused = np.unique(segments_of(scenario, calls[calls >= 0]))

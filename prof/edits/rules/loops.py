@@ -53,7 +53,7 @@ def behind(run: Run) -> Bools:
     """
     steps, rows = run.table.ints("step"), np.arange(run.rows)
     backward = run.phase == "backward"
-    inside = run.table.coded("layer").where(lambda text: any(letter.isalnum() for letter in text))
+    inside = run.names("layer")
     outside = ~inside & np.isin(run.phase, ("forward", "other", ""))
     found, early = np.zeros((2, run.rows), bool)
     for step in np.unique(steps[backward]).tolist():

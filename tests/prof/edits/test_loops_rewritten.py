@@ -416,6 +416,8 @@ def test_loops_over_samples_are_never_proposed():
     """32 independent products of one line: small_grid's, whose sizes prove it."""
     only = proposed("sample_loop", captured(base_of(GOLDEN / "small_products.before.json.gz")))
     assert isinstance(only, Abstained) and "32 times within a step" in only.why
+    (only,) = EDIT_RULES["sample_loop"](of_rows(*[mm(4, WIDTH, WIDTH, 10_000, trace=["net.py:5"])] * 9))
+    assert only.why.startswith("net.py:5 runs products of the same sizes 9 times within a capture")  # without steps
 
 
 def test_the_backward_of_rows_has_their_numbers_step_and_lines():
