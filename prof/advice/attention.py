@@ -227,21 +227,25 @@ def _members(run: Run, pattern: Pattern, inside: Bools | None) -> list[int]:
     first, last = pattern.rows[0], pattern.rows[-1]
     while first > 0 and inside[first - 1] and run.lane[first - 1] == run.lane[pattern.softmax]:
         first -= 1
-        if run.aten[first] == "copy_" and not inside[first - 1]:
-            break
     while last + 1 < run.rows and inside[last + 1] and run.aten[last + 1] == "copy_":
         last += 1
     return list(range(first, last + 1))
+
+
+def head_of(run: Run, pattern: Pattern) -> int:
+    """The head's width: the one size of the product that is not a size of the scores."""
+    last = run.shapes(pattern.softmax)[0][-1]
+    sizes = [pattern.product.m, pattern.product.n, pattern.product.k]
+    if last in sizes:
+        sizes.remove(last)
+    return min(sizes)
 
 
 def fused_ns(run: Run, pattern: Pattern, dtype: str, share: float) -> float:
     """Expected time of the fused kernel in ns; NaN if it is unknown or no kernel fits."""
     dtype = dtype or run.dtype[pattern.softmax] or run.dtype[pattern.rows[0]]
     scores, last = numel(run.shapes(pattern.softmax)[0]), run.shapes(pattern.softmax)[0][-1]
-    sizes = [pattern.product.m, pattern.product.n, pattern.product.k]
-    if last in sizes:
-        sizes.remove(last)
-    head = min(sizes)  # the one size of the product that is not a size of the scores
+    head = head_of(run, pattern)
     flop = 4.0 * scores * head * (2.5 if pattern.backward else 1.0)
     item = 4 if dtype == "float32" else 2
     tensors = 8 if pattern.backward else 4  # q, k, v and out; in backward also their gradients

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from pyprof.dtypes import ITEM_BYTES
+from pyprof.prof.advice.attention import DROPOUT
 from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.run import Run
 from pyprof.prof.advice.run_columns import numel
@@ -15,7 +16,6 @@ CHAIN = 3  # fewest kernels in a chain; with two, the first result is often need
 LEAST = 1 << 18  # with fewer elements than this, launching takes longer than moving them
 FUSED_NS = 3000.0  # time per fused kernel in addition to moving its bytes
 CONTIGUOUS = ("vectorized_elementwise_kernel", "unrolled_elementwise_kernel")  # copies that change only the type
-DROPOUT = ("native_dropout", "native_dropout_backward")
 ROWS = 4  # kernels over a norm's statistics, between its two passes: epsilon, root, reciprocal
 # The share of the second operands in a chain that the fused kernel has to read. The chain made the others itself, or
 # has read them before. A backward chain reads tensors saved by the forward, most of which a compiler recomputes.

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from pyprof.dtypes import ITEM_BYTES
+from pyprof.prof.advice.alignment import VOCABULARY
 from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.run import Run
 from pyprof.quantities import rounded
 
-VOCABULARY = 16384
 STEPS = tuple(
     "_log_softmax _log_softmax_backward_data copy_ fill_ nll_loss_forward nll_loss_backward div mul zero_".split()
 )

@@ -17,7 +17,7 @@ from pyprof.table.columns import Bools, Floats, Ints
 # of the peak; half of a GEMM's is taken).
 EFFICIENCY = {"gemm": 1.0, "conv": 0.5, "attention": 0.3}
 WORTH = 1.15
-CAST_BYTES = 6  # per element of a cast: autocast reads 4 bytes and writes 2
+CAST_BYTES = 6  # per element of a cast: autocast reads 4 bytes and writes 2, or the reverse
 SGEMM = re.compile(r"_sgemm_|xmma_gemm_f32f32_f32f32_f32|cutlass_80_simt_sgemm")
 LONG_NS = 50000.0  # of a product whose shape is not known: shorter ones may be bound by anything
 FP32_REACHED = 0.76  # of the peak: 51 of 67 TFLOP/s on an H200
@@ -52,10 +52,10 @@ def tf32(run: Run) -> Iterator[Finding]:
 def _fitting(run: Run, rows: Ints, itemsize: int) -> Ints:
     """The rows whose operands would fill whole lines of 16 bytes."""
     # Others run several times slower on tensor cores, and convolutions of few channels (depthwise, too) gain little.
-    return np.array([row for row in rows.tolist() if _fits(run, row, LINE // itemsize)], np.int64)
+    return np.array([row for row in rows.tolist() if fits(run, row, LINE // itemsize)], np.int64)
 
 
-def _fits(run: Run, row: int, unit: int) -> bool:
+def fits(run: Run, row: int, unit: int) -> bool:
     if run.family[row] == "conv":
         weight = weight_shape(run, row)
         return len(weight) >= 3 and weight[0] % unit == 0 and weight[1] % unit == 0

@@ -161,6 +161,10 @@ class Rows:
         """A mask of the rows whose text in a column contains one of the words."""
         return self.table.coded(key).where(lambda value: any(word in value for word in words))
 
+    def names(self, key: str) -> Bools:
+        """A mask of the rows whose JSON list in a column names something: not of those without text, or with []."""
+        return self.table.coded(key).where(lambda value: any(letter.isalnum() for letter in value))
+
     @cached_property
     def collectives(self) -> Bools:
         """Kernels that communicate."""

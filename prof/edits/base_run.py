@@ -14,7 +14,7 @@ from pyprof.prof.advice.host_time import MOST_NS as MOST_A_LAUNCH_NS
 from pyprof.prof.advice.optimizer import LISTS
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.replay.chains import chains
-from pyprof.prof.replay.recorded_run import GIVING, Recorded
+from pyprof.prof.replay.recorded_run import GIVING, Recorded, ranges_before
 from pyprof.prof.replay.replayed_run import Replayed, replay
 from pyprof.prof.replay.tasks import CALL, DEPENDS, GAP, HOST, LAUNCH, QUEUE, SYNC, WORK, Tasks
 from pyprof.prof.replay.without_profiler import MOST_NS
@@ -129,7 +129,7 @@ class BaseRun:
     @cached_property
     def ranges(self) -> Floats:
         """Per call: the ranges (ops, markers, layers) that the process began in the work before it."""
-        return np.clip(self.host.ints("ranges")[self.recorded.calls.row], 0, 1 << 31).astype(np.float64)
+        return ranges_before(self.host, self.recorded.calls).astype(np.float64)
 
     @cached_property
     def most_of_profiler(self) -> Floats:

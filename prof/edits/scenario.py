@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from pyprof.prof.advice import Run
+from pyprof.prof.advice.launch import AFTER_NS
 from pyprof.prof.edits.base_run import BaseRun
 from pyprof.prof.edits.edit import Edit
 from pyprof.prof.limits.other_device import moved_table
@@ -19,7 +20,6 @@ from pyprof.prof.work.annotate import Annotation
 from pyprof.table.columns import Bools, Coded, Floats, Ints, Table
 
 READY_NS = 200_000.0  # the host takes a batch that is ready from a queue: 0.1 to 0.4 ms
-IN_GRAPH, GRAPH_GAP_NS = 1.1, 250  # kernels in CUDA graphs: prof/advice/launch.py
 NEVER = -(1 << 50)
 # Ranges of one op with all that it consists of: a copy in the backward pass has those of its node (twice), reshape,
 # clone, empty_like, empty_strided and copy_, and perhaps a marker. Further ranges before a launch are those of ops that
@@ -78,8 +78,7 @@ class Scenario:
             return np.inf
         shorter = np.maximum(before.duration - after.duration, 0).sum()
         gaps = np.maximum(before.lag[self.base.gaps] - after.lag[self.base.gaps], 0).sum()
-        marked, index, first = self.base.steps
-        return float(shorter + gaps) / (int(index.max()) + 1 - max(first - 1, 0) if len(marked) else 1)
+        return float(shorter + gaps) / max(_steps_between(self.base)[1], 1)
 
     def lasting_ns(self, share: float, errors: Floats) -> float:
         """How long the captured work would take among many more of the same; arguments as of ``step_ns``.
@@ -178,7 +177,7 @@ class Scenario:
         # An edit that shortens many kernels instead of leaving few of them leaves so many gaps as launches.
         shared = (self.owner[item] >= 0) & (self.left[item] > 0)  # 0: the launch goes without its kernel, as in graphs
         fewer = np.where(shared, np.minimum(self.left[item], 1.0), 1.0) * gap
-        left = np.where(self.in_graph[item], np.minimum(gap, GRAPH_GAP_NS), fewer)
+        left = np.where(self.in_graph[item], np.minimum(gap, int(AFTER_NS)), fewer)
         lag[base.gaps] = np.where(gone[item], 0, left)
         return lag
 
@@ -288,17 +287,23 @@ def _step_ns(base: BaseRun, ends: Ints, duration: Ints) -> float:
     is longer. In the long run both are the same; in a few steps, a GPU that begins late catches up with the host, or a
     host that is ahead gets further ahead.
     """
-    marked, index, first = base.steps
+    marked, index, _ = base.steps
     if not len(marked):
         return _extent(base, ends, duration, base.counted)
     finished = ends[base.work_task][marked]
     call = base.recorded.work.call[marked]
     launched = np.where(call >= 0, ends[base.call_task[call]], NEVER)
-    before = max(first - 1, 0)
-    count = int(index.max()) - before
+    before, count = _steps_between(base)
     if count:
         return max(_between(index, finished, before), _between(index, launched, before)) / count
     return _extent(base, ends, duration, base.counted)
+
+
+def _steps_between(base: BaseRun) -> tuple[int, int]:
+    """The step from whose end the time counts, and how many steps follow it; 0 without marked steps."""
+    marked, index, first = base.steps
+    before = max(first - 1, 0)
+    return before, int(index.max()) - before if len(marked) else 0
 
 
 def _extent(base: BaseRun, ends: Ints, duration: Ints, operations: Ints) -> float:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -109,10 +110,10 @@ def _closing(args: argparse.Namespace, job: Job) -> list[str]:
 def _made(args: argparse.Namespace) -> Job:
     from pyprof.prof.job.job_folder import Job, prepare, write_job
     from pyprof.prof.job.joint_ranks import path_of_job
-    from pyprof.prof.job.sources import sources
+    from pyprof.prof.job.sources import is_url, sources
     from pyprof.prof.job.workers import merged_tables, partitions, workers
 
-    files = [name if "://" in name else str(Path(name).absolute()) for name in sources(args.files)]
+    files = [name if is_url(name) else str(Path(name).absolute()) for name in sources(args.files)]
     folder = Path(args.output)
     prepare(folder)
     with _progress(len(files), not args.quiet) as done, workers(args.scheduler, args.workers, args.memory) as pool:
@@ -141,18 +142,11 @@ def _distinct(found: list[Partition]) -> list[Partition]:
     return kept
 
 
-class _progress:
+@contextmanager
+def _progress(files: int, wanted: bool) -> Iterator[Callable[[Partition], None]]:
     """A progress bar on a terminal: a step per file."""
+    from pyprof.command.progress import progress
 
-    def __init__(self, files: int, wanted: bool) -> None:
-        from pyprof.command.progress import progress
-
-        self._bar = progress(files + 1, wanted)
-
-    def __enter__(self) -> Callable[[Partition], None]:
-        say = self._bar.__enter__()
+    with progress(files + 1, wanted) as say:
         say("reading")
-        return lambda partition: say(partition.file)
-
-    def __exit__(self, *error: object) -> None:
-        self._bar.__exit__(*error)  # type: ignore[arg-type]
+        yield lambda partition: say(partition.file)

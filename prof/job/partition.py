@@ -1,7 +1,7 @@
 """One file of a job, parsed: a container of its tables, the tables of its ranks, and a record of where they came from.
 
     job/rank3.json-1f0c9a2b.pyprof/    the container (pyprof/table/container.py)
-    job/rank3.json-1f0c9a2b.ranks/     steps.parquet, collectives.parquet, members.parquet, work.parquet, idle.parquet
+    job/rank3.json-1f0c9a2b.ranks/     steps.parquet, collectives.parquet, work.parquet, idle.parquet,
                                        and partition.json, without which the partition counts as unfinished
 
 ``make_partition`` runs on a worker, which may be another machine with the same file system.

@@ -131,6 +131,6 @@ def others(document: PlanDocument) -> str:
     """What would save less than 1% of what is left; empty if there is no such change."""
     worth = [other for other in document.not_chosen if other.saved_ms > 0][:SHOWN]
     told = ", ".join(
-        f"{other.title[:1].lower()}{other.title[1:]} ({other.rule}, {ms(other.saved_ms)} ms)" for other in worth
+        f"{other.title[:1].lower()}{other.title[1:]} ({other.rule}, {rounded(other.saved_ms, 2)} ms)" for other in worth
     )
     return f"Not worth it{' after these' if document.changes else ''}: {told}." if told else ""

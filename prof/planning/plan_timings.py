@@ -32,16 +32,13 @@ class PlanTimings(Record):
     failed: Annotated[list[str], doc("calls that could not be timed, of all that the file has, with the reason")]
 
 
-SECONDS = 120.0  # of measuring, where the user does not say
-
-
 @dataclass
 class Source:
     """Where measured durations come from. ``file``: read if it exists, and written after measuring."""
 
     file: str | None
     device: Any = None  # a torch.device to measure on; None: the file alone
-    seconds: float = SECONDS
+    seconds: float = 0.0  # of measuring, at most
     known: Timings | None = None
     times: dict[str, CallTime] = field(default_factory=dict)
     measured: int = 0  # calls that were timed now

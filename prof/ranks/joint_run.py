@@ -19,6 +19,7 @@ from pyprof.prof.replay.recorded_run import ROW_KINDS
 from pyprof.prof.replay.replayed_run import Replayed, replay
 from pyprof.prof.replay.simulate import simulate
 from pyprof.prof.replay.tasks import ARRIVAL, CALL, HOST, MEETING, WORK, Tasks
+from pyprof.prof.replay.without_profiler import with_hosts_at
 from pyprof.prof.timing.blocking_copies import call_places
 from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.collective_records import Message, messages
@@ -27,7 +28,6 @@ from pyprof.table.columns import NULL, Bools, Floats, HostTable, Ints, Table, di
 LEAST_CALLS = 4  # of a place on each rank, whose medians are compared
 ROUNDS = 2  # of lengthening kernels beside waits, which moves the waits
 MOST_OCCUPIED = 0.5  # of a GPU by a waiting collective: NCCL takes at most 64 blocks
-OF_RANGE_NS = 25_000  # as much as a range or call costs a profiler at most (prof/replay/without_profiler.py)
 
 
 @dataclass(frozen=True)
@@ -287,15 +287,8 @@ def _weighted_median(values: Floats, weight: Floats) -> float:
 
 def with_even_hosts(joint: JointRun, pace: dict[int, float]) -> JointRun:
     """The run with the hosts of all ranks as fast as the fastest one; pauses of the host stay."""
-    replayed, tasks = joint.replayed, joint.replayed.tasks
-    on_host = np.isin(tasks.kind, (HOST, CALL))
-    item = np.where(on_host, tasks.item, 0)
-    share = np.array([1 / pace.get(rank, 1.0) for rank in joint.rank_of_call.tolist()])[item]
-    ranges = np.clip(replayed.host.ints("ranges")[replayed.run.calls.row], 0, 1 << 31)[item]
-    events = np.where(tasks.kind == HOST, 1 + ranges, 1)
-    less = np.minimum((1 - share) * tasks.duration, OF_RANGE_NS * events)
-    even = replace(tasks, duration=np.where(on_host, tasks.duration - less.astype(np.int64), tasks.duration))
-    return joint.with_tasks(_with(replayed, even))
+    share = np.array([1 / pace.get(rank, 1.0) for rank in joint.rank_of_call.tolist()])
+    return joint.with_tasks(with_hosts_at(joint.replayed, share))
 
 
 def _with(replayed: Replayed, tasks: Tasks) -> Replayed:

@@ -229,6 +229,11 @@ def _call_of(table: Table, rows: Ints, host: HostTable, place: Ints) -> Ints:
     return np.where(api == NULL, -1, value_at(place, found, -1))
 
 
+def ranges_before(host: HostTable, calls: Calls) -> Ints:
+    """Per call: the ranges (ops, markers, layers) that the process began in the host's work before it."""
+    return np.clip(host.ints("ranges")[calls.row], 0, 1 << 31)
+
+
 def previous_on_lane(work: Work) -> Ints:
     """For each operation, the one launched before it on its stream; -1: none."""
     order = np.lexsort((np.arange(len(work)), work.lane))

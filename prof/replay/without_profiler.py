@@ -13,11 +13,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from pyprof.prof.replay.recorded_run import ranges_before
 from pyprof.prof.replay.replayed_run import Replayed
 from pyprof.prof.replay.simulate import simulate
 from pyprof.prof.replay.tasks import CALL, HOST, Tasks
 from pyprof.prof.timing.profiler_cost import OwnShare, estimated_share, unprofiled
-from pyprof.table.columns import Ints
+from pyprof.table.columns import Floats
 
 MOST_NS = 25_000  # a range or call does not cost a profiler more
 LEAST_SHARE, ROUNDS, NEAR = 0.02, 8, 0.003
@@ -56,7 +57,7 @@ def without_profiler(replayed: Replayed) -> WithoutProfiler:
     low, high = step - math.hypot(max(step - low, 0), more), step + math.hypot(max(high - step, 0), more)
     saved = replayed.tasks.duration - found.tasks.duration
     of_ranges, of_calls = (int(saved[replayed.tasks.kind == kind].sum()) for kind in (HOST, CALL))
-    ranges = int(_ranges(replayed).sum())
+    ranges = int(ranges_before(replayed.host, replayed.run.calls).sum())
     per_range, per_call = of_ranges / max(ranges, 1), of_calls / max(len(replayed.run.calls), 1)
     profiled = mean_step_ns(replayed)
     return WithoutProfiler(found, share, step, low, high, profiled, per_range, per_call)
@@ -116,23 +117,17 @@ def _share_for(replayed: Replayed, wanted_ns: float) -> float:
 
 
 def _scaled(replayed: Replayed, share: float) -> Replayed:
-    tasks = replace(replayed.tasks, duration=_durations(replayed, share))
-    return Replayed(replayed.table, replayed.host, replayed.run, tasks, simulate(tasks))
+    return with_hosts_at(replayed, np.full(len(replayed.run.calls), share))
 
 
-def _durations(replayed: Replayed, share: float) -> Ints:
-    """The durations of the tasks with the host's work at this share."""
+def with_hosts_at(replayed: Replayed, share: Floats) -> Replayed:
+    """The run with the host's work for each call at this share of it, but at most ``MOST_NS`` shorter per range and
+    call."""
     tasks: Tasks = replayed.tasks
-    events = np.where(tasks.kind == HOST, 1 + _ranges(replayed)[_call_of(tasks)], 1)
     on_host = np.isin(tasks.kind, (HOST, CALL))
-    cost = np.minimum((1 - share) * tasks.duration, MOST_NS * events)
-    return np.where(on_host, tasks.duration - cost.astype(np.int64), tasks.duration)
-
-
-def _call_of(tasks: Tasks) -> Ints:
-    return np.where(np.isin(tasks.kind, (HOST, CALL)), tasks.item, 0)
-
-
-def _ranges(replayed: Replayed) -> Ints:
-    """The ranges in the host's work before each call."""
-    return np.clip(replayed.host.ints("ranges")[replayed.run.calls.row], 0, 1 << 31)
+    call = np.where(on_host, tasks.item, 0)
+    events = np.where(tasks.kind == HOST, 1 + ranges_before(replayed.host, replayed.run.calls)[call], 1)
+    cost = np.minimum((1 - share[call]) * tasks.duration, MOST_NS * events)
+    duration = np.where(on_host, tasks.duration - cost.astype(np.int64), tasks.duration)
+    tasks = replace(tasks, duration=duration)
+    return Replayed(replayed.table, replayed.host, replayed.run, tasks, simulate(tasks))

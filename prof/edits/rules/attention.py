@@ -7,7 +7,18 @@ from collections.abc import Iterator
 import numpy as np
 
 from pyprof.prof.advice import Run
-from pyprof.prof.advice.attention import FILLED, MATH, SAFE, TRAINED, USE, Pattern, fused_ns, is_causal, patterns
+from pyprof.prof.advice.attention import (
+    FILLED,
+    MATH,
+    SAFE,
+    TRAINED,
+    USE,
+    Pattern,
+    fused_ns,
+    head_of,
+    is_causal,
+    patterns,
+)
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
 from pyprof.prof.edits.scenario import Scenario
@@ -36,9 +47,10 @@ def attention(scenario: Scenario) -> Iterator[Proposal]:
     if not found:
         yield Abstained("attention", "no softmax between batched products over the same scores, by recorded shapes")
         return
-    wide = [p for p in found if run.dtype[p.softmax] == "float32" and _head(run, p) > FP32_HEAD and not _narrow(run, p)]
+    full = [p for p in found if run.dtype[p.softmax] == "float32" and not _narrow(run, p)]
+    wide = [p for p in full if head_of(run, p) > FP32_HEAD]
     if wide:
-        yield Abstained("attention", f"in float32 with heads of {_head(run, wide[0])}, fused attention is slower")
+        yield Abstained("attention", f"in float32 with heads of {head_of(run, wide[0])}, fused attention is slower")
         return
     trained = _trained(run, found)
     groups = [(_with_copies(run, p), fused_ns(run, p, _type(run, p), _share(run, p, trained))) for p in found]
@@ -90,14 +102,6 @@ def _is_masked(run: Run, pattern: Pattern) -> bool:
     return any(run.aten[row] in FILLED for row in pattern.rows) and not is_causal(run, pattern)
 
 
-def _head(run: Run, pattern: Pattern) -> int:
-    last = run.shapes(pattern.softmax)[0][-1]
-    sizes = [pattern.product.m, pattern.product.n, pattern.product.k]
-    if last in sizes:
-        sizes.remove(last)
-    return min(sizes)
-
-
 def _type(run: Run, pattern: Pattern) -> str:
     """The dtype of the products, since a softmax may run in float32 between narrow ones."""
     products = [row for row in pattern.rows if run.family[row] == "gemm"]
@@ -115,7 +119,7 @@ def _with_copies(run: Run, pattern: Pattern) -> list[int]:
     rows, lane = {row for row in pattern.rows if run.aten[row] != "sum"}, run.lane[pattern.softmax]
     first, last = min(rows), max(rows)
     rows |= {i for i in range(first, last) if run.aten[i] in NEGATED and run.lane[i] == lane}
-    operand = pattern.product.batch * _head(run, pattern)
+    operand = pattern.product.batch * head_of(run, pattern)
     for row in range(max(first - BESIDE, 0), min(last + BESIDE + 1, run.rows)):
         moves = run.family[row] == "copy" and run.elements[row] and run.elements[row] % operand == 0
         if moves and run.lane[row] == lane and run.phase[row] == run.phase[pattern.softmax]:

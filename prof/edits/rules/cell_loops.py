@@ -11,12 +11,11 @@ from pyprof.prof.advice import Run
 from pyprof.prof.advice.run_columns import numel
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
-from pyprof.prof.edits.rules.host_waits import waits_after
+from pyprof.prof.edits.rules.host_waits import released_by
 from pyprof.prof.edits.rules.mask_loops import with_backward
 from pyprof.prof.edits.rules.merged_rows import Merged, merge, place
 from pyprof.prof.edits.scenario import Scenario
 from pyprof.quantities import rounded
-from pyprof.table.columns import Ints
 
 CELLS = {  # PyTorch's fused cells
     "_thnn_fused_lstm_cell": "LSTM",
@@ -150,22 +149,21 @@ def _made(run: Run, row: int) -> tuple[int, ...]:
 def _edit(scenario: Scenario, loops: list[tuple[list[int], list[int]]], kind: str) -> Edit:
     run = scenario.run
     merged = Merged([], [], [])
-    released: list[Ints] = []
+    reads: list[int] = []
     taken: set[int] = set()
     for cells, extent in loops:
         found = with_backward(run, extent, {place(run, row) for row in extent})
         rows = [row for row in found if row not in taken]  # of stacked cells, each loop has the other's rows, too
-        reads = [row for row in rows if run.aten[row] == "_local_scalar_dense"]
-        merged.put(reads, 0.0, 0)
-        calls = scenario.calls(np.array(reads, np.int64))
-        released += [calls[calls >= 0], waits_after(scenario, calls[calls >= 0])]
+        reads += [row for row in rows if run.aten[row] == "_local_scalar_dense"]
         kept = _in_turn(run, rows)
         for row in kept:
             merged.rows.append(row)
             merged.ns.append(float(run.dur[row]))
             merged.left.append(OF_LAUNCH)
-        merge(run, [row for row in rows if row not in kept and row not in reads], len(cells), merged)
+        once = [row for row in rows if row not in kept and run.aten[row] != "_local_scalar_dense"]
+        merge(run, once, len(cells), merged)
         taken.update(rows)
+    merged.put(reads, 0.0, 0)
     rows_, ns, left = merged.arrays()
     times, every = sum(len(cells) for cells, _ in loops) / len(loops), sorted(taken)
     return Edit(
@@ -185,7 +183,7 @@ def _edit(scenario: Scenario, loops: list[tuple[list[int], list[int]]], kind: st
         ns=ns,
         left=left,
         deviation=0.25,
-        released=np.concatenate([np.zeros(0, np.int64), *released]),
+        released=released_by(scenario, np.array(reads, np.int64)),
     )
 
 

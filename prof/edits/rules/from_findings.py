@@ -40,7 +40,7 @@ DEVIATIONS = {
 COMPILED = ("fusion", "group_norm")  # changes that compile a part of the model, and so are parts of compiling it whole
 
 
-def edit_of(rule: str, finding: Finding, deviation: float) -> Edit:
+def edit_of(run: Run, rule: str, finding: Finding, deviation: float) -> Edit:
     """An edit that does what a finding says.
 
     Launches that vanish are those of the kernels that vanish; where fewer kernels remain than before, but it is not
@@ -50,13 +50,16 @@ def edit_of(rule: str, finding: Finding, deviation: float) -> Edit:
     rows, saved = finding.rows[keeps], finding.saved_ns[keeps]
     calls = finding.launches if finding.calls is None else finding.calls
     share = 1 - min(max(calls, 0.0) / max(len(rows), 1), 1.0)
+    ns = np.maximum(run.dur[rows] - saved, 0.0)
+    # A kernel of which a hundredth remains is gone; its launch goes with it where the rule counts launches.
+    ns[ns < 0.01 * run.dur[rows]] = 0.0
     return Edit(
         rule=rule,
         change=finding.change,
         why=finding.why,
         cost=OF_CALLS if any(finding.change.startswith(call) for _, call in CALLS) else COSTS.get(rule, ""),
         rows=rows,
-        ns=-saved,  # completed by proposals(), which knows the durations
+        ns=ns,
         left=np.full(len(rows), share),
         keeps_views=True,
         added=np.full(len(rows), max(-calls, 0.0) / max(len(rows), 1)),
@@ -108,12 +111,8 @@ def _adapted(name: str, deviation: float) -> EditRule:
             if not len(finding.rows) or not bool((finding.saved_ns > 0).any()):
                 continue
             whole = COMPLETED[name](run, finding) if name in COMPLETED else finding
-            edit = edit_of(name, whole, deviation)
-            remaining = np.maximum(run.dur[edit.rows] + edit.ns, 0.0)
-            # A kernel of which a hundredth remains is gone; its launch goes with it where the rule counts launches.
-            remaining[remaining < 0.01 * run.dur[edit.rows]] = 0.0
             found = True
-            yield replace(edit, ns=remaining)
+            yield edit_of(run, name, whole, deviation)
         if not found:
             yield Abstained(name, NOTHING_FOUND)
 

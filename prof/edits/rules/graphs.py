@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from pyprof.prof.advice import Run
-from pyprof.prof.advice.launch import MANY
+from pyprof.prof.advice.launch import IN_GRAPH, MANY
 from pyprof.prof.edits.base_run import calls_of_memory
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
 from pyprof.prof.edits.rules.growing_tensors import tensors_grow
 from pyprof.prof.edits.rules.host_waits import LARGEST
-from pyprof.prof.edits.scenario import IN_GRAPH, Scenario
+from pyprof.prof.edits.scenario import Scenario
 from pyprof.prof.timing.gpus import TO_DEVICE, TO_HOST, named_rows
 from pyprof.quantities import rounded
 from pyprof.table.columns import Ints

@@ -41,8 +41,7 @@ def item(scenario: Scenario) -> Iterator[Proposal]:
     size = run.table.ints("bytes")
     small = (run.texts("kind") == "memcpy") & named_rows(run.table, *TO_HOST) & (size != NULL) & (size <= SMALL)
     rows = np.flatnonzero(small & (run.aten == "_local_scalar_dense"))
-    calls = scenario.calls(rows)
-    rows, calls = rows[calls >= 0], calls[calls >= 0]
+    rows = rows[scenario.calls(rows) >= 0]
     if not len(rows):
         yield Abstained("item", "no value of the GPU is read within the steps (aten::_local_scalar_dense)")
         return
@@ -58,7 +57,7 @@ def item(scenario: Scenario) -> Iterator[Proposal]:
         rows=rows,
         ns=np.zeros(len(rows)),
         left=np.zeros(len(rows)),
-        released=np.concatenate([calls, waits_after(scenario, calls)]),
+        released=released_by(scenario, rows),
     )
 
 
@@ -86,8 +85,7 @@ def size_sync(scenario: Scenario) -> Iterator[Proposal]:
     small = (run.texts("kind") == "memcpy") & named_rows(run.table, *TO_HOST) & (size != NULL) & (size <= LARGEST)
     rows = np.flatnonzero(small & (run.aten != "_local_scalar_dense"))
     calls = scenario.calls(rows)
-    held = (calls >= 0) & ~scenario.released[calls]
-    rows, calls = rows[held], calls[held]
+    rows = rows[(calls >= 0) & ~scenario.released[calls]]
     if not len(rows):
         yield Abstained("size_sync", "no sizes, indices or small tensors are copied to the host within the steps")
         return
@@ -104,14 +102,17 @@ def size_sync(scenario: Scenario) -> Iterator[Proposal]:
         rows=rows,
         ns=np.zeros(len(rows)),
         left=np.zeros(len(rows)),
-        released=np.concatenate([calls, waits_after(scenario, calls)]),
+        released=released_by(scenario, rows),
     )
 
 
-def waits_after(scenario: Scenario, calls: Ints) -> Ints:
-    """The synchronisations that directly follow these calls on their threads, as those of copies to pageable memory."""
-    every = scenario.base.recorded.calls
-    return np.flatnonzero(np.isin(every.before, calls) & every.among(*WAITS))
+def released_by(scenario: Scenario, rows: Ints) -> Ints:
+    """The calls that launch these rows, and the synchronisations that directly follow them on their threads, as those
+    of copies to pageable memory: if the rows go, the host waits in none of them.
+    """
+    calls, every = scenario.calls(rows), scenario.base.recorded.calls
+    calls = calls[calls >= 0]
+    return np.concatenate([calls, np.flatnonzero(np.isin(every.before, calls) & every.among(*WAITS))])
 
 
 @edit_rule("pageable_copy")
@@ -122,8 +123,7 @@ def pageable_copy(scenario: Scenario) -> Iterator[Proposal]:
     chosen = _pageable(run) & np.isin(run.phase, ("data", "forward", "other", "")) & (run.aten == "copy_")
     chosen[made_in_layers(run)] = False
     rows = np.flatnonzero(chosen)
-    calls = scenario.calls(rows)
-    rows, calls = rows[calls >= 0], calls[calls >= 0]
+    rows = rows[scenario.calls(rows) >= 0]
     if not len(rows) or run.device is None or run.device.arch in PCIE_3:
         yield Abstained("pageable_copy", "no copy of pageable memory to the GPU within the steps, or an unknown GPU")
         return
@@ -144,7 +144,7 @@ def pageable_copy(scenario: Scenario) -> Iterator[Proposal]:
         ns=np.minimum(run.dur[rows], COPY_NS * share + 1e9 * size[rows] / rate),
         left=share,
         deviation=0.2,
-        released=np.concatenate([calls, waits_after(scenario, calls)]),
+        released=released_by(scenario, rows),
     )
 
 
@@ -213,7 +213,7 @@ def data_loader(scenario: Scenario) -> Iterator[Proposal]:
     """Pauses of the host before the copies of a batch, in training: the batch is made while nothing else goes on."""
     run, base = scenario.run, scenario.base
     copies = (run.texts("kind") == "memcpy") & (run.phase == "data") & named_rows(run.table, *TO_DEVICE)
-    rows = np.flatnonzero(copies & (run.table.ints("bytes") >= min(BATCH, LARGE)))
+    rows = np.flatnonzero(copies & (run.table.ints("bytes") >= BATCH))
     trains = bool(np.isin(run.phase, ("backward", "optimizer")).any())
     calls = scenario.calls(rows)
     paused = np.unique(segments_of(scenario, calls[calls >= 0]))

@@ -11,7 +11,7 @@ from pyprof.prof.advice.run import START_NS
 from pyprof.prof.advice.run_columns import numel
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
-from pyprof.prof.edits.rules.host_waits import waits_after
+from pyprof.prof.edits.rules.host_waits import released_by
 from pyprof.prof.edits.scenario import Scenario
 from pyprof.quantities import rounded
 from pyprof.table.columns import Bools
@@ -43,8 +43,6 @@ def index_gradient(scenario: Scenario) -> Iterator[Proposal]:
     first = np.cumsum([0, *(len(members) for members, _ in worth)])[:-1]
     ns[first], left[first] = [expected for _, expected in worth], 1.0
     copies = rows[(run.texts("kind") == "memcpy")[rows]]
-    calls = scenario.calls(copies)
-    calls = calls[calls >= 0]
     yield Edit(
         rule="index_gradient",
         change=(
@@ -61,7 +59,7 @@ def index_gradient(scenario: Scenario) -> Iterator[Proposal]:
         ns=ns,
         left=left,
         deviation=0.4,
-        released=np.concatenate([calls, waits_after(scenario, calls)]) if len(calls) else calls,
+        released=released_by(scenario, copies),
     )
 
 

@@ -11,7 +11,7 @@ from pyprof.prof.advice import Run
 from pyprof.prof.advice.optimizer import CHUNKS, LISTS, TENSORS
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
-from pyprof.prof.edits.rules.host_waits import waits_after
+from pyprof.prof.edits.rules.host_waits import released_by
 from pyprof.prof.edits.scenario import Scenario
 from pyprof.quantities import rounded
 from pyprof.table.columns import Bools, Ints
@@ -53,7 +53,7 @@ def behind(run: Run) -> Bools:
     """
     steps, rows = run.table.ints("step"), np.arange(run.rows)
     backward = run.phase == "backward"
-    inside = run.table.coded("layer").where(lambda text: any(letter.isalnum() for letter in text))
+    inside = run.names("layer")
     outside = ~inside & np.isin(run.phase, ("forward", "other", ""))
     found, early = np.zeros((2, run.rows), bool)
     for step in np.unique(steps[backward]).tolist():
@@ -132,12 +132,5 @@ def _edit(scenario: Scenario, rows: Ints) -> Edit:
         ns=np.append(run.dur[rows] * (remaining / max(now, 1.0)), np.zeros(len(reads))),
         left=np.append(np.full(len(rows), share), np.zeros(len(reads))),
         deviation=0.2,
-        released=_released(scenario, reads) if len(reads) else reads,
+        released=released_by(scenario, reads),
     )
-
-
-def _released(scenario: Scenario, reads: Ints) -> Ints:
-    """The calls of the reads, and those in which the host waits for them."""
-    calls = scenario.calls(reads)
-    calls = calls[calls >= 0]
-    return np.concatenate([calls, waits_after(scenario, calls)])

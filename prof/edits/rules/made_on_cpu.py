@@ -8,7 +8,7 @@ import numpy as np
 
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
-from pyprof.prof.edits.rules.host_waits import made_in_layers, segments_of, waits_after
+from pyprof.prof.edits.rules.host_waits import made_in_layers, released_by, segments_of
 from pyprof.prof.edits.scenario import Scenario
 
 
@@ -39,6 +39,6 @@ def made_on_cpu(scenario: Scenario) -> Iterator[Proposal]:
         rows=rows,
         ns=np.zeros(len(rows)),
         left=np.zeros(len(rows)),
-        released=np.concatenate([calls, waits_after(scenario, calls)]),
+        released=released_by(scenario, rows),
         prompt=segments_of(scenario, calls),
     )

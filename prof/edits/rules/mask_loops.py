@@ -12,7 +12,7 @@ from pyprof.prof.advice import Run
 from pyprof.prof.advice.run_columns import numel
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
-from pyprof.prof.edits.rules.host_waits import waits_after
+from pyprof.prof.edits.rules.host_waits import released_by
 from pyprof.prof.edits.rules.merged_rows import Merged, merge, place
 from pyprof.prof.edits.scenario import Scenario
 from pyprof.prof.timing.gpus import TO_HOST, named_rows
@@ -157,19 +157,19 @@ def _between(values: Ints, bounds: Ints) -> Bools:
 def _edit(scenario: Scenario, loops: list[tuple[list[int], int]]) -> Edit:
     run = scenario.run
     merged = Merged([], [], [])
+    sorts: list[int] = []
     for rows, times in loops:
         asks = [row for row in rows if run.aten[row] in (*SIZED, "_local_scalar_dense")]
         merged.put(asks[:1], min(SORT_NS, float(run.dur[asks].sum())), 1)
         merged.put(asks[1:], 0.0, 0)
+        sorts += asks[:1]
         merge(run, [row for row in rows if run.aten[row] not in (*SIZED, "_local_scalar_dense")], times, merged)
     rows_, ns, left = merged.arrays()
-    firsts = np.array([row for rows, _ in loops for row in rows[:1]], np.int64)
     before = run.ms_of([row for rows, _ in loops for row in rows])
     reads = rows_[(run.texts("kind") == "memcpy")[rows_] & named_rows(run.table, *TO_HOST)[rows_]]
-    calls = scenario.calls(reads)
-    released = calls[calls >= 0]
     times = sum(times for _, times in loops)
-    added = np.where(np.isin(rows_, firsts), float(SORT_LAUNCHES), 0.0)
+    each = sum(len(rows) for rows, _ in loops) / times  # kernels of an iteration, with its backward pass
+    added = np.where(np.isin(rows_, sorts), float(SORT_LAUNCHES), 0.0)
     return Edit(
         rule="mask_loop",
         change=(
@@ -179,7 +179,7 @@ def _edit(scenario: Scenario, loops: list[tuple[list[int], int]]) -> Edit:
         ),
         why=(
             f"{run.number(len(loops), 'loop', 'loops')} of {rounded(times / len(loops))} iterations: each waits for "
-            f"the number of its elements, and launches {rounded(_each(run, loops))} kernels, {rounded(before)} ms in "
+            f"the number of its elements, and launches {rounded(each)} kernels, {rounded(before)} ms in "
             f"all; at once, {rounded(run.ms(float(ns.sum())))} ms are expected. No iteration may need what another one "
             "has written"
         ),
@@ -189,10 +189,5 @@ def _edit(scenario: Scenario, loops: list[tuple[list[int], int]]) -> Edit:
         left=left,
         added=added,
         deviation=0.4,
-        released=np.concatenate([released, waits_after(scenario, released)]),
+        released=released_by(scenario, reads),
     )
-
-
-def _each(run: Run, loops: list[tuple[list[int], int]]) -> float:
-    """Kernels of one iteration, those of its backward pass, too."""
-    return sum(len(rows) for rows, _ in loops) / sum(times for _, times in loops)

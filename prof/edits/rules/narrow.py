@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from pyprof.prof.advice import Run
+from pyprof.prof.advice.mixed_precision import CAST_BYTES
 from pyprof.prof.advice.run_columns import numel
 from pyprof.table.columns import Bools, Floats
 
@@ -24,7 +25,6 @@ WIDE = frozenset(
     "grid_sampler_2d grid_sampler_3d".split()
 )
 WEIGHTED = ("aten::linear", "aten::addmm", "aten::conv")  # around products whose second operand is a weight
-CAST_BYTES = 6  # per element: 4 read and 2 written, or the reverse
 CAST_NS = 1500.0  # besides moving the bytes
 PARTS = 4  # tensors that one product's result is split into at most
 LEAST = 4096  # elements of the smallest tensors that are followed

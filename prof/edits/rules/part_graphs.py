@@ -8,12 +8,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from pyprof.prof.advice import Run
-from pyprof.prof.advice.launch import MANY
+from pyprof.prof.advice.launch import IN_GRAPH, MANY
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
 from pyprof.prof.edits.rules.graphs import LEFT, launches_graphs
 from pyprof.prof.edits.rules.reduced_precision import PRODUCTS
-from pyprof.prof.edits.scenario import IN_GRAPH, Scenario
+from pyprof.prof.edits.scenario import Scenario
 from pyprof.prof.timing.gpus import TO_DEVICE, TO_HOST, named_rows
 from pyprof.table.columns import Bools, Coded, Ints, numbered
 

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from pyprof.prof.advice import Run
 from pyprof.prof.advice.alignment import LINE, product_of
 from pyprof.prof.advice.attention import fastest_ns, in_math
-from pyprof.prof.advice.mixed_precision import EFFICIENCY, NARROW, TF32, _fits
+from pyprof.prof.advice.mixed_precision import EFFICIENCY, NARROW, TF32, fits, full_precision
 from pyprof.prof.advice.run import START_NS
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
 from pyprof.prof.edits.rules.narrow import Flow
 from pyprof.prof.edits.scenario import Scenario
 from pyprof.quantities import rounded
-from pyprof.table.columns import Bools, Floats, Ints
+from pyprof.table.columns import Floats, Ints
 
 # Of the peak, products reach this with an odd leading dimension (kernels align1): bf16 and fp16 on an H200 0.10 to 0.15
 # (three sizes of lm_head and held_vocabulary, docs/explanation/advice.md). In TF32, products of a vision transformer's
@@ -116,15 +116,14 @@ def _narrowed(run: Run, every: Ints, unit: str) -> Edit:
     )
 
 
-def _full(run: Run, families: tuple[str, ...] | list[str], tc: tuple[str, ...]) -> Ints:
-    """The main kernels of products of float32 operands, whose FLOPs are known."""
-    mask: Bools = np.isin(run.family, families) & (run.role == "main") & (run.dtype == "float32")
-    return np.flatnonzero(mask & ~np.isnan(run.flop) & np.isin(run.tc, tc))
+def _full(run: Run, families: Sequence[str], tc: tuple[str, ...]) -> Ints:
+    """Of these, those with or without tensor cores (``tc``)."""
+    return np.flatnonzero(full_precision(run, families) & np.isin(run.tc, tc))
 
 
 def _fast(run: Run, rows: Ints) -> Ints:
     """Those of the products that have kernels for tensor cores: all but convolutions of odd numbers of channels."""
-    return np.array([row for row in rows.tolist() if run.family[row] != "conv" or _fits(run, row, LINE // 2)], np.int64)
+    return np.array([row for row in rows.tolist() if run.family[row] != "conv" or fits(run, row, LINE // 2)], np.int64)
 
 
 def _recurrent(run: Run) -> Ints:

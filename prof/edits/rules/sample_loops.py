@@ -24,17 +24,13 @@ def sample_loop(scenario: Scenario) -> Iterator[Proposal]:
     run = scenario.run
     row, times = _most(run)
     if times < TIMES:
-        yield Abstained("sample_loop", f"no layer runs {TIMES} products of the same sizes within a step")
+        yield Abstained("sample_loop", f"no layer runs {TIMES} products of the same sizes within a {run.unit}")
         return
     yield Abstained(
         "sample_loop",
-        f"{run.trace(row) or run.layer(row)} runs products of the same sizes {times} times within a step; a capture "
-        "does not show whether each needs the result of the one before, or all could be one batch",
+        f"{run.trace(row) or run.layer(row)} runs products of the same sizes {times} times within a {run.unit}; a "
+        "capture does not show whether each needs the result of the one before, or all could be one batch",
     )
-
-
-def _said(text: str) -> bool:
-    return any(letter.isalnum() for letter in text)
 
 
 def _most(run: Run) -> tuple[int, int]:
@@ -43,7 +39,7 @@ def _most(run: Run) -> tuple[int, int]:
     Without both, the layers of a model look like the iterations of a loop.
     """
     products = np.isin(run.family, ("gemm", "conv")) & (run.role == "main") & (run.phase != "backward")
-    placed = run.table.coded("trace").where(_said) | run.table.coded("layer").where(_said)
+    placed = run.names("trace") | run.names("layer")
     rows: Ints = np.flatnonzero(products & placed & ~run.mentions("nodes", "_cell") & (run.largest > 0))
     if not len(rows):
         return -1, 0

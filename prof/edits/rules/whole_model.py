@@ -59,7 +59,7 @@ def _hindrance(scenario: Scenario) -> str:
 def _model(run: Run) -> Bools:
     """A mask of the model's rows: where layers are recorded, those with one, so that the loss is left out."""
     inside: Bools = np.isin(run.phase, ("forward", "backward", "other", ""))
-    layers = run.table.coded("layer").where(lambda text: any(letter.isalnum() for letter in text))
+    layers = run.names("layer")
     return inside & layers if bool((layers & inside).any()) else inside
 
 

@@ -1,7 +1,6 @@
 """Loops over masks as one sort, and over time as one recurrent layer; tensors that grow by concatenation."""
 
 import json
-from types import SimpleNamespace
 
 import pytest
 
@@ -17,7 +16,7 @@ from pyprof.prof.edits.rules.sample_loops import _most
 from pyprof.prof.edits.scenario import apply, captured
 from tests.parse.kineto.kineto_file import MAIN, call, kernel, op, x
 from tests.prof.advice.advice_rows import mm, run
-from tests.prof.edits.test_scenario import base
+from tests.prof.edits.test_scenario import base, of_rows
 from tools.plan_pairs import GOLDEN, base_of
 
 TOKENS, WIDTH = 1000, 64
@@ -92,6 +91,20 @@ def test_a_loop_over_masks_runs_each_op_once(tmp_path):
     assert len(edit.released) == 8 and edit.added.sum() == SORT_LAUNCHES
     assert "of 8 iterations" in edit.why
     assert isinstance(proposed("size_sync", after), Abstained)
+
+
+def test_the_sort_is_launched_where_the_masks_were_asked(tmp_path):
+    """An op that runs once on the masks' line begins the loop, and stays as it is."""
+    program = Program().op("neg", (TOKENS,), called="__neg__", line=29)
+    for number in range(6):
+        program.op("eq", (TOKENS,), (), called="__eq__", line=29)
+        program.op("nonzero", (TOKENS,), copied=True, called="__getitem__", line=30)
+        program.op("index_add_", (TOKENS, WIDTH), (), (100 + number, WIDTH), called="index_add_", line=31)
+    scenario = program.scenario(tmp_path)
+    edit = proposed("mask_loop", scenario)
+    assert "neg" not in scenario.run.aten[edit.rows]
+    assert scenario.run.aten[edit.rows[edit.added > 0]].tolist() == ["nonzero"]
+    assert edit.added.sum() == SORT_LAUNCHES
 
 
 def test_what_stands_before_and_after_the_loop_is_left_alone(tmp_path):
@@ -299,7 +312,7 @@ def loop(count, *ops, clips=(), elements=1024):
 
 
 def parameter_loop(*rows):
-    (only,) = EDIT_RULES["parameter_loop"](SimpleNamespace(run=run(*rows)))
+    (only,) = EDIT_RULES["parameter_loop"](of_rows(*rows))
     return only
 
 
@@ -403,6 +416,8 @@ def test_loops_over_samples_are_never_proposed():
     """32 independent products of one line: small_grid's, whose sizes prove it."""
     only = proposed("sample_loop", captured(base_of(GOLDEN / "small_products.before.json.gz")))
     assert isinstance(only, Abstained) and "32 times within a step" in only.why
+    (only,) = EDIT_RULES["sample_loop"](of_rows(*[mm(4, WIDTH, WIDTH, 10_000, trace=["net.py:5"])] * 9))
+    assert only.why.startswith("net.py:5 runs products of the same sizes 9 times within a capture")  # without steps
 
 
 def test_the_backward_of_rows_has_their_numbers_step_and_lines():

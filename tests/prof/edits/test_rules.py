@@ -18,7 +18,7 @@ from pyprof.prof.edits.scenario import apply, captured
 from pyprof.prof.planning.general_code import GENERAL
 from tests.parse.kineto.kineto_file import MAIN, call, kernel, op, x
 from tests.prof.advice import advice_rows, test_layout
-from tests.prof.edits.test_scenario import base
+from tests.prof.edits.test_scenario import base, of_rows
 from tools.plan_pairs import GOLDEN, base_of
 
 
@@ -144,9 +144,9 @@ def test_expected_durations_are_off_by_less_than_a_factor():
 def test_the_launches_of_a_finding_are_spread_over_its_kernels(launches, left, added):
     """One launch fewer of four leaves three quarters of each; two more are a half for each."""
     finding = Finding(np.arange(5), np.array([9.0, 9, 9, 9, 0]), "", "Change it.", "high", launches=launches)
-    edit = edit_of("zero_grad", finding, 0.1)
+    edit = edit_of(advice_rows.run(*[{"aten": "aten::fill_", "ns": 10}] * 5), "zero_grad", finding, 0.1)
     assert edit.rows.tolist() == [0, 1, 2, 3]  # the last one is only mentioned
-    assert (edit.left.tolist(), edit.added.tolist()) == ([left] * 4, [added] * 4)
+    assert (edit.ns.tolist(), edit.left.tolist(), edit.added.tolist()) == ([1] * 4, [left] * 4, [added] * 4)
 
 
 def backward(name, ns, *dims, **more):
@@ -164,8 +164,7 @@ def test_a_gradient_summed_up_over_sorted_indices_may_be_atomic_additions():
         backward("_index_put_impl_", 6_000, *put), backward("_index_put_impl_", 620_000, *put),
         backward("add_", 40_000, square, square), backward("bmm", 30_000, square, (8192, 27, 64), seqId=[6]),
     ]  # fmt: skip
-    scenario = SimpleNamespace(run=advice_rows.run(*rows), calls=lambda found: found, base=None)
-    edit, gone = index_gradient_of(scenario)
+    edit, gone = index_gradient_of(*rows)
     assert gone == ["_index_put_impl_", "arange", "div_"]
     assert edit.ns.sum() == pytest.approx(25_140, rel=0.001) and edit.left.sum() == 1
 
@@ -174,8 +173,7 @@ def test_the_gradients_of_two_ranks_are_apart():
     """Autograd counts anew in each process, so both have number 7: each needs the 25.14 µs of the test above."""
     square, values = (8192, 27, 27), (8192, 351)
     rows = [backward("_index_put_impl_", 620_000, square, (), values, pid=pid, start=0) for pid in (1, 2)]
-    scenario = SimpleNamespace(run=advice_rows.run(*rows), calls=lambda found: found, base=None)
-    edit, _ = index_gradient_of(scenario)
+    edit, _ = index_gradient_of(*rows)
     assert edit.ns.tolist() == pytest.approx([25_140] * 2, rel=0.001)
 
 
@@ -191,7 +189,8 @@ def test_a_mask_s_gradient_has_no_other_form():
     assert why == "no gradient of x[indices] is summed up by sorting"
 
 
-def index_gradient_of(scenario):
+def index_gradient_of(*rows):
+    scenario = of_rows(*rows)
     (edit,) = proposals("index_gradient", scenario)
     return edit, sorted(
         {str(aten) for aten, left in zip(scenario.run.aten[edit.rows], edit.left, strict=True) if not left}

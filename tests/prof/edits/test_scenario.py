@@ -3,6 +3,8 @@
 Without marked steps, times count from the start of the GPU's first operation, at 10 µs in all of these runs.
 """
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -14,7 +16,8 @@ from pyprof.prof.load import load_table
 from pyprof.prof.replay.repeated_tasks import Repeat
 from pyprof.prof.work.annotate import annotate
 from pyprof.table.measured_steps import MeasuredStep
-from tests.parse.kineto.kineto_file import begin, call, kernel, op, write, x
+from tests.parse.kineto.kineto_file import MAIN, begin, call, kernel, op, write, x
+from tests.prof.advice import advice_rows
 
 NONE = np.zeros(0)
 
@@ -23,6 +26,14 @@ def base(folder, *events, **header):
     file = write(folder / "net.json", begin(0), op("aten::mm", 0, 6), *events, **header)
     loaded = load_table(file, host=True)
     return BaseRun(loaded.table, annotate(loaded.table), loaded.host, loaded.name)
+
+
+def of_rows(*rows):
+    """What rules ask of a scenario of these rows, whose host makes no calls that wait."""
+    none = np.zeros(0, np.int64)
+    calls = SimpleNamespace(before=none, among=lambda *kinds: none.astype(bool))
+    base = SimpleNamespace(recorded=SimpleNamespace(calls=calls))
+    return SimpleNamespace(run=advice_rows.run(*rows), calls=lambda found: found, base=base)
 
 
 def edit(rows, ns, left, **more):
@@ -215,3 +226,15 @@ def test_fewer_kernels_have_fewer_gaps_between_them(tmp_path, left, step_ns):
     run = captured(base(tmp_path, *launches, *(kernel(10 + 102 * n, 100, n + 1) for n in range(3))))
     assert run.step_ns(1.0, NONE) == 304_000
     assert apply(edit([1, 2], [50_000] * 2, [left] * 2), run).step_ns(1.0, np.ones(1)) == step_ns
+
+
+def test_the_most_that_an_edit_can_save_is_not_less_than_it_saves_where_steps_differ(tmp_path):
+    """Two steps, of which the time of the second counts: without its kernel of 400 µs, it is 400 µs shorter."""
+    marks = [x("user_annotation", f"ProfilerStep#{n}", 50 * n, 50, MAIN) for n in range(2)]
+    launches = [call(50 * n + 5, n + 1) for n in range(2)]
+    kernels = [kernel(15, 20, 1), kernel(65, 400, 2)]
+    scenario = captured(base(tmp_path, *marks, *launches, *kernels))
+    after = apply(edit([1], [0], [1]), scenario)
+    saved = scenario.step_ns(1.0, NONE) - after.step_ns(1.0, np.ones(1))
+    assert saved == pytest.approx(400_000, abs=20_000)
+    assert after.most_saved_ns(1.0) >= saved
