@@ -168,10 +168,8 @@ def step_sentences(summary: Summary) -> Iterator[str]:
         extent = f"on the {summary.worker}, {ms(median(part.extent_ns for part in steps if part.rows))}"
         if len(steps) == 1:
             of_mark = "as long as its mark" if marks[0] == summary.step_ns else f"{ms(marks[0])} by its mark"
-            yield (
-                f"The step takes {ms(summary.step_ns)}, {of_mark} on the host; {extent} from its first operation to its "
-                "last."
-            )
+            took = f"The step takes {ms(summary.step_ns)}, {of_mark} on the host"
+            yield f"{took}; {extent} from its first operation to its last."
         else:
             between = f"On the host, {ms(median(marks))} pass from one step's mark to the next"
             yield f"{between}; {extent} from a step's first operation to its last (medians)."
