@@ -155,7 +155,7 @@ def _finding(run: Run, sizes: tuple[tuple[int, int], ...], found: list[tuple[int
     )
     change = f"Pad the layer's features from {pads} (or the tensor's dimension, where no layer makes it)."
     if sizes[-1][0] >= VOCABULARY:
-        change = f"Pad the vocabulary from {pads}. No target names the rows added to embedding and output layer."
+        change = f"Pad the vocabulary from {pads}. No target refers to the rows added to embedding and output."
     sure: Confidence = "high" if run.strides(int(rows[0])) is not None else "medium"
     return Finding(rows, saved, why, change, sure)
 

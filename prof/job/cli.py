@@ -31,8 +31,8 @@ def build_parser() -> Parser:
         description="Read the captures of all ranks of a job, side by side on Dask workers, into one folder, and say "
         "which rank the others wait for, for how long per step, and why. An interrupted run continues where it ended: "
         "files whose content has been read are not read again.",
-        epilog="`pyprof ranks captures/*.json.gz -o job/` reads a job, and `pyprof ranks job/` prints the same again. The "
-        "workers are processes of this machine, or those of --scheduler, which must see the same files and folder.",
+        epilog="`pyprof ranks captures/*.json.gz -o job/` reads a job, and `pyprof ranks job/` prints the same again. "
+        "The workers are processes of this machine, or those of --scheduler, which must see the same files and folder.",
     )
     parser.add_argument(
         "files",

@@ -198,7 +198,8 @@ GENERAL: dict[str, tuple[tuple[str, str, str], ...]] = {
         (
             "Pad the vocabulary",
             "embedding = nn.Embedding(vocabulary, size)\nhead = nn.Linear(size, vocabulary)",
-            "rows = vocabulary + -vocabulary % 64  # a multiple of 64; no target names the added ones\n"
+            "# A multiple of 64 suits every type; no target refers to the added rows.\n"
+            "rows = vocabulary + -vocabulary % 64\n"
             "embedding = nn.Embedding(rows, size)\nhead = nn.Linear(size, rows)",
         ),
     ),

@@ -177,14 +177,14 @@ def step_sentences(summary: Summary) -> Iterator[str]:
             extent = f"{summary.worker} extent, from the first operation of one to that of the next"
             yield f"Steps are measured by {extent}: no mark says when they begin."
     if marks:
-        one = len(steps) == 1
-        host = f"From mark to mark on the host a step takes {ms(median(marks))}"
-        if one:
+        extent = f"on the {summary.worker}, {ms(median(part.extent_ns for part in steps if part.rows))}"
+        if len(steps) == 1:
             of_mark = "as long as its mark" if marks[0] == summary.step_ns else f"{ms(marks[0])} by its mark"
-            host = f"The step takes {ms(summary.step_ns)}, {of_mark} on the host"
-        extent = ms(median(part.extent_ns for part in steps if part.rows))
-        medians = "" if one else " (medians)"
-        yield f"{host}; its {summary.worker} extent, from its first operation to its last, is {extent}{medians}."
+            took = f"The step takes {ms(summary.step_ns)}, {of_mark} on the host"
+            yield f"{took}; {extent} from its first operation to its last."
+        else:
+            between = f"On the host, {ms(median(marks))} pass from one step's mark to the next"
+            yield f"{between}; {extent} from a step's first operation to its last (medians)."
 
 
 def unprofiled_sentences(summary: Summary) -> Iterator[str]:

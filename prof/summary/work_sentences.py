@@ -82,9 +82,8 @@ def attention_sentences(summary: Summary) -> Iterator[str]:
     if attention.fused_rows:
         name = attention.fused_name
         name = name if len(name) <= LONGEST_KERNEL else f"{name[: LONGEST_KERNEL - 2]}.."
-        kernels = counted(attention.fused_rows, "kernel")
-        fuse = "fuses" if attention.fused_rows == 1 else "fuse"
-        yield f"Attention runs in {kernels} that {fuse} it ({name}), {ms(attention.fused_ns)} in all."
+        kernels = counted(attention.fused_rows, "fused kernel")
+        yield f"Attention runs in {kernels} ({name}), {ms(attention.fused_ns)} in all."
     if attention.apart_rows > 1 and attention.apart_ns > attention.fused_ns / 10:
         fused = "Some attention may not be fused" if attention.fused_rows else "No fused attention kernel runs"
         yield (
@@ -161,7 +160,7 @@ def peak_text(summary: Summary) -> str:
 def usage_sentences(summary: Summary) -> Iterator[str]:
     """GPU utilisation, SM efficiency and occupancy, with the names of PyTorch's profiler; the mean of several GPUs."""
     means = (
-        ("GPU utilisation (a kernel runs)", summary.mean("utilisation")),
+        ("GPU utilisation (time in which a kernel runs)", summary.mean("utilisation")),
         ("estimated SM efficiency", summary.mean("sm_efficiency")),
         ("estimated achieved occupancy", summary.mean("occupancy")),
     )

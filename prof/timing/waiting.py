@@ -24,13 +24,13 @@ from pyprof.prof.work.annotate import sum_known
 from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct
 from pyprof.table.losses import losses
 
-_TEXTS = {  # cause: what the gaps of a capture are due to, and what happened during one gap
-    "launch": ("late launches", "the CPU was launching"),
-    "sync": ("launches after a wait for a copy to the host", "the CPU had waited for the GPU"),
-    "data": ("late input data", "no batch was ready"),
-    "copy": ("copies from or to pageable memory", "the CPU was inside a copy"),
-    "host": ("pauses of 0.2 ms or longer without a launch", "the CPU did something else"),
-    "queued": ("launched work that had not started yet", "between operations"),
+_TEXTS = {  # cause: what the gaps of a capture are due to, and the same of one gap
+    "launch": ("late launches", "late launch"),
+    "sync": ("launches after a wait for a copy to the host", "launch after a wait for a copy to the host"),
+    "data": ("late input data", "late input data"),
+    "copy": ("copies from or to pageable memory", "copy from or to pageable memory"),
+    "host": ("pauses of 0.2 ms or longer without a launch", "pause of 0.2 ms or longer without a launch"),
+    "queued": ("launched work that had not started yet", "launched work that had not started yet"),
 }
 CAUSES = tuple(_TEXTS)
 NOUNS = {cause: noun for cause, (noun, _) in _TEXTS.items()}

@@ -44,8 +44,9 @@ examples:
 def build_parser() -> Parser:
     parser = Parser(
         prog="pyprof bench",
-        description="Time a statement by itself, forward and backward, beside its FLOPs, bytes and the hardware's limit;\n"
-        "or make the heaviest calls of a capture again and time them alone. On a GPU, CUDA graphs time the calls.",
+        description="Time a statement by itself, forward and backward, beside its FLOPs, bytes and the hardware's\n"
+        "limit; or make the heaviest calls of a capture again and time them alone. On a GPU, CUDA graphs time\n"
+        "the calls.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -76,7 +76,7 @@ def _edit(scenario: Scenario, rows: Ints, found: list[Fused]) -> Edit:
     before, after = run.ms_of(taken), run.ms(float(ns[taken].sum()))
     return Edit(
         rule="compile",
-        change="Compile the whole model: once, before the loop, model = torch.compile(model).",
+        change="Compile the whole model. Call model = torch.compile(model) once, before the loop.",
         why=(
             f"{run.number(taken, 'element-wise kernel, norm or copy', 'element-wise kernels, norms and copies')} take "
             f"{rounded(before)} ms; fused with their neighbours, {rounded(after)} ms are expected. Of the model's "

@@ -251,7 +251,7 @@ def test_perfetto_reads_tracks_gaps_and_counters_of_the_small_table(tmp_path, fo
     idle = [s for s in found["slices"] if s["category"] == "idle"]
     # 8500 to 12345; the launch came at 9500: 1000 of 3845 ns late
     assert [(s["ts"], s["dur"], s["name"], s["args"]["idle_why"], s["args"]["late_ns"]) for s in idle] == [
-        (8500, 3845, "the CPU was launching", "launch", 1000)
+        (8500, 3845, "late launch", "launch", 1000)
     ]
     assert [(s["name"], s["ts"], s["dur"]) for s in found["slices"] if s["category"] == "step"] == [
         ("step 3", 5000, 11345)

@@ -226,7 +226,7 @@ def test_attention_in_separate_kernels_is_seen_and_a_fused_one_is_not_taken_for_
         ]
         assert summary(run_of(*rows)).attention.apart_rows == times
     flash = run_of({"name": "flash_fwd_kernel<bfloat16>", "start": 0, "ns": 10})
-    assert "Attention runs in 1 kernel that fuses it (flash_fwd_kernel<bfloat16>), 0.0100 ms in all." in said(flash)
+    assert "Attention runs in 1 fused kernel (flash_fwd_kernel<bfloat16>), 0.0100 ms in all." in said(flash)
 
 
 def test_communication_that_nothing_hides():
