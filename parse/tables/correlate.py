@@ -80,8 +80,9 @@ def correlate(capture: Capture, brief: bool = False, tree: RangeTree | None = No
     columns["stepStart"], columns["stepEnd"] = step_times(columns)
     if brief:
         return name_wrappers(Table(capture.rows, columns, capture.samples, capture.measured, capture.cpu))
-    columns.update(_of_calls(capture, tree, rows))
-    columns, around = compact(columns), (rows.inner, rows.node, rows.recomputed)
+    columns = compact(columns)  # before more columns are made: many have one value in all rows
+    columns.update(compact(_of_calls(capture, tree, rows)))
+    around = rows.inner, rows.node, rows.recomputed
     del rows  # whose contexts have an item per range
     columns.update(sequence(tree, *around, columns))
     return name_wrappers(Table(capture.rows, columns, capture.samples, capture.measured, capture.cpu))
