@@ -94,10 +94,14 @@ def _mostly_launching(summary: Summary) -> bool:
 
 
 def idle_sentences(summary: Summary) -> Iterator[str]:
-    """The causes of the GPU's idle time."""
-    causes = [f"{NOUNS[name]} {ms(ns)}" for name, _, ns in summary.waits.causes if ns > LITTLE * summary.span_ns]
-    if causes:
-        yield f"Idle time by the cause of each gap: {joined(causes[: MOST + 1])}."
+    """The causes of the GPU's idle time: the longest, and all others together."""
+    causes = [(name, ns) for name, _, ns in summary.waits.causes]
+    named = [(name, ns) for name, ns in causes[: MOST + 1] if ns > LITTLE * summary.span_ns]
+    others = sum(ns for _, ns in causes) - sum(ns for _, ns in named)
+    if named:
+        words = [f"{NOUNS[name]} {ms(ns)}" for name, ns in named]
+        rest = [f"other causes {ms(others)}"] if others else []
+        yield f"Idle time by the cause of each gap: {joined(words + rest)}."
 
 
 def queue_sentences(summary: Summary) -> Iterator[str]:

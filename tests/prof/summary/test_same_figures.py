@@ -298,3 +298,14 @@ def test_the_bars_have_the_steps_and_the_phases_of_the_summary(summed):
     for name, _, busy, *_ in phases[0][1:-1]:
         bars = sum(step["phases"].get(name, 0) for step in steps)
         assert bars / 1e6 == pytest.approx(number(busy), rel=DIGITS, abs=LAST_DIGIT), name
+
+
+@pytest.mark.parametrize("name", ["h200_diff_eager", "h200_gpt2_bf16", "h200_diff_padded", "h200_lenet_fp32"])
+def test_causes_of_idle_time_add_up_to_it(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Causes that are too short to be named stand together as the others."""
+    assert cli.main(["--summary", str(GOLDEN / f"{name}.json.gz")]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    (idle,) = re.findall(r"and idle for ([\d.]+) ms", text)
+    (causes,) = re.findall(r"by the cause of each gap: (.*?)\. •", text)
+    each = [float(ms) for ms in re.findall(r"([\d.]+) ms(?:,| and|$)", causes)]
+    assert sum(each) == pytest.approx(float(idle), abs=0.0005 * len(each) + 0.0005)
