@@ -198,8 +198,8 @@ GENERAL: dict[str, tuple[tuple[str, str, str], ...]] = {
         (
             "Pad the vocabulary",
             "embedding = nn.Embedding(vocabulary, size)\nhead = nn.Linear(size, vocabulary)",
-            "# A multiple of 64 suits every type; no target refers to the added rows.\n"
-            "rows = vocabulary + -vocabulary % 64\n"
+            "# A multiple of 8 for types of two bytes, of 4 for four. No target refers to the added rows.\n"
+            "rows = vocabulary + -vocabulary % 8\n"
             "embedding = nn.Embedding(rows, size)\nhead = nn.Linear(size, rows)",
         ),
     ),
