@@ -185,9 +185,7 @@ def div_(self: Tensor, other: Any, *, out: Out = None) -> Work:
 
 
 POWERS = {0: 0, 1: 0, 2: 1, 3: 2, 0.5: 1, -0.5: 1, -1: 1, -2: 2}  # PowKernel.cu: sqrt, rsqrt, products, divisions
-
-
-COMPLEX_POWERS = {0: 0, 1: 0, 2: COMPLEX_MUL, 3: 2 * COMPLEX_MUL, -1: COMPLEX_DIV, -2: COMPLEX_MUL + COMPLEX_DIV}
+COMPLEX_POWERS: dict[float, int] = {0: 0, 1: 0, 2: 6, 3: 12, -1: 11, -2: 17}  # products of 6, a division of 11
 COMPLEX_POWER = 17  # exp(w * log(z)): 5 + 6 + 6
 
 

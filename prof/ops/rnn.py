@@ -211,7 +211,7 @@ def mkldnn_rnn_layer_backward(x: Tensor, *arguments: Any) -> Parts:
 def layer(x: Tensor, arguments: tuple[Any, ...]) -> Network:
     """The network from the arguments after x: (w_ih, w_hh, b_ih, b_hh, hx, cx).
 
-    Without biases, PyTorch passes the weights again in their place.
+    Without biases, PyTorch passes tensors of the weights' shapes in their place.
     """
     states = (arguments[4], *tensors_within(arguments[5:6]))
     biases = [t for t in tensors_within(arguments[2:4]) if len(t.shape) == 1]

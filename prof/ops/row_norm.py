@@ -102,7 +102,7 @@ def rms_norm_backward(grad: Tensor, self: Tensor, shape: Any, rstd: Any, weight:
 @op("rms_norm.backward")
 def rms_norm_whole_backward(self: Tensor, normalized_shape: Any, weight: Any = None) -> Work:
     """Same as ``_fused_rms_norm_backward``, even if the forward ran as separate ops"""
-    return rms_norm_backward(self, self, normalized_shape, None, weight, needs(self, weight))
+    return rms_norm_backward(self.like(self.shape), self, normalized_shape, None, weight, needs(self, weight))
 
 
 @op("layer_norm.backward")

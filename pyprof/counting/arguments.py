@@ -1,6 +1,7 @@
 """The arguments of a call in the form that op models take: in aten's order, with descriptions in place of tensors."""
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -92,15 +93,19 @@ def with_contents(description: Any, tensor: Any) -> Any:
 
 
 def described(values: Any) -> tuple[Any, ...]:
-    """The values in the form that models take. Several tensors get numbers, equal ones if they show the same memory.
+    """The values in the form that models take. Tensors that show the same memory get a number, so that it is read once.
 
-    These are a tensor that is passed twice, and views such as its transpose, but not parts that overlap.
+    These are a tensor that is passed twice, and views such as its transpose, but not parts that overlap. Tensors in
+    lists all get numbers, since models take equal items of two lists for the same tensor if the capture cannot tell.
     """
     found = list(tensors(values))
     if len(found) < 2:
         return tuple(_value(value, {}) for value in values)
-    numbers: dict[Any, int] = {}
-    number_of = {id(tensor): numbers.setdefault(_memory(tensor), len(numbers) + 1) for tensor in found}
+    memory = {id(tensor): _memory(tensor) for tensor in found}
+    shown = Counter(memory[id(tensor)] for tensor in found)
+    numbers = {key: number for number, key in enumerate(shown, 1)}
+    listed = {id(tensor) for value in values if not isinstance(value, torch.Tensor) for tensor in tensors(value)}
+    number_of = {i: numbers[key] for i, key in memory.items() if shown[key] > 1 or i in listed}
     return tuple(_value(value, number_of) for value in values)
 
 

@@ -159,7 +159,7 @@ ROWS: list[Row] = [  # names, arguments, work
     # in place, the result keeps self's type: 12 bytes of bfloat16, where out of place float32 has 24, a bool 6
     ("logical_not_", ONE, Work(0, 24, 24)),
     ("addcmul_ addcdiv_", (t(2, 3, dtype="bfloat16"), *TWO), Work(12, 12 + 48, 12)),
-    ("lerp_", (t(2, 3, dtype="bfloat16"), *TWO), Work(18, 12 + 48, 12)),
+    ("lerp_", (*TWO, t(2, 3)), Work(18, 72, 24)),
     ("div", (*INT, "floor"), Work(0, 96, 48)),  # integers, rounded
     ("div", (*INT, None), Work(0, 96, 48)),  # Kineto records no strings: the third argument is a mode
     ("div", (*INT, None), (t(2, 3),), Work(6, 96, 24)),  # the outputs show that it does not round

@@ -37,7 +37,7 @@ RNN: list[Row] = [
     ("_cudnn_rnn", (X, *P, UNKNOWN, t(56), H, H, *(UNKNOWN,) * 10), LSTM),
     ("miopen_rnn", (X, P, 4, H, H, 2, 2, 1, False, 0.0, True, False, (), None), LSTM),
     ("mkldnn_rnn_layer", (X, *P, H, H, False, (), 2, 2, 1, True, False, False, True), LSTM),
-    # without biases the weights stand in their place: (60 + 16 + 40)*4
+    # without biases tensors like the weights stand in their place, unread: (60 + 16 + 40)*4
     (
         "mkldnn_rnn_layer",
         (X, *P[:2], *P[:2], H, H, False, (), 2, 2, 1, False, False, False, True),
