@@ -12,6 +12,9 @@ Change = Callable[[Line], Line]
 def common_detail(a: Lines, b: Lines) -> tuple[Lines, Lines, tuple[str, ...]]:
     """The lines of both sides with the details that both sides have, and the names of the details left out."""
     left_out = []
+    if _one_without_numbers(a, b):
+        left_out.append("autograd's sequence numbers")
+        a, b = (_without(lines, _by_aten_op) for lines in (a, b))
     for name, has, without in DETAILS:
         has_detail = [any(map(has, lines)) for lines in (a, b)]
         if has_detail[0] != has_detail[1]:
@@ -47,6 +50,29 @@ def merged_kernels(lines: Iterable[Line], same: Callable[[Kernel], str]) -> tupl
             had = found.get(key)
             found[key] = replace(kernel, count=had.count + kernel.count, ns=had.ns + kernel.ns) if had else kernel
     return tuple(sorted(found.values(), key=lambda kernel: (-kernel.ns, kernel.name)))
+
+
+def _one_without_numbers(a: Lines, b: Lines) -> bool:
+    """Whether the backward pass of one side has the names of forward ops, and that of the other side has none of them.
+
+    A compiled graph has no such ops on either side.
+    """
+    backward = [[line for line in lines if line.place.dir == "bprop" and line.place.aten] for lines in (a, b)]
+    named = [any(map(_by_forward_op, lines)) for lines in backward]
+    return all(backward) and named[0] != named[1] and not any(line.fused for lines in backward for line in lines)
+
+
+def _by_forward_op(line: Line) -> bool:
+    """Whether a line of the backward pass has the name of its forward op, and not that of autograd's node."""
+    return line.place.dir == "bprop" and line.place.op[:1].islower()
+
+
+def _by_aten_op(line: Line) -> Line:
+    """A line of the backward pass under the name of its aten op, which both captures have."""
+    place = line.place
+    if place.dir != "bprop" or not place.aten:
+        return line
+    return replace(line, place=replace(place, op=place.aten.removeprefix("aten::")))
 
 
 DETAILS: tuple[tuple[str, Callable[[Line], bool], Change], ...] = (

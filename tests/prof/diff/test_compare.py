@@ -164,6 +164,15 @@ def test_what_noise_explains_does_not_count():
     assert headline(beyond) == "B is 0.0060 ms per step slower: 0.1000 -> 0.1060 ms (+6.0%; noise ±0.0038 ms)."
 
 
+def test_a_backward_pass_without_sequence_numbers_is_compared_by_aten_ops():
+    """One capture knows that linear made the product, the other only that AddmmBackward0 did."""
+    forward = row(10, "linear", aten="aten::addmm")
+    named, unnamed = (row(20, op, phase="backward", aten="aten::mm", name=TC) for op in ("linear", "Addmm"))
+    found = compared([[forward, named]], [[forward, unnamed]])
+    assert sentences(found) == ["Only one capture has autograd's sequence numbers, so both are compared without."]
+    assert [(e.name, e.phase, e.status) for e in found.entries if e.phase == "backward"] == [("mm", "backward", "same")]
+
+
 def test_an_incomplete_capture_is_not_said_to_be_faster():
     """Of two products of 10 µs, B has lost the launch of one: the program does not take half as long."""
     b = table_of([[mm(10)]])
