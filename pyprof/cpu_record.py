@@ -17,9 +17,12 @@ def cpu_record() -> dict[str, Any] | None:
 
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         return None
-    affinity = getattr(os, "sched_getaffinity", None)
-    cores = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
-    return {"version": VERSION, "facts": {"cores": cores, "threads": torch.get_num_threads(), "bf16": _bf16()}}
+    return {"version": VERSION, "facts": {"cores": cores(), "threads": torch.get_num_threads(), "bf16": _bf16()}}
+
+
+def cores() -> int:
+    """The processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _bf16() -> str:

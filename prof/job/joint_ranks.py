@@ -21,7 +21,7 @@ from pyprof.prof.ranks.job_path import job_path
 from pyprof.prof.ranks.merged_ranks import Ranks
 from pyprof.prof.ranks.pace_records import JobPath
 from pyprof.prof.ranks.rank_clocks import clocks
-from pyprof.prof.ranks.slow_ranks import slow_ranks
+from pyprof.prof.ranks.slow_ranks import late_ranks
 from pyprof.prof.replay.replayed_steps import cut_to_steps
 from pyprof.table.clock_shift import moved
 from pyprof.table.columns import HostTable, MemoryTable, Table
@@ -59,7 +59,7 @@ def path_of_job(pool: Workers, folder: Path, made: Sequence[Partition], ranks: R
     """
     places = {each.ranks[0]: each for each in made if len(each.ranks) == 1}
     known = {clock.rank: clock for clock in clocks(ranks.clocks, ranks.numbers) if clock.ahead_ns is not None}
-    slow = [each.rank for each in slow_ranks(ranks)]
+    slow = [each.rank for each in late_ranks(ranks)]
     candidates = [rank for rank in ranks.numbers if rank in places and rank in known]
     if len(candidates) < 2:
         return None

@@ -7,7 +7,6 @@ is read once more by another; if that dies too, the file has failed and the othe
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pyprof.cpu_record import cores
 from pyprof.errors import PyprofError
 from pyprof.prof.job.partition import Partition, failed, make_partition, read_tables
 from pyprof.prof.ranks.merged_ranks import WAITS, JobTables, clocks_of, complete, job_tables, matched, merged, waits_of
@@ -97,11 +97,6 @@ def workers(scheduler: str | None, number: int | None, memory: str | None) -> It
         Client(cluster, set_as_default=False) as client,
     ):
         yield OnDask(client)
-
-
-def cores() -> int:
-    """The processor cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def partitions(pool: Workers, files: Sequence[str], job: str, done: Callable[[Partition], None]) -> list[Partition]:

@@ -87,6 +87,42 @@ def slow_ranks(job: Ranks, hosts: Mapping[int, HostWork] | None = None) -> list[
 
     ``hosts``: of the ranks of which it is known.
     """
+    return [
+        SlowRank(
+            rank=late.rank,
+            file=job.files.get(late.rank, ""),
+            group=max(late.held).group[0],
+            peers=len(late.peers),
+            times=late.times,
+            held_ns=late.held_ns,
+            wait_ns=sum(each.wait_ns for each in late.held),
+            causes=_causes(job, late.rank, late.peers, late.held_ns, hosts or {}),
+        )
+        for late in late_ranks(job)
+    ]
+
+
+class _Held(NamedTuple):
+    held_ns: float
+    wait_ns: float
+    group: tuple[str, int]
+
+
+class LateRank(NamedTuple):
+    """A rank that others wait for, without what it takes longer for, which needs the tables of many ranks."""
+
+    rank: int
+    times: int  # collectives to which it came last
+    held: list[_Held]  # by communicator, per step and other rank
+    peers: list[int]  # the other ranks of the communicator in which most of the wait is
+
+    @property
+    def held_ns(self) -> float:
+        return sum(each.held_ns for each in self.held)
+
+
+def late_ranks(job: Ranks) -> list[LateRank]:
+    """The ranks of ``slow_ranks``, in the same order."""
     steps, least = steps_counted(job), LEAST_SHARE * mean_step_ns(job)
     together = job.waits.filter(pc.invert(job.waits["two"]))
     waited = together.filter(pc.and_(later(job, together), later(job, together, "last")))
@@ -101,33 +137,11 @@ def slow_ranks(job: Ranks, hosts: Mapping[int, HostWork] | None = None) -> list[
         share = steps * (len(members[group]) - 1)
         groups.setdefault(row["last"], []).append(_Held(row["held_ns_sum"] / share, row["wait_ns_sum"] / share, group))
     found = [
-        _slow_rank(job, rank, times[rank], held, [e for e in members[max(held).group] if e != rank], hosts or {})
+        LateRank(rank, times[rank], held, [each for each in members[max(held).group] if each != rank])
         for rank, held in groups.items()
-        if sum(each.held_ns for each in held) >= least
     ]
-    return sorted(found, key=lambda slow: (-slow.held_ns, slow.rank))
-
-
-class _Held(NamedTuple):
-    held_ns: float
-    wait_ns: float
-    group: tuple[str, int]
-
-
-def _slow_rank(
-    job: Ranks, rank: int, times: int, held: Sequence[_Held], peers: Sequence[int], hosts: Mapping[int, HostWork]
-) -> SlowRank:
-    held_ns = sum(each.held_ns for each in held)
-    return SlowRank(
-        rank=rank,
-        file=job.files.get(rank, ""),
-        group=max(held).group[0],
-        peers=len(peers),
-        times=times,
-        held_ns=held_ns,
-        wait_ns=sum(each.wait_ns for each in held),
-        causes=_causes(job, rank, peers, held_ns, hosts),
-    )
+    kept = (late for late in found if late.held_ns >= least)
+    return sorted(kept, key=lambda late: (-late.held_ns, late.rank))
 
 
 def _causes(job: Ranks, rank: int, peers: Sequence[int], wait: float, hosts: Mapping[int, HostWork]) -> list[Excess]:

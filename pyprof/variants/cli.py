@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 import sys
 import tempfile
@@ -16,6 +15,7 @@ from pyprof.command.argument_types import number, whole_number
 from pyprof.command.envelope import fail, write_answer
 from pyprof.command.frame import Done, run_command
 from pyprof.command.parser import Parser, add_common, add_json
+from pyprof.cpu_record import cores
 from pyprof.errors import PyprofError, UsageError, require
 from pyprof.files import tell
 from pyprof.step_timer import MOST
@@ -120,8 +120,7 @@ def _add_amounts(parser: Parser) -> None:
 
 
 def _workers() -> int:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(4, cores - 1))
+    return max(1, min(4, cores() - 1))
 
 
 def _combinations(text: str) -> list[tuple[str, ...]]:
