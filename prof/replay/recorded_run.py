@@ -83,7 +83,10 @@ def recorded(table: Table, host: HostTable, name: str) -> Recorded:
     """
     on_gpu = np.flatnonzero(~table.coded("kind").among("cpu") & (table.ints("start") != NULL))
     if not len(on_gpu) or not len(host):
-        found = "no GPU operation" if len(host) else "no call of CUDA or HIP"
+        if not len(on_gpu) and table.coded("kind").among("cpu").any():
+            found = "ops of the CPU alone (pyprof prof --advise has their advice)"
+        else:
+            found = "no GPU operation" if len(host) else "no call of CUDA or HIP (record the calls, too)"
         raise InputError(name, f"expected GPU operations and the calls that launched them, found {found}")
     _check_times(table.take(on_gpu), host, name)
     keys, thread = distinct(host.ints("pid"), host.ints("tid"))

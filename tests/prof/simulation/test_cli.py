@@ -103,7 +103,9 @@ def test_a_kernel_table_alone_cannot_be_replayed(tmp_path, capsysbinary, ending)
 def test_cpu_ops_cannot_be_replayed(tmp_path, capsysbinary):
     file = write(tmp_path / "net.json", begin(0), op("aten::mm", 0, 6))
     assert main([str(file)]) == 1
-    assert "expected GPU operations and the calls that launched them" in capsysbinary.readouterr().err.decode()
+    message = capsysbinary.readouterr().err.decode()
+    assert "expected GPU operations and the calls that launched them, found ops of the CPU alone" in message
+    assert "pyprof prof --advise" in message
 
 
 GPT2 = GOLDEN / "h200_gpt2_bf16.json.gz"
