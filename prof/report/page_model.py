@@ -76,6 +76,7 @@ def page_model(
         "plan": None if plan is None else plan_section(plan),
         "advice": [_card(card, unit) for card in cards],
         "owners": names,
+        "gap": "outside ops" if summary.on_cpu else "idle",  # what a time is called in which nothing recorded ran
         "incomplete": bool(summary.incomplete),
         "steps": [_step(step, bool(summary.incomplete)) for step in steps(table, owner)],
         "devices": [_fields(device, DEVICE) for device in limits.devices],

@@ -3,6 +3,7 @@
 const phases = (() => {
   const { data } = model;
   const LIMIT = 12; // bars at once; more scroll
+  const GAP = data.gap; // the name of the time in which nothing recorded ran
   const hint = () => document.querySelector("#phases").previousElementSibling;
 
   function bars() {
@@ -35,12 +36,12 @@ const phases = (() => {
     const found = bars();
     const whole = found.some((bar) => bar.span !== undefined);
     hint().textContent = whole
-      ? "Every instant counts once. Idle: no operation runs on the device. Click a phase to filter by it."
+      ? `Every instant counts once. ${GAP === "idle" ? "Idle: no operation runs on the device" : "Outside ops: what ran then is not recorded"}. Click a phase to filter by it.`
       : "Sum of the durations of the operations that pass the filters. Click a phase to filter by it.";
     box.style.height = `${Math.min(found.length, LIMIT) * 26 + 62}px`;
-    const names = [...data.phases, "idle"].filter((name) => found.some((bar) => amount(bar, name) > 0));
+    const names = [...data.phases, GAP].filter((name) => found.some((bar) => amount(bar, name) > 0));
     const alone = found.length === 1;
-    legend.fill("phases-legend", [["", names.map((name) => [name, name === "idle" ? draw.colors.idle : draw.phaseColor(name), alone ? format.ns(amount(found[0], name)) : ""])]]);
+    legend.fill("phases-legend", [["", names.map((name) => [name, name === GAP ? draw.colors.idle : draw.phaseColor(name), alone ? format.ns(amount(found[0], name)) : ""])]]);
     const many = found.length > LIMIT, longest = Math.max(...found.map(all));
     const left = Math.min(width * 0.35, 16 + 7 * Math.max(...found.map((bar) => bar.label.length)));
     return {
@@ -51,15 +52,15 @@ const phases = (() => {
       dataZoom: many ? [{ type: "slider", yAxisIndex: 0, startValue: 0, endValue: LIMIT - 1, width: 16, right: 4, showDetail: false, showDataShadow: false }] : [],
       series: names.map((name) => ({
         name, type: "bar", stack: "step", barMaxWidth: 22,
-        itemStyle: { color: name === "idle" ? draw.colors.idle : draw.phaseColor(name), borderColor: draw.colors.card, borderWidth: 1,
+        itemStyle: { color: name === GAP ? draw.colors.idle : draw.phaseColor(name), borderColor: draw.colors.card, borderWidth: 1,
           opacity: !state.value("phase") || state.value("phase") === name ? 1 : 0.3 },
-        label: { show: true, color: name === "idle" ? draw.colors.dim : draw.inkOn(draw.phaseColor(name)), formatter: ({ dataIndex }) => inside(found[dataIndex], name, (width - left - 40) / longest) },
+        label: { show: true, color: name === GAP ? draw.colors.dim : draw.inkOn(draw.phaseColor(name)), formatter: ({ dataIndex }) => inside(found[dataIndex], name, (width - left - 40) / longest) },
         data: found.map((bar) => amount(bar, name)),
       })),
     };
   }
 
-  const amount = (bar, name) => (name === "idle" ? bar.idle : bar.phases[name] ?? 0);
+  const amount = (bar, name) => (name === GAP ? bar.idle : bar.phases[name] ?? 0);
   const all = (bar) => bar.span ?? Object.values(bar.phases).reduce((a, b) => a + b, 0);
 
   const inside = (bar, name, scale) => (amount(bar, name) * scale > 48 ? format.percent(amount(bar, name), all(bar)) : "");
@@ -72,7 +73,7 @@ const phases = (() => {
 
   function picked({ seriesName, dataIndex }) {
     const bar = bars()[dataIndex];
-    if (seriesName === "idle") state.toggle("step", bar.step ?? undefined, `step ${bar.step}`);
+    if (seriesName === GAP) state.toggle("step", bar.step ?? undefined, `step ${bar.step}`);
     else state.toggle("phase", seriesName);
   }
 

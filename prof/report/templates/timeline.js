@@ -24,7 +24,7 @@ const timeline = (() => {
     data.owners.forEach((owner, number) => {
       const lanes = data.lanes.map((_, i) => i).filter((i) => data.lanes[i].owner === number && byLane[i].length);
       if (!lanes.length) return;
-      tracks.push(gaps(data.owners.length > 1 ? `idle, ${owner}` : "idle", lanes.flatMap((i) => byLane[i])));
+      tracks.push(gaps(data.owners.length > 1 ? `${data.gap}, ${owner}` : data.gap, lanes.flatMap((i) => byLane[i])));
       for (const i of lanes) {
         if (wanted.checked) tracks.push(...ranges(data.lanes[i].name, byLane[i]));
         tracks.push(track(data.lanes[i].name, "row", i, byLane[i], (row) => rows.start[row], (row) => rows.dur[row]));
@@ -238,7 +238,7 @@ const timeline = (() => {
 
   function describe({ each, i, row }) {
     const long = format.ns(each.end[i] - each.start[i]), when = `at ${format.ns(each.start[i] - bounds[0])}`;
-    if (each.kind === "gap") return tipContent(`idle ${long}`, [when, whyOf(each.next[i]), `before ${model.text("name", each.next[i])}`]);
+    if (each.kind === "gap") return tipContent(`${data.gap} ${long}`, [when, whyOf(each.next[i]), `before ${model.text("name", each.next[i])}`]);
     if (each.kind === "range") return tipContent(titleOf(each, row), [`${parts[rows.call[row]][each.level][0]}, ${long} ${when}`, model.text("layer", row).replaceAll("\x1f", " › ")]);
     const flops = model.number("flops", row), bytes = model.number("bytes", row), sol = model.number("sol_ns", row), ns = model.working(row);
     return tipContent(each.kind === "launch" ? `${model.text("api", row) || "launch"}: ${model.text("name", row)}` : model.text("name", row), [

@@ -39,6 +39,11 @@ def test_every_instant_of_a_step_counts_once():
     assert (second.span_ns, second.phase_ns, second.idle_ns) == (14, {"forward": 14}, 0)
 
 
+@pytest.mark.parametrize(("kind", "gap"), [("kernel", "idle"), ("cpu", "outside ops")])
+def test_a_cpu_is_not_called_idle(kind, gap):
+    assert model_of(small(kind=Coded.of([kind] * 5)))["gap"] == gap
+
+
 def test_without_steps_the_capture_is_one():
     (whole,) = steps(small(step=np.full(5, NULL, np.int64)), np.zeros(5, np.int64))
     assert (whole.number, whole.span_ns, whole.idle_ns) == (None, 74, 74 - 54)  # 100 to 174; 10+20+10+14 busy
