@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Iterator
+from functools import cache
+from typing import Any
 
 _OPEN = {"(": ")", "[": "]", "{": "}", "<": ">"}
 _ANONYMOUS = ("(anonymous namespace)", "<unnamed>", "(anonymous class)")
@@ -26,12 +28,26 @@ def demangle(name: str) -> str:
     name = kept(name)
     if not name.startswith(("_Z", "__Z")):
         return name
+    demangler, error = _demangler()
+    try:
+        return str(demangler.demangle(name))
+    except (error, UnicodeError):
+        return name
+
+
+@cache
+def _demangler() -> tuple[Any, type[Exception]]:
+    """What demangles, and its error. It returns names as they are where the system has no C++ library."""
     import cxxfilt
 
     try:
-        return str(cxxfilt.demangle(name))
-    except (cxxfilt.InvalidName, UnicodeError):
-        return name
+        cxxfilt.demangle("_ZN1aE")
+    except cxxfilt.LibraryNotFound:  # neither ldconfig nor a compiler is there to look it up, as in small containers
+        try:
+            return cxxfilt.Demangler("libc.so.6", "libstdc++.so.6"), cxxfilt.Error
+        except OSError:
+            return cxxfilt, cxxfilt.Error
+    return cxxfilt, cxxfilt.Error
 
 
 def short_name(long: str) -> str:

@@ -68,9 +68,9 @@ def make_report(trace: Path, page: Path, *, force: bool, quiet: bool) -> Report:
             render(model, out)
         text = io.BytesIO()
         width, terminal = _terminal()
-        write_summary(numbers, text, width, terminal, () if numbers.on_cpu else brief(advised))
+        write_summary(numbers, text, width, terminal, brief(advised))
         about_page = page_of(str(page), model)
-        options = ("--group", "op,dir", "-w", str(width)) if numbers.on_cpu else ("--advise",)  # GPUs only
+        options = ("--advise",) if advised.cards else ("--group", "op,dir", "-w", str(width))
         command = ("pyprof", "prof", *options, str(trace))
         return Report(about_page, text.getvalue().decode(), command, loaded.warnings)
 

@@ -52,8 +52,30 @@ class _Ended(BaseException):
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
+class _Come:
+    """Which signal has come; 0: none. Its exception may be lost: SQLite takes one in a function that it calls for a
+    refusal, and Python drops those of finalizers."""
+
+    number = 0
+
+    def end(self, number: int, _: Any) -> None:
+        self.number = number
+        raise _Ended(number)
+
+    def interrupt(self, number: int, frame: Any) -> None:
+        self.number = number
+        signal.default_int_handler(number, frame)
+
+    def again(self) -> None:
+        """Raise the exception of the signal that has come, if one has."""
+        if self.number == signal.SIGINT:
+            raise KeyboardInterrupt
+        if self.number:
+            raise _Ended(self.number)
+
+
 @contextmanager
-def _removing_files(wanted: bool) -> Iterator[None]:
+def _removing_files(wanted: bool) -> Iterator[_Come]:
     """If a signal ends the process, leave the block by an exception first, so that it removes its temporary files.
 
     What someone else has set for a signal stays: nohup ignores SIGHUP. ``wanted``: false for a user's own code, which
@@ -61,22 +83,24 @@ def _removing_files(wanted: bool) -> Iterator[None]:
     """
     is_main = threading.current_thread() is threading.main_thread()
     ours = [number for number in _SIGNALS if wanted and is_main and signal.getsignal(number) == signal.SIG_DFL]
-
-    def end(number: int, _: Any) -> None:
-        raise _Ended(number)
-
+    come = _Come()
+    before = dict.fromkeys(ours, signal.SIG_DFL)
     for number in ours:
-        signal.signal(number, end)
+        signal.signal(number, come.end)
+    if wanted and is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        before[signal.SIGINT] = signal.signal(signal.SIGINT, come.interrupt)
     try:
-        yield
+        yield come
+        if come.number != signal.SIGINT:  # after ^C, what is done is done
+            come.again()
     except _Ended as ended:
         signal.signal(ended.number, signal.SIG_IGN)  # a second one does not stop the removal
         remove_scratch()
         signal.signal(ended.number, signal.SIG_DFL)
         os.kill(os.getpid(), ended.number)
     finally:
-        for number in ours:
-            signal.signal(number, signal.SIG_DFL)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def run_command(
@@ -91,9 +115,22 @@ def run_command(
 
     ``runs_code``: whether the command runs a user's program in this process, whose signals are then its own.
     """
-    with _removing_files(not runs_code):
-        return _run(prog, build_parser, work, argv, inputs)
+    with _removing_files(not runs_code) as come:
+        return _run(prog, build_parser, _told(work, come), argv, inputs)
     raise AssertionError("the process has ended by a signal")
+
+
+def _told(work: Callable[[argparse.Namespace], Done], come: _Come) -> Callable[[argparse.Namespace], Done]:
+    """The work, whose error is the signal's if one came: an error may be what SQLite made of it."""
+
+    def run(args: argparse.Namespace) -> Done:
+        try:
+            return work(args)
+        except PyprofError:
+            come.again()
+            raise
+
+    return run
 
 
 def _run(

@@ -40,7 +40,7 @@ def test_the_script_has_standard_output_and_the_report_standard_error(tmp_path: 
     assert done.stderr.splitlines()[-3:] == [
         "pyprof run: wrote net.json.gz, the trace",
         "pyprof run: wrote net.html, the report: open it in a browser",
-        "pyprof run: next: pyprof prof --group op,dir -w 100 net.json.gz",  # --advise is for what GPUs do
+        "pyprof run: next: pyprof prof --group op,dir -w 100 net.json.gz",  # there is no advice
     ]
 
 

@@ -118,6 +118,32 @@ def test_a_command_that_is_killed_by_the_clock_leaves_nothing(number, share, tmp
     assert place.target.read_bytes() in ((whole,) if code == 0 else (OLD, whole))  # it may be killed on its way out
 
 
+IN_SQLITE = """
+import os, sys
+from pyprof.cli import main
+from pyprof.parse.databases.guarded_connection import Guard
+allow = Guard._allow
+def struck(self, *args):
+    os.kill(os.getpid(), int(sys.argv[1]))
+    return allow(self, *args)
+Guard._allow = struck
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT], ids=lambda n: n.name)
+def test_a_signal_in_a_function_that_sqlite_calls_is_no_damaged_file(number, tmp_path):
+    """SQLite takes the exception for a refusal: "access to sqlite_master.name is prohibited"."""
+    place = Place(tmp_path, COMMANDS[0])
+    words = [sys.executable, "-c", IN_SQLITE, str(int(number)), *place.words, "--force"]
+    done = subprocess.run(words, capture_output=True, text=True, env=place.environment)
+    if number == signal.SIGINT:
+        assert (done.returncode, done.stderr) == (130, "parse.py: interrupted\n")
+    else:
+        assert (done.returncode, done.stderr) == (-number, "")
+    assert place.left() == [] and place.is_old()
+
+
 def test_nohup_stays_in_force(tmp_path):
     place = Place(tmp_path, COMMANDS[0])
     ignoring = f"import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n{STRUCK}"

@@ -1,12 +1,16 @@
 """Kernel names, short. The pairs of the first table are nsys's own shortName of the same kernels."""
 
 import gzip
+import os
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 
 import pytest
 
 from pyprof.parse.formats.kernel_names import demangle, short_name
+from tests.paths import ROOT
 
 NSYS = [
     (
@@ -79,3 +83,24 @@ def test_short_names_are_nsys_own_on_every_capture(data, tmp_path):
                 )
     assert len(pairs) > 300
     assert {long: short_name(long) for long, _ in pairs} == dict(pairs)
+
+
+NOTHING_FOUND = """
+import ctypes, ctypes.util, sys
+ctypes.util.find_library = lambda name: None
+if sys.argv[1] == "none":
+    def absent(name, *args, **kwargs):
+        raise OSError(name)
+    ctypes.CDLL = absent
+from pyprof.parse.formats.kernel_names import demangle
+print(demangle("_ZN2at3addEv"))
+"""
+
+
+@pytest.mark.parametrize(("libraries", "name"), [("there", "at::add()"), ("none", "_ZN2at3addEv")])
+@pytest.mark.skipif(sys.platform != "linux", reason="the libraries have other names there")
+def test_a_system_that_cannot_look_libraries_up(libraries, name):
+    """Small containers have neither ldconfig nor a compiler, which Python asks."""
+    words = [sys.executable, "-c", NOTHING_FOUND, libraries]
+    done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{name}\n", "")

@@ -105,7 +105,7 @@ def test_deep_nesting_takes_neither_the_stack_nor_long():
     depth = 2_000_000
     begin = time.process_time()
     found = load_plain(b"\x80\x04" + b"]" * depth + b"a" * (depth - 1) + b".", "f", WANTED)
-    assert len(found) == 1 and time.process_time() - begin < 5
+    assert len(found) == 1 and time.process_time() - begin < 30  # 2 s; hours if it were quadratic
     while found:  # no recursion when it goes
         (found,) = found
 
