@@ -6,6 +6,7 @@ measured before the profiler started are in the file's metadata. pyarrow takes 0
 and is loaded when a function here is called.
 """
 
+import io
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -187,11 +188,46 @@ def _check(schema: Any, path: Path, table: str, required: tuple[str, ...]) -> No
         raise SchemaError(path, message)
 
 
+class _Footer(io.FileIO):
+    """A file that gives nothing more once it is closed to readers."""
+
+    is_open, was_asked = True, False
+
+    def readinto(self, buffer: Any) -> int | None:
+        self.was_asked |= not self.is_open
+        return super().readinto(buffer) if self.is_open else 0
+
+    def read(self, size: int | None = -1) -> bytes | None:
+        self.was_asked |= not self.is_open
+        return super().read(size) if self.is_open else b""
+
+
+def _check_chunks(path: Path) -> None:
+    """Raise pyarrow's error if a column contradicts what the file says of its parts, such as a size of texts in numbers.
+
+    Where pyarrow's metadata is asked for such a part, that error ends the process (pyarrow 26). Reading raises it, and
+    looks at the parts first: so the file is read until pyarrow asks for the first value.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with _Footer(path) as file, pq.ParquetFile(file, pre_buffer=True) as parquet:
+        groups, file.is_open = parquet.metadata.num_row_groups, False
+        for number in range(groups):
+            file.was_asked = False
+            try:
+                parquet.read_row_group(number, use_threads=False)
+            except (pa.ArrowException, OSError):
+                if not file.was_asked:
+                    raise
+
+
 def check_size(metadata: Any, path: Path) -> None:
     """Raise InputError if a Parquet file would fill the memory: a few bytes may repeat one value a billion times.
 
-    ``metadata``: pyarrow's, of the file ``path``.
+    ``metadata``: pyarrow's, of the file ``path``. Also raises pyarrow's errors of a damaged file.
     """
+    _check_chunks(path)
     size = path.stat().st_size
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     chunks = [group.column(number) for group in groups for number in range(metadata.num_columns)]

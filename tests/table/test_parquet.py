@@ -3,6 +3,8 @@
 import contextlib
 import gzip
 import io
+import os
+import subprocess
 import sys
 
 import numpy as np
@@ -18,6 +20,7 @@ from pyprof.table.netdict import write_netdict
 from pyprof.table.parquet import read_parquet, write_parquet
 from pyprof.table.read_table import read_table
 from pyprof.table.schema import KERNELS
+from tests.paths import ROOT
 from tests.tables import rows, tables
 
 
@@ -152,6 +155,20 @@ def test_parquet_needs_a_plain_file(tmp_path, monkeypatch):
     (tmp_path / "x.gz").write_bytes(gzip.compress(whole))
     with pytest.raises(InputError, match="found Parquet in gzip"):
         read_table(tmp_path / "x.gz")
+
+
+def test_texts_that_are_declared_as_numbers_are_one_line(tmp_path):
+    """The file then says how long the numbers' texts are. pyarrow ends the process if its metadata is asked of that."""
+    file = tmp_path / "net.parquet"
+    write_parquet(table_of(), file)
+    data = file.read_bytes()
+    declared = b"\x15\x0c\x25\x02\x18\x0akShortName"  # in the schema: type 6 (bytes), optional, the name
+    assert data.count(declared) == 1
+    file.write_bytes(data.replace(declared, b"\x15\x08" + declared[2:]))  # type 4: float
+    words = [sys.executable, "-m", "pyprof", "prof", str(file)]
+    done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert "expected a Parquet file, found a broken one" in done.stderr
 
 
 def test_a_code_without_a_text_is_one_line(tmp_path):
