@@ -203,7 +203,7 @@ class _Footer(io.FileIO):
 
 
 def _check_chunks(path: Path) -> None:
-    """Raise pyarrow's error if a column contradicts what the file says of its parts, such as a size of texts in numbers.
+    """Raise pyarrow's error if a column contradicts what the file says of its parts, such as the size of its texts.
 
     Where pyarrow's metadata is asked for such a part, that error ends the process (pyarrow 26). Reading raises it, and
     looks at the parts first: so the file is read until pyarrow asks for the first value.
