@@ -119,9 +119,10 @@ def test_a_command_that_is_killed_by_the_clock_leaves_nothing(number, share, tmp
 
 
 IN_SQLITE = """
-import os, sys
+import os, signal, sys
 from pyprof.cli import main
 from pyprof.parse.databases.guarded_connection import Guard
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
 allow = Guard._allow
 def struck(self, *args):
     os.kill(os.getpid(), int(sys.argv[1]))
