@@ -84,7 +84,7 @@ def _removing_files(wanted: bool) -> Iterator[_Come]:
     is_main = threading.current_thread() is threading.main_thread()
     ours = [number for number in _SIGNALS if wanted and is_main and signal.getsignal(number) == signal.SIG_DFL]
     come = _Come()
-    before = dict.fromkeys(ours, signal.SIG_DFL)
+    before: dict[int, Any] = dict.fromkeys(ours, signal.SIG_DFL)
     for number in ours:
         signal.signal(number, come.end)
     if wanted and is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:

@@ -197,9 +197,9 @@ class _Footer(io.FileIO):
         self.was_asked |= not self.is_open
         return super().readinto(buffer) if self.is_open else 0
 
-    def read(self, size: int | None = -1) -> bytes | None:
+    def read(self, size: int | None = -1) -> bytes:
         self.was_asked |= not self.is_open
-        return super().read(size) if self.is_open else b""
+        return (super().read(size) or b"") if self.is_open else b""
 
 
 def _check_chunks(path: Path) -> None:
