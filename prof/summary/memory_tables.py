@@ -53,7 +53,7 @@ def _categories(device: DeviceMemory) -> Iterator[SummaryTable]:
 def _at_peak(device: DeviceMemory) -> int:
     """What the shares at the peak are shares of: without recorded totals, the blocks that the capture allocated.
 
-    What it frees of earlier ones lowers the growth, and is none of these blocks.
+    Freeing blocks that were there before makes the growth smaller than the sum of these.
     """
     return device.peak_bytes if device.exact else sum(each.nbytes for each in device.content.categories)
 

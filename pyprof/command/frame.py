@@ -52,7 +52,7 @@ class _Ended(BaseException):
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
-class _Come:
+class _Received:
     """Which signal has come; 0: none. Its exception may be lost: SQLite takes one in a function that it calls for a
     refusal, and Python drops those of finalizers."""
 
@@ -75,7 +75,7 @@ class _Come:
 
 
 @contextmanager
-def _removing_files(wanted: bool) -> Iterator[_Come]:
+def _removing_files(wanted: bool) -> Iterator[_Received]:
     """If a signal ends the process, leave the block by an exception first, so that it removes its temporary files.
 
     What someone else has set for a signal stays: nohup ignores SIGHUP. ``wanted``: false for a user's own code, which
@@ -83,16 +83,16 @@ def _removing_files(wanted: bool) -> Iterator[_Come]:
     """
     is_main = threading.current_thread() is threading.main_thread()
     ours = [number for number in _SIGNALS if wanted and is_main and signal.getsignal(number) == signal.SIG_DFL]
-    come = _Come()
+    received = _Received()
     before: dict[int, Any] = dict.fromkeys(ours, signal.SIG_DFL)
     for number in ours:
-        signal.signal(number, come.end)
+        signal.signal(number, received.end)
     if wanted and is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        before[signal.SIGINT] = signal.signal(signal.SIGINT, come.interrupt)
+        before[signal.SIGINT] = signal.signal(signal.SIGINT, received.interrupt)
     try:
-        yield come
-        if come.number != signal.SIGINT:  # after ^C, what is done is done
-            come.again()
+        yield received
+        if received.number != signal.SIGINT:  # after ^C, what is done is done
+            received.again()
     except _Ended as ended:
         signal.signal(ended.number, signal.SIG_IGN)  # a second one does not stop the removal
         remove_scratch()
@@ -115,19 +115,21 @@ def run_command(
 
     ``runs_code``: whether the command runs a user's program in this process, whose signals are then its own.
     """
-    with _removing_files(not runs_code) as come:
-        return _run(prog, build_parser, _told(work, come), argv, inputs)
+    with _removing_files(not runs_code) as received:
+        return _run(prog, build_parser, _signal_first(work, received), argv, inputs)
     raise AssertionError("the process has ended by a signal")
 
 
-def _told(work: Callable[[argparse.Namespace], Done], come: _Come) -> Callable[[argparse.Namespace], Done]:
+def _signal_first(
+    work: Callable[[argparse.Namespace], Done], received: _Received
+) -> Callable[[argparse.Namespace], Done]:
     """The work, whose error is the signal's if one came: an error may be what SQLite made of it."""
 
     def run(args: argparse.Namespace) -> Done:
         try:
             return work(args)
         except PyprofError:
-            come.again()
+            received.again()
             raise
 
     return run

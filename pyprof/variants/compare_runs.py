@@ -78,7 +78,7 @@ def change_beside(variant: Variant, other: Variant) -> tuple[float, bool]:
 
 def loss_difference(losses: Sequence[float], others: Sequence[float]) -> float | None:
     """The largest relative difference between losses of the same steps, infinite where one of them is NaN; None if
-    there are none.
+    no step has losses of both runs.
 
     >>> loss_difference([2.0, 1.1], [2.0, 1.0, 5.0]), loss_difference([1.1, math.nan], [1.0, 1.0])
     (0.10000000000000009, inf)
