@@ -9,7 +9,8 @@ ARGS ?=
 
 BIN = $(VENV)/bin
 RUN = $(BIN)/python
-PIP = $(RUN) -m pip install --quiet --disable-pip-version-check
+# --no-compile: a module is compiled when it is first imported; most of torch's never are.
+PIP = $(RUN) -m pip install --quiet --disable-pip-version-check --no-compile
 # `python -m TOOL` and never bin/TOOL: a console script puts bin/ first on its path, where our parse.py would be taken
 # for PyPI's parse.
 

@@ -15,7 +15,7 @@ from tests.fuzz import oracle
 from tests.fuzz.case import make
 from tests.paths import ROOT
 
-BATCH = 1000  # cases of one process
+BATCH = 2500  # cases of one process
 
 
 def main() -> int:

@@ -155,9 +155,7 @@ def test_the_iterations_are_those_of_pyprof_run(bench: Bench) -> None:
         return [word for word in (done.stdout + done.stderr).split() if word in ("start", "step", "stop", "warning:")]
 
     assert order() == ["step", "start", "step", "stop", "step", "step"]
-    assert order("--warmup", "2", "--steps", "1") == ["step", "step", "start", "step", "stop", "step"]
-    assert order("--warmup", "3") == ["step", "step", "step", "start", "step", "stop"]
-    assert order("--steps", "2") == ["step", "start", "step", "step", "stop", "step"]
+    assert order("--warmup", "2", "--steps", "2") == ["step", "step", "start", "step", "step", "stop"]
     assert order("--warmup", "9") == ["step", "step", "step", "step", "warning:"]
     assert order("--capture-range", "all") == order("--capture-range", "cudaProfilerApi") == ["step"] * 4
 
