@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from pyprof.errors import ShapeError, UnknownArgument
-from pyprof.prof.ops.model import UNKNOWN, Family, Parts, Tensor, Work, distinct
+from pyprof.prof.ops.model import UNKNOWN, Family, Parts, Tensor, Unknown, Work, distinct
 from pyprof.prof.ops.operands import Out, broadcast, elementwise, given, moved, output
 from pyprof.prof.ops.result_types import dtype_name
 
@@ -44,6 +44,8 @@ def product(count: int, operands: tuple[Any, ...], result: Tensor) -> Work:
     if len(sparse) > 1:
         raise UnknownArgument("how many products two sparse operands leave depends on where their elements stand")
     for t in sparse:
+        if isinstance(t.nonzero, Unknown):
+            raise UnknownArgument("a sparse operand: the capture does not record how many elements it stores")
         count = count // t.numel * (t.nonzero or 0) if t.numel else 0
     return Work(multiply_adds(count, *present), distinct(*present), moved(result.numel, result))
 

@@ -26,7 +26,8 @@ def _argument(argument: Mapping[str, Any]) -> Any:
     if argument.get("type", "") == "tensor":
         stride = argument.get("stride")
         shape = tuple(argument.get("shape", ()))
-        return Tensor(shape, str(argument.get("dtype", "")), tuple(stride) if stride else None)
+        stored = UNKNOWN if str(argument.get("layout", "")).startswith("sparse") else None
+        return Tensor(shape, str(argument.get("dtype", "")), tuple(stride) if stride else None, nonzero=stored)
     if "items" in argument:
         return tuple(_argument(item) for item in argument["items"])
     value = argument.get("value", UNKNOWN)

@@ -85,7 +85,7 @@ class Tensor:
     needs_grad: bool = True  # only used by models of a whole backward
     ident: int = 0  # tensors of a call with the same nonzero number share memory, which counts once
     values: tuple[int, ...] | None = None  # the contents, if they affect a count (cumulative lengths) and are known
-    nonzero: int | None = None  # elements that a sparse tensor stores; None: dense
+    nonzero: int | Unknown | None = None  # elements that a sparse tensor stores, if it is known; None: dense
     index_bytes: int = 0  # bytes of a sparse tensor's indices
 
     @property
@@ -112,7 +112,9 @@ class Tensor:
 
     @property
     def nbytes(self) -> float:
-        """Bytes of the stored elements and of a sparse tensor's indices; NaN if the dtype is unknown."""
+        """Bytes of the stored elements and of a sparse tensor's indices; NaN if the dtype or their number is unknown."""
+        if isinstance(self.nonzero, Unknown):
+            return math.nan
         if self.nonzero is not None:
             return self.nonzero * self.itemsize + self.index_bytes
         return self.stored * self.itemsize if self.stored else 0

@@ -34,6 +34,7 @@ from pyprof.prof.ops.signatures import after_lists, is_adam, signature_of
 # Kineto's type names for arguments that are not tensors
 VALUES = frozenset({"Scalar", "ScalarList", "GenericList", "TensorList", "OptionalTensorList"})
 LISTS = frozenset({"GenericList", "TensorList", "OptionalTensorList"})
+BLOCKED = ("mkldnn", "onednn", "mkl::")  # libraries whose ops take tensors in their own layouts, which have no strides
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,8 @@ def recorded(
     if lists:
         shapes, kinds = _uncut(shapes, kinds, json.loads(lists), known.kernel.lists, op)
     all_strides = json.loads(strides) if strides else [None] * len(shapes)
+    if any(library in op for library in BLOCKED):
+        all_strides = [stride or None for stride in all_strides]
     texts = json.loads(values) if values else [None] * len(shapes)
     rows = enumerate(zip(shapes, kinds, all_strides, texts, strict=False))
     return tuple(_argument(position, known, bool(values), *row) for position, row in rows)
@@ -139,7 +142,10 @@ def _check_flat(shape: Any) -> None:
 
 
 def _tensor(shape: Any, dtype: str, stride: Any) -> Tensor:
+    """A tensor; a sparse one has sizes, but no strides (torch/csrc/profiler/collection.cpp, InputOutputEncoder)."""
     _check_flat(shape)
+    if shape and stride == []:
+        return Tensor(tuple(shape), dtype, nonzero=UNKNOWN)
     strides = tuple(stride) if isinstance(stride, list) and len(stride) == len(shape) else None
     return Tensor(tuple(shape), dtype, strides)
 

@@ -369,3 +369,38 @@ def test_attention_of_a_module_drops_nothing_out_unless_it_trains(training: bool
     ]
     call = Marker("torch.nn.functional", "multi_head_attention_forward", args)
     assert with_flags((UNKNOWN, UNKNOWN), ["dropout", "causal"], call) == (dropout, False)
+
+
+def of_trace(op: str, *tensors: tuple[list[int], list[int]]) -> OpCall:
+    """A call as Kineto records it, on float32 tensors of these (sizes, strides)."""
+    sizes, strides = zip(*tensors, strict=True)
+    types = json.dumps([F] * len(tensors))
+    return OpCall(op, sizes=json.dumps(sizes), dtypes=types, strides=json.dumps(strides))
+
+
+@pytest.mark.parametrize("op", ["aten::mm", "aten::_sparse_mm", "aten::linear"])
+def test_a_sparse_tensor_of_a_trace_has_no_strides_and_does_not_count_as_dense(op: str) -> None:
+    """Sizes and strides of ``torch.mm(csr, b)`` in a trace of torch 2.13."""
+    dense = count_call(of_trace("aten::mm", ([6, 5], [5, 1]), ([5, 7], [7, 1])))
+    assert (dense.flop, dense.nbytes) == (420, 428)  # 2 * 6 * 7 * 5; (30 + 35 + 42) * 4
+    second = ([7, 5], [5, 1]) if op == "aten::linear" else ([5, 7], [7, 1])
+    counted = count_call(of_trace(op, ([6, 5], []), second))
+    assert (counted.flop, counted.nbytes) == (None, None)
+    assert counted.why == "a sparse operand: the capture does not record how many elements it stores"
+
+
+def test_a_packed_weight_of_onednn_has_no_strides_but_is_dense() -> None:
+    counted = count_call(of_trace("mkldnn::_linear_pointwise", ([6, 5], [5, 1]), ([7, 5], [])))
+    assert (counted.flop, counted.nbytes) == (420, 428)
+
+
+def test_a_copy_of_a_sparse_tensor_computes_nothing_but_its_bytes_are_unknown() -> None:
+    counted = count_call(of_trace("aten::copy_", ([6, 5], []), ([6, 5], [])))
+    assert (counted.flop, counted.nbytes) == (0, None)
+
+
+def test_a_marker_says_that_a_tensor_is_sparse() -> None:
+    call = Marker("torch", "mm", [item("tensor", 6, 5, layout="sparse_csr"), item("tensor", 5, 7)], None)
+    counted = count_call(OpCall(marker=json.dumps([format_marker(call)]), dir="fprop"))
+    assert (counted.flop, counted.nbytes) == (None, None)
+    assert counted.why == "a sparse operand: the capture does not record how many elements it stores"
