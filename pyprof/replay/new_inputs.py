@@ -53,6 +53,8 @@ class NewInputs:
         dtype = getattr(torch, name, None) if name in ITEM_BYTES else None
         if not isinstance(dtype, torch.dtype):
             raise NotRecreated(f"the dtype {described.dtype[:40] or 'of a tensor'} is unknown")
+        if described.nonzero is not None:
+            raise NotRecreated("the places of a sparse tensor's elements are not recorded")
         shape, strides = described.shape, described.strides
         if strides is None:
             strides = strides_of(shape, "row")

@@ -108,6 +108,7 @@ REFUSED = [
     (call("aten::relu", t(-4)), "no tensor has shape \\[-4\\]"),
     (call("aten::relu", t(4, strides=(-1,))), "no tensor has shape"),
     (call("aten::relu", t(*[1] * 26)), "no tensor has shape"),
+    (call("aten::relu", Tensor((4, 4), "float32", nonzero=UNKNOWN)), "the places of a sparse tensor's elements"),
     (call("aten::relu", t(4, dtype="")), "the dtype of a tensor is unknown"),
     (call("aten::relu", t(4, dtype="load")), "the dtype load is unknown"),
     (call("aten::repeat", t(4), [1 << 40]), "it needs"),
