@@ -74,32 +74,57 @@ def nll_loss_backward(grad: Tensor, self: Tensor, target: Tensor, weight: Any = 
 ENTROPY = "(self, target, weight, reduction, _ignore_index, smoothing)"
 
 
+def class_dim(self: Tensor) -> int:
+    return 1 if len(self.shape) > 1 else 0
+
+
+def holds_probabilities(self: Tensor, target: Tensor) -> bool:
+    """Whether the target has a probability per class and not the class's number."""
+    return target.shape == self.shape and (target.dtype or "int64") not in ("int64", "uint8", "int32")
+
+
 @op(f"cross_entropy_loss cross_entropy {ENTROPY}")
 def cross_entropy(self: Tensor, target: Tensor, weight: Any = None, reduction: Any = MEAN, smoothing: Any = 0) -> Work:
-    """log_softmax and nll_loss. With label smoothing also the mean of every row: E more flop, one more read.
+    """log_softmax and nll_loss of N targets
 
-    If the target holds probabilities: log_softmax, E products and the sum.
+    Label smoothing: the sum of each row E - N (with class weights E products more) and its reduction, then
+    a * nll + b * smooth: 3 per result; one more read of E.
+    If the target holds probabilities: log_softmax, E products and the sum; smoothing the target 2 E; class weights E.
     """
-    logarithms = log_softmax(self, 1 if len(self.shape) > 1 else 0)
-    smooth = number(smoothing, 0) != 0
-    if target.shape == self.shape and (target.dtype or "int64") not in ("int64", "uint8", "int32"):
-        scores = compared(self, target, 1 + (2 if smooth else 0) + (1 if given(weight) else 0), reduction, weight)
-        return logarithms + scores
-    rows = Work(self.numel + 3 * target.numel, self.nbytes, 0) if smooth else Work()
-    return logarithms + nll_loss(self, target, weight, reduction) + rows
+    logarithms, smooth = log_softmax(self, class_dim(self)), number(smoothing, 0) != 0
+    weighted = 1 if given(weight) else 0
+    if holds_probabilities(self, target):
+        return logarithms + _expected(self, target, 1 + weighted + (2 if smooth else 0), reduction, weight)
+    work = logarithms + nll_loss(self, target, weight, reduction)
+    if smooth:
+        rows = target.numel
+        flop = (1 + weighted) * self.numel - rows + reducing(rows, reduction)
+        work += Work(flop + 3 * (rows if mode(reduction) == NONE else 1), self.nbytes)
+    return work
+
+
+def _expected(self: Tensor, target: Tensor, flop: int, reduction: Any, weight: Any) -> Work:
+    """The sum of the logarithms times the target's probabilities, of each row or of all; ``flop`` per element before"""
+    if mode(reduction) != NONE:
+        return compared(self, target, flop, reduction, weight)
+    rows = self.numel // (self.shape[class_dim(self)] or 1)
+    return Work((flop + 1) * self.numel - rows, distinct(self, target, weight), moved(rows, self))
 
 
 @op(f"cross_entropy_loss.backward cross_entropy.backward {ENTROPY}")
 def cross_entropy_backward(
     self: Tensor, target: Tensor, weight: Any = None, reduction: Any = MEAN, smoothing: Any = 0
 ) -> Work:
-    """nll_loss_backward, which writes all of its dx, then log_softmax_backward, which reads it"""
-    through = softmax_backward(self, self.like(self.shape), 1 if len(self.shape) > 1 else 0)
-    if target.shape == self.shape and (target.dtype or "int64") not in ("int64", "uint8", "int32"):
-        grad = incoming(self, reduction)
-        return compared_backward(self, 1, grad, target) + through
-    grad = self.like(target.shape if mode(reduction) == NONE else ())
-    smooth = Work(self.numel, 0, 0) if number(smoothing, 0) != 0 else Work()
+    """nll_loss_backward, which writes all of its dx, then log_softmax_backward, which reads it
+
+    Label smoothing adds a number to all of dx: E, with class weights 2 E. Probabilities: -g t, E; class weights E.
+    """
+    through, weighted = softmax_backward(self, self.like(self.shape), class_dim(self)), 1 if given(weight) else 0
+    rows = self.numel // (self.shape[class_dim(self)] or 1)
+    grad = self.like((rows,) if mode(reduction) == NONE else ())
+    if holds_probabilities(self, target):
+        return compared_backward(self, 1 + weighted, grad, target, weight) + through
+    smooth = Work((1 + weighted) * self.numel) if number(smoothing, 0) != 0 else Work()
     return nll_loss_backward(grad, self, target, weight, reduction) + through + smooth
 
 

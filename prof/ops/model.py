@@ -112,7 +112,7 @@ class Tensor:
 
     @property
     def nbytes(self) -> float:
-        """Bytes of the stored elements and of a sparse tensor's indices; NaN if the dtype or their number is unknown."""
+        """Bytes of the stored elements and of a sparse tensor's indices; NaN if dtype or number are unknown."""
         if isinstance(self.nonzero, Unknown):
             return math.nan
         if self.nonzero is not None:

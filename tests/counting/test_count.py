@@ -184,6 +184,20 @@ def test_a_sparse_operand_counts_by_what_it_stores() -> None:
         assert found.ops["_sparse_mm"].forward.nbytes == (10 + 15 + 24) * 4 + places
 
 
+@pytest.mark.skipif(not hasattr(nn, "LinearCrossEntropyOptions"), reason="torch before 2.13")
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+def test_a_loss_in_parts_of_a_batch_counts_as_a_whole(reduction: str) -> None:
+    x, weight, target = torch.randn(12, 8, requires_grad=True), torch.randn(20, 8), torch.randint(20, (12,))
+    options = nn.LinearCrossEntropyOptions()
+    work = pyprof.count(F.linear_cross_entropy, x, weight, target, reduction=reduction, options=options)
+    # 240 logits: 2 * 240 * 8, sub, exp and sums 3 * 240 - 12, 12 logarithms, 12 differences
+    loss = 3840 + 720 - 12 + 24
+    # the mean: 11 sums, a division; dx is made in the same pass: softmax 240 + 24, the product
+    flop, nbytes = (loss + 12 + 264 + 3840, 4 + 384) if reduction == "mean" else (loss, 48)
+    assert (work.forward.flop, work.forward.nbytes) == (flop, 384 + 640 + 96 + nbytes)
+    assert not work.unknown
+
+
 def test_an_op_without_a_model_is_named() -> None:
     library = torch.library.Library("pyprof_test", "FRAGMENT")
     library.define("odd(Tensor x) -> Tensor")

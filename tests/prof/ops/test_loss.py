@@ -38,14 +38,28 @@ ROWS: list[Row] = [
     ("nll_loss_backward", (t(), X, Y, None, SUM, -100, t()), Work(0, 4 + 32, 96)),
     ("nll_loss_backward", (t(4), X, Y, t(6), NONE, -100, t()), Work(4, 16 + 16 + 32, 96)),
     ("cross_entropy_loss cross_entropy", (X, Y, None, MEAN, -100, 0.0), Work(100, 96 + 48, 96 + 8)),
-    ("cross_entropy_loss", (X, Y, None, MEAN, -100, 0.1), Work(100 + 24 + 12, 192 + 48, 96 + 8)),
+    # smoothing: the sums of 4 rows of 6, their mean (3 sums, a division), two products and a sum of both losses
+    ("cross_entropy_loss", (X, Y, None, MEAN, -100, 0.1), Work(100 + 20 + 4 + 3, 192 + 48, 96 + 8)),
+    ("cross_entropy_loss", (X, Y, None, SUM, -100, 0.1), Work(99 + 20 + 3 + 3, 192 + 48, 96 + 8)),
+    ("cross_entropy_loss", (X, Y, None, NONE, -100, 0.1), Work(96 + 20 + 4 * 3, 192 + 48, 96 + 20)),
+    # class weights: nll_loss 7 more, and 24 products before the sums of the rows
+    ("cross_entropy_loss", (X, Y, t(6), MEAN, -100, 0.1), Work(100 + 7 + 24 + 20 + 4 + 3, 192 + 64, 96 + 8)),
     ("cross_entropy_loss", (X, X, None, MEAN, -100, 0.0), Work(96 + 48, 96 + 192, 96 + 4)),  # probabilities
+    ("cross_entropy_loss", (X, X, None, MEAN, -100, 0.1), Work(96 + 48 + 48, 96 + 192, 96 + 4)),  # t a + b
+    # a loss per row: 24 products (with class weights 48), 20 sums
+    ("cross_entropy_loss", (X, X, None, NONE, -100, 0.0), Work(96 + 24 + 20, 96 + 192, 96 + 16)),
+    ("cross_entropy_loss", (X, X, t(6), NONE, -100, 0.0), Work(96 + 48 + 20, 96 + 216, 96 + 16)),
     (
         "cross_entropy_loss.backward cross_entropy.backward",
         (X, Y, None, MEAN, -100, 0.0),
         Work(92 + 4, 192 + 40, 96 + 96),
     ),
     ("cross_entropy_loss.backward", (X, X, None, MEAN, -100, 0.0), Work(92 + 24, 192 + 100, 192)),
+    ("cross_entropy_loss.backward", (X, X, None, NONE, -100, 0.0), Work(92 + 24, 192 + 16 + 96, 192)),  # a g per row
+    ("cross_entropy_loss.backward", (X, X, t(6), NONE, -100, 0.0), Work(92 + 48, 192 + 16 + 96 + 24, 192)),
+    ("cross_entropy_loss.backward", (X, Y, None, MEAN, -100, 0.1), Work(92 + 4 + 24, 192 + 40, 192)),
+    # class weights: 4 products at the targets, 24 for the smoothing's
+    ("cross_entropy_loss.backward", (X, Y, t(6), MEAN, -100, 0.1), Work(92 + 8 + 48, 192 + 56, 192)),
     ("mse_loss", (X, X, MEAN), Work(72, 192, 4)),  # 48, 23 additions, a division
     ("mse_loss", (X, X, SUM), Work(71, 192, 4)),
     ("mse_loss", (X, X, NONE), Work(48, 192, 96)),
