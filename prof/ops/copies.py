@@ -203,13 +203,3 @@ def nonzero_static(self: Tensor, size: int) -> Work:
 def is_left_aligned(self: Tensor, mask: Tensor) -> Work:
     """Reads a mask and checks that padding occurs only at the end of each row"""
     return Work(0, mask.nbytes)
-
-
-# Sparse layouts: products are those of ``gemm``
-@Family("sparse")("_to_dense _to_sparse _to_sparse_csr _to_sparse_csc _to_sparse_bsr _to_sparse_bsc")
-def converted(self: Tensor, *, out: Out = None) -> Work:
-    """Reads all stored values and indices of the input, writes those of the result"""
-    result = first_output(out)
-    if result is None:
-        raise UnknownArgument("the capture does not say how much the result stores")
-    return Work(0, self.nbytes, result.nbytes)

@@ -22,7 +22,7 @@ ASSUMPTIONS: dict[str, Callable[[tuple[Any, ...]], str]] = {}  # a model's name 
 # Conversions, and products, whose models accept one sparse operand.
 SPARSE = names(
     "mm _sparse_mm addmm _sparse_addmm matmul matmul.backward addmm.backward mv addmv linear _to_dense _to_sparse "
-    "_to_sparse_csr _to_sparse_csc _to_sparse_bsr _to_sparse_bsc"
+    "_to_sparse_csr _to_sparse_csc _to_sparse_bsr _to_sparse_bsc _coalesce sparse_mask sparse_sampled_addmm"
 )
 # Ops that run a product with a sparse operand as an inner op.
 SPARSE_PRODUCTS = frozenset({"aten::_sparse_mm", "aten::_sparse_addmm", "aten::_sparse_sparse_matmul"})

@@ -1,8 +1,8 @@
 """Sparse layouts: values worked by hand."""
 
 from pyprof.errors import UnknownArgument
-from pyprof.prof.ops.model import Tensor, Work
-from tests.prof.ops.op_cases import Row, worked
+from pyprof.prof.ops.model import UNKNOWN, Tensor, Work
+from tests.prof.ops.op_cases import Row, i, t, worked
 
 DENSE = Tensor((8, 5), "float32")  # 160 bytes
 SPARSE = Tensor((8, 5), "float32", nonzero=10, index_bytes=160)  # 10 values, each with two int64: 200 bytes
@@ -16,5 +16,16 @@ ROWS: list[Row] = [
         (Tensor((8, 5), "float32", nonzero=10, index_bytes=152),),
         Work(0, 200, 192),
     ),  # 9 + 10
+    # [8,4] @ [4,5] at 10 places: 2 * 10 * 4; 128 + 80 bytes, and self's
+    ("sparse_sampled_addmm", (SPARSE, t(8, 4), t(4, 5), 1, 1), Work(80, 128 + 80 + 200, 200)),
+    ("sparse_sampled_addmm", (SPARSE, t(8, 4), t(4, 5), 0, 1), Work(80, 128 + 80 + 160, 200)),  # only self's indices
+    ("sparse_sampled_addmm", (Tensor((8, 5), "float32", nonzero=UNKNOWN), t(8, 4), t(4, 5)), UnknownArgument),
+    # 10 values with indices become 7: 3 additions, 7 * 4 + 7 * 16 bytes
+    ("_coalesce", (SPARSE,), (Tensor((8, 5), "float32", nonzero=7, index_bytes=112),), Work(3, 200, 140)),
+    ("_coalesce", (SPARSE,), UnknownArgument),
+    ("sparse_mask", (DENSE, SPARSE), Work(0, 40 + 160, 40 + 160)),
+    ("_convert_indices_from_coo_to_csr", (i(10), 8, False), Work(0, 80, 72)),
+    ("_convert_indices_from_coo_to_csr", (i(10), 8, True), Work(0, 80, 36)),
+    ("_convert_indices_from_csr_to_coo", (i(9), i(10), False, False), Work(0, 72 + 80, 160)),
 ]
 test_worked_by_hand = worked(ROWS)
