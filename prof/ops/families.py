@@ -6,8 +6,8 @@ FAMILIES = """
 activation attention attention_kernels collective compiled contraction conv conv_backends copies embedding
 embedding_tables embedding_updates experts extensions fills flashinfer gemm gemm_packed gemm_quantised indexing jagged
 latent_attention linalg linear_cross_entropy loss mha norm optimizer padding paged_attention pointwise
-pointwise_backward pooling quantize reduction resize rng rnn row_norm scatter softmax sorting sparse sparse_features
-spectral views
+pointwise_backward pooling quantize reduction resize rng rnn row_norm scatter segments softmax sorting sparse
+sparse_features spectral views
 """
 for _family in FAMILIES.split():
     import_module(f"pyprof.prof.ops.{_family}")
