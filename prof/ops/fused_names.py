@@ -22,7 +22,10 @@ NO_FLOP = names(
     "_low_memory_max_pool2d_offsets_to_indices _low_memory_max_pool_offsets_to_indices nll_loss_forward "
     "nll_loss_backward sym_size empty randperm eq"
 )
-ONE_FLOP = names("max_pool2d_with_indices_backward embedding_dense_backward index_put _unsafe_index_put")
+ONE_FLOP = names(
+    "max_pool2d_with_indices_backward embedding_dense_backward index_put _unsafe_index_put "
+    "_unsafe_masked_index_put_accumulate"
+)
 # prepare_softmax_online: running maximum, exp of the difference, sum
 OWN = {**dict.fromkeys(NO_FLOP, 0), **dict.fromkeys(ONE_FLOP, 1), "prepare_softmax_online": 3}
 

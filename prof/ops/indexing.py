@@ -119,6 +119,13 @@ def index(self: Tensor, positions: Any, *, out: Out = None) -> Work:
     return gathered(self, index_count(self, positions) if count is None else count, *listed)
 
 
+@op("_unsafe_masked_index")
+def masked_index(self: Tensor, mask: Tensor, positions: Any, *, out: Out = None) -> Work:
+    """self[i, j, ...] where the mask is set, a number elsewhere; every element counts as copied"""
+    found = index(self, positions, out=out)
+    return Work(0, found.read + bool_mask(mask).nbytes, found.write)
+
+
 @op("index.backward")
 def index_backward(self: Tensor, positions: Any, *, out: Out = None) -> Work:
     """dx[i, j, ...] += g, into zeros: 1 addition per element of g. Reads g and the indices, writes all of dx."""

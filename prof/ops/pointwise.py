@@ -33,14 +33,13 @@ class Price:
 
 
 LIBRARY_FUNCTIONS = """
-expm1 log1p asin acos atan arcsin arccos arctan asinh acosh atanh arcsinh arccosh arctanh erf erfc erfinv digamma
-lgamma i0 special_i0 special_i0e special_i1 special_i1e special_erf special_erfc special_erfcx special_erfinv
-special_ndtr special_ndtri special_log_ndtr special_digamma special_psi special_gammaln special_expm1 special_log1p
-special_bessel_j0 special_bessel_j1
-special_bessel_y0 special_bessel_y1 special_modified_bessel_i0 special_modified_bessel_i1 special_modified_bessel_k0
-special_modified_bessel_k1 special_entr mvlgamma special_airy_ai special_scaled_modified_bessel_k0
-special_scaled_modified_bessel_k1 special_spherical_bessel_j0
+erf erfc erfinv digamma lgamma i0 special_i0 special_i0e special_i1 special_i1e special_erf special_erfc special_erfcx
+special_erfinv special_ndtr special_ndtri special_log_ndtr special_digamma special_psi special_gammaln
+special_bessel_j0 special_bessel_j1 special_bessel_y0 special_bessel_y1 special_modified_bessel_i0
+special_modified_bessel_i1 special_modified_bessel_k0 special_modified_bessel_k1 special_entr mvlgamma special_airy_ai
+special_scaled_modified_bessel_k0 special_scaled_modified_bessel_k1 special_spherical_bessel_j0
 """
+ARC = "asin acos arcsin arccos asinh acosh arcsinh arccosh"
 POLYNOMIALS = """
 special_chebyshev_polynomial_t special_chebyshev_polynomial_u special_chebyshev_polynomial_v
 special_chebyshev_polynomial_w special_shifted_chebyshev_polynomial_t special_shifted_chebyshev_polynomial_u
@@ -62,13 +61,17 @@ TABLE = (
     Price("rsqrt", 1, 1, "float", 20, "one function; complex: sqrt (9) and 1 / z (11)"),
     Price("sin cos sinh cosh", 1, 1, "float", 6, "one function; complex: sin a cosh b, cos a sinh b"),
     Price("tan", 1, 1, "float", 9, "one function; complex: (sin 2a + i sinh 2b) / (cos 2a + cosh 2b)"),
+    Price("log1p special_log1p", 1, 1, "float", 7, "one function; complex: a sum with 1, its log (6)"),
+    Price("expm1 special_expm1", 1, 1, "float", 6, "one function; complex: exp (5), a difference with 1"),
+    Price(ARC, 1, 1, "float", 24, "one function; complex: log(i z + sqrt(1 - z z)): 6, 1, sqrt 9, a sum 2, log 6"),
+    Price("atan arctan atanh arctanh", 1, 1, "float", 18, "one function; complex: (log(1 - i z) - log(1 + i z)) / 2"),
     Price(LIBRARY_FUNCTIONS, 1, 1, "float", None, "one library function"),
     Price("reciprocal", 1, 1, "float", 11, "one division"),
     Price("deg2rad rad2deg", 1, 1, "float", None, "one product"),
     Price("angle", 1, 0, "real float", 1, "zero or pi; complex: atan2"),
     Price("frac", 1, 1, "same", None, "x - trunc(x)"),
     Price("square", 1, 1, "same", 6, "x * x"),
-    Price("sinc special_sinc", 1, 3, "float", None, "sin(pi x) / (pi x)"),
+    Price("sinc special_sinc", 1, 3, "float", 19, "sin(pi x) / (pi x); complex: pi z 2, sin 6, a division 11"),
     Price("logit special_logit", 1, 3, "float", None, "log(x / (1 - x))"),
     Price("polygamma", 2, 1, "float", None, "one library function"),
     Price("mul multiply", 2, 1, "same", 6, "complex: 4 products, 2 sums"),
@@ -78,9 +81,9 @@ TABLE = (
     Price("remainder fmod", 2, 3, "same", None, "a - b * round(a / b)"),
     Price("floor_divide", 2, 1, "same", None, "a division; rounding is free"),
     Price("hypot", 2, 4, "float", None, "sqrt(a a + b b)"),
-    Price("logaddexp logaddexp2", 2, 4, "float", None, "max + log1p(exp(-|a - b|))"),
+    Price("logaddexp logaddexp2", 2, 4, "float", 16, "max + log1p(exp(-|a - b|)); complex: two sums 2, 5, 7"),
     Price("xlogy special_xlogy special_xlog1py", 2, 2, "float", None, "a * log(b)"),
-    Price("ldexp", 2, 2, "float", None, "a * 2^b"),
+    Price("ldexp", 2, 2, "float", 3, "a * 2^b; complex: a real function, two products"),
     Price("maximum minimum fmax fmin", 2, 0, "same", None, "comparisons"),
     Price("copysign", 2, 0, "float", None, "a sign bit"),
     Price("nextafter heaviside gcd lcm bitwise_and bitwise_or bitwise_xor", 2, 0, "same", None, "bits and integers"),

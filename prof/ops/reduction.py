@@ -110,11 +110,12 @@ SPREADS = (  # name, whether a root is taken, whether the mean is a result too, 
 def _register(name: str, root: bool, with_mean: bool, formula: str) -> None:
     def count(self: Tensor, *arguments: Any, out: Out = None) -> Work:
         elements, kept_ = spread(self, arguments, out)
-        real = Tensor((), REAL_OF.get(self.dtype, self.dtype))  # complex numbers count as real ones, an estimate
+        real = Tensor((), REAL_OF.get(self.dtype, self.dtype))
+        each = 8 if self.is_complex else 4
         written = moved(kept_, real) + (moved(kept_, self) if with_mean else 0)
-        return Work(4 * elements + (kept_ if root else 0), self.nbytes, written)
+        return Work(each * elements + (kept_ if root else 0), self.nbytes, written)
 
-    count.__doc__ = formula
+    count.__doc__ = f"{formula}. Complex: mean 2E, subtract 2E, |z|^2 3E, add and divide E: 8E"
     op(name)(count)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from pyprof.prof.ops.evaluation import assumes
 from pyprof.prof.ops.indexing import index_count, is_mask
 from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct
-from pyprof.prof.ops.operands import indices, moved, number, required, tensors
+from pyprof.prof.ops.operands import bool_mask, indices, moved, number, required, tensors
 from pyprof.prof.ops.result_types import addition_flop
 
 op = Family("indexing")
@@ -124,6 +124,13 @@ def index_put(self: Tensor, positions: Any, values: Any, accumulate: Any = False
     else:
         count = index_count(self, positions)
     return Write(self, distinct(*map(indices, listed), values), count, 1 if number(accumulate, False) else 0)
+
+
+@op("_unsafe_masked_index_put_accumulate")
+def masked_index_put(self: Tensor, mask: Tensor, positions: Any, values: Tensor) -> Work:
+    """A copy of self, to which the values are added where the mask is set: 1 addition per value"""
+    inputs = distinct(bool_mask(mask), *map(indices, tensors(positions)), values)
+    return Write(self, inputs, values.numel, 1).work(inplace=False)
 
 
 @writes("put", inplace="put_")

@@ -144,8 +144,9 @@ def cumsum_backward(self: Tensor, dim: Any) -> Work:
 
 @scan_op("logcumsumexp _logcumsumexp")
 def logcumsumexp(self: Tensor, dim: Any) -> Work:
-    """logaddexp (sub, exp, log1p, add) = 4 per element except the first of each row"""
-    return Work(4 * (self.numel - rows(self, dim)), self.nbytes, moved(self.numel, self))
+    """logaddexp (sub, exp, log1p, add) = 4, complex 16, per element except the first of each row"""
+    price = 16 if self.is_complex else 4
+    return Work(price * (self.numel - rows(self, dim)), self.nbytes, moved(self.numel, self))
 
 
 @scan_op("cummax cummin _cummax_helper _cummin_helper")

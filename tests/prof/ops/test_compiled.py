@@ -58,6 +58,8 @@ FUSED: list[Row] = [  # a kernel's name, its other arguments, FLOPs and bytes
     ("triton_tem_fused_bmm_0", (t(3, 4, 5), t(3, 5, 6), t(3, 4, 6)), (720, 888)),
     # 288 outputs of 27 products each; (384 + 108 + 288) * 4
     ("triton_tem_fused_convolution_3", (t(2, 3, 8, 8), t(4, 3, 3, 3), t(2, 4, 6, 6)), (15552, 3120)),
+    # an addition per value that the mask lets through, at most all, and ``add``
+    ("triton_poi_fused__unsafe_masked_index_put_accumulate_add_2", (t(64), t(64), 64), (128, 512)),
     # 2 heads of 8 by 8 pairs, 2 * (4 + 4) each, no mask: one block; four tensors of 64 and 16 sums, 4 bytes; 1 block
     (
         "triton_tem_fused_flex_attention_0",

@@ -102,6 +102,13 @@ ROWS: list[Row] = [
     ("put_", (X, i(3), t(3), True), Work(3, 24 + 12 + 12, 12)),
     ("index _unsafe_index _index", (X, (i(3),)), Work(0, 72 + 24, 72)),
     ("index", (X, (None, i(2))), Work(0, 32 + 16, 32)),
+    # 3 rows of 6 where a mask of 3 numbers is set; then as many values are added to a copy
+    ("_unsafe_masked_index", (X, t(3, 1, dtype="bool"), (i(3),), 0.0), Work(0, 72 + 24 + 3, 72)),
+    (
+        "_unsafe_masked_index_put_accumulate",
+        (X, t(3, 1, dtype="bool"), (i(3),), t(3, 6)),
+        Work(18, 96 + 3 + 24 + 72, 96),
+    ),
     ("index", (X, (i(3, 1), i(2))), Work(0, 24 + 40, 24)),  # 3 x 2 elements
     ("index_put _unsafe_index_put", (X, (i(3),), t(3, 6), True), Work(18, 96 + 24 + 72, 96)),
     ("index_put", (X, (i(3),), t(3, 6), False), Work(0, 192, 96)),

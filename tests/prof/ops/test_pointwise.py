@@ -120,6 +120,15 @@ ROWS: list[Row] = [  # names, arguments, work
     ("mul", (t(2, 3, dtype="complex64"), t(2, 3, dtype="complex64")), Work(36, 96, 48)),
     ("add", (t(2, 3, dtype="complex64"), t(2, 3, dtype="complex64")), Work(12, 96, 48)),
     ("abs", (t(2, 3, dtype="complex64"),), Work(24, 48, 24)),
+    # log(i z + sqrt(1 - z z)): a product 6, 1, a root 9, a sum 2, a logarithm 6
+    ("asin acos asinh acosh arcsin arccos arcsinh arccosh", (COMPLEX,), Work(6 * 24, 48, 48)),
+    # half of log(1 - i z) - log(1 + i z): 2 sums with 1, 2 logarithms of 6, a difference 2, 2 products
+    ("atan atanh arctan arctanh", (COMPLEX,), Work(6 * 18, 48, 48)),
+    ("log1p special_log1p", (COMPLEX,), Work(6 * 7, 48, 48)),
+    ("expm1 special_expm1", (COMPLEX,), Work(6 * 6, 48, 48)),
+    ("sinc", (COMPLEX,), Work(6 * 19, 48, 48)),  # 2 products by pi, sin 6, a division 11
+    ("logaddexp", (COMPLEX, COMPLEX), Work(6 * 16, 96, 48)),  # a difference 2, exp 5, log1p 7, a sum 2
+    ("ldexp", (COMPLEX, t(2, 3, dtype="int32")), Work(6 * 3, 48 + 24, 48)),  # 2^b, two products
     ("pow", (t(2, 3), 2), Work(6, 24, 24)),  # x x
     ("pow", (t(2, 3), 3), Work(12, 24, 24)),  # x x x
     ("pow", (t(2, 3), 1), Work(0, 24, 24)),

@@ -43,6 +43,9 @@ ROWS: list[Row] = [
     ("var", (X, [1], 1, False), Work(96, 96, 16)),  # 4 an element
     ("var", (X, True), Work(96, 96, 4)),
     ("std", (X, [1]), Work(100, 96, 16)),  # and 4 roots
+    # complex: the mean 2, a difference 2, two squares and their sum, the sum and division of real numbers 1; real
+    ("var", (XC, [1]), Work(24 * 8, 192, 16)),
+    ("std_mean", (XC, [1]), Work(24 * 8 + 4, 192, 16 + 32)),
     ("var_mean", (X, [1]), Work(96, 96, 32)),
     ("std_mean", (X, [1]), Work(100, 96, 32)),
     ("var.backward", (X, [1]), Work(72 + 4, 96 + 16, 96)),
@@ -92,6 +95,7 @@ ROWS: list[Row] = [
     ("cumsum", (i(4, 6), 0), Work(0, 192, 192)),
     ("cumsum", (X, 1, "float64"), Work(20, 96, 192)),
     ("logcumsumexp _logcumsumexp", (X, 1), Work(80, 96, 96)),
+    ("logcumsumexp", (XC, 1), Work(320, 192, 192)),  # sub 2, exp 5, log1p 7, add 2 for 20
     ("cummax cummin _cummax_helper _cummin_helper", (X, 1), Work(0, 96, 96 + 192)),
     ("sort msort", (X, 1, False), Work(0, 96, 96 + 192)),
     ("sort.backward", (X, 1, False), Work(0, 96 + 192, 96)),
