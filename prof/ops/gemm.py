@@ -243,10 +243,15 @@ def adds_product(names: str, gradient: str) -> Callable[[Way], Way]:
     """Register ops that add a matrix product to ``self``, and the backward of the first one (formula ``gradient``)."""
 
     def register(multiplied: Way) -> Way:
-        def forward(self: Any, a: Tensor, b: Tensor, beta: Any = 1, *, out: Out = None) -> Work:
-            shape, count = multiplied(a, b)
-            result = typed(a.like(shape), beta if isinstance(beta, str) else None)
-            return product(count, (added(self, beta), a, b), output(out, result))
+        def forward(
+            self: Any, a: Tensor, b: Tensor, beta: Any = 1, alpha: Any = 1, last: Any = None, *, out: Out = None
+        ) -> Work:
+            (shape, count), dtype = multiplied(a, b), None
+            if isinstance(last, (int, float)) or isinstance(
+                beta, str
+            ):  # (.., out_dtype, beta, alpha), a name or number
+                dtype, beta = beta, alpha
+            return product(count, (added(self, beta), a, b), output(out, typed(a.like(shape), dtype)))
 
         def backward(self: Any, a: Tensor, b: Tensor, beta: Any = 1) -> Parts:
             shape, count = multiplied(a, b)

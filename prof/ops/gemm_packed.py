@@ -11,8 +11,8 @@ from typing import Any
 
 from pyprof.errors import ShapeError
 from pyprof.prof.ops.gemm import dimensions, linear_shape, op, product, typed
-from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, distinct
-from pyprof.prof.ops.operands import Out, given, output, required
+from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct
+from pyprof.prof.ops.operands import Out, given, moved, output, required
 from pyprof.prof.ops.result_types import dtype_name
 
 
@@ -75,6 +75,17 @@ def scaled_grouped_mm(call: Scaled, out: Out = None) -> Work:
     return unscaled + Work(0, distinct(given(call.scale_a), given(call.scale_b), given(call.scale_result)))
 
 
+@op(
+    "_scaled_grouped_mm_v2 (a, b, scale_a, _recipe_a, _swizzle_a, scale_b, _recipe_b, _swizzle_b, offs, bias, "
+    "out_dtype)",
+    takes=Scaled,
+)
+def scaled_grouped_mm_v2(call: Scaled, out: Out = None) -> Work:
+    """``_scaled_grouped_mm`` with lists of scales (torch 2.10 and later)"""
+    unscaled = scaled_grouped_mm(replace(call, scale_a=None, scale_b=None), out)
+    return unscaled + Work(0, distinct(call.scale_a, call.scale_b))
+
+
 def grouped(a: Tensor, b: Tensor, offs: Any) -> tuple[tuple[int, ...], int]:
     """(shape, multiply-adds) of a grouped product. ``offs`` ends with the end of the last group, so every row is in a
     group.
@@ -111,7 +122,19 @@ def weight_int4pack_mm(x: Tensor, weight: Tensor, _group: Any = None, scales: An
     return product(x.numel * n, (x, weight, given(scales)), output(out, x.like((*x.shape[:-1], n))))
 
 
-@op("_weight_int4pack_mm_for_cpu _weight_int4pack_mm_with_scales_and_zeros _mixed_dtypes_linear")
+@op("_mixed_dtypes_linear")
+def mixed_dtypes_linear(x: Tensor, weight: Tensor, scales: Tensor, bias: Any = None) -> Work:
+    """y[M,N] = x[M,K] @ (weight * scales[N]) + bias, the weight [K,N] of 8 bits or [K,N/2] with two of 4 bits in a byte
+
+    Source: aten/src/ATen/native/cuda/MixedDtypesLinear.cu.
+    """
+    if not x.shape or len(weight.shape) != 2 or x.shape[-1] != weight.shape[0]:
+        raise ShapeError("_mixed_dtypes_linear", "x[..,K] @ weight[K,N]", f"{x.shape} @ {weight.shape}")
+    n = scales.numel
+    return product(x.numel * n, (x, weight, scales, given(bias)), x.like((*x.shape[:-1], n)))
+
+
+@op("_weight_int4pack_mm_for_cpu _weight_int4pack_mm_with_scales_and_zeros")
 def weight_packed_mm(x: Tensor, weight: Tensor, *rest: Any, out: Out = None) -> Work:
     """y[M,N] = x[M,K] @ weight', the weight quantised and packed along K: N rows; scales and bias are read once"""
     result = output(out, x.like((*x.shape[:-1], weight.shape[0])))
@@ -141,3 +164,42 @@ def sparse24_mm(a: Tensor, second: Tensor, third: Tensor, *rest: Any, out: Out =
     else:
         shape, half = (*a.shape[:-1], second.shape[0]), second.shape[1]
     return product(math.prod(shape) * half, (a, second, third, *rest), output(out, a.like(shape)))
+
+
+@op("_sparse_semi_structured_addmm (bias, packed, meta, dense, _alpha, _beta, dtype)")
+def sparse24_addmm(bias: Any, packed: Tensor, meta: Tensor, dense: Tensor, dtype: Any = None) -> Work:
+    """bias[M] + packed[M,K/2] @ dense[K,N]: half of the products are computed"""
+    m, half = packed.shape
+    result = typed(dense.like((m, dense.shape[-1])), dtype)
+    return product(result.numel * half, (given(bias), packed, meta, dense), result)
+
+
+# 2:4 sparsity: of four neighbours two are kept. Choosing them compares, and takes 0 flop.
+copy_op = Family("copy")
+
+
+@copy_op("_cslt_compress")
+def cslt_compress(dense: Tensor, *, out: Out = None) -> Work:
+    """Reads the matrix, writes half of its values and 2 bits of position for each"""
+    sixteenths = 10 if dense.itemsize == 1 else 9  # metadata of 2 bits fill 1/8 of a value of 16 bits, 1/4 of 8 bits
+    result = output(out, dense.like((dense.numel * sixteenths // 16,)))
+    return Work(0, dense.nbytes, moved(result.numel, result))
+
+
+@copy_op("_sparse_semi_structured_tile _sparse_semi_structured_apply")
+def sparse24_tile(dense: Tensor, masks: Any = None, *, out: Out = None) -> Work:
+    """Reads the matrix (and the masks of an earlier choice), writes it packed along its rows and along its columns
+
+    ``tile`` also writes the places and the masks, whose sizes only the outputs tell.
+    """
+    if out:
+        written = sum(moved(t.numel, t) for t in out if t is not None)
+    else:
+        written = moved(dense.numel, dense) if isinstance(masks, Tensor) else math.nan
+    return Work(0, distinct(dense, given(masks)), written)
+
+
+@copy_op("_sparse_semi_structured_apply_dense")
+def sparse24_apply_dense(dense: Tensor, masks: Tensor) -> Work:
+    """Writes the matrix with zeros where the masks do not keep an element"""
+    return Work(0, distinct(dense, masks), moved(dense.numel, dense))

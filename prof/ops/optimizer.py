@@ -14,7 +14,7 @@ from pyprof.prof.ops import activation as _activation  # noqa: F401  (fills MODE
 from pyprof.prof.ops.evaluation import evaluate
 from pyprof.prof.ops.model import MODELS, Family, Tensor, Work, distinct, total
 from pyprof.prof.ops.operands import given, moved, number, tensors
-from pyprof.prof.ops.reduction import linalg_vector_norm
+from pyprof.prof.ops.reduction import linalg_vector_norm, powsum
 
 op = Family("optimizer")
 
@@ -33,12 +33,16 @@ def one(argument: Any, i: int) -> Any:
 
 
 def each(op: str, arguments: tuple[Any, ...]) -> Work:
-    """The work of an element-wise op over a list of tensors, without the optimizers' step counters (0-d tensors)."""
-    work = Work()
-    for i, tensor in enumerate(listed(arguments[0])):
-        if tensor.shape:
-            work += total(evaluate(op, tuple(one(argument, i) for argument in arguments)))
-    return work
+    """The work of an op over a list of tensors, without the optimizers' step counters (0-d tensors).
+
+    A number may come in place of the first list. A tensor that all share is read once.
+    """
+    first = next((argument for argument in arguments if not isinstance(argument, (int, float))), ())
+    places = [i for i, tensor in enumerate(listed(first)) if tensor.shape]
+    calls = (tuple(one(argument, i) for argument in arguments) for i in places)
+    work = sum((total(evaluate(op, call)) for call in calls), Work())
+    again = distinct(*(a for a in arguments if isinstance(a, Tensor))) * max(len(places) - 1, 0)
+    return Work(work.flop, work.read - again, work.write)
 
 
 ELEMENTWISE = (
@@ -76,6 +80,24 @@ def foreach_addcmul(self: Any, tensor1: Any, tensor2: Any, value: Any = 1) -> Wo
         same = first == second and not first.ident
         work += Work(step.flop, step.read - (second.nbytes if same else 0), step.write)
     return work
+
+
+@op("_foreach_clone")
+def foreach_clone(self: Any) -> Work:
+    """``clone`` of each tensor"""
+    return each("clone", (self,))
+
+
+@op("_foreach_mm")
+def foreach_mm(self: Any, other: Any) -> Work:
+    """``mm`` of each pair of matrices"""
+    return each("mm", (self, other))
+
+
+@op("_foreach_powsum")
+def foreach_powsum(self: Any, order: Any = 2) -> Work:
+    """The sum of |x|^p of each tensor, a norm without its root: 2 E - 1 for p = 2"""
+    return sum((powsum(t, number(order, 2)) for t in listed(self)), Work())
 
 
 @op("_foreach_copy")

@@ -183,7 +183,19 @@ def linalg_matrix_norm(
     return linalg_vector_norm(self, 2, dim, keepdim, dtype, out=out)
 
 
-@op("linalg_vector_norm frobenius_norm")
+@op("linalg__powsum")
+def powsum(
+    self: Tensor, order: Any = 2, dim: Any = None, keepdim: Any = False, dtype: Any = None, *, out: Out = None
+) -> Work:
+    """The sum of |x|^p, a norm without its O roots: 2E - O for p = 2"""
+    norm, has_root = (
+        linalg_vector_norm(self, order, dim, keepdim, dtype, out=out),
+        float(number(order, 2)) not in (0, 1),
+    )
+    return Work(norm.flop - (kept(self, dim, out) if has_root else 0), norm.read, norm.write)
+
+
+@op("linalg_vector_norm")
 def linalg_vector_norm(
     self: Tensor, order: Any = 2, dim: Any = None, keepdim: Any = False, dtype: Any = None, *, out: Out = None
 ) -> Work:
@@ -192,6 +204,12 @@ def linalg_vector_norm(
     named = dtype_name(dtype) or self.dtype
     flop = norm_flop(self.numel, kept_, order, self.is_complex)
     return Work(flop, self.nbytes, result(kept_, REAL_OF.get(named, named), out))
+
+
+@op("frobenius_norm")
+def frobenius_norm(self: Tensor, dim: Any = None, keepdim: Any = False, *, out: Out = None) -> Work:
+    """As ``linalg_vector_norm`` with p = 2"""
+    return linalg_vector_norm(self, 2, dim, keepdim, out=out)
 
 
 @op("linalg_vector_norm.backward")

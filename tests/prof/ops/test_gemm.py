@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pyprof.errors import ModelError, ShapeError
 from pyprof.prof.ops.evaluation import evaluate
 from pyprof.prof.ops.model import FAMILY, UNKNOWN, Tensor, Work, total
-from tests.prof.ops.op_cases import Row, t, worked
+from tests.prof.ops.op_cases import Row, i32, t, worked
 
 H, F8, C64 = "bfloat16", "float8_e4m3fn", "complex64"
 
@@ -27,6 +27,11 @@ ROWS: list[Row] = [
     ("matmul", (t(4, 5, nonzero=7, index_bytes=56), t(5)), Work(14, 104, 16)),
     ("addmm", (t(6), t(4, 5), t(5, 6), 1, 1), Work(240, 224, 96)),  # (6+20+30)*4
     ("addmm", (t(4, 6), t(4, 5), t(5, 6), 0, 1), Work(240, 200, 96)),  # beta = 0: self is not read
+    ("addmm", (t(4, 6), t(4, 5), t(5, 6), 0, 1, t(4, 6)), Work(240, 200, 96)),  # out=
+    # out_dtype=float32, as a name and as a trace's number: (20 + 30) * 2, self 24, written 24 * 4
+    ("addmm", (t(6), t(4, 5, dtype=H), t(5, 6, dtype=H), "float32", 1, 1), Work(240, 124, 96)),
+    ("addmm", (t(6), t(4, 5, dtype=H), t(5, 6, dtype=H), 6, 1, 1), Work(240, 124, 96)),
+    ("addmm", (t(6), t(4, 5, dtype=H), t(5, 6, dtype=H), 6, 0, 1), Work(240, 100, 96)),
     ("_addmm_activation", (t(6), t(4, 5), t(5, 6)), Work(240, 224, 96)),
     ("bmm", (t(3, 4, 5), t(3, 5, 6)), Work(720, 600, 288)),  # three times the first
     ("baddbmm", (t(4, 6), t(3, 4, 5), t(3, 5, 6)), Work(720, 696, 288)),  # + 24*4 read
@@ -83,6 +88,25 @@ ROWS: list[Row] = [
         (t(7, 5, dtype=F8), t(3, 5, 6, dtype=F8), t(7), t(3, 6), t(3, dtype="int32"), None, None, H),
         Work(420, 237, 84),
     ),  # 35+90 + 28+72 + 12
+    (
+        "_scaled_grouped_mm_v2",
+        (
+            t(7, 5, dtype=F8),
+            t(3, 5, 6, dtype=F8),
+            (t(7),),
+            (0,),
+            (0,),
+            (t(3, 6),),
+            (0,),
+            (0,),
+            i32(3),
+            None,
+            H,
+            (),
+            True,
+        ),
+        Work(420, 237, 84),
+    ),
     ("_weight_int8pack_mm", (t(4, 5, dtype=H), t(6, 5, dtype="int8"), t(6, dtype=H)), Work(240, 82, 48)),  # 40+30+12
     (
         "_weight_int4pack_mm",
@@ -90,10 +114,18 @@ ROWS: list[Row] = [
         Work(2048, 800, 64),
     ),  # N = 8: 2*4*8*32; 256 + 128*4 + 32; 32*2
     (
-        "_weight_int4pack_mm_for_cpu _weight_int4pack_mm_with_scales_and_zeros _mixed_dtypes_linear",
+        "_weight_int4pack_mm_for_cpu _weight_int4pack_mm_with_scales_and_zeros",
         (t(4, 32, dtype=H), t(8, 16, dtype="uint8"), 32, t(1, 8, 2, dtype=H)),
         Work(2048, 416, 64),
     ),  # 256 + 128 + 32
+    # [4,32] @ [32,8]: 2*4*8*32; 256 + 256 + 16 + 16, and 128 where two weights share a byte; 32*2
+    (
+        "_mixed_dtypes_linear",
+        (t(4, 32, dtype=H), t(32, 8, dtype="uint8"), t(8, dtype=H), t(8, dtype=H)),
+        Work(2048, 544, 64),
+    ),
+    ("_mixed_dtypes_linear", (t(4, 32, dtype=H), t(32, 4, dtype="uint8"), t(8, dtype=H)), Work(2048, 400, 64)),
+    ("_mixed_dtypes_linear", (t(4, 32, dtype=H), t(8, 32, dtype="uint8"), t(8, dtype=H)), ShapeError),
     ("_cslt_sparse_mm", (t(4, 18, dtype=H), t(32, 6, dtype=H)), Work(768, 528, 48)),
     # half of K = 32 and 2 columns of positions: 2*4*16*6; 144 + 384; 24*2
     ("_sparse_semi_structured_mm", (t(4, 8, dtype=H), t(4, 1, dtype="int16"), t(16, 6, dtype=H)), Work(384, 264, 48)),
@@ -103,6 +135,29 @@ ROWS: list[Row] = [
         (t(6, 16, dtype=H), t(4, 8, dtype=H), t(4, 1, dtype="int16")),
         Work(384, 264, 48),
     ),
+    # a bias of 4 rows: 8 bytes more
+    (
+        "_sparse_semi_structured_addmm",
+        (t(4, dtype=H), t(4, 8, dtype=H), t(4, 1, dtype="int16"), t(16, 6, dtype=H), 1, 1, None),
+        Work(384, 272, 48),
+    ),
+    # [4,32] of 16 bits, 256 bytes: half of it and 2 bits for each value left, 128 + 16; of 8 bits 64 + 16
+    ("_cslt_compress", (t(4, 32, dtype=H),), Work(0, 256, 144)),
+    ("_cslt_compress", (t(4, 32, dtype="int8"),), Work(0, 128, 80)),
+    (
+        "_sparse_semi_structured_tile",
+        (t(32, 32, dtype=H), "", True),
+        (
+            t(32, 16, dtype=H),
+            t(32, 2, dtype="int16"),
+            t(32, 16, dtype=H),
+            t(32, 2, dtype="int16"),
+            t(128, dtype="uint8"),
+        ),
+        Work(0, 2048, 1024 + 128 + 1024 + 128 + 128),
+    ),
+    ("_sparse_semi_structured_apply", (t(32, 32, dtype=H), t(128, dtype="uint8")), Work(0, 2176, 2048)),
+    ("_sparse_semi_structured_apply_dense", (t(32, 32, dtype=H), t(128, dtype="uint8")), Work(0, 2176, 2048)),
     # contractions
     ("bilinear", (t(2, 3), t(2, 4), t(5, 3, 4), t(5)), Work(320, 316, 40)),  # 2*2*5*4*(3+1); (6+8+60+5)*4; 10*4
     ("cdist", (t(3, 4), t(5, 4), 2.0), Work(180, 128, 60)),  # 15 pairs * 3*4; 32*4; 15*4

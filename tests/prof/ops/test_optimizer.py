@@ -35,7 +35,11 @@ ROWS: list[Row] = [
     ("_foreach_add_", (P, 1e-8), Work(10, 40, 40)),
     ("_foreach_add_", (S, 1), Work()),  # step counters are left out
     ("_foreach_div_", (P, [2.0, 3.0]), Work(10, 40, 40)),  # a number for each
-    ("_foreach_mul_", (P, t()), Work(10, 40 + 8, 40)),  # a coefficient, read for each
+    ("_foreach_mul_", (P, t()), Work(10, 40 + 4, 40)),  # a coefficient of all, read once
+    ("_foreach_pow", (2.0, P), Work(10, 40, 40)),  # 2 to the power of each
+    ("_foreach_clone", (P,), Work(0, 40, 40)),
+    ("_foreach_mm", ((t(2, 3), t(4, 5)), (t(3, 6), t(5, 1))), Work(72 + 40, 24 + 72 + 80 + 20, 48 + 16)),
+    ("_foreach_powsum", (P, 2), Work(11 + 7, 40, 8)),  # squares, and sums without a root
     (
         "_foreach_clamp_min _foreach_clamp_min_ _foreach_clamp_max _foreach_clamp_max_ _foreach_maximum "
         "_foreach_maximum_ _foreach_minimum _foreach_minimum_",

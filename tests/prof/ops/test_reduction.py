@@ -53,7 +53,10 @@ ROWS: list[Row] = [
     ("amax.backward amin.backward", (X, [1], False), Work(4, 96 + 32, 96)),
     ("norm", (X, 2), Work(48, 96, 4)),
     ("norm", (X, 2, [1], False), Work(48, 96, 16)),
-    ("linalg_vector_norm linalg_norm frobenius_norm", (X, 2, [1], False, None), Work(48, 96, 16)),
+    ("linalg_vector_norm linalg_norm", (X, 2, [1], False, None), Work(48, 96, 16)),
+    ("frobenius_norm", (X, [1], False), Work(48, 96, 16)),
+    ("linalg__powsum", (X, 2, [1], False, None), Work(44, 96, 16)),  # without the 4 roots
+    ("linalg__powsum", (X, 1, None, False, None), Work(23, 96, 4)),
     ("linalg_norm", (X, None, None, False, None), Work(48, 96, 4)),
     ("linalg_norm", (X, "fro", None, False, None), Work(48, 96, 4)),
     ("linalg_norm", (X, 2, None, False, None), UnknownArgument),  # of a matrix: by its singular values
