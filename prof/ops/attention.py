@@ -72,6 +72,11 @@ def heads_first(q: Tensor, k: Tensor, v: Tensor, causal: Any) -> Heads:
     return Heads(rows * unmasked(length, keys, None, 0 if causal else None), q.shape[-1], v.shape[-1], rows * length)
 
 
+def result_like(q: Tensor) -> Tensor:
+    """A tensor of O's dtype: that of Q, for fp8 bfloat16 (torch/nn/attention/_fa3.py, 2.13)."""
+    return q.like((), "bfloat16") if q.dtype.startswith("float8") else q
+
+
 def logarithms(heads: Heads, q: Tensor) -> float:
     """Bytes of the log-sum-exp, float32; NaN where the capture has no dtypes."""
     return heads.rows * 4 if q.dtype else math.nan
@@ -114,7 +119,7 @@ class Call:
 def forward(call: Call, heads: Heads) -> Work:
     """The forward pass over the pairs of ``heads``."""
     stored = logarithms(heads, call.q) if call.keep is UNKNOWN or call.keep else 0
-    written = moved(heads.rows * heads.value_size, call.q) + stored + call.philox_bytes
+    written = moved(heads.rows * heads.value_size, result_like(call.q)) + stored + call.philox_bytes
     read = distinct(call.q, call.k, call.v, given(call.mask)) + distinct(*map(given, call.lengths))
     return Work(2 * heads.pairs * (heads.key_size + heads.value_size), read, written)
 
@@ -136,7 +141,6 @@ def backward(call: Call, heads: Heads) -> Work:
 @op(
     "scaled_dot_product_attention _scaled_dot_product_attention_math _scaled_dot_product_attention_math_for_mps "
     "_scaled_dot_product_fused_attention_overrideable (q, k, v, mask, dropout, causal)",
-    "_scaled_dot_product_flash_attention (q, k, v, dropout, causal)",
     "_scaled_dot_product_flash_attention_for_cpu (q, k, v, dropout, causal, mask)",
     "_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention"
     " (q, k, v, mask, keep, dropout, causal)",
@@ -145,6 +149,27 @@ def backward(call: Call, heads: Heads) -> Work:
 def attention(call: Call) -> Work:
     """Two products over the unmasked pairs, independent of the kernel"""
     return forward(call, call.heads())
+
+
+@op("_scaled_dot_product_flash_attention")
+def flash_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    dropout: Any = 0.0,
+    causal: Any = False,
+    third: Any = None,
+    fourth: Any = None,
+    fifth: Any = None,
+) -> Work:
+    """Two products over the unmasked pairs; for fp8, scales of Q, K and V are read, too, and O is bfloat16
+
+    (q, k, v, dropout, causal, ..) or, with scales, (q, k, v, q_scale, k_scale, v_scale, dropout, causal, ..)
+    """
+    if isinstance(dropout, (int, float)) or dropout is UNKNOWN:
+        return attention(Call(q, k, v, None, dropout, causal))
+    scales = distinct(given(dropout), given(causal), given(third))
+    return attention(Call(q, k, v, None, fourth, fifth)) + Work(0, scales)
 
 
 @op("scaled_dot_product_attention.backward (q, k, v, mask, dropout, causal)", takes=Call)

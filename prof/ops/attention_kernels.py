@@ -16,8 +16,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pyprof.errors import UnknownArgument
-from pyprof.prof.ops.attention import Call, Heads, attention, attention_backward, heads_first, op, unmasked
-from pyprof.prof.ops.model import UNKNOWN, Tensor, Work
+from pyprof.prof.ops.attention import (
+    Call,
+    Heads,
+    attention,
+    attention_backward,
+    forward,
+    heads_first,
+    op,
+    unmasked,
+)
+from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, distinct
+
+LENGTHS = "the lengths of packed sequences are data that the capture does not hold"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +40,13 @@ class Packed(Call):
     cum_k: Any = None
     max_q: Any = UNKNOWN  # length of the longest sequence
     max_k: Any = UNKNOWN
-    used: Any = None  # the used lengths of K and V
+    used: Any = None  # how many keys each sequence uses
+    table: Any = None  # the pages of a cache that each sequence uses; K and V are then [pages, page, heads, size]
     slopes: Any = None  # ALiBi's slopes
 
     @property
     def lengths(self) -> tuple[Any, ...]:
-        return self.cum_q, self.cum_k, self.used, self.slopes
+        return self.cum_q, self.cum_k, self.used, self.table, self.slopes
 
     def sequences(self, total_q: int, total_k: int) -> list[tuple[int, int]]:
         """(queries, keys) of each packed sequence.
@@ -43,13 +55,30 @@ class Packed(Call):
         longest length equals the tensor's size, all have that length. Otherwise raises UnknownArgument.
         """
         starts_q, starts_k = self.cum_q, self.cum_k if isinstance(self.cum_k, Tensor) else self.cum_q
+        if isinstance(self.used, Tensor):
+            if starts_q.values is None or self.used.values is None:
+                raise UnknownArgument(LENGTHS)
+            spans = zip(starts_q.values, starts_q.values[1:], self.used.values, strict=False)
+            return [(end - start, keys) for start, end, keys in spans]
+        if isinstance(self.table, Tensor):
+            raise UnknownArgument(LENGTHS)
         if starts_q.values is not None and starts_k.values is not None:
             spans = zip(starts_q.values, starts_q.values[1:], starts_k.values, starts_k.values[1:], strict=False)
             return [(q_end - q, k_end - k) for q, q_end, k, k_end in spans]
         number = starts_q.numel - 1
         if number * self.max_q == total_q and number * self.max_k == total_k:
             return [(self.max_q, self.max_k)] * number
-        raise UnknownArgument("the lengths of packed sequences are data that the capture does not hold")
+        raise UnknownArgument(LENGTHS)
+
+    def used_keys(self, keys: int, batch: int) -> tuple[int, ...]:
+        """The keys of each sequence of a batch: all, unless the call says how many it uses."""
+        if isinstance(self.table, Tensor) and not isinstance(self.used, Tensor):
+            raise UnknownArgument(LENGTHS)
+        if not isinstance(self.used, Tensor):
+            return (keys,) * batch
+        if self.used.values is None:
+            raise UnknownArgument(LENGTHS)
+        return self.used.values
 
     def sequence_first(self, left: int | None, right: int | None, bottom_right: bool = True) -> Heads:
         """The sizes with the pairs at most ``left`` and ``right`` (None: no limit) from the diagonal, which ends at the
@@ -64,7 +93,7 @@ class Packed(Call):
             pairs = sum(pairs_of(*one) for one in self.sequences(batch * length, batch * keys))
         else:
             batch = self.q.shape[0]
-            pairs = batch * pairs_of(length, keys)
+            pairs = sum(pairs_of(length, used) for used in self.used_keys(keys, batch))
         return Heads(heads * pairs, self.q.shape[-1], self.v.shape[-1], batch * length * heads)
 
 
@@ -82,6 +111,38 @@ class Flash(Packed):
 
     def heads(self) -> Heads:
         left, right = limit(self.left), limit(self.right)
+        return self.sequence_first(left, 0 if self.causal else right)
+
+
+@dataclass(frozen=True, slots=True)
+class FlashForward(Flash):
+    """Both overloads: (.., scale, left, right, used, slopes, table) and, for fp8, with three scales before these."""
+
+    scale: Any = None
+    seventh: Any = None
+    eighth: Any = None
+
+    @property
+    def scales(self) -> tuple[Any, ...]:
+        """The scales of Q, K and V, if the call has them."""
+        return tuple(a for a in (self.scale, self.left, self.right) if isinstance(a, Tensor))
+
+    def plain(self) -> Flash:
+        """The call with each argument in its own place."""
+        if not self.scales:
+            return self
+        moved = {"left": self.slopes, "right": self.table, "used": self.seventh, "slopes": self.eighth}
+        return replace(self, scale=None, table=None, **moved)
+
+
+@dataclass(frozen=True, slots=True)
+class Varlen(Flash):
+    """torch.nn.attention.varlen, whose windows are pairs; -1 is no limit."""
+
+    window: Any = None
+
+    def heads(self) -> Heads:
+        left, right = map(limit, (-1, -1) if self.window is None else self.window)
         return self.sequence_first(left, 0 if self.causal else right)
 
 
@@ -126,14 +187,44 @@ def cudnn_backward(call: Cudnn) -> Work:
 
 PACKED = "cum_q, cum_k, max_q, max_k"
 FLASH = f"q, k, v, {PACKED}, dropout, causal, _debug, _scale, left, right, used, slopes"
+VARLEN = f"q, k, v, {PACKED}, causal, _scale, window, _gqa, used, table"
 FLASH_BACKWARD = f"_dout, q, k, v, _o, _lse, {PACKED}, dropout, causal, _state, _unused, _scale, left, right"
 EFFICIENT = f"q, k, v, mask, {PACKED}, dropout, mask_type, keep, _scale, used, window"
 EFFICIENT_BACKWARD = f"_o, {PACKED}, _lse, dropout, _seed, _offset, mask_type, mask_gradient, _scale, _splits, window"
-op(f"_flash_attention_forward ({FLASH})", takes=Flash)(attention)
+
+
+@op(f"_flash_attention_forward ({FLASH.replace('_scale', 'scale')}, table, seventh, eighth)", takes=FlashForward)
+def flash_forward(call: FlashForward) -> Work:
+    """Two products over the unmasked pairs; for fp8, scales of Q, K and V are read, too, and O is bfloat16"""
+    return with_pages(call.plain()) + Work(0, distinct(*call.scales))
+
+
+def with_pages(call: Packed) -> Work:
+    """The forward; of a cache in pages, only the keys and values that the sequences use are read."""
+    heads = call.heads()
+    if isinstance(call.table, Tensor):
+        keys = sum(call.used.values)
+        k, v = (t.like((keys, *t.shape[-2:])) for t in (call.k, call.v))
+        call = replace(call, k=k, v=v)
+    return forward(call, heads)
+
+
 op(f"_flash_attention_forward_no_dropout_inplace (_o, {FLASH})", takes=Flash)(attention)
 op(f"_flash_attention_backward ({FLASH_BACKWARD})", takes=Flash)(attention_backward)
 op(f"_efficient_attention_forward ({EFFICIENT})", takes=Efficient)(attention)
 op(f"_efficient_attention_backward (_dout, q, k, v, mask, {EFFICIENT_BACKWARD})", takes=Efficient)(attention_backward)
 op(f"_cudnn_attention_forward (q, k, v, mask, {PACKED}, keep, dropout, causal)", takes=Cudnn)(attention)
+
+
+@op(f"torch_attn::_varlen_attn ({VARLEN})", f"torch_attn::_varlen_attn_out (_o, {VARLEN})", takes=Varlen)
+def varlen(call: Varlen) -> Work:
+    """torch.nn.attention.varlen: two products over the unmasked pairs of packed sequences, or over a cache in pages"""
+    return with_pages(call)
+
+
+op(
+    f"torch_attn::_varlen_attn_backward (_dout, q, k, v, _o, _lse, {PACKED}, causal, _state, _scale, window)",
+    takes=Varlen,
+)(attention_backward)
 op("jagged_attention (q, k, v, cum_q, cum_k, dropout, causal)", takes=Cudnn)(attention)
 op("jagged_attention.backward (q, k, v, cum_q, cum_k, dropout, causal)", takes=Cudnn)(attention_backward)

@@ -75,7 +75,7 @@ def in_order(schema: Any, args: Any, kwargs: Any) -> tuple[Any, ...]:
         if argument.N and isinstance(value, (int, float)):  # one number stands for a list of N
             value = (value,) * argument.N
         values.append(value)
-        if argument.name.startswith(("cum_seq", "cu_seqlens")):
+        if argument.name.startswith(("cum_seq", "cu_seq", "seqused")):
             lengths.add(i)
     descriptions = described(tuple(values))
     if not lengths:

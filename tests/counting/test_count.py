@@ -12,6 +12,7 @@ from torch import nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 import pyprof  # noqa: E402
+from pyprof.counting.arguments import in_order  # noqa: E402
 from pyprof.prof.ops.model import FAMILY, MODELS, Tensor, Work  # noqa: E402
 
 
@@ -236,6 +237,14 @@ def test_packed_sequences_are_counted_by_their_lengths() -> None:
         False,
     )
     assert work.forward.flop == 1536  # (10 + 6) pairs, 3 heads, 2*16
+
+
+def test_lengths_that_decide_the_pairs_are_read_whatever_they_are_called() -> None:
+    varlen = pytest.importorskip("torch.nn.attention.varlen", reason="torch before 2.10")
+    q, ends = torch.zeros(7, 3, 8), torch.tensor([0, 4, 7], dtype=torch.int32)
+    schema = varlen._varlen_attn._opoverload._schema
+    arguments = in_order(schema, (q, q, q, ends, ends, 4, 4), {"seqused_k": torch.tensor([2, 3])})
+    assert [a.values for a in arguments if isinstance(a, Tensor)] == [None] * 3 + [(0, 4, 7)] * 2 + [(2, 3)]
 
 
 def test_a_generator_of_parameters_reaches_the_function() -> None:

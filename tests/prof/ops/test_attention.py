@@ -12,7 +12,7 @@ from pyprof.errors import UnknownArgument
 from pyprof.prof.ops.attention import unmasked
 from pyprof.prof.ops.evaluation import evaluate
 from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, total
-from tests.prof.ops.op_cases import Row, declare_tested, t, worked
+from tests.prof.ops.op_cases import Row, declare_tested, i32, t, worked
 
 
 def b(*shape: int, **more: Any) -> Tensor:
@@ -30,6 +30,9 @@ LSE = b(2, 3, 4, dtype="float32")
 PACKED = b(7, 3, 8)  # sequences of 4 and 3: 25 pairs, causal 10 + 6; 168 elements, 336 bytes; 21 rows: 84
 CUM = b(3, dtype="int32", values=(0, 4, 7))
 M = b(4, 4)  # 32 bytes
+F8 = "float8_e4m3fn"
+FP8 = Work(1920, 576 + 72, 480)  # causal; Q, K, V 3 * 192 bytes, scales 3 * 6 * 4, O in bfloat16
+PAGES = (b(5, 16, 3, 8), b(5, 16, 3, 8))  # keys and values of a cache in 5 pages of 16
 
 ROWS: list[Row] = [
     ("scaled_dot_product_attention", (Q, Q, Q), ALL),
@@ -54,6 +57,8 @@ ROWS: list[Row] = [
     ),  # top left: 1 + 2 pairs; 2*6*14; (32+80+60)*2; 24*2 + 16
     ("scaled_dot_product_attention", (b(4, 8), b(4, 8), b(4, 8)), Work(512, 192, 80)),  # one head, no batch
     ("_scaled_dot_product_flash_attention", (Q, Q, Q, 0.0, True, False), CAUSAL),
+    ("_scaled_dot_product_flash_attention", (*(t(2, 3, 4, 8, dtype=F8),) * 3, *(t(2, 3),) * 3, 0.0, True, False), FP8),
+    ("_scaled_dot_product_flash_attention", (Q, Q, Q, None, None, None, 0.0, True, False), CAUSAL),
     ("_scaled_dot_product_flash_attention_for_cpu", (Q, Q, Q, 0.0, True, M), Work(1920, 1184, 480)),
     ("_scaled_dot_product_efficient_attention", (Q, Q, Q, M, False, 0.0, False), Work(3072, 1184, 384)),
     ("_scaled_dot_product_cudnn_attention", (Q, Q, Q, None, True, 0.0, True, False), CAUSAL),
@@ -90,6 +95,56 @@ ROWS: list[Row] = [
         (b(4, 3, 8), PACKED, PACKED, b(3, dtype="int32", values=(0, 2, 4)), CUM, 0.0, True),
         Work(576, 888, 240),
     ),  # 2 of 4 and 3 keys: 2 * (1 + 2) pairs, 3 heads: 2*18*16; 192 + 2*336 + 24; 192 + 48
+    # fp8: three scales before the scale and the window of one key to the left
+    (
+        "_flash_attention_forward",
+        (*(t(2, 4, 3, 8, dtype=F8),) * 3, None, None, 4, 4, 0.0, False, False, *(t(2, 3),) * 3, None, 1, 0),
+        Work(1344, 576 + 72, 480),
+    ),
+    # sequences of 4 and 3 queries, of whose keys 2 and 3 are used: causal from the bottom right 0+0+1+2 and 1+2+3 pairs
+    (
+        "_flash_attention_forward",
+        (
+            PACKED,
+            PACKED,
+            PACKED,
+            CUM,
+            CUM,
+            4,
+            4,
+            0.0,
+            True,
+            False,
+            None,
+            None,
+            None,
+            b(2, dtype="int32", values=(2, 3)),
+        ),
+        Work(2 * 27 * 16, 1032 + 8, 420),
+    ),
+    ("_flash_attention_forward", (PACKED, *PAGES, CUM, None, 4, 4, 0.0, True, *(None,) * 4, i32(2)), UnknownArgument),
+    (
+        "_flash_attention_forward",
+        (PACKED, *PAGES, CUM, None, 4, 4, 0.0, True, *(None,) * 6, i32(2, 3)),
+        UnknownArgument,
+    ),
+    ("torch_attn::_varlen_attn", (PACKED, PACKED, PACKED, CUM, CUM, 4, 4, True), Work(1536, 1032, 420)),
+    (
+        "torch_attn::_varlen_attn_out",
+        (PACKED, PACKED, PACKED, PACKED, CUM, CUM, 4, 4, False, None, (1, 0)),
+        Work(2 * 36 * 16, 1032, 420),  # one key to the left: 1 + 2 + 2 + 2 and 1 + 2 + 2 pairs
+    ),
+    # 4 and 3 queries with 6 and 20 keys of a cache in pages: 3+4+5+6 and 18+19+20 pairs; 26 keys of 48 bytes, twice
+    (
+        "torch_attn::_varlen_attn",
+        (PACKED, *PAGES, CUM, None, 4, 20, True, None, None, False, b(2, dtype="int32", values=(6, 20)), i32(2, 2)),
+        Work(2 * 225 * 16, 336 + 2 * 1248 + 12 + 8 + 16, 420),
+    ),
+    (
+        "torch_attn::_varlen_attn_backward",
+        (PACKED, PACKED, PACKED, PACKED, PACKED, t(3, 7), CUM, CUM, 4, 4, False, b(2, dtype="uint64"), None, None),
+        Work(6000, 1788, 1008),  # as jagged_attention's
+    ),
     ("_flash_attention_forward_no_dropout_inplace", (S, S, S, S, None, None, 4, 4, 0.0, True, False), CAUSAL),
     ("_efficient_attention_forward", (S, S, S, None, None, None, None, None, 0.0, 1, True), CAUSAL),
     ("_efficient_attention_forward", (S, S, S, None, None, None, None, None, 0.0, 0, False), Work(3072, 1152, 384)),
