@@ -1,6 +1,7 @@
 """Interpolation and sampling. Every element of the result is a weighted sum of t taps: t products and t - 1 sums.
 
-nearest 1 tap (a copy, 0 flop), linear 2, bilinear 4, trilinear 8, bicubic 16; computing the weights, which all channels
+nearest 1 tap (a copy, 0 flop), linear 2, bilinear 4, trilinear 8, bicubic 16, with antialiasing more where an image
+shrinks; computing the weights, which all channels
 share, is not counted. The whole input counts as read, even if some elements are not touched.
 
 backward   nearest: adds the gradients that fall on the same element: elements of g - elements of dx;
@@ -10,6 +11,7 @@ backward   nearest: adds the gradients that fall on the same element: elements o
 import math
 from typing import Any
 
+from pyprof.errors import UnknownArgument
 from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct
 from pyprof.prof.ops.operands import Out, first_output, moved, number, numel
 
@@ -17,11 +19,11 @@ op = Family("resize")
 TAPS = {  # of an element of the result: kinds of interpolation
     1: "nearest1d nearest2d nearest3d _nearest_exact1d _nearest_exact2d _nearest_exact3d",
     2: "linear1d",
-    4: "bilinear2d _bilinear2d_aa",
+    4: "bilinear2d",
     8: "trilinear3d",
-    16: "bicubic2d _bicubic2d_aa",
-    36: "_lanczos2d_aa",
+    16: "bicubic2d",
 }
+ANTIALIASED = {"bilinear": 2, "bicubic": 4, "lanczos": 6}  # taps in one dimension, where the image does not shrink
 
 
 def weighted(taps: int) -> int:
@@ -67,6 +69,58 @@ def _register(kind: str, taps: int) -> None:
 for _taps, _kinds in TAPS.items():
     for _kind in _kinds.split():
         _register(_kind, _taps)
+
+
+def window_taps(size: int, count: int, width: int, align: bool, factor: Any) -> int:
+    """The taps of all ``count`` results along one dimension of ``size`` elements, with antialiasing.
+
+    Where an image shrinks by s, the window of ``width`` taps is s times as wide; outside of the image there are none.
+    Source: aten/src/ATen/native/cuda/UpSample.cuh, compute_weights_span, torch 2.13.
+    """
+    step = (size - 1) / max(count - 1, 1) if align else 1 / factor if factor else size / max(count, 1)
+    if step <= 1:
+        return width * count
+    half = width / 2 * step
+    centres = [step * (i + 0.5) for i in range(count)]
+    return sum(max(min(int(c + half + 0.5), size) - max(int(c - half + 0.5), 0), 0) for c in centres)
+
+
+def antialiased_taps(inputs: Any, outputs: Any, width: int, align: Any, factors: tuple[Any, ...]) -> int:
+    """The taps of all results of an image and channel."""
+    listed = next((f for f in factors if isinstance(f, (list, tuple)) and f), factors)
+    each = [f if isinstance(f, (int, float)) else None for f in (*listed, None, None)][:2]
+    sides = zip(inputs, outputs, each, strict=True)
+    return math.prod(window_taps(n, m, width, number(align, False) is True, f) for n, m, f in sides)
+
+
+def _register_antialiased(kind: str, width: int) -> None:
+    def forward(self: Tensor, size: Any = UNKNOWN, align: Any = False, *factors: Any, out: Out = None) -> Work:
+        count = resized(self, size, factors, out)
+        if count is None:
+            raise UnknownArgument("the size of the result decides how many taps its elements have")
+        described = first_output(out)
+        scales = next((f for f in factors if isinstance(f, (list, tuple)) and f), ())
+        by_scale = tuple(math.floor(n * s) for n, s in zip(self.shape[2:], scales, strict=False))
+        shape = described.shape[2:] if described is not None else tuple(size or by_scale)
+        taps = math.prod(self.shape[:2]) * antialiased_taps(self.shape[2:], shape, width, align, factors)
+        return Work(2 * taps - count, self.nbytes, moved(count, self))
+
+    def backward(
+        grad: Tensor, size: Any = UNKNOWN, input_size: Any = UNKNOWN, align: Any = False, *factors: Any, out: Out = None
+    ) -> Work:
+        described = first_output(out)
+        shape = described.shape if described is not None else tuple(input_size)
+        taps = math.prod(shape[:2]) * antialiased_taps(shape[2:], grad.shape[2:], width, align, factors)
+        return Work(taps + max(taps - numel(shape), 0), grad.nbytes, moved(numel(shape), grad))
+
+    forward.__doc__ = f"{width} taps in each dimension, more where the image shrinks: a product each, and their sum"
+    backward.__doc__ = "A product for each tap, and sums of what falls on the same element"
+    op(f"_upsample_{kind}2d_aa")(forward)
+    op(f"_upsample_{kind}2d_aa_backward")(backward)
+
+
+for _kind, _width in ANTIALIASED.items():
+    _register_antialiased(_kind, _width)
 
 
 def sampling_taps(grid: Tensor, mode: Any) -> int:

@@ -14,6 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 import pyprof.prof.ops.families  # noqa: E402, F401  (fills the registry)
 from pyprof.prof.ops.evaluation import evaluate, find  # noqa: E402
 from pyprof.prof.ops.model import Tensor, total  # noqa: E402
+from pyprof.prof.ops.resize import window_taps  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -180,3 +181,11 @@ def test_results_have_the_types_and_sizes_that_torch_gives_them(calls: Any) -> N
     assert mode.differences == []
     assert mode.compared > 25
     assert calls not in (layers, algebra, options) or refused == 0
+
+
+@pytest.mark.parametrize(("mode", "width"), [("bilinear", 2), ("bicubic", 4)])
+@pytest.mark.parametrize(("size", "count"), [(8, 4), (9, 4), (100, 7), (10, 9)])
+def test_the_taps_of_antialiasing_are_the_weights_that_torch_uses(mode: str, width: int, size: int, count: int) -> None:
+    rows = torch.eye(size, dtype=torch.float64).reshape(size, 1, 1, size)
+    weights = F.interpolate(rows, size=(1, count), mode=mode, antialias=True)
+    assert window_taps(size, count, width, False, None) == int((weights != 0).sum())

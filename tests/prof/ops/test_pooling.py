@@ -14,6 +14,7 @@ from pyprof.prof.ops.pooling import overlap
 from tests.prof.ops.op_cases import Row, i, t, worked
 
 X = t(1, 2, 4, 4)  # 32 elements, 128 bytes
+X8 = t(1, 2, 8, 8)  # 128 elements, 512 bytes
 X1, X3 = t(1, 2, 4), t(1, 2, 4, 4, 4)  # 8 and 128 elements
 ROWS: list[Row] = [
     ("max_pool1d_with_indices max_pool1d", (X1, [2], [2], [0], [1], False), Work(0, 32, 16 + 32)),
@@ -82,6 +83,20 @@ ROWS: list[Row] = [
     ("upsample_bilinear2d _upsample_bilinear2d_aa", (X, [8, 8], False, None, None), Work(896, 128, 512)),  # 7
     ("upsample_trilinear3d", (X3, [8, 8, 8], False, None), Work(15360, 512, 4096)),  # 15
     ("upsample_bicubic2d _upsample_bicubic2d_aa", (X, [8, 8], False, None, None), Work(3968, 128, 512)),  # 31
+    # halved with antialiasing: windows of 4, at both ends 3, of 8: 14 of each side's 4 results; 2 * 14 * 14 taps in all
+    ("_upsample_bilinear2d_aa", (X8, [4, 4], False, None, None), Work(2 * 392 - 32, 512, 128)),
+    ("_upsample_bilinear2d_aa", (X8, None, False, [0.5, 0.5]), Work(2 * 392 - 32, 512, 128)),
+    ("_upsample_bilinear2d_aa", (X8, UNKNOWN, UNKNOWN), (t(1, 2, 4, 4),), Work(2 * 392 - 32, 512, 128)),
+    # only the height is halved: 14 * 2 * 8 taps of each channel
+    ("_upsample_bilinear2d_aa", (X8, [4, 8], False, None, None), Work(2 * 448 - 64, 512, 256)),
+    # windows of 8 around 1, 3, 5, 7 of 8: 5, 7, 7, 5
+    ("_upsample_bicubic2d_aa", (X8, [4, 4], False, None, None), Work(2 * 2 * 24 * 24 - 32, 512, 128)),
+    ("_upsample_bilinear2d_aa", (X8, UNKNOWN, UNKNOWN), UnknownArgument),
+    (
+        "_upsample_bilinear2d_aa_backward",
+        (t(1, 2, 4, 4), [4, 4], [1, 2, 8, 8], False, None, None),
+        Work(392 + 392 - 128, 128, 512),
+    ),
     ("_upsample_lanczos2d_aa", (X, [8, 8], False, None, None), Work(71 * 128, 128, 512)),
     ("upsample_nearest1d_backward _upsample_nearest_exact1d_backward", (t(1, 2, 8), [8], [1, 2, 4]), Work(8, 64, 32)),
     (
