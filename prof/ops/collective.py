@@ -111,6 +111,39 @@ def into(outputs: Any, inputs: Any) -> Work:
     return Work(0, read(inputs), size(outputs))
 
 
+alias(r"_c10d_functional_autograd::(\w+)", r"_c10d_functional::\1")
+
+
+@op(
+    "_c10d_functional::all_reduce_coalesced _c10d_functional::all_reduce_coalesced_ symm_mem::one_shot_all_reduce "
+    "symm_mem::two_shot_all_reduce_ symm_mem::multimem_one_shot_all_reduce _dtensor::shard_dim_alltoall"
+)
+def functional_same_size(inputs: Any) -> Work:
+    """Reads the tensors, writes as many bytes"""
+    return same_size(inputs)
+
+
+@op("_c10d_functional::all_to_all_single")
+def functional_all_to_all(self: Tensor, received: Any = ()) -> Work:
+    """Reads the rows to send, writes those received, whose numbers by rank are an argument"""
+    if not isinstance(received, (list, tuple)):
+        return Work(0, self.nbytes, math.nan)
+    rows = sum(received) if received else self.shape[0]
+    return Work(0, self.nbytes, moved(self.numel // (self.shape[0] or 1) * rows, self))
+
+
+@op("_c10d_functional::all_gather_into_tensor_coalesced")
+def functional_all_gather_coalesced(inputs: Any, ranks: int) -> Work:
+    """Reads this rank's parts, writes the parts of all ranks"""
+    return Work(0, read(inputs), size(inputs) * ranks)
+
+
+@op("_c10d_functional::reduce_scatter_tensor_coalesced")
+def functional_reduce_scatter_coalesced(inputs: Any, operation: Any, ranks: int) -> Work:
+    """Reads the tensors, writes this rank's part of each"""
+    return Work(0, read(inputs), size(inputs) / ranks)
+
+
 @op(
     "_c10d_functional::all_reduce _c10d_functional::all_reduce_ _c10d_functional::broadcast "
     "_c10d_functional::broadcast_"

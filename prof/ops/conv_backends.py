@@ -27,14 +27,25 @@ op(
     "cudnn_convolution_relu miopen_convolution_relu (x, weight, bias, stride, padding, dilation, groups)",
     "cudnn_convolution_add_relu miopen_convolution_add_relu (x, weight, addend, _alpha, bias, stride, padding, "
     "dilation, groups)",
-    "miopen_convolution miopen_depthwise_convolution mkldnn_convolution mkldnn::_convolution_pointwise (x, weight, "
-    "bias, padding, stride, dilation, groups)",
+    "miopen_convolution miopen_depthwise_convolution mkldnn_convolution (x, weight, bias, padding, stride, dilation, "
+    "groups)",
     "thnn_conv2d thnn_conv2d_forward _slow_conv2d_forward slow_conv3d slow_conv3d_forward (x, weight, _kernel_size, "
     "bias, stride, padding)",
     "slow_conv_dilated2d slow_conv_dilated3d _conv_depthwise2d conv_depthwise3d thnn_conv_depthwise2d "
     "thnn_conv_depthwise2d_forward (x, weight, _kernel_size, bias, stride, padding, dilation)",
     takes=Call,
 )(convolution)
+
+
+@op("mkldnn::_convolution_pointwise")
+def convolution_pointwise(x: Tensor, second: Tensor, third: Any = None, *rest: Any, out: Out = None) -> Work:
+    """With an activation: (x, weight, bias, padding, ..);  with a sum: (x, addend, weight, bias, padding, ..)"""
+    has_addend = isinstance(third, Tensor) and len(third.shape) > 2
+    addend, weight, (bias, *moves) = (second, third, rest) if has_addend else (None, second, (third, *rest))
+    padding, stride, dilation, groups = (*moves, *(UNKNOWN,) * 4)[:4]
+    call = Call(stride, padding, dilation, groups, x=x, weight=weight, bias=bias, addend=addend)
+    return convolution(call, out)
+
 
 op(
     "cudnn_convolution_transpose (x, weight, padding, output_padding, stride, dilation, groups)",

@@ -153,11 +153,22 @@ def matmul_backward(a: Tensor, b: Tensor) -> Parts:
     return gradients(a, b, a.like(shape), math.prod(shape) * k, None) if shape else dot_backward(a, b)
 
 
-@op("linear mkldnn_linear _mkl_linear mkl::_mkl_linear mkldnn::_linear_pointwise")
+@op("linear mkldnn_linear", "_mkl_linear mkl::_mkl_linear (x, _packed, weight, bias)")
 def linear(x: Tensor, weight: Tensor, bias: Any = None, *, out: Out = None) -> Work:
     """y[..,N] = x[..,K] @ weight[N,K]' + bias[N]; a 1-D weight is a single row, and y has no dimension N"""
     shape, k = linear_shape(x, weight)
     return product(math.prod(shape) * k, (x, weight, given(bias)), output(out, x.like(shape)))
+
+
+@op("mkldnn::_linear_pointwise")
+def linear_pointwise(x: Tensor, second: Tensor, third: Any = None, bias: Any = None, *, out: Out = None) -> Work:
+    """``linear`` with an activation: (x, weight, bias, ..);  with a sum or product: (x, addend, weight, bias, ..)
+
+    The arithmetic of the epilogue adds nothing; the addend is read.
+    """
+    if isinstance(third, Tensor) and len(third.shape) == 2:
+        return linear(x, third, bias, out=out) + Work(0, second.nbytes)
+    return linear(x, second, third, out=out)
 
 
 def linear_shape(x: Tensor, weight: Tensor) -> tuple[tuple[int, ...], int]:

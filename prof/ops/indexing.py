@@ -188,7 +188,17 @@ def one_hot(self: Tensor, classes: Any = -1, *, out: Out = None) -> Work:
     return Work(0, indices(self).nbytes, moved(count, POSITION))
 
 
-@op("select_backward slice_backward diagonal_backward unfold_backward _narrow_backward")
+@op("unfold_backward")
+def unfold_backward(grad: Tensor, sizes: Any, dim: Any, size: Any, step: Any) -> Work:
+    """Each window's g is added to dx: elements of g less those of dx that a window covers, if windows overlap"""
+    windows = grad.shape[int(dim)]
+    covered = min(size, step) * (windows - 1) + size if windows else 0
+    lines = grad.numel // (windows * size or 1)
+    flop = (grad.numel - lines * covered) * addition_flop(grad)
+    return Work(flop, grad.nbytes, moved(math.prod(sizes), grad))
+
+
+@op("select_backward slice_backward diagonal_backward _narrow_backward")
 def view_backward(grad: Tensor, sizes: Any = UNKNOWN, *, out: Out = None) -> Work:
     """dx is g in the part that the view selected, 0 elsewhere: reads g, writes all of dx"""
     count = result_numel(out, sizes)

@@ -7,7 +7,7 @@ gradient, or a constant factor) counts 4 bytes and 0 flop.
 from typing import Any
 
 from pyprof.prof.ops.model import Family, Parts, Tensor, Work, distinct
-from pyprof.prof.ops.operands import Out, broadcast, given, indices, moved, number, numel, required
+from pyprof.prof.ops.operands import broadcast, given, indices, moved, number, numel, required
 from pyprof.prof.ops.result_types import result_dtype
 from pyprof.prof.ops.softmax import log_softmax, softmax_backward
 
@@ -243,22 +243,48 @@ def margin_backward(grad: Tensor, self: Tensor, target: Tensor, weight: Any = No
     return Work(self.numel, distinct(required(grad), self, indices(target), given(weight)), moved(self.numel, self))
 
 
-@op("_ctc_loss ctc_loss _cudnn_ctc_loss")
-def ctc_loss(log_probs: Tensor, targets: Tensor, *, out: Out = None) -> Work:
-    """alpha[t, s] over T steps, N sequences, 2 S + 1 states: three exponentials, two sums, a logarithm, a sum: 7 each
+def _lengths(argument: Any) -> tuple[int, ...] | None:
+    """The lengths of the sequences, if they are numbers or a tensor with known contents."""
+    known = argument.values if isinstance(argument, Tensor) else argument
+    return tuple(known) if isinstance(known, (list, tuple)) and known else None
 
-    An estimate: all sequences and targets are assumed to have full length.
+
+def _states(log_probs: Tensor, targets: Tensor, inputs: Any, labels: Any) -> tuple[int, int]:
+    """(states that are computed, states that are stored): T (2 S + 1) of each sequence of T steps and S labels.
+
+    Sequences of unknown lengths are taken to be as long as possible. As many states are stored for each as for the
+    longest.
     """
     steps, batch = log_probs.shape[:2]
-    labels = targets.shape[-1] if len(targets.shape) == 2 else -(-targets.numel // max(batch, 1))
-    states = steps * batch * (2 * labels + 1)
-    return Work(7 * states, log_probs.nbytes + indices(targets).nbytes, moved(states + batch, log_probs))
+    most = targets.shape[-1] if len(targets.shape) == 2 else -(-targets.numel // max(batch, 1))
+    each = _lengths(labels) or (most,) * batch
+    pairs = zip(_lengths(inputs) or (steps,) * batch, each, strict=False)
+    return sum(t * (2 * s + 1) for t, s in pairs), steps * batch * (2 * max(each, default=0) + 1)
+
+
+@op("_ctc_loss ctc_loss")
+def ctc_loss(log_probs: Tensor, targets: Tensor, inputs: Any = None, labels: Any = None) -> Work:
+    """alpha[t, s] over T steps and 2 S + 1 states: three exponentials, two sums, a logarithm, a sum: 7 each
+
+    Stores all states. Lengths that the capture does not have are taken to be the longest possible.
+    """
+    states, stored = _states(log_probs, targets, inputs, labels)
+    batch = log_probs.shape[1]
+    return Work(7 * states, log_probs.nbytes + indices(targets).nbytes, moved(stored + batch, log_probs))
+
+
+@op("_cudnn_ctc_loss miopen_ctc_loss")
+def fused_ctc_loss(log_probs: Tensor, targets: Tensor, inputs: Any = None, labels: Any = None) -> Work:
+    """The loss and its gradient in one pass: alpha and beta, 7 per state each, and 5 per probability"""
+    states, _ = _states(log_probs, targets, inputs, labels)
+    read = log_probs.nbytes + indices(targets).nbytes
+    return Work(14 * states + 5 * log_probs.numel, read, moved(log_probs.numel + log_probs.shape[1], log_probs))
 
 
 @op("_ctc_loss_backward")
-def ctc_loss_backward(grad: Tensor, log_probs: Tensor, targets: Tensor) -> Work:
+def ctc_loss_backward(grad: Tensor, log_probs: Tensor, targets: Tensor, inputs: Any = None, labels: Any = None) -> Work:
     """beta like alpha: 7 per state; per probability (exp(x) - exp(ab + nll - x)) * g: 5; an estimate"""
-    forward = ctc_loss(log_probs, targets)
+    forward = ctc_loss(log_probs, targets, inputs, labels)
     read = distinct(grad, log_probs) + indices(targets).nbytes + forward.write
     return Work(forward.flop + 5 * log_probs.numel, read, moved(log_probs.numel, log_probs))
 

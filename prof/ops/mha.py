@@ -11,7 +11,7 @@ from pyprof.prof.ops.attention import Call as AttentionCall
 from pyprof.prof.ops.attention import attention, attention_backward, op
 from pyprof.prof.ops.evaluation import evaluate
 from pyprof.prof.ops.gemm import gradients, linear
-from pyprof.prof.ops.model import UNKNOWN, Parts, Tensor, Work, total
+from pyprof.prof.ops.model import UNKNOWN, Family, Parts, Tensor, Work, distinct, total
 from pyprof.prof.ops.operands import given, moved
 
 
@@ -192,3 +192,9 @@ def transformer_encoder_layer(x: Tensor, _embed: Any, heads: int, *parameters: A
         "norm": sum((total(evaluate("native_layer_norm", (x, x.shape[-1:], *norm, 1e-5))) for norm in norms), Work()),
         "residual": sum((total(evaluate("add", (x, x.like(x.shape), 1))) for _sum in range(2)), Work()),
     }
+
+
+@Family("pointwise")("_transform_bias_rescale_qkv")
+def bias_and_scale(qkv: Tensor, bias: Tensor) -> Work:
+    """[B, T, 3E] + bias, and Q times a number: 4 of each three elements; writes Q, K and V with the heads first"""
+    return Work(qkv.numel + qkv.numel // 3, distinct(qkv, bias), moved(qkv.numel, qkv))

@@ -134,6 +134,14 @@ def batch_norm_stats(self: Tensor) -> Work:
     return Work(4 * self.numel + 2 * rows, self.nbytes, 2 * statistics(rows, self))
 
 
+@op("batch_norm_update_stats")
+def batch_norm_update_stats(self: Tensor, mean: Any = None, var: Any = None) -> Work:
+    """Mean and variance 4E, running statistics 7C"""
+    rows = channels(self)
+    flop = 4 * self.numel + (7 * rows if present(mean, var) == 2 else 0)
+    return Work(flop, distinct(self, mean, var), 2 * statistics(rows, self) + distinct(mean, var))
+
+
 @op("batch_norm_gather_stats batch_norm_gather_stats_with_counts")
 def batch_norm_gather_stats(
     self: Tensor, mean: Tensor, rstd: Tensor, running_mean: Any = None, running_var: Any = None

@@ -35,6 +35,31 @@ def fake_quantize(self: Tensor, scale: Any = None, zero_point: Any = None) -> Wo
     return Work(4 * self.numel, distinct(self, scale, zero_point), moved(self.numel, self) + self.numel)
 
 
+@op("_fake_quantize_learnable_per_tensor_affine _fake_quantize_learnable_per_channel_affine")
+def fake_quantize_learnable(self: Tensor, scale: Tensor, zero_point: Tensor) -> Work:
+    """As ``fake_quantize_per_tensor_affine_cachemask``, without a mask: 4 per element"""
+    return Work(4 * self.numel, distinct(self, scale, zero_point), moved(self.numel, self))
+
+
+@op(
+    "_fake_quantize_learnable_per_tensor_affine_backward _fake_quantize_learnable_per_channel_affine_backward "
+    "(grad, self, scale, zero_point)"
+)
+def fake_quantize_learnable_backward(grad: Tensor, self: Tensor, scale: Tensor, zero_point: Tensor) -> Work:
+    """dx is g or 0;  dscale = sum(g ((q - zero point) - x / scale)): 4;  dzero = sum(-g scale): 2; an estimate"""
+    written = moved(self.numel, self) + distinct(scale, zero_point)
+    return Work(6 * self.numel, distinct(grad, self, scale, zero_point), written)
+
+
+@op("_fused_moving_avg_obs_fq_helper _fused_moving_avg_obs_fq_helper_functional")
+def observed_fake_quantize(
+    self: Tensor, _observes: Any, _quantises: Any, low: Tensor, high: Tensor, scale: Tensor, zero_point: Tensor
+) -> Work:
+    """Smallest and largest number: comparisons; then 4 per element, as ``fake_quantize``. Updates the averages"""
+    averages = distinct(low, high, scale, zero_point)
+    return Work(4 * self.numel, self.nbytes + averages, moved(self.numel, self) + self.numel + averages)
+
+
 @op("fake_quantize_per_tensor_affine_cachemask_backward fake_quantize_per_channel_affine_cachemask_backward")
 def fake_quantize_backward(grad: Tensor, mask: Tensor) -> Work:
     """dx is g where the value was not clamped, 0 elsewhere"""

@@ -152,6 +152,12 @@ def grid_sampler_backward(
     return Work(flop, distinct(grad, self, grid), written)
 
 
+@op("cudnn_grid_sampler_backward")
+def cudnn_grid_sampler_backward(self: Tensor, grid: Tensor, grad: Tensor) -> Work:
+    """Same as ``grid_sampler_2d_backward``, both gradients"""
+    return grid_sampler_backward(grad, self, grid)
+
+
 @op("grid_sampler.backward")
 def grid_sampler_whole_backward(self: Tensor, grid: Tensor, mode: Any = 0) -> Work:
     """Same as ``grid_sampler_2d_backward``, for the tensors that need a gradient"""
@@ -168,7 +174,13 @@ def affine_grid(theta: Tensor, size: Any, *, out: Out = None) -> Work:
     return Work(points * rows * (2 * columns - 1), theta.nbytes, moved(points * rows, theta))
 
 
-@op("affine_grid_generator_backward")
+@op("cudnn_affine_grid_generator")
+def cudnn_affine_grid(theta: Tensor, *size: int) -> Work:
+    """Same as ``affine_grid_generator``; the size comes as four numbers"""
+    return affine_grid(theta, size[:4])
+
+
+@op("affine_grid_generator_backward cudnn_affine_grid_generator_backward")
 def affine_grid_backward(grad: Tensor, size: Any = UNKNOWN) -> Work:
     """dtheta [N, d, d + 1] = g' times each point"""
     rows = grad.shape[-1]

@@ -16,10 +16,10 @@ op = Family("rng")
 
 @op(
     "uniform_ normal_ exponential_ cauchy_ log_normal_ geometric_ random_ bernoulli_ uniform exponential cauchy "
-    "log_normal geometric random normal_functional"
+    "log_normal geometric random normal_functional _philox_normal _philox_normal_ _philox_uniform _philox_uniform_"
 )
 def fill(self: Tensor, p: Any = None) -> Work:
-    """Writes random numbers; reads the probabilities if they are a tensor"""
+    """Writes random numbers; reads the probabilities or the key if they are a tensor"""
     tensor = required(self)
     return Work(0, distinct(given(p)), moved(tensor.numel, tensor))
 
@@ -38,9 +38,9 @@ def _made(out: Out, size: Any, dtype: Any, default: str) -> Work:
 
 
 @op("rand randn")
-def rand(size: Any, dtype: Any = None, *, out: Out = None) -> Work:
-    """Writes a new tensor, float32 unless the call gives a dtype"""
-    return _made(out, size, dtype, "float32")
+def rand(size: Any, dtype: Any = None, *options: Any, out: Out = None) -> Work:
+    """Writes a new tensor, float32 unless the call gives a dtype, before which a generator may come"""
+    return _made(out, size, _dtype(options) if len(options) > 3 else dtype, "float32")
 
 
 def _dtype(options: tuple[Any, ...]) -> str | None:

@@ -28,10 +28,12 @@ class Write:
     count: float
     additions: int = 0
     compares: bool = False  # an extremum, which reads the elements as an addition does
+    divides: bool = False  # a mean: a division for each element of the tensor
 
     def work(self, inplace: bool) -> Work:
         """The work of writing into the tensor itself or, out of place, into a copy of it."""
         flop = round(self.additions * self.count) * addition_flop(self.into) if self.additions else 0
+        flop += self.into.numel * addition_flop(self.into) if self.divides else 0
         if not inplace:
             return Work(flop, self.into.nbytes + self.inputs, moved(self.into.numel, self.into))
         touched = math.nan if math.isnan(self.count) else moved(min(round(self.count), self.into.numel), self.into)
@@ -76,7 +78,8 @@ def _elements(self: Tensor, positions: Tensor, source: Any, reduction: Any) -> W
     if isinstance(source, Tensor) and source.numel > positions.numel:
         source = Tensor(positions.shape, source.dtype)
     additions = 0 if reduction in (None, *EXTREMA) else 1
-    return Write(self, indices(positions).nbytes + distinct(source), positions.numel, additions, reduction in EXTREMA)
+    inputs = indices(positions).nbytes + distinct(source)
+    return Write(self, inputs, positions.numel, additions, reduction in EXTREMA, reduction == "mean")
 
 
 @writes("scatter", inplace="scatter_")
@@ -87,7 +90,7 @@ def scatter(self: Tensor, dim: Any, positions: Tensor, source: Any = None, *argu
 
 @writes("scatter_add scatter_reduce", inplace="scatter_add_ scatter_reduce_")
 def scatter_add(self: Tensor, dim: Any, positions: Tensor, source: Tensor, *arguments: Any) -> Write:
-    """self[index] += source: 1 addition per index"""
+    """self[index] += source: 1 addition per index; for a mean also 1 division per element of self"""
     return _elements(self, positions, source, _reduction(arguments, "sum"))
 
 
@@ -97,7 +100,8 @@ def index_add(self: Tensor, dim: Any, positions: Tensor, source: Tensor, alpha: 
     inputs, count = indices(positions).nbytes + distinct(source), required(source).numel
     if alpha in EXTREMA:
         return Write(self, inputs, count, compares=True)
-    return Write(self, inputs, count, 1 if isinstance(alpha, (str, Tensor)) or number(alpha, 1) == 1 else 2)
+    additions = 1 if isinstance(alpha, (str, Tensor)) or number(alpha, 1) == 1 else 2
+    return Write(self, inputs, count, additions, divides=alpha == "mean")
 
 
 @writes("index_copy", inplace="index_copy_")

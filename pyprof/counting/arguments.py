@@ -11,7 +11,8 @@ from pyprof.prof.ops.model import Tensor
 
 SPELLING = {"input": "self", "axis": "dim", "keepdims": "keepdim"}  # names in torch's Python API -> in aten's schemas
 SHAPELESS = "a tensor without a shape"  # replaces such a tensor; no model accepts it
-MOST_LENGTHS = 1 << 14  # a tensor of cumulative lengths with more elements than this is not read
+LENGTHS = ("cum_seq", "cu_seq", "seqused", "input_lengths", "target_lengths")  # how such arguments' names begin
+MOST_LENGTHS = 1 << 14  # a tensor of lengths with more elements than this is not read
 # The methods that give a compressed sparse tensor's indices.
 COMPRESSED = {
     torch.sparse_csr: ("crow_indices", "col_indices"),
@@ -75,7 +76,7 @@ def in_order(schema: Any, args: Any, kwargs: Any) -> tuple[Any, ...]:
         if argument.N and isinstance(value, (int, float)):  # one number stands for a list of N
             value = (value,) * argument.N
         values.append(value)
-        if argument.name.startswith(("cum_seq", "cu_seq", "seqused")):
+        if argument.name.startswith(LENGTHS):
             lengths.add(i)
     descriptions = described(tuple(values))
     if not lengths:
@@ -84,7 +85,7 @@ def in_order(schema: Any, args: Any, kwargs: Any) -> tuple[Any, ...]:
 
 
 def with_contents(description: Any, tensor: Any) -> Any:
-    """A tensor of cumulative lengths with its values, since the count depends on them; fake tensors have no values."""
+    """A tensor of lengths with its values, since the count depends on them; fake tensors have no values."""
     if type(tensor) is not torch.Tensor or tensor.device.type == "meta" or tensor.numel() > MOST_LENGTHS:
         return description
     with unseen():

@@ -159,6 +159,8 @@ ROWS: list[Row] = [
         (PACKED, PACKED, PACKED, None, CUM, CUM, 4, 4, True, 0.0, False),
         Work(2400, 1032, 420),
     ),
+    # bias and scale of [2,3,3*8] before attention: 144 sums, 48 products; 576 and 96 bytes
+    ("_transform_bias_rescale_qkv", (t(2, 3, 24), t(24), 2), Work(144 + 48, 576 + 96, 576)),
     # backward
     (
         "jagged_attention.backward",

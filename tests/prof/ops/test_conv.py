@@ -54,6 +54,8 @@ ROWS: list[Row] = [
     ),  # z: + 3072
     ("miopen_convolution miopen_depthwise_convolution", (X, W, B, *ONE, 1, False, False), SAME),
     ("mkldnn_convolution mkldnn::_convolution_pointwise", (X, W, B, *ONE, 1), SAME),
+    # an addend comes before the weight: + 3072
+    ("mkldnn::_convolution_pointwise", (X, t(2, 6, 8, 8), W, B, *ONE, 1, "add", 1.0), Work(55296, 6008, 3072)),
     (
         "miopen_convolution_transpose mkldnn::_convolution_transpose_pointwise",
         (X, WT, None, (0, 0), (0, 0), (2, 2), (1, 1), 1, False, False),

@@ -43,10 +43,13 @@ ROWS: list[Row] = [
     ("linear", (t(2, 3, 5), t(6, 5), t(6)), Work(360, 264, 144)),  # 2*6*6*5; (30+30+6)*4; 36*4
     ("linear", (t(2, 3, 5), t(5)), Work(60, 140, 24)),  # a 1-D weight: [2,3] out
     (
-        "mkldnn_linear mkl::_mkl_linear _mkl_linear mkldnn::_linear_pointwise",
+        "mkldnn_linear mkldnn::_linear_pointwise",
         (t(3, 5), t(6, 5), None),
         Work(180, 180, 72),
     ),  # 2*3*6*5; 45*4; 18*4
+    ("mkl::_mkl_linear _mkl_linear", (t(3, 5), t(40), t(6, 5), t(6), 3), Work(180, 204, 72)),  # packed and as it was
+    ("mkldnn::_linear_pointwise", (t(3, 5), t(6, 5), t(6), "relu", [], ""), Work(180, 204, 72)),
+    ("mkldnn::_linear_pointwise", (t(3, 5), t(3, 6), t(6, 5), t(6), "add"), Work(180, 204 + 72, 72)),  # an addend
     ("mv", (t(4, 5), t(5)), Work(40, 100, 16)),
     ("addmv", (t(4), t(4, 5), t(5)), Work(40, 116, 16)),
     ("dot", (t(7), t(7)), Work(14, 56, 4)),

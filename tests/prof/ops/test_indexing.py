@@ -77,6 +77,7 @@ ROWS: list[Row] = [
     ("scatter_add", (X, 1, i(4, 2), t(4, 2)), Work(8, 192, 96)),
     ("scatter_reduce", (X, 1, i(4, 2), t(4, 2), "sum", True), Work(8, 192, 96)),
     ("scatter_reduce", (X, 1, i(4, 2), t(4, 2), "amax", True), Work(0, 192, 96)),
+    ("scatter_reduce", (X, 1, i(4, 2), t(4, 2), "mean", True), Work(8 + 24, 192, 96)),  # a division for each of X
     ("scatter_add_", (X, 1, i(4, 2), t(4, 2)), Work(8, 96 + 32, 32)),  # in place: touched elements
     ("scatter_reduce_", (X, 1, i(4, 2), t(4, 2), "prod", True), Work(8, 128, 32)),
     # Kineto records no strings: None stands for the reduction's name; a tensor is out=
@@ -86,6 +87,7 @@ ROWS: list[Row] = [
     ("scatter", (X, 1, i(4, 2), t(4, 2), X), Work(0, 192, 96)),
     ("scatter_reduce_", (X, 1, i(4, 2), t(4, 2), "amax", True), Work(0, 96 + 32, 32)),  # compares what is there
     ("index_reduce", (X, 0, i(2), t(2, 6), "amax", True), Work(0, 160, 96)),
+    ("index_reduce", (X, 0, i(2), t(2, 6), "mean", True), Work(12 + 24, 160, 96)),
     ("index_reduce_", (X, 0, i(2), t(2, 6), "amax", True), Work(0, 16 + 48 + 48, 48)),
     ("index_add", (X, 0, i(2), t(2, 6), 1), Work(12, 96 + 16 + 48, 96)),
     ("index_add", (X, 0, i(2), t(2, 6), 2), Work(24, 160, 96)),
@@ -130,7 +132,10 @@ ROWS: list[Row] = [
     ("one_hot", (i(4), 5), Work(0, 32, 160)),
     ("select_backward", (t(6), [4, 6], 0, 1), Work(0, 24, 96)),
     ("slice_backward", (t(2, 6), [4, 6], 0, 1, 3, 1), Work(0, 48, 96)),
-    ("diagonal_backward unfold_backward _narrow_backward", (t(4), [4, 6]), Work(0, 16, 96)),
+    ("diagonal_backward _narrow_backward", (t(4), [4, 6]), Work(0, 16, 96)),
+    # windows of 3 at every element of 4: two in each of 5 rows cover it, 6 gradients fall on 4 elements
+    ("unfold_backward", (t(5, 2, 3), [5, 4], 1, 3, 1), Work(10, 120, 80)),
+    ("unfold_backward", (t(5, 2, 2), [5, 5], 1, 2, 3), Work(0, 80, 100)),  # apart from each other
     ("select_scatter slice_scatter diagonal_scatter as_strided_scatter", (X, t(2, 6)), Work(0, 48 + 48, 96)),
 ]
 WITH_OUTPUTS: list[Row] = [  # what only the outputs tell

@@ -94,7 +94,17 @@ ROWS: list[Row] = [
     ("multi_margin_loss_backward", (t(), X, Y, 1, 1.0, t(6), MEAN), Work(24, 100 + 32 + 24, 96)),
     ("multilabel_margin_loss_backward", (t(), X, i(4, 6), MEAN, X), Work(24, 100 + 192 + 96, 96)),
     # 10 steps, 2 sequences, 3 labels: 7 states, 140 in all
-    ("_ctc_loss ctc_loss _cudnn_ctc_loss", (t(10, 2, 6), i(2, 3)), Work(980, 480 + 48, 560 + 8)),
+    ("_ctc_loss ctc_loss", (t(10, 2, 6), i(2, 3)), Work(980, 480 + 48, 560 + 8)),
+    # 10 and 6 steps, 2 and 1 labels: 10 * 5 + 6 * 3 states; 10 * 2 * 5 are stored
+    ("_ctc_loss", (t(10, 2, 6), i(2, 3), (10, 6), (2, 1)), Work(7 * 68, 480 + 48, 400 + 8)),
+    ("_ctc_loss", (t(10, 2, 6), i(3), i(2), i(2)), Work(980 - 280, 480 + 24, 400 + 8)),  # 3 labels of 2: at most 2 each
+    (
+        "_ctc_loss",
+        (t(10, 2, 6), i(2, 3), t(2, dtype="int64", values=(10, 6)), t(2, dtype="int64", values=(2, 1))),
+        Work(7 * 68, 480 + 48, 400 + 8),
+    ),
+    # the gradient at once: twice 7 for each of 140 states, 5 for each of 120 probabilities
+    ("_cudnn_ctc_loss miopen_ctc_loss", (t(10, 2, 6), i(2, 3)), Work(1960 + 600, 480 + 48, 480 + 8)),
     ("_ctc_loss_backward", (t(2), t(10, 2, 6), i(2, 3)), Work(980 + 600, 8 + 480 + 48 + 568, 480)),
 ]
 test_worked_by_hand = worked(ROWS)

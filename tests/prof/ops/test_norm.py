@@ -50,6 +50,8 @@ ROWS: list[Row] = [
     ("miopen_batch_norm_backward", (X, X, C, C, C, C, C, 1e-5), BACK),
     ("batch_norm.backward", (X, C, C, C, C, True, 0.1, 1e-5), BACK),
     ("batch_norm.backward", (X, C, C, C, C, False, 0.1, 1e-5), Work(606, 996, 504)),
+    ("batch_norm_update_stats", (X, t(3), t(3), 0.1), Work(480 + 21, 480 + 24, 24 + 24)),  # running ones 7 a channel
+    ("batch_norm_update_stats", (X, None, None, 0.1), Work(480, 480, 24)),
     ("batch_norm_stats", (X, 1e-5), Work(480 + 6, 480, 24)),
     (
         "batch_norm_gather_stats batch_norm_gather_stats_with_counts",

@@ -256,6 +256,21 @@ ROWS: list[Row] = [  # names, arguments, work
         Work(24, 24, 30),
     ),
     (
+        "_fake_quantize_learnable_per_tensor_affine _fake_quantize_learnable_per_channel_affine",
+        (t(2, 3), t(1), t(1)),
+        Work(24, 32, 24),
+    ),
+    (
+        "_fake_quantize_learnable_per_tensor_affine_backward _fake_quantize_learnable_per_channel_affine_backward",
+        (t(2, 3), t(2, 3), t(1), t(1)),
+        Work(36, 56, 32),  # 4 for the scale's gradient, 2 for the zero point's
+    ),
+    (
+        "_fused_moving_avg_obs_fq_helper _fused_moving_avg_obs_fq_helper_functional",
+        (t(2, 3), t(1), t(1), t(1), t(1), t(1), t(1, dtype="int32"), 0.01, 0, 255, -1),
+        Work(24, 24 + 16, 24 + 6 + 16),  # four averages of 4 bytes are read and written
+    ),
+    (
         "fake_quantize_per_tensor_affine_cachemask_backward fake_quantize_per_channel_affine_cachemask_backward",
         (t(2, 3), t(2, 3, dtype="bool")),
         Work(0, 30, 24),

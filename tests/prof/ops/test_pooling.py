@@ -147,6 +147,10 @@ ROWS: list[Row] = [
         Work(16 * 54 * 4, 216 + 512 + 324, 512 + 324),
     ),
     ("grid_sampler.backward", (X, Tensor((1, 3, 3, 2), "float32", needs_grad=False), 0, 0, False), Work(144, 272, 128)),
+    # both gradients: 4 products and 4 sums of each of 18 for dx, twice as many for dgrid; X, the grid and g
+    ("cudnn_grid_sampler_backward", (X, t(1, 3, 3, 2), t(1, 2, 3, 3)), Work(144 + 288, 272, 128 + 72)),
+    ("cudnn_affine_grid_generator", (t(1, 2, 3), 1, 2, 4, 4), Work(16 * 2 * 5, 24, 128)),
+    ("cudnn_affine_grid_generator_backward", (t(1, 4, 4, 2), 1, 2, 4, 4), Work(192, 128, 24)),
     ("affine_grid_generator", (t(1, 2, 3), [1, 2, 4, 4], False), Work(16 * 2 * 5, 24, 128)),  # 3 products, 2 sums
     ("affine_grid_generator_backward", (t(1, 4, 4, 2), [1, 2, 4, 4], False), Work(192, 128, 24)),
 ]

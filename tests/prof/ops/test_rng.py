@@ -23,6 +23,13 @@ ROWS: list[Row] = [
     ("bernoulli", (X, 0.5), Work(0, 0, 24)),  # self gives its shape
     ("rand randn", ([2, 3],), Work(0, 0, 24)),
     ("rand", ([2, 3], "float64"), Work(0, 0, 48)),
+    ("rand", ([2, 3], None, "float64", None, None, False), Work(0, 0, 48)),  # a generator before the dtype
+    ("rand", ([2, 3], "float64", None, None, False), Work(0, 0, 48)),
+    (
+        "_philox_normal _philox_normal_ _philox_uniform _philox_uniform_",
+        (X, t(2, dtype="uint64"), 0.0, 1.0),
+        Work(0, 16, 24),
+    ),
     ("normal", (0.0, 1.0, [2, 3]), Work(0, 0, 24)),
     ("normal", (X, 1.0), Work(12, 24, 24)),
     ("randint", (10, [2, 3]), Work(0, 0, 48)),
@@ -68,6 +75,21 @@ ROWS: list[Row] = [
         Work(0, 24, 24),
     ),
     ("_c10d_functional::all_gather_into_tensor", (X, 4, "0"), Work(0, 24, 96)),
+    (
+        "_c10d_functional::all_reduce_coalesced _c10d_functional::all_reduce_coalesced_",
+        ((X, X), "sum", "0"),
+        Work(0, 48, 48),
+    ),
+    (
+        "symm_mem::one_shot_all_reduce symm_mem::two_shot_all_reduce_ symm_mem::multimem_one_shot_all_reduce",
+        (X, "sum", "0"),
+        Work(0, 24, 24),
+    ),
+    ("_dtensor::shard_dim_alltoall", (X, 0, 1, "0"), Work(0, 24, 24)),
+    ("_c10d_functional::all_to_all_single", (X, [4, 1], [1, 1], "0"), Work(0, 24, 60)),  # 5 rows of 12 bytes come back
+    ("_c10d_functional::all_to_all_single", (X, [], [], "0"), Work(0, 24, 24)),
+    ("_c10d_functional::all_gather_into_tensor_coalesced", ((X, X), 4, "0"), Work(0, 48, 192)),
+    ("_c10d_functional::reduce_scatter_tensor_coalesced", ((X, X), "sum", 2, "0"), Work(0, 48, 24)),
     # annotations that name what goes in, of collectives whose results have another size
     (
         "nccl:all_gather nccl:reduce_scatter nccl:gather nccl:scatter",
