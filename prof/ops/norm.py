@@ -37,10 +37,14 @@ def statistics(count: int, self: Tensor) -> float:
     return moved(count, Tensor((), accumulator(self.dtype)))
 
 
-def normalise(self: Tensor, rows: int, weight: Any, bias: Any, mean: Any = None, var: Any = None) -> Work:
-    """5E + 2R, weight E, bias E; writes the mean and rstd of each row, and any running statistics."""
+def normalise(
+    self: Tensor, rows: int, weight: Any, bias: Any, mean: Any = None, var: Any = None, saved: Tensor | None = None
+) -> Work:
+    """5E + 2R, weight E, bias E; writes the mean and rstd of each row (``saved``: one of them, if it has a dtype of its
+    own), and any running statistics."""
     flop = (5 + present(weight, bias)) * self.numel + 2 * rows
-    written = moved(self.numel, self) + 2 * statistics(rows, self) + distinct(mean, var)
+    each = statistics(rows, self) if saved is None else moved(rows, saved)
+    written = moved(self.numel, self) + 2 * each + distinct(mean, var)
     return Work(flop, distinct(self, weight, bias, mean, var), written)
 
 

@@ -40,7 +40,7 @@ def row_backward(
     flop += (max(2 * count - size, 0) if wants[1] else 0) + (max(count - size, 0) if wants[2] else 0)
     parameter = given(weight) or given(bias) or self.like((size,))
     written = (moved(count, self) if wants[0] else 0) + (wants[1] + wants[2]) * moved(size, parameter)
-    stored = sum(statistics(t.numel if given(t) else rows, self) for t in saved)
+    stored = sum(t.nbytes if given(t) and t.dtype else statistics(t.numel if given(t) else rows, self) for t in saved)
     return Work(flop, distinct(grad, self, weight if wants[0] else None) + stored, written)
 
 
@@ -56,6 +56,16 @@ def layer_norm_backward(
     return row_backward(grad, self, weight, bias, size, self.numel // (size or 1), wants, mean, rstd)
 
 
+def group_statistics(self: Tensor, weight: Any, shape: tuple[int, ...] = ()) -> Tensor:
+    """What a group norm saves of each group: in the data's dtype, float32 if the parameters have another one
+
+    Source: aten/src/ATen/native/group_norm.cpp, param_scalar_type, torch 2.13.
+    """
+    parameter = given(weight)
+    is_mixed = parameter is not None and parameter.dtype != self.dtype
+    return self.like(shape, "float32" if is_mixed else self.dtype)
+
+
 @op("native_group_norm group_norm")
 def group_norm(self: Tensor, *arguments: Any) -> Work:
     """5E + 2R, weight E, bias E; R = N * groups
@@ -67,7 +77,7 @@ def group_norm(self: Tensor, *arguments: Any) -> Work:
     else:
         weight, bias = arguments[:2]
         groups = int(arguments[5])
-    return normalise(self, self.shape[0] * groups, weight, bias)
+    return normalise(self, self.shape[0] * groups, weight, bias, saved=group_statistics(self, weight))
 
 
 @op("native_group_norm_backward (grad, self, mean, rstd, weight, _n, _c, _hw, _group, mask)")
@@ -117,7 +127,8 @@ def group_norm_whole_backward(self: Tensor, groups: Any, weight: Any = None, bia
     """Same as ``native_group_norm_backward``"""
     wants = needs(self, weight, bias)
     rows = self.shape[0] * int(groups)
-    return row_backward(self.like(self.shape), self, weight, bias, channels(self), rows, wants, None, None)
+    saved = [group_statistics(self, weight, (rows,))] * 2
+    return row_backward(self.like(self.shape), self, weight, bias, channels(self), rows, wants, *saved)
 
 
 @op("_weight_norm _weight_norm_interface")

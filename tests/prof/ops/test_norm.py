@@ -11,6 +11,11 @@ from pyprof.prof.ops.evaluation import evaluate
 from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, total
 from tests.prof.ops.op_cases import Row, t, worked
 
+
+def b(*shape: int) -> Tensor:
+    return t(*shape, dtype="bfloat16")
+
+
 X = t(2, 3, 4, 5)  # 120 elements in 3 channels of 40, 480 bytes
 C = t(3)  # 12 bytes
 H = t(2, 3, 4, 5, dtype="bfloat16")  # 240 bytes
@@ -84,6 +89,16 @@ ROWS: list[Row] = [
     # 6 channels in 2 groups: 2 * 2 rows
     ("native_group_norm", (t(2, 6, 5), t(6), t(6), 2, 6, 5, 2, 1e-5), Work(420 + 8, 240 + 48, 240 + 32)),
     ("group_norm", (t(2, 6, 5), 2, t(6), t(6), 1e-5), Work(428, 288, 272)),
+    # 4 means and deviations in the data's type, or in float32 if the parameters are; 60 elements of 2 bytes
+    ("group_norm", (b(2, 6, 5), 2, b(6), b(6), 1e-5), Work(428, 120 + 24, 120 + 16)),
+    ("group_norm", (b(2, 6, 5), 2, t(6), t(6), 1e-5), Work(428, 120 + 48, 120 + 32)),
+    ("group_norm.backward", (b(2, 6, 5), 2, b(6), b(6), 1e-5), Work(768, 240 + 12 + 16, 120 + 24)),
+    # saved statistics count in the type that the capture shows: 12 rows of 5
+    (
+        "native_layer_norm_backward",
+        (b(12, 5), b(12, 5), [5], b(12, 1), b(12, 1), None, None, [True, False, False]),
+        Work(540, 240 + 48, 120),
+    ),
     (
         "native_group_norm_backward",
         (t(2, 6, 5), t(2, 6, 5), t(2, 2), t(2, 2), t(6), 2, 6, 5, 2, ALL),
