@@ -1,4 +1,4 @@
-"""Ops that fill tensors: with one value, sequences of numbers, or indices of triangles. 0 flop.
+"""Ops that fill tensors: with one value, sequences of numbers, indices of triangles. 0 flop, except for windows.
 
 write   the result
 
@@ -12,7 +12,7 @@ from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct
 from pyprof.prof.ops.operands import Out, elementwise, first_output, moved, output, required, tensors
 from pyprof.prof.ops.result_types import dtype_name, type_of_number
 
-op = Family("fill")
+op, pointwise_op = Family("fill"), Family("pointwise")
 
 
 @op("fill_ fill zero_ zero fill_diagonal_")
@@ -104,3 +104,24 @@ def eye(n: Any, *arguments: Any, out: Out = None) -> Work:
     m = next(iter(arguments), None) if len(arguments) != 4 else None
     dtype = dtype_name(arguments[-4]) if len(arguments) > 3 else next(map(dtype_name, tensors(arguments)), None)
     return filled(out, (n, m if isinstance(m, int) else n), dtype or "float32")
+
+
+WINDOWS = (  # name, FLOPs per element, formula
+    ("hann hamming", 4, "a - b cos(2 pi n / N)"),
+    ("blackman", 8, "a - b cos(2 pi n / N) + c cos(4 pi n / N)"),
+    ("bartlett", 3, "1 - |2 n / N - 1|"),
+    ("kaiser", 8, "i0(beta sqrt(1 - x x)) / i0(beta), x = 2 n / N - 1"),
+)
+
+
+def _register_window(names: str, flop: int, formula: str) -> None:
+    def window(length: int, *arguments: Any, out: Out = None) -> Work:
+        dtype = dtype_name(arguments[-4]) if len(arguments) > 3 else next(map(dtype_name, tensors(arguments)), None)
+        return filled(out, length, dtype or "float32") + Work(flop * length)
+
+    window.__doc__ = f"{formula}: {flop} flop per element. The dtype and three more arguments come last"
+    pointwise_op(" ".join(f"{name}_window" for name in names.split()))(window)
+
+
+for _row in WINDOWS:
+    _register_window(*_row)

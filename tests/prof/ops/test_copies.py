@@ -47,6 +47,11 @@ ROWS: list[Row] = [
     ("full_like", (X, 1, "int64"), Work(0, 0, 48)),
     ("zeros ones", ([2, 3], t(2, 3, dtype="float64")), Work(0, 0, 48)),  # out=
     ("full", ([2, 3], 7, X), Work(0, 0, 24)),
+    ("hann_window hamming_window", (10,), Work(40, 0, 40)),  # an angle, a cosine, a product, a difference
+    ("hann_window", (10, True, "float64", None, None, None), Work(40, 0, 80)),
+    ("blackman_window", (10,), Work(80, 0, 40)),  # two angles, cosines and products, a difference and a sum
+    ("bartlett_window", (10,), Work(30, 0, 40)),  # a product, two differences
+    ("kaiser_window", (10, True, 12.0), Work(80, 0, 40)),  # 2 for x, x x, a difference, a root, beta, i0, a quotient
     ("eye", (4,), Work(0, 0, 64)),
     ("eye", (4, "bfloat16", None, None, None), Work(0, 0, 32)),
     ("eye", (4, 2, 15, None, None, None), Work(0, 0, 16)),

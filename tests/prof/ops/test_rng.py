@@ -47,10 +47,15 @@ ROWS: list[Row] = [
     ("dropout", (X, 0.5, False), Work()),
     ("dropout", (X, 0.0, True), Work()),
     (
-        "dropout native_dropout feature_dropout alpha_dropout feature_alpha_dropout",
+        "dropout native_dropout",
         (X, 0.5, True),
         Work(6, 24, 24 + 6),
     ),  # the result and a byte of mask each
+    ("alpha_dropout", (X, 0.5, True), Work(12, 24, 30)),  # a product and a sum
+    # a factor for each of 2 * 3 channels of 4 elements
+    ("feature_dropout", (t(2, 3, 2, 2), 0.5, True), Work(24, 96, 96 + 24)),
+    ("feature_alpha_dropout", (t(2, 3, 2, 2), 0.5, True), Work(48, 96, 96 + 24)),
+    ("alpha_dropout feature_dropout feature_alpha_dropout", (t(2, 3, 2, 2), 0.5, False), Work()),
     ("native_dropout", (X, UNKNOWN, UNKNOWN), Work(6, 24, 30)),
     ("native_dropout", (X, 0.5, False), Work()),
     ("_fused_dropout", (X, 0.5, None), Work(6, 24, 30)),

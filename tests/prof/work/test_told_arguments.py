@@ -183,14 +183,15 @@ def test_a_loss_whose_reduction_is_the_seventh_argument():
 
     It writes 24 logarithms, 1 or 4 results and the total weight; reads 24 scores, 4 gathered values and 4 int64.
     """
-    for reduction, flop, results in (("mean", 100, 1), ("sum", 99, 1), ("none", 96, 4)):
+    # smoothing: the sums of the rows 20, reduced like the values, and three for each result
+    for reduction, flop, results, smoothing in (("mean", 100, 1, 27), ("sum", 99, 1, 26), ("none", 96, 4, 32)):
         args = NO_WEIGHT, *legacy(between=IGNORED), plain("reduction", reduction)
         found = user_call("cross_entropy", LOGITS, CLASSES, *args)
         assert (found.flop, found.nbytes) == (flop, 96 + 16 + 32 + 96 + 4 * (results + 1))
         named = user_call("cross_entropy", LOGITS, CLASSES, plain("reduction", reduction))
         assert (named.flop, named.nbytes) == (found.flop, found.nbytes)
         smooth = user_call("cross_entropy", LOGITS, CLASSES, *args, plain("label_smoothing", 0.1))
-        assert smooth.flop == flop + 24 + 3 * 4
+        assert smooth.flop == flop + smoothing
 
 
 def test_nll_loss_with_its_old_arguments():
