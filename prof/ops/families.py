@@ -7,7 +7,7 @@ activation attention attention_kernels collective compiled contraction conv conv
 embedding_tables embedding_updates experts extensions fills flashinfer gemm gemm_packed gemm_quantised indexing jagged
 latent_attention linalg linear_cross_entropy loss mha norm optimizer padding paged_attention pointwise
 pointwise_backward pooling quantize reduction resize rng rnn row_norm scatter segments softmax sorting sparse
-sparse_features spectral views
+sparse_features spectral views vision
 """
 for _family in FAMILIES.split():
     import_module(f"pyprof.prof.ops.{_family}")

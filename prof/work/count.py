@@ -17,7 +17,7 @@ from pyprof.prof.ops.experts import FINDS_WEIGHTS
 from pyprof.prof.ops.from_forward import bias_gradient, from_forward
 from pyprof.prof.ops.fused_names import op_flop
 from pyprof.prof.ops.fused_operations import completes_none, product_flop, recorded_flop
-from pyprof.prof.ops.known_work import FILLED, known_parts, never_computes
+from pyprof.prof.ops.known_work import known_parts, never_computes, own_work
 from pyprof.prof.ops.marker_arguments import call_arguments, tensors_within, with_flags, with_options
 from pyprof.prof.ops.model import FAMILY, MATRIX, Parts, Possible, Tensor, Work
 from pyprof.prof.ops.paged_attention import Batch
@@ -198,9 +198,7 @@ def _by_model(call: OpCall, name: str) -> Counted:
         arguments = _arguments(call, name, known)
         dtype = next((a.dtype for a in arguments if isinstance(a, Tensor)), "")
         outputs = known.outputs(call.outs or _output_of_bias_gradient(call), call.sizes, call.op)
-        work = evaluate(name, arguments, outputs, call.batch)
-        if isinstance(work, Work) and name in FILLED:
-            work = Work(work.flop, FILLED[name](arguments), 0)
+        work = own_work(name, arguments, evaluate(name, arguments, outputs, call.batch))
         all_ran = not isinstance(work, Possible)
         return Counted(name, family, _amounts(work), "", dtype, arguments, outputs or (), all_ran)
     except ModelError as error:
