@@ -58,8 +58,8 @@ class Packed(Call):
         if isinstance(self.used, Tensor):
             if starts_q.values is None or self.used.values is None:
                 raise UnknownArgument(LENGTHS)
-            spans = zip(starts_q.values, starts_q.values[1:], self.used.values, strict=False)
-            return [(end - start, keys) for start, end, keys in spans]
+            ends = zip(starts_q.values, starts_q.values[1:], self.used.values, strict=False)
+            return [(end - start, keys) for start, end, keys in ends]
         if isinstance(self.table, Tensor):
             raise UnknownArgument(LENGTHS)
         if starts_q.values is not None and starts_k.values is not None:
