@@ -249,7 +249,7 @@ def _lengths(argument: Any) -> tuple[int, ...] | None:
     return tuple(known) if isinstance(known, (list, tuple)) and known else None
 
 
-def _states(log_probs: Tensor, targets: Tensor, inputs: Any, labels: Any) -> tuple[int, int]:
+def _states(log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any) -> tuple[int, int]:
     """(states that are computed, states that are stored): T (2 S + 1) of each sequence of T steps and S labels.
 
     Sequences of unknown lengths are taken to be as long as possible. As many states are stored for each as for the
@@ -257,34 +257,36 @@ def _states(log_probs: Tensor, targets: Tensor, inputs: Any, labels: Any) -> tup
     """
     steps, batch = log_probs.shape[:2]
     most = targets.shape[-1] if len(targets.shape) == 2 else -(-targets.numel // max(batch, 1))
-    each = _lengths(labels) or (most,) * batch
-    pairs = zip(_lengths(inputs) or (steps,) * batch, each, strict=False)
+    each = _lengths(target_lengths) or (most,) * batch
+    pairs = zip(_lengths(input_lengths) or (steps,) * batch, each, strict=False)
     return sum(t * (2 * s + 1) for t, s in pairs), steps * batch * (2 * max(each, default=0) + 1)
 
 
 @op("_ctc_loss ctc_loss")
-def ctc_loss(log_probs: Tensor, targets: Tensor, inputs: Any = None, labels: Any = None) -> Work:
+def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Any = None, target_lengths: Any = None) -> Work:
     """alpha[t, s] over T steps and 2 S + 1 states: three exponentials, two sums, a logarithm, a sum: 7 each
 
     Stores all states. Lengths that the capture does not have are taken to be the longest possible.
     """
-    states, stored = _states(log_probs, targets, inputs, labels)
+    states, stored = _states(log_probs, targets, input_lengths, target_lengths)
     batch = log_probs.shape[1]
     return Work(7 * states, log_probs.nbytes + indices(targets).nbytes, moved(stored + batch, log_probs))
 
 
 @op("_cudnn_ctc_loss miopen_ctc_loss")
-def fused_ctc_loss(log_probs: Tensor, targets: Tensor, inputs: Any = None, labels: Any = None) -> Work:
+def fused_ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Any = None, target_lengths: Any = None) -> Work:
     """The loss and its gradient in one pass: alpha and beta, 7 per state each, and 5 per probability"""
-    states, _ = _states(log_probs, targets, inputs, labels)
+    states, _ = _states(log_probs, targets, input_lengths, target_lengths)
     read = log_probs.nbytes + indices(targets).nbytes
     return Work(14 * states + 5 * log_probs.numel, read, moved(log_probs.numel + log_probs.shape[1], log_probs))
 
 
 @op("_ctc_loss_backward")
-def ctc_loss_backward(grad: Tensor, log_probs: Tensor, targets: Tensor, inputs: Any = None, labels: Any = None) -> Work:
+def ctc_loss_backward(
+    grad: Tensor, log_probs: Tensor, targets: Tensor, input_lengths: Any = None, target_lengths: Any = None
+) -> Work:
     """beta like alpha: 7 per state; per probability (exp(x) - exp(ab + nll - x)) * g: 5; an estimate"""
-    forward = ctc_loss(log_probs, targets, inputs, labels)
+    forward = ctc_loss(log_probs, targets, input_lengths, target_lengths)
     read = distinct(grad, log_probs) + indices(targets).nbytes + forward.write
     return Work(forward.flop + 5 * log_probs.numel, read, moved(log_probs.numel, log_probs))
 
