@@ -24,17 +24,9 @@ from typing import Any
 
 from pyprof.errors import ShapeError, UnknownArgument
 from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct
-from pyprof.prof.ops.operands import broadcast, given, moved
+from pyprof.prof.ops.operands import broadcast, given, keys_below, moved
 
 op = Family("attention")
-
-
-def keys_below(queries: int, keys: int, shift: int) -> int:
-    """The number of (query i, key j) pairs with j < i + shift, in closed form."""
-    first = min(max(-shift, 0), queries)  # the first query with any key
-    last = min(max(keys - shift, 0), queries)  # the first query with all keys
-    rising = (last - first) * shift + (first + last - 1) * (last - first) // 2
-    return rising + (queries - last) * keys
 
 
 def unmasked(queries: int, keys: int, left: int | None, right: int | None, shift: int = 0) -> int:

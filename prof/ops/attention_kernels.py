@@ -48,8 +48,8 @@ class Packed(Call):
     def lengths(self) -> tuple[Any, ...]:
         return self.cum_q, self.cum_k, self.used, self.table, self.slopes
 
-    def sequences(self, total_q: int, total_k: int) -> list[tuple[int, int]]:
-        """(queries, keys) of each packed sequence.
+    def sequences(self, total_q: int, total_k: int) -> list[tuple[int, int, int]]:
+        """(number, queries, keys) of packed sequences of the same lengths.
 
         The cumulative lengths are data, which a trace does not record (``Tensor.values``). If number of sequences ×
         longest length equals the tensor's size, all have that length. Otherwise raises UnknownArgument.
@@ -59,26 +59,26 @@ class Packed(Call):
             if starts_q.values is None or self.used.values is None:
                 raise UnknownArgument(LENGTHS)
             ends = zip(starts_q.values, starts_q.values[1:], self.used.values, strict=False)
-            return [(end - start, keys) for start, end, keys in ends]
+            return [(1, end - start, keys) for start, end, keys in ends]
         if isinstance(self.table, Tensor):
             raise UnknownArgument(LENGTHS)
         if starts_q.values is not None and starts_k.values is not None:
             spans = zip(starts_q.values, starts_q.values[1:], starts_k.values, starts_k.values[1:], strict=False)
-            return [(q_end - q, k_end - k) for q, q_end, k, k_end in spans]
+            return [(1, q_end - q, k_end - k) for q, q_end, k, k_end in spans]
         number = starts_q.numel - 1
         if number * self.max_q == total_q and number * self.max_k == total_k:
-            return [(self.max_q, self.max_k)] * number
+            return [(number, self.max_q, self.max_k)]
         raise UnknownArgument(LENGTHS)
 
-    def used_keys(self, keys: int, batch: int) -> tuple[int, ...]:
-        """The keys of each sequence of a batch: all, unless the call says how many it uses."""
+    def used_keys(self, keys: int, batch: int) -> list[tuple[int, int]]:
+        """(number, keys) of the sequences of a batch: all keys, unless the call says how many it uses."""
         if isinstance(self.table, Tensor) and not isinstance(self.used, Tensor):
             raise UnknownArgument(LENGTHS)
         if not isinstance(self.used, Tensor):
-            return (keys,) * batch
+            return [(batch, keys)]
         if self.used.values is None:
             raise UnknownArgument(LENGTHS)
-        return self.used.values
+        return [(1, used) for used in self.used.values]
 
     def sequence_first(self, left: int | None, right: int | None, bottom_right: bool = True) -> Heads:
         """The sizes with the pairs at most ``left`` and ``right`` (None: no limit) from the diagonal, which ends at the
@@ -90,10 +90,11 @@ class Packed(Call):
         heads, length, keys = self.q.shape[-2], self.q.shape[-3], self.k.shape[-3]
         if isinstance(self.cum_q, Tensor):
             batch = math.prod(self.q.shape[:-3])
-            pairs = sum(pairs_of(*one) for one in self.sequences(batch * length, batch * keys))
+            each = self.sequences(batch * length, batch * keys)
+            pairs = sum(number * pairs_of(queries, used) for number, queries, used in each)
         else:
             batch = self.q.shape[0]
-            pairs = sum(pairs_of(length, used) for used in self.used_keys(keys, batch))
+            pairs = sum(number * pairs_of(length, used) for number, used in self.used_keys(keys, batch))
         return Heads(heads * pairs, self.q.shape[-1], self.v.shape[-1], batch * length * heads)
 
 

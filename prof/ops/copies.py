@@ -11,7 +11,18 @@ from typing import Any
 
 from pyprof.errors import UnknownArgument
 from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct
-from pyprof.prof.ops.operands import Out, elementwise, first_output, moved, number, numel, output, required, tensors
+from pyprof.prof.ops.operands import (
+    Out,
+    elementwise,
+    first_output,
+    keys_below,
+    moved,
+    number,
+    numel,
+    output,
+    required,
+    tensors,
+)
 from pyprof.prof.ops.result_types import dtype_name, result_dtype
 
 op = Family("copy")
@@ -151,7 +162,7 @@ def rearranged(self: Tensor) -> Work:
 def kept(self: Tensor, below: int) -> int:
     """The number of elements on and below the diagonal that is ``below`` columns right of the main one."""
     rows, columns = self.shape[-2:]
-    return math.prod(self.shape[:-2]) * sum(min(columns, max(0, row + 1 + below)) for row in range(rows))
+    return math.prod(self.shape[:-2]) * keys_below(rows, columns, 1 + below)
 
 
 @op("tril")

@@ -9,7 +9,7 @@ import math
 from typing import Any
 
 from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct
-from pyprof.prof.ops.operands import Out, elementwise, first_output, moved, output, required, tensors
+from pyprof.prof.ops.operands import Out, elementwise, first_output, keys_below, moved, output, required, tensors
 from pyprof.prof.ops.result_types import dtype_name, type_of_number
 
 op, pointwise_op = Family("fill"), Family("pointwise")
@@ -89,13 +89,13 @@ def tril_indices(row: Any, col: Any, offset: Any = 0, *, out: Out = None) -> Wor
     described = first_output(out)
     if described is not None:
         return Work(0, 0, moved(described.numel, described))
-    return Work(0, 0, 2 * 8 * sum(min(max(i + 1 + offset, 0), col) for i in range(row)))
+    return Work(0, 0, 2 * 8 * keys_below(row, col, 1 + offset))
 
 
 @op("triu_indices")
 def triu_indices(row: Any, col: Any, offset: Any = 0) -> Work:
     """Write two int64 per element of the triangle"""
-    return Work(0, 0, 2 * 8 * sum(col - min(max(i + offset, 0), col) for i in range(row)))
+    return Work(0, 0, 2 * 8 * (row * col - keys_below(row, col, offset)))
 
 
 @op("eye")

@@ -257,9 +257,13 @@ def _states(log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengt
     """
     steps, batch = log_probs.shape[:2]
     most = targets.shape[-1] if len(targets.shape) == 2 else -(-targets.numel // max(batch, 1))
-    each = _lengths(target_lengths) or (most,) * batch
-    pairs = zip(_lengths(input_lengths) or (steps,) * batch, each, strict=False)
-    return sum(t * (2 * s + 1) for t, s in pairs), steps * batch * (2 * max(each, default=0) + 1)
+    times, sizes = _lengths(input_lengths), _lengths(target_lengths)
+    most = max(sizes, default=0) if sizes else most
+    if times is None and sizes is None:
+        return steps * batch * (2 * most + 1), steps * batch * (2 * most + 1)
+    count = len(times or sizes or ())
+    pairs = zip(times or (steps,) * count, sizes or (most,) * count, strict=False)
+    return sum(t * (2 * s + 1) for t, s in pairs), steps * batch * (2 * most + 1)
 
 
 @op("_ctc_loss ctc_loss")

@@ -106,6 +106,14 @@ def broadcast(op: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(result)
 
 
+def keys_below(queries: int, keys: int, shift: int) -> int:
+    """The number of (query i, key j) pairs with j < i + shift, in closed form."""
+    first = min(max(-shift, 0), queries)  # the first query with any key
+    last = min(max(keys - shift, 0), queries)  # the first query with all keys
+    rising = (last - first) * shift + (first + last - 1) * (last - first) // 2
+    return rising + (queries - last) * keys
+
+
 def elementwise(flop: int, inputs: float, result: Tensor) -> Work:
     """The work of one pass that reads the inputs and writes each element of the result."""
     return Work(flop, inputs, moved(result.numel, result))

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from pyprof.errors import UnknownArgument
+from pyprof.errors import ModelError, UnknownArgument
 from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work
 from pyprof.prof.ops.operands import INDEX_BYTES, Out, first_output, moved, number, numel, result_numel
 from pyprof.prof.ops.result_types import addition_flop
@@ -108,11 +108,12 @@ def adaptive_shape(self: Tensor, n: int, size: Any, out: Out) -> tuple[int, ...]
 
 
 def spans(inputs: Iterable[int], outputs: Iterable[int]) -> int:
-    """Total elements of all adaptive windows: per dimension the sum of the windows' lengths, multiplied."""
-    return math.prod(
-        sum(-(-(i + 1) * size // count) - i * size // count for i in range(count))
-        for size, count in zip(inputs, outputs, strict=True)
-    )
+    """Total elements of all adaptive windows: per dimension the sum of the windows' lengths, multiplied.
+
+    The windows cover n elements once, and all but gcd(n, count) of their ends fall within an element, which is in two.
+    """
+    sides = zip(inputs, outputs, strict=True)
+    return math.prod(size + count - math.gcd(size, count) if size and count else 0 for size, count in sides)
 
 
 def _register_adaptive(n: int) -> None:
@@ -151,12 +152,17 @@ def _adaptive_backward(grad: Tensor, self: Tensor, n: int) -> Work:
 
 def overlap(size: int, count: int, kernel: int, stride: int, padding: int) -> tuple[int, int]:
     """For one dimension: (sum of the windows' lengths, number of elements in any window), without padding."""
-    windows = [(max(i * stride - padding, 0), min(i * stride - padding + kernel, size)) for i in range(count)]
-    covered, end = 0, 0
-    for begin, stop in windows:
-        covered += max(stop - max(begin, end), 0)
-        end = max(end, stop)
-    return sum(stop - begin for begin, stop in windows), covered
+    if padding > kernel:
+        raise ModelError(f"a padding of {padding} is wider than the window of {kernel}")
+    count = min(count, (size + padding - 1) // stride + 1)  # windows that begin before the other side
+    if count <= 0:
+        return 0, 0
+    before = min(-(-padding // stride), count)  # windows that begin in the padding
+    inside = min(max((size + padding - kernel) // stride + 1, 0), count)  # windows that end before its other side
+    begins = stride * (count * (count - 1) - before * (before - 1)) // 2 - padding * (count - before)
+    ends = stride * inside * (inside - 1) // 2 + inside * (kernel - padding) + (count - inside) * size
+    last = min((count - 1) * stride - padding + kernel, size)
+    return ends - begins, last if stride <= kernel else ends - begins
 
 
 def _register_avg(n: int) -> None:

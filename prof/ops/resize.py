@@ -11,7 +11,7 @@ backward   nearest: adds the gradients that fall on the same element: elements o
 import math
 from typing import Any
 
-from pyprof.errors import UnknownArgument
+from pyprof.errors import ModelError, UnknownArgument
 from pyprof.prof.ops.model import UNKNOWN, Family, Tensor, Work, distinct
 from pyprof.prof.ops.operands import Out, first_output, moved, number, numel
 
@@ -23,6 +23,7 @@ TAPS = {  # of an element of the result: kinds of interpolation
     8: "trilinear3d",
     16: "bicubic2d",
 }
+MOST_RESULTS = 1 << 20  # along one side, of which each is looked at
 ANTIALIASED = {"bilinear": 2, "bicubic": 4, "lanczos": 6}  # taps in one dimension, where the image does not shrink
 
 
@@ -80,6 +81,8 @@ def window_taps(size: int, count: int, width: int, align: bool, factor: Any) -> 
     step = (size - 1) / max(count - 1, 1) if align else 1 / factor if factor else size / max(count, 1)
     if step <= 1:
         return width * count
+    if count > MOST_RESULTS:
+        raise ModelError(f"no image has {count} results along one side")
     half = width / 2 * step
     centres = [step * (i + 0.5) for i in range(count)]
     return sum(max(min(int(c + half + 0.5), size) - max(int(c - half + 0.5), 0), 0) for c in centres)

@@ -310,3 +310,11 @@ def test_flop_adds_over_a_split_of_the_batch(size: int, more: int, h: int, n: in
         return total(evaluate("scaled_dot_product_attention", (x, x, x, None, 0.0, causal))).flop
 
     assert flop(size) + flop(more) == flop(size + more)
+
+
+def test_as_many_sequences_as_no_list_could_hold() -> None:
+    many = 1 << 40
+    ends, q = b(many + 1, dtype="int32"), b(2 * many, 1, 8)  # sequences of 2: 3 pairs of 8 + 8 each
+    assert total(evaluate("_flash_attention_forward", (q, q, q, ends, ends, 2, 2, 0.0, True))).flop == 2 * 3 * 16 * many
+    s = b(many, 2, 1, 8)
+    assert total(evaluate("_flash_attention_forward", (s, s, s, None, None, 2, 2, 0.0, True))).flop == 2 * 3 * 16 * many

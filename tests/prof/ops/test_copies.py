@@ -52,6 +52,10 @@ ROWS: list[Row] = [
     ("blackman_window", (10,), Work(80, 0, 40)),  # two angles, cosines and products, a difference and a sum
     ("bartlett_window", (10,), Work(30, 0, 40)),  # a product, two differences
     ("kaiser_window", (10, True, 12.0), Work(80, 0, 40)),  # 2 for x, x x, a difference, a root, beta, i0, a quotient
+    # 2^40 rows of 5: the first four keep 1 to 4, all others 5
+    ("tril", (t(1 << 40, 5),), Work(0, 4 * (10 + 5 * ((1 << 40) - 4)), 20 << 40)),
+    ("tril_indices", (1 << 40, 5, 0), Work(0, 0, 16 * (10 + 5 * ((1 << 40) - 4)))),
+    ("triu_indices", (1 << 40, 5, 0), Work(0, 0, 16 * (5 + 4 + 3 + 2 + 1))),
     ("eye", (4,), Work(0, 0, 64)),
     ("eye", (4, "bfloat16", None, None, None), Work(0, 0, 32)),
     ("eye", (4, 2, 15, None, None, None), Work(0, 0, 16)),

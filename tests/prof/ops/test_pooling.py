@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyprof.errors import UnknownArgument
+from pyprof.errors import ModelError, UnknownArgument
 from pyprof.prof.ops.evaluation import evaluate
 from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, total
-from pyprof.prof.ops.pooling import overlap
+from pyprof.prof.ops.pooling import overlap, spans
 from tests.prof.ops.op_cases import Row, i, t, worked
 
 X = t(1, 2, 4, 4)  # 32 elements, 128 bytes
@@ -187,3 +187,29 @@ def test_overlap_equals_its_definition(size: int, kernel: int, stride: int, padd
 @given(size=SIZES)
 def test_adaptive_pooling_to_its_own_size_is_a_division_each(size: int) -> None:
     assert total(evaluate("adaptive_avg_pool2d", (t(1, 1, size, size), [size, size]))).flop == size * size
+
+
+@given(size=st.integers(0, 40), count=st.integers(0, 40))
+def test_adaptive_windows_are_those_that_one_sees(size: int, count: int) -> None:
+    ends = [(i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
+    assert spans([size], [count]) == sum(end - begin for begin, end in ends)
+
+
+HUGE = 1 << 40
+
+
+@pytest.mark.parametrize(
+    ("op", "arguments", "flop"),
+    [
+        # windows of 2 or 3 of 9 along one side, 9 + 4 - 1 elements in 4; along the other 9 + 2^40 - 1 in 2^40
+        ("adaptive_avg_pool2d", (t(1, 1, 9, 9), [HUGE, 4]), 12 * (HUGE + 8)),
+        ("avg_pool2d_backward", (t(1, 1, HUGE, 4), t(1, 1, 2 * HUGE, 8), [2, 2], [2, 2], [0, 0]), 4 * HUGE),
+    ],
+)
+def test_sizes_that_no_loop_could_count_to(op: str, arguments: Row, flop: int) -> None:
+    assert total(evaluate(op, arguments)).flop == flop
+
+
+def test_more_results_than_an_image_has_are_not_looked_at_one_by_one() -> None:
+    with pytest.raises(ModelError, match="no image has 1099511627776 results"):
+        evaluate("_upsample_bilinear2d_aa", (t(1, 1, 2 * HUGE, 8), [HUGE, 4], False))
