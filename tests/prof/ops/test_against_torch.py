@@ -164,6 +164,40 @@ def options() -> Iterator[Callable[[], Any]]:
     yield lambda: F.layer_norm(no_rows, (4,), torch.ones(4, requires_grad=True)).sum().backward()
 
 
+def rarer() -> Iterator[Callable[[], Any]]:
+    """Segments, histograms, antialiasing, indexing under a mask, dropout of channels, complex functions."""
+
+    def wants(*shape: int) -> Any:
+        return torch.randn(shape, requires_grad=True)
+
+    x, mask, where = torch.randn(6, 4), torch.ones(3, 1, dtype=torch.bool), torch.tensor([0, 2, 5])
+    for reduce in ("sum", "mean", "max", "min", "prod"):
+        yield lambda r=reduce: torch.segment_reduce(wants(6, 4), r, lengths=torch.tensor([2, 4])).sum().backward()
+        yield lambda r=reduce: torch.segment_reduce(wants(6, 4), r, offsets=torch.tensor([0, 2, 6])).sum().backward()
+    for mode, size in itertools.product(("bilinear", "bicubic"), ((3, 5), (16, 9))):
+        yield (
+            lambda mode=mode, size=size: (
+                F.interpolate(wants(2, 3, 8, 8), size=size, mode=mode, antialias=True).sum().backward()
+            )
+        )
+    yield lambda: (torch.histogram(x, 5), torch.histogram(x, torch.arange(4.0), weight=x), torch.histc(x, 7))
+    yield lambda: (torch.histogramdd(x, [2, 3, 4, 5]), torch.histogramdd(x, [torch.arange(3.0)] * 4))
+    if hasattr(torch.ops.aten, "_unsafe_masked_index"):  # torch 2.4
+        yield lambda: torch.ops.aten._unsafe_masked_index(x, mask, [where], 0.0)
+        yield lambda: torch.ops.aten._unsafe_masked_index_put_accumulate(x, mask, [where], torch.ones(3, 4))
+    yield lambda: F.group_norm(wants(4, 6, 5).bfloat16(), 3).sum().backward()
+    yield lambda: wants(5, 9).unfold(1, 3, 2).sum().backward()
+    yield lambda: (torch.rand(3, dtype=torch.float64, generator=torch.Generator()), torch.hann_window(9))
+    yield lambda: (torch.hamming_window(9, dtype=torch.float64), torch.kaiser_window(9), torch.blackman_window(9))
+    if hasattr(torch, "_foreach_mm"):  # torch 2.13
+        yield lambda: (torch._foreach_clone([x, x]), torch._foreach_mm([x], [x.T]), torch._foreach_pow(2.0, [x, x]))
+    for name in "asin acos atan asinh acosh atanh log1p expm1 sinc var std".split():
+        yield lambda name=name: getattr(torch, name)(make(COMPLEX[0], 3, 4))
+    yield lambda: torch.logcumsumexp(make(COMPLEX[0], 3, 4), 1)
+    for dtype in (torch.float32, torch.bfloat16):
+        yield lambda dtype=dtype: F.dropout(make(dtype, 6, 4)).sum()
+
+
 def refuses(call: Callable[[], Any]) -> bool:
     """Does torch not do this for this type?"""
     try:
@@ -173,14 +207,14 @@ def refuses(call: Callable[[], Any]) -> bool:
     return False
 
 
-@pytest.mark.parametrize("calls", [binary, unary, reductions, layers, algebra, options])
+@pytest.mark.parametrize("calls", [binary, unary, reductions, layers, algebra, options, rarer])
 @pytest.mark.filterwarnings("ignore")
 def test_results_have_the_types_and_sizes_that_torch_gives_them(calls: Any) -> None:
     with Compared() as mode:
         refused = sum(refuses(call) for call in calls())
     assert mode.differences == []
     assert mode.compared > 25
-    assert calls not in (layers, algebra, options) or refused == 0
+    assert calls not in (layers, algebra, options, rarer) or refused == 0
 
 
 @pytest.mark.parametrize(("mode", "width"), [("bilinear", 2), ("bicubic", 4)])
