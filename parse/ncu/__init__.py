@@ -2,7 +2,7 @@
 
     from pyprof.parse.ncu.reader import read                   # Path -> Report: CSV (raw, details; .gz) and .ncu-rep
     from pyprof.parse.ncu.quantities import QUANTITIES, quantity, tensor_ops, tensor_ops_by_precision, executed_flops
-    from pyprof.parse.ncu.stalls import stall_shares, top_stalls
+    from pyprof.parse.ncu.stalls import stall_shares
 
     report = read(Path("report.csv"))                          # InputError: one line, if it is not ncu's, cut or empty
     report.launches[0].name, .names, .grid, .block, .ranges    # a Launch; unknown is None, "" or ()

@@ -19,6 +19,7 @@ FORMS = tuple(map(re.compile, (
     r"smsp__pcsamp_warps_issue_stalled_(\w+?)(?<!_not_issued)(?:\.sum)?",
 )))  # fmt: skip
 NO_STALL = frozenset(("selected",))  # the warp issued its instruction
+MOST, NAMED = 3, 5  # reasons that a text has at most, and the smallest share that it names, in percent
 SPELLING = {"no_instructions": "no_instruction", "dispatch": "dispatch_stall"}
 
 
@@ -45,18 +46,10 @@ def _shares(found: dict[str, Floats]) -> dict[str, Floats]:
     }
 
 
-def top_stalls(report: Report, count: int = 3, least: float = 5) -> list[str]:
-    """For each launch its longest stalls, "long_scoreboard 45%, wait 20%"; empty if unknown."""
-    return top_texts(stall_shares(report), len(report), count, least)
-
-
-def top_texts(shares: Mapping[str, Floats], rows: int, count: int = 3, least: float = 5) -> list[str]:
-    """Shares by reason (``stall_shares``) as a text for each row.
-
-    count: how many at most. least: the smallest share, in percent, that is named.
-    """
+def top_texts(shares: Mapping[str, Floats], rows: int) -> list[str]:
+    """Shares by reason (``stall_shares``) as a text for each row, "long_scoreboard 45%, wait 20%"; empty if unknown."""
     texts = []
     for row in range(rows):
-        ordered = sorted((-float(values[row]), name) for name, values in shares.items() if values[row] >= least)
-        texts.append(", ".join(f"{name} {-share:.0f}%" for share, name in ordered[:count]))
+        ordered = sorted((-float(values[row]), name) for name, values in shares.items() if values[row] >= NAMED)
+        texts.append(", ".join(f"{name} {-share:.0f}%" for share, name in ordered[:MOST]))
     return texts

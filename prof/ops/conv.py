@@ -12,8 +12,6 @@ Backward, one kernel per gradient:
 dgrad   reads dy, weight, writes dx;  wgrad   reads dy, x, writes dweight: each the flop of the forward
 bias    reads dy, writes dbias: one addition per element of dy, minus one per channel
 
-``valid`` counts the products without those with a padding zero, which some algorithms skip and some hardware counters
-therefore do not see.
 Source: torch/utils/flop_counter.py, conv_flop and conv_backward_flop; the latter counts the weight gradient of a
 grouped convolution ``groups`` times.
 """
@@ -141,39 +139,6 @@ def touched(x: Tensor, weight: Tensor, y: Tensor) -> Tensor:
 def nominal(x: Tensor, weight: Tensor, y: Tensor, transposed: bool) -> int:
     """Flop of a convolution, products with padding zeros included."""
     return multiply_adds((x if transposed else y).numel * math.prod(weight.shape[1:]), x, weight)
-
-
-def valid(x: Tensor, weight: Tensor, window: Window) -> int:
-    """Flop without the products with padding zeros (transposed: without those that fall outside of y).
-
-    The dimensions are independent: the (position, tap) pairs that hit the input are counted per dimension and
-    multiplied. dgrad and wgrad have the same products, so the count is the same.
-    """
-    rank = len(weight.shape) - 2
-    y = output_shape(x, weight, window)
-    # a transposed convolution has the same pairs as the convolution from y to x, whose kernel moves over y
-    small, large = (x.shape[-rank:], y[-rank:]) if window.transposed else (y[-rank:], x.shape[-rank:])
-    before = [before for before, _ in paddings(window, weight.shape[2:])]
-    strides, dilations = spread(window.stride, rank), spread(window.dilation, rank)
-    dimensions = zip(small, large, weight.shape[2:], strides, before, dilations, strict=True)
-    pairs = math.prod(taps_inside(*dimension) for dimension in dimensions)
-    points = math.prod(x.shape[: -rank - 1]) * weight.shape[0] * weight.shape[1]
-    return multiply_adds(points * pairs, x, weight)
-
-
-def taps_inside(positions: int, size: int, kernel: int, stride: int, before: int, dilation: int) -> int:
-    """The number of (position, tap) pairs in one dimension whose tap hits one of ``size`` elements, not the padding.
-
-    Tap j at position i reads element i * stride + j * dilation - before. For each tap, the positions that hit an
-    element are an interval.
-    """
-    count = 0
-    for tap in range(kernel):
-        offset = tap * dilation - before
-        first = max(0, -(offset // stride))  # the smallest i with i * stride + offset >= 0
-        last = min(positions - 1, (size - 1 - offset) // stride)
-        count += max(0, last - first + 1)
-    return count
 
 
 def backward(dy: Tensor, x: Tensor, weight: Tensor, transposed: bool, mask: Mask | None) -> Parts:

@@ -7,7 +7,6 @@ protos/perfetto/trace/perfetto_trace.proto (v52). The tests read the files with 
 
 from __future__ import annotations
 
-import struct
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -65,10 +64,6 @@ def number(field: int, value: int) -> bytes:
 def block(field: int, data: bytes) -> bytes:
     """A text or a message."""
     return varint(field << 3 | 2) + varint(len(data)) + data
-
-
-def double(field: int, value: float) -> bytes:
-    return varint(field << 3 | 1) + struct.pack("<d", value)
 
 
 def _text(text: str) -> bytes:

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from pyprof.prof.plot.labels import Along
     from pyprof.prof.plot.style import Look, Picture
 
-GROUPS = ("op", "kernel", "layer")
 DOTS = 400  # with more groups, only the longest are drawn
 LEAST = 0.0005  # smallest share of the total time that is drawn; smaller dots would be specks
 LABELLED = 14  # number of dots with a name

@@ -1,15 +1,13 @@
-"""Convolutions: values worked by hand, and the products without padding against counting them one by one."""
+"""Convolutions: values worked by hand, and what holds for all sizes."""
 
 import math
 from dataclasses import replace
-from itertools import product
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pyprof.errors import ShapeError, UnknownArgument
-from pyprof.prof.ops.conv import Window, output_shape, valid
 from pyprof.prof.ops.evaluation import evaluate
 from pyprof.prof.ops.model import UNKNOWN, Tensor, Work, total
 from tests.prof.ops.op_cases import Row, t, worked
@@ -218,36 +216,6 @@ def test_shapes_that_do_not_fit_are_refused() -> None:
 
 
 sizes = st.integers(1, 6)
-
-
-def one_by_one(x: Tensor, weight: Tensor, window: Window) -> int:
-    """The products of a one-dimensional convolution that do not touch the padding, each looked at."""
-    out = output_shape(x, weight, window)[-1]
-    length, kernel = x.shape[-1], weight.shape[-1]
-    small, large = (length, out) if window.transposed else (out, length)
-    hits = sum(
-        0 <= i * window.stride + k * window.dilation - window.padding < large
-        for i, k in product(range(small), range(kernel))
-    )
-    return 2 * x.shape[0] * weight.shape[0] * weight.shape[1] * hits
-
-
-@given(n=sizes, k=st.integers(1, 4), s=st.integers(1, 3), p=st.integers(0, 3), d=st.integers(1, 3), flip=st.booleans())
-def test_valid_products_are_those_that_one_sees(n: int, k: int, s: int, p: int, d: int, flip: bool) -> None:
-    x, weight, window = t(2, 3, n + 8), t(3, 2, k), Window(s, p, d, 1, flip)
-    assert valid(x, weight, window) == one_by_one(x, weight, window)
-
-
-@pytest.mark.parametrize(
-    ("x", "weight", "window", "flop"),
-    [
-        (t(4, 16, 100), t(32, 16, 5), Window(1, 2), 2023424),  # 500 - 2*(1+2) taps: 2*4*32*16*494
-        (t(2, 32, 64), t(32, 1, 4), Window(1, 3, 1, 32), 32768),  # 64 inputs, 4 taps each: 2*2*32*256
-        (t(4, 16, 50), t(16, 8, 4), Window(2, 1, 1, 1, True), 202752),  # 200 - 2 taps: 2*4*16*8*198
-    ],
-)
-def test_valid(x: Tensor, weight: Tensor, window: Window, flop: int) -> None:
-    assert valid(x, weight, window) == flop
 
 
 @given(b=sizes, c=sizes, o=sizes, h=sizes, w=sizes)
