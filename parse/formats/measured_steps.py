@@ -5,9 +5,11 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from pyprof.parse.formats.own_record import OwnRecord, own_record
 from pyprof.step_timer import VERSION
 from pyprof.table.measured_steps import LARGEST_NS, MeasuredStep
 
+VERSIONED = "the record of measured steps has"
 _Ns = Annotated[int, Meta(ge=0, lt=LARGEST_NS)]
 
 
@@ -17,25 +19,16 @@ class _Step(msgspec.Struct):
     gpu_ns: _Ns | None = None
 
 
-class _Record(msgspec.Struct):
-    version: int
+class _Record(OwnRecord):
     marked: bool = False
-    steps: list[_Step] = []
+    steps: tuple[_Step, ...] = ()
 
 
-class _Own(msgspec.Struct):
-    """The part of a trace's key ``pyprof`` that is read here."""
-
-    steps: _Record | None = None
-
-
-def of_trace(text: bytes) -> tuple[tuple[MeasuredStep, ...], list[str]]:
+def of_trace(own: bytes) -> tuple[tuple[MeasuredStep, ...], list[str]]:
     """The steps under a trace's key ``pyprof``, and warnings."""
-    try:
-        own = msgspec.json.decode(text, type=_Own) if text else _Own()
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        return (), [f"the steps measured before the profiler started cannot be read and are left out ({error})"]
-    return _checked(own.steps)
+    unreadable = "the steps measured before the profiler started cannot be read and are"
+    record, warnings = own_record(own, "steps", _Record, VERSION, unreadable, VERSIONED)
+    return _steps(record) if record else (), warnings
 
 
 def of_marker(text: str) -> tuple[tuple[MeasuredStep, ...], list[str]]:
@@ -44,12 +37,10 @@ def of_marker(text: str) -> tuple[tuple[MeasuredStep, ...], list[str]]:
         record = msgspec.json.decode(text, type=_Record)
     except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:
         return (), [f"the steps measured before nsys recorded cannot be read and are left out ({error})"]
-    return _checked(record)
-
-
-def _checked(record: _Record | None) -> tuple[tuple[MeasuredStep, ...], list[str]]:
-    if record is None:
-        return (), []
     if record.version != VERSION:
-        return (), [f"the record of measured steps has version {record.version}, not {VERSION}: left out"]
-    return tuple(MeasuredStep(s.number, s.host_ns, s.gpu_ns, record.marked) for s in record.steps), []
+        return (), [f"{VERSIONED} version {record.version}, not {VERSION}: left out"]
+    return _steps(record), []
+
+
+def _steps(record: _Record) -> tuple[MeasuredStep, ...]:
+    return tuple(MeasuredStep(s.number, s.host_ns, s.gpu_ns, record.marked) for s in record.steps)

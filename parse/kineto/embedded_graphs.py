@@ -7,27 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
 from pyprof.errors import InputError
+from pyprof.parse.formats.own_record import OwnRecord, own_record
 from pyprof.parse.kineto.event_types import Trace
 from pyprof.parse.kineto.json_text import decoded
 
 RECORD_VERSION = 1  # of what pyprof/capture/graph_captures.py records
 
 
-class _Record(msgspec.Struct):
-    version: int
+class _Record(OwnRecord):
     traces: list[str]
-    ordered: tuple[
-        int, ...
-    ] = ()  # the numbers of graphs whose nodes can run in one order only; also of those in the file
-
-
-class _Own(msgspec.Struct):
-    """The part of the key ``pyprof`` that is read here."""
-
-    graphs: _Record | None = None
+    ordered: tuple[int, ...] = ()  # as in ``EmbeddedGraphs``, also of graphs in the file itself
 
 
 class EmbeddedGraphs(NamedTuple):
@@ -40,16 +30,12 @@ class EmbeddedGraphs(NamedTuple):
 
 def embedded_graphs(file: Path, trace: Trace) -> EmbeddedGraphs:
     """The traces of the captures of graphs, and the numbers of the graphs that have one order."""
-    if not trace.pyprof:
-        return EmbeddedGraphs()
+    what = "the captures of CUDA graphs"
+    unreadable = f"{what} under the key pyprof cannot be read and are"
+    record, warnings = own_record(trace.pyprof, "graphs", _Record, RECORD_VERSION, unreadable, f"{what} have")
+    if record is None:
+        return EmbeddedGraphs(warnings=warnings)
     try:
-        record = msgspec.json.decode(trace.pyprof, type=_Own).graphs
-        if record is None:
-            return EmbeddedGraphs()
-        if record.version != RECORD_VERSION:
-            why = f"the captures of CUDA graphs have version {record.version}, not {RECORD_VERSION}: left out"
-            return EmbeddedGraphs(warnings=[why])
         return EmbeddedGraphs([decoded(file, text.encode()) for text in record.traces], frozenset(record.ordered))
-    except (InputError, ValueError, RecursionError) as error:  # msgspec's errors and those of text are ValueErrors
-        why = f"the captures of CUDA graphs under the key pyprof cannot be read and are left out ({error})"
-        return EmbeddedGraphs(warnings=[why])
+    except (InputError, ValueError, RecursionError) as error:
+        return EmbeddedGraphs(warnings=[f"{unreadable} left out ({error})"])

@@ -6,8 +6,7 @@ PyTorch 2.4 do not have, because their events count from 1970.
 
 from __future__ import annotations
 
-import msgspec
-
+from pyprof.parse.formats.own_record import OwnRecord, own_record
 from pyprof.parse.kineto.event_types import Trace
 from pyprof.parse.kineto.events import Clock
 from pyprof.table.columns import known
@@ -22,33 +21,23 @@ class _Gpu(Readings, kw_only=True):
     time_us: list[int]
 
 
-class _Record(msgspec.Struct):
-    version: int
+class _Record(OwnRecord):
     pid: int
     period_ns: int
     gpus: list[_Gpu]
 
 
-class _Own(msgspec.Struct):
-    """The part of the key ``pyprof`` that is read here."""
-
-    nvml: _Record | None = None
-
-
 def gpu_samples(trace: Trace, clock: Clock, rank: int) -> tuple[list[GpuSamples], list[str]]:
     """The readings of each GPU, with times since the capture began, and warnings."""
-    if not trace.pyprof:
-        return [], []
+    unreadable, versioned = "the clocks that --nvml recorded cannot be read and are", "the clocks of --nvml have"
+    record, warnings = own_record(trace.pyprof, "nvml", _Record, RECORD_VERSION, unreadable, versioned)
+    if record is None:
+        return [], warnings
+    base = trace.base if type(trace.base) is int else 0
     try:
-        record = msgspec.json.decode(trace.pyprof, type=_Own).nvml
-        if record is None:
-            return [], []
-        if record.version != RECORD_VERSION:
-            return [], [f"the clocks of --nvml have version {record.version}, not {RECORD_VERSION}: left out"]
-        base = trace.base if type(trace.base) is int else 0
         return [_samples(gpu, record, rank, base + clock.begin_ns) for gpu in record.gpus], []
-    except (ValueError, RecursionError) as error:  # msgspec's errors and those of text are ValueErrors
-        return [], [f"the clocks that --nvml recorded cannot be read and are left out ({error})"]
+    except ValueError as error:
+        return [], [f"{unreadable} left out ({error})"]
 
 
 def _samples(gpu: _Gpu, record: _Record, rank: int, begin_unix_ns: int) -> GpuSamples:

@@ -15,6 +15,7 @@ import numpy as np
 from msgspec import Meta
 
 from pyprof.parse.attribute.capture import MemoryEvents, RecordedStorage
+from pyprof.parse.formats.own_record import OwnRecord, own_record
 from pyprof.parse.kineto.event_types import Event, MemoryArgs, Number
 from pyprof.parse.kineto.events import Clock, Events, Threads, integers
 from pyprof.table.columns import NULL, Coded, Ints
@@ -96,33 +97,21 @@ class _Storage(msgspec.Struct):
     layer: list[str] = []
 
 
-class _Memory(msgspec.Struct):
-    version: int
-    storages: list[_Storage] = []
+class _Memory(OwnRecord):
+    storages: tuple[_Storage, ...] = ()
 
 
-class _Recorded(msgspec.Struct):
-    memory: _Memory | None = None
-
-
-def recorded_storages(text: bytes) -> tuple[list[RecordedStorage], list[str]]:
-    """The tensors that ``pyprof run --memory`` recorded under the trace's key pyprof, and warnings."""
-    if not text:
-        return [], []
-    try:
-        memory = msgspec.json.decode(text, type=_Recorded).memory
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        return [], [f"the trace's own record of its tensors cannot be read and is left out ({error})"]
-    if memory is None:
-        return [], []
-    if memory.version != RECORD_VERSION:
-        return [], [f"the trace's record of its tensors has version {memory.version}, not {RECORD_VERSION}: left out"]
+def recorded_storages(own: bytes) -> tuple[list[RecordedStorage], list[str]]:
+    """The tensors that ``pyprof run --memory`` recorded under the trace's key ``pyprof``, and warnings."""
+    unreadable = "the trace's own record of its tensors cannot be read and is"
+    versioned = "the trace's record of its tensors has"
+    memory, warnings = own_record(own, "memory", _Memory, RECORD_VERSION, unreadable, versioned)
     storages = [
         RecordedStorage(s.address, s.bytes, s.kind, s.device, s.category, s.name, _json(s.layer))
-        for s in memory.storages
+        for s in (memory.storages if memory else ())
         if s.address and s.bytes
     ]
-    return storages, []
+    return storages, warnings
 
 
 def _json(layer: list[str]) -> str:
