@@ -8,7 +8,7 @@ import numpy as np
 
 from pyprof.compiled_record import CompiledRecord
 from pyprof.parse.attribute.scope import Scope
-from pyprof.table.columns import NULL, Bools, Coded, Codes, Data, Indices, Ints
+from pyprof.table.columns import NULL, Bools, Coded, Codes, Data, Indices, Ints, coded_of, ints_of
 from pyprof.table.cpu_facts import CpuFacts
 from pyprof.table.gpu_samples import GpuSamples
 from pyprof.table.losses import Loss
@@ -167,3 +167,16 @@ class Capture:
     def pids(self) -> Ints:
         """The process of each thread."""
         return np.array([pid for pid, _ in self.threads], np.int64)
+
+    def pids_and_tids(self, thread: Indices) -> tuple[Ints, Ints]:
+        """Process and thread number of threads by index; ``NULL`` for -1."""
+        pairs = np.array([*self.threads, (NULL, NULL)], np.int64)  # index -1 selects the last item
+        return pairs[thread, 0], pairs[thread, 1]
+
+    def ints(self, key: str) -> Ints:
+        """A column of the rows; ``NULL`` in all of them if the profiler does not provide it."""
+        return ints_of(self.columns, key, self.rows)
+
+    def coded(self, key: str) -> Coded:
+        """As ``ints``, for a column of texts, which are then empty."""
+        return coded_of(self.columns, key, self.rows)

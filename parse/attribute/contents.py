@@ -15,7 +15,7 @@ import numpy as np
 from pyprof.command.json_schema import doc
 from pyprof.parse.attribute.reasons import UNKNOWN, general
 from pyprof.table.attribution import AttributedTime, attributed_rows, runs_on_cpu
-from pyprof.table.columns import NULL, Coded, Data, Ints, Table, distinct
+from pyprof.table.columns import NULL, Coded, Data, Ints, Table, coded_of, distinct, ints_of
 from pyprof.table.intervals import covered
 
 
@@ -41,8 +41,9 @@ def attribution_of(columns: Mapping[str, Data], weight: Ints | None = None) -> A
 
     ``weight``: each row's weight, in place of its duration. Reasons that differ only in a range's name count as one.
     """
-    kind, op, reason = (_coded(columns[key]) for key in ("kind", "op", "reason"))
-    weight = _ints(columns["kDuration"]) if weight is None else weight
+    rows = len(columns["kind"])
+    kind, op, reason = (coded_of(columns, key, rows) for key in ("kind", "op", "reason"))
+    weight = ints_of(columns, "kDuration", rows) if weight is None else weight
     time = AttributedTime.of_columns(weight, op, runs_on_cpu(kind))
     unattributed = ~attributed_rows(op)
     reasons: Counter[str] = Counter()
@@ -92,26 +93,17 @@ class Contents:
     def of_columns(cls, columns: Mapping[str, Data], attribution: Attribution) -> Contents:
         """The figures, computed from the columns kind, gpu, pid, rank, step, device, start and kDuration."""
         keys = ("pid", "rank", "step", "device", "start", "kDuration")
-        pid, rank, step, device, start, duration = (_ints(columns[key]) for key in keys)
+        rows = len(columns["kind"])
+        pid, rank, step, device, start, duration = (ints_of(columns, key, rows) for key in keys)
         return cls(
-            _rows_by_kind(_coded(columns["kind"])),
+            _rows_by_kind(coded_of(columns, "kind", rows)),
             attribution,
-            {} if attribution.on_cpu else _gpus(_coded(columns["gpu"]), pid, device),
+            {} if attribution.on_cpu else _gpus(coded_of(columns, "gpu", rows), pid, device),
             known_numbers(pid),
             known_numbers(rank),
             known_numbers(step),
             _device_spans(pid, device, start, duration),
         )
-
-
-def _ints(column: Data) -> Ints:
-    assert isinstance(column, np.ndarray)
-    return column.astype(np.int64, copy=False)
-
-
-def _coded(column: Data) -> Coded:
-    assert isinstance(column, Coded)
-    return column
 
 
 def _rows_by_kind(kind: Coded) -> dict[str, int]:

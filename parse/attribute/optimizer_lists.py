@@ -30,8 +30,7 @@ def gradients(capture: Capture, tree: RangeTree, op: Ints) -> Coded:
     ``op``: each row's op's range, -1 for none. A step's gradients are the gradients accumulated since the previous
     optimizer step.
     """
-    time, pid, names = capture.launch_time, capture.columns["pid"], capture.columns["kShortName"]
-    assert isinstance(pid, np.ndarray) and isinstance(names, Coded)
+    time, pid, names = capture.launch_time, capture.ints("pid"), capture.coded("kShortName")
     found = Coded.empty(len(op))
     cut = tree.scopes_where(Kind.OP, takes_cut_lists)[value_at(tree.scope, op, -1)]
     outside_ops = names.where(lambda name: "multi_tensor_apply_kernel" in name) & (op < 0)

@@ -16,7 +16,7 @@ from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.attribute.scope import Kind, Scope
 from pyprof.parse.attribute.steps import updates_of
-from pyprof.table.columns import NULL, Bools, Coded, Ints, value_at
+from pyprof.table.columns import NULL, Bools, Ints, value_at
 
 TRANSFERS = ("", "in", "out")  # no copy, a copy from host to GPU, a copy from GPU to host
 # the names of a copy in nsys and nvprof, and in Kineto
@@ -63,12 +63,9 @@ def phase_of(own: Sequence[Scope], ops: Sequence[str], transfer: str, updating: 
 
 def transfers(capture: Capture) -> Ints:
     """The direction of each row's copy, found by the row's name: an index into ``TRANSFERS``."""
-    names = capture.columns.get("kShortName")
-    kind = capture.columns.get("kind")
-    if not isinstance(names, Coded) or not isinstance(kind, Coded):
-        return np.zeros(capture.rows, np.int64)
+    names = capture.coded("kShortName")
     directions = np.array([*map(_direction, names.values), 0], np.int64)
-    return np.where(kind.among("memcpy"), directions[names.codes], 0)
+    return np.where(capture.coded("kind").among("memcpy"), directions[names.codes], 0)
 
 
 def _direction(name: str) -> int:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pyprof.parse.attribute.range_tree import RangeTree
-from pyprof.table.columns import NULL, Bools, Coded, Data, Ints, Ragged, numbered
+from pyprof.table.columns import NULL, Bools, Coded, Data, Ints, Ragged, coded_of, ints_of, numbered
 
 Mark = tuple[int, str]  # sequence number, name
 ROWS, TOGETHER = 1 << 17, 4096  # rows whose stacks are looked at, and texts that are formatted, at once
@@ -183,9 +183,8 @@ def _in_a_row(seq: Ints, columns: dict[str, Data]) -> Ints:
 
     Copies and memsets, which PyProf left out, have 0 and do not interrupt the count.
     """
-    direction, op, kind, pid = (columns[key] for key in ("dir", "op", "kind", "pid"))
-    assert isinstance(direction, Coded) and isinstance(op, Coded) and isinstance(kind, Coded)
-    assert isinstance(pid, np.ndarray)
+    direction, op, kind = (coded_of(columns, key, len(seq)) for key in ("dir", "op", "kind"))
+    pid = ints_of(columns, "pid", len(seq))
     rows = np.flatnonzero(kind.among("kernel", "cpu"))
     if any(pid.strides):  # of several processes
         rows = rows[np.argsort(pid[rows], kind="stable")]

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyprof.table.columns import NULL, Bools, Coded, Data, Ints, blank, distinct, greatest, least
+from pyprof.table.columns import NULL, Data, Ints, coded_of, distinct, greatest, ints_of, least
 
 # Launching takes 5 to 50 µs, so an operation that waits longer after its launch waits for other work.
 QUEUED_NS = 100_000
@@ -35,13 +35,13 @@ def step_times(columns: Mapping[str, Data]) -> StepTimes:
     of the launch."""
     rows = len(columns["step"])
     keys = ("step", "markStart", "markEnd", "pid", "device", "stream", "start", "kDuration")
-    step, mark, until, pid, device, stream, start, duration = (_ints(columns, key, rows) for key in keys)
+    step, mark, until, pid, device, stream, start, duration = (ints_of(columns, key, rows) for key in keys)
     found = StepTimes(np.full(rows, NULL, np.int64), np.full(rows, NULL, np.int64))
     marked = (step != NULL) & ((mark != NULL) | (until != NULL))
     if not marked.any():
         return found
     end = start + np.maximum(duration, 0)
-    kernel = _kernels(columns, rows)
+    kernel = ~coded_of(columns, "kind", rows).among("memcpy", "memset")
     devices, owner = distinct(pid, device)
     launched = _launched(columns, rows)
     for number in range(len(devices)):
@@ -59,23 +59,11 @@ def step_times(columns: Mapping[str, Data]) -> StepTimes:
     return found
 
 
-def _ints(columns: Mapping[str, Data], key: str, rows: int) -> Ints:
-    data = columns.get(key, blank("int", rows))
-    assert isinstance(data, np.ndarray)
-    return data.astype(np.int64, copy=False)
-
-
 def _launched(columns: Mapping[str, Data], rows: int) -> Ints:
     """When the call that launched each row returned; NULL: unknown."""
-    start, duration = (_ints(columns, key, rows) for key in ("apiStart", "apiDuration"))
+    start, duration = (ints_of(columns, key, rows) for key in ("apiStart", "apiDuration"))
     known = (start != NULL) & (duration != NULL)
     return np.where(known, np.where(known, start, 0) + np.where(known, duration, 0), NULL)
-
-
-def _kernels(columns: Mapping[str, Data], rows: int) -> Bools:
-    kind = columns.get("kind", Coded.empty(rows))
-    assert isinstance(kind, Coded)
-    return ~kind.among("memcpy", "memset")
 
 
 def _main_stream(stream: Ints, ns: Ints) -> Ints:

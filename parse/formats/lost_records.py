@@ -13,12 +13,11 @@ launched later has run on each stream that the launch's thread uses, as streams 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 
 from pyprof.parse.formats.cupti import Calls
-from pyprof.table.columns import NULL, Bools, Coded, Data, Ints, distinct, value_at
+from pyprof.table.columns import NULL, Bools, Coded, Data, Ints, coded_of, distinct, ints_of, value_at
 from pyprof.table.losses import Loss
 
 _LAUNCH = re.compile(r"(?:cuda|cu|hip)(?!\w*(?:Host|Node))\w*Launch")
@@ -60,12 +59,10 @@ class Joined:
     captured: tuple[Ints, Ints] = _NONE, _NONE  # process and number of each graph node that a captured launch made
 
     def ints(self, key: str) -> Ints:
-        column = self.columns.get(key)
-        return cast("Ints", column) if isinstance(column, np.ndarray) else np.full(len(self.call), NULL)
+        return ints_of(self.columns, key, len(self.call))
 
     def coded(self, key: str) -> Coded:
-        column = self.columns.get(key)
-        return column if isinstance(column, Coded) else Coded.empty(len(self.call))
+        return coded_of(self.columns, key, len(self.call))
 
 
 def reported_losses(messages: Sequence[str], profiler: str) -> list[Loss]:

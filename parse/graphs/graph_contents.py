@@ -33,8 +33,7 @@ def graph_contents(capture: Capture, correlated: Callable[[Capture], Table]) -> 
     launches = capture.graph_launches
     if capture.opaque_graph is None or not launches or not np.any(capture.opaque_graph != NULL):
         return Coded.of(texts)
-    pid = capture.columns["pid"]
-    assert isinstance(pid, np.ndarray)
+    pid = capture.ints("pid")
     seen: set[tuple[int, int]] = set()
     for row in np.flatnonzero(capture.opaque_graph != NULL).tolist():
         key = int(pid[row]), int(capture.opaque_graph[row])

@@ -110,14 +110,12 @@ def _origins(capture: Capture, tree: RangeTree, launches: GraphLaunches, replaye
 
 def replays(capture: Capture, tree: RangeTree, replayed: Bools) -> Iterable[Replay]:
     """The replays: rows of graph launches, and rows that share the id of a call without a record."""
-    start, corr = (np.asarray(capture.columns[key]) for key in ("start", "corr"))
-    node, stream, end = (_ints(capture, key) for key in ("graphNode", "stream", "kDuration"))
-    end = start + end
-    kind = capture.columns["kind"]
-    assert isinstance(kind, Coded)
-    chosen = np.flatnonzero((replayed | (capture.launch_thread < 0)) & (corr > 0) & ~kind.among("graph"))
+    start, corr, node, stream = map(capture.ints, ("start", "corr", "graphNode", "stream"))
+    end = start + capture.ints("kDuration")
+    is_graph = capture.coded("kind").among("graph")
+    chosen = np.flatnonzero((replayed | (capture.launch_thread < 0)) & (corr > 0) & ~is_graph)
     graph = marked_graphs(tree, capture.launch_thread, capture.launch_time, chosen)
-    keys, number = distinct(_ints(capture, "pid")[chosen], corr[chosen])
+    keys, number = distinct(capture.ints("pid")[chosen], corr[chosen])
     order = np.lexsort((start[chosen], number))
     bounds = np.searchsorted(number[order], np.arange(len(keys) + 1))
     for begin, stop in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
@@ -132,11 +130,6 @@ def replays(capture: Capture, tree: RangeTree, replayed: Bools) -> Iterable[Repl
         first = int(start[rows].min())
         time = int(capture.launch_time[rows[0]]) if launched else first
         yield Replay(rows, launched, first, time, numbered, bool(at_once.any()), int(graph[rows[0]]))
-
-
-def _ints(capture: Capture, key: str) -> Ints:
-    column = capture.columns.get(key)
-    return column if isinstance(column, np.ndarray) else np.full(capture.rows, NULL, np.int64)  # type: ignore[return-value]
 
 
 def marked_graphs(tree: RangeTree, thread: Ints, time: Ints, chosen: Ints) -> Ints:
@@ -160,8 +153,7 @@ class _Captured:
         self.launches, self.tree = launches, tree
         self.inner = innermost(tree.nesting, launches.thread, launches.time)
         self.op = self._ops()
-        kinds, names = capture.columns["kind"], capture.columns["kLongName"]
-        assert isinstance(kinds, Coded) and isinstance(names, Coded)
+        kinds, names = capture.coded("kind"), capture.coded("kLongName")
         both = Coded.concat([names, launches.kernel])
         self.texts = both.values
         self.names = both.codes[: capture.rows].astype(np.int64)  # per row

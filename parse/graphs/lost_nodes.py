@@ -18,7 +18,7 @@ import numpy as np
 from pyprof.parse.attribute.capture import GRAPH_KINDS, Capture
 from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.graphs.graph_replays import Replay, marked_graphs, replays
-from pyprof.table.columns import NULL, Bools, Coded, Ints
+from pyprof.table.columns import Bools, Coded
 from pyprof.table.losses import Loss
 
 REMEDY = "record fewer replays at a time, and let the GPU finish before the profiler stops (torch.cuda.synchronize())"
@@ -36,10 +36,9 @@ def lost_nodes(capture: Capture, tree: RangeTree, replayed: Bools) -> list[Loss]
     Appends to the capture's warnings if all replays of a graph lack copies or memsets that its capture called: one of
     no bytes has no record.
     """
-    names, kinds = capture.columns.get("kLongName"), capture.columns.get("kind")
-    if capture.is_host or not isinstance(names, Coded) or not isinstance(kinds, Coded) or not replayed.any():
+    if capture.is_host or not replayed.any():
         return []
-    kernel = kinds.among("kernel")
+    names, kernel = capture.coded("kLongName"), capture.coded("kind").among("kernel")
     found = [replay for replay in replays(capture, tree, replayed) if replay.launched]
     kernels = [_counted(names.take(replay.rows[kernel[replay.rows]])) for replay in found]
     whole, captured = _whole_graphs(capture, found, kernels), _captured_operations(capture, tree)
@@ -139,13 +138,7 @@ def _captured_operations(capture: Capture, tree: RangeTree) -> dict[int, Operati
 
 def _finished(capture: Capture, replay: Replay) -> bool:
     """Whether something that was launched later ran on each stream of a replay, so that all of it had run."""
-    stream, device = (_ints(capture, key) for key in ("stream", "device"))
-    pid = _ints(capture, "pid")
+    stream, device, pid = map(capture.ints, ("stream", "device", "pid"))
     later = (capture.launch_time > replay.time) & (pid == pid[replay.rows[0]])
     places = set(zip(device[replay.rows].tolist(), stream[replay.rows].tolist(), strict=True))
     return places <= set(zip(device[later].tolist(), stream[later].tolist(), strict=True))
-
-
-def _ints(capture: Capture, key: str) -> Ints:
-    column = capture.columns.get(key)
-    return np.asarray(column, np.int64) if isinstance(column, np.ndarray) else np.full(capture.rows, NULL, np.int64)

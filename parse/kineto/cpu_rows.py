@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pyprof.parse.attribute.capture import Capture, Ranges
 from pyprof.parse.attribute.nesting import nest
 from pyprof.parse.attribute.scope import Kind, Scope
-from pyprof.table.columns import NULL, Coded, Ints
+from pyprof.table.columns import Coded, Ints
 
 # Ops that work themselves or, for some dtypes and layouts, call another op that does.
 INSTEAD = {"aten::convolution_backward": ("_slow_conv2d_backward", "slow_conv_", "mkldnn_", "convolution_backward_")}
@@ -97,7 +97,7 @@ def _fill(capture: Capture, ops: Ints, duration: Ints) -> None:
     names = Coded.of([capture.scopes[code].name for code in ranges.scope[ops].tolist()])
     short = Coded(names.codes, [name.removeprefix("aten::") for name in names.values])
     thread = ranges.thread[ops]
-    pairs = np.array(capture.threads or [(NULL, NULL)], np.int64)
+    pid, tid = capture.pids_and_tids(thread)
     capture.rows = rows
     capture.columns = {
         "kind": Coded(np.zeros(rows, np.int32), ["cpu"]),
@@ -105,8 +105,8 @@ def _fill(capture: Capture, ops: Ints, duration: Ints) -> None:
         "kLongName": names,
         "start": ranges.start[ops],
         "kDuration": duration,
-        "pid": pairs[thread, 0],
-        "tid": pairs[thread, 1],
+        "pid": pid,
+        "tid": tid,
         "device": np.full(rows, -1, np.int64),
     }
     capture.launch_thread, capture.launch_time = thread, ranges.start[ops]

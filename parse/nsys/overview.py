@@ -145,7 +145,7 @@ def _estimated(capture: Capture, tree: RangeTree, sample: Sample) -> Attribution
         return _attribution(capture, tree)
     part = _rows(capture, sample.rows)
     by_moment, seen = _attribution(part, tree, sample.moments), _attribution(part, tree)
-    total, moments = int(cast("Ints", capture.columns["kDuration"]).sum()), by_moment.total_ns
+    total, moments = int(capture.ints("kDuration").sum()), by_moment.total_ns
     low, high = bounds(by_moment.attributed_ns, moments)
     reasons = {reason: round(total * hits / moments) for reason, hits in by_moment.reasons.items()}
     most = total - (seen.total_ns - seen.attributed_ns)

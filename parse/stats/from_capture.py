@@ -44,7 +44,7 @@ class CaptureRecording(Recording):
         capture, ranges = self._capture, self._capture.ranges
         frames = np.array([scope.kind == Kind.FRAME for scope in capture.scopes], bool)
         rows = np.flatnonzero(~frames[ranges.scope])
-        pid, tid = np.array(capture.threads, np.int64).reshape(-1, 2)[ranges.thread[rows]].T
+        pid, tid = capture.pids_and_tids(ranges.thread[rows])
         texts = [scope.text or f"{PREFIX.get(scope.kind, '')}{scope.name}" for scope in capture.scopes]
         names = Coded(ranges.scope[rows].astype(np.int32), [f":{text}" for text in texts])
         end = np.minimum(ranges.end, ranges.last_time())  # also ends ranges that were never closed

@@ -68,13 +68,12 @@ def correlate(capture: Capture, brief: bool = False, tree: RangeTree | None = No
         name_origins(capture, tree)
     rows = attribute(capture, tree)
     columns: dict[str, Data] = {**capture.columns, **rows.columns}
-    columns["comm"] = _first_known(capture.columns.get("comm"), columns["comm"])
-    annotated = capture.columns.get("layer")
-    if isinstance(annotated, Coded) and annotated.values:
-        columns["layer"] = _first_known(columns["layer"], annotated)
+    columns["comm"] = _first_known(capture.coded("comm"), rows.columns["comm"])
+    if capture.coded("layer").values:
+        columns["layer"] = _first_known(rows.columns["layer"], capture.coded("layer"))
     serving = ServingRanges(capture, tree)
     columns["serving"] = texts = serving.texts()
-    columns["phase"] = with_serving_phases(rows.phase, texts)
+    columns["phase"] = with_serving_phases(rows.columns["phase"], texts)
     columns["incomplete"] = losses_column([*capture.losses, *rows.lost_nodes], capture.rows)
     columns["step"], columns["markStart"], columns["markEnd"], columns["emptySteps"] = steps(capture, tree, serving)
     columns["stepStart"], columns["stepEnd"] = step_times(columns)
@@ -96,9 +95,9 @@ def _from_zero(given: Indices) -> Ints:
     return found
 
 
-def _first_known(of_row: Data | None, of_range: Data) -> Data:
+def _first_known(of_row: Coded, of_range: Coded) -> Coded:
     """Per row, the value of the row's own record, or if unknown, the value of the range around its launch."""
-    if not isinstance(of_row, Coded) or not isinstance(of_range, Coded) or not of_row.values:
+    if not of_row.values:
         return of_range
     return Coded.of(a or b for a, b in zip(of_row.texts(), of_range.texts(), strict=True))
 
@@ -113,14 +112,8 @@ class Attributed:
     forward: Ints  # for a row in a backward node: the forward op's range, -1: none
     shapeless: Bools  # whether only the row's shapes are unknown
     recomputed: Bools  # whether the row re-runs a forward op inside a backward node
-    columns: dict[str, Data]  # one column per field of ``Facts``
+    columns: dict[str, Coded]  # one column per field of ``Facts``
     lost_nodes: list[Loss]  # launches of graphs that have fewer operations than the graph
-
-    @property
-    def phase(self) -> Coded:
-        phase = self.columns["phase"]
-        assert isinstance(phase, Coded)
-        return phase
 
 
 @given_back()
@@ -147,7 +140,7 @@ def attribute(capture: Capture, tree: RangeTree) -> Attributed:
         *(_launch_keys(tree, contexts, launched_in) if captured.any() else ()),
     )
     known = [_facts_of(capture, contexts, reasons, key) for key in keys]
-    columns: dict[str, Data] = {
+    columns = {
         field.name: Coded.of(getattr(found, field.name) for found in known).spread(number) for field in fields(Facts)
     }
     shapeless = misfit == GRAPH_REASONS.index(GRAPH_SHAPES)

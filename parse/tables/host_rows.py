@@ -18,8 +18,7 @@ def host_table(capture: Capture, tree: RangeTree) -> HostTable:
     """The table of a capture that has calls: one row per call, in order of process, thread and start."""
     assert capture.calls is not None
     calls = capture.calls
-    pairs = np.append(np.array(capture.threads or [(NULL, NULL)], np.int64), [(NULL, NULL)], axis=0)
-    pid, tid = pairs[calls.thread, 0], pairs[calls.thread, 1]
+    pid, tid = capture.pids_and_tids(calls.thread)
     timed = np.flatnonzero((calls.start != NULL) & (calls.end != NULL))
     end = np.maximum(calls.end, calls.start)
     order = timed[np.lexsort((-end[timed], calls.start[timed], tid[timed], pid[timed]))]

@@ -25,8 +25,8 @@ def memory_table(capture: Capture, tree: RangeTree) -> MemoryTable:
     events = in_order(capture.memory)
     launches = at_times(capture, events.thread, events.time)
     rows = attribute(launches, tree)
-    pairs = np.append(np.array(capture.threads or [(NULL, NULL)], np.int64), [(NULL, NULL)], axis=0)
-    pid = pairs[events.thread, 0] if events.pid is None else events.pid
+    of_thread, tid = capture.pids_and_tids(events.thread)
+    pid = of_thread if events.pid is None else events.pid
     peer = peers(events, pid)
     columns: dict[str, Data] = {
         "time": events.time,
@@ -41,7 +41,7 @@ def memory_table(capture: Capture, tree: RangeTree) -> MemoryTable:
         "seq": _sequence_numbers(tree, rows),
         "step": steps(launches, tree).number,
         "pid": pid,
-        "tid": pairs[events.thread, 1],
+        "tid": tid,
         "rank": rank_of(capture, len(events)),
     }
     for key in ("allocated", "reserved", "trace", "name", "category"):
@@ -87,8 +87,7 @@ def _sequence_numbers(tree: RangeTree, rows: Attributed) -> Ints:
 
 def rank_of(capture: Capture, rows: int) -> Ints:
     """The rank that all of the capture's rows have; ``NULL`` if they have none, or several."""
-    rank = capture.columns.get("rank")
-    known = np.unique(rank) if isinstance(rank, np.ndarray) else np.array([NULL])
+    known = np.unique(capture.ints("rank"))
     return np.full(rows, int(known[0]) if len(known) == 1 else NULL, np.int64)
 
 

@@ -87,7 +87,7 @@ def ranges_of(capture: Capture, rank: int) -> Host:
     if capture.is_host and capture.launch_range is not None:
         kept[capture.launch_range[capture.launch_range >= 0]] = False
     rows = np.flatnonzero(kept)
-    pid, tid = np.array(capture.threads, np.int64).reshape(-1, 2)[ranges.thread[rows]].T
+    pid, tid = capture.pids_and_tids(ranges.thread[rows])
     scope = ranges.scope[rows].astype(np.int32)
     texts = [(ENGINE if s.kind == Kind.ENGINE else "") + s.name for s in capture.scopes]
     named = {"sizes": "sizes", "dtypes": "dtypes", "strides": "strides", "args": "args", "marker": "text"}

@@ -152,6 +152,20 @@ def blank(kind: Kind, rows: int) -> Data:
     return Coded(np.broadcast_to(np.int32(-1), rows), [])
 
 
+def ints_of(columns: Mapping[str, Data], key: str, rows: int) -> Ints:
+    """The column of whole numbers with this key; of ``rows`` unknown values if there is none."""
+    data = columns.get(key, blank("int", rows))
+    assert isinstance(data, np.ndarray)
+    return data.astype(np.int64, copy=False)
+
+
+def coded_of(columns: Mapping[str, Data], key: str, rows: int) -> Coded:
+    """The column of texts with this key; of ``rows`` empty texts if there is none."""
+    data = columns.get(key, blank("text", rows))
+    assert isinstance(data, Coded)
+    return data
+
+
 def compact(columns: Mapping[str, Data]) -> dict[str, Data]:
     """The columns, those with one value in all rows as views of this value (see ``folded``)."""
     return {key: _compact(column) for key, column in columns.items()}
