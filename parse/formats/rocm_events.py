@@ -28,6 +28,11 @@ NO_RANGES = frozenset(
     "roctxMarkA roctxRangePop roctxProcessRangeA roctxRangeStartA roctxRangeStop roctxGetThreadId".split()
 )
 _GPU_MEMORY = (1, 2)  # HSA_HEAPTYPE_FRAME_BUFFER_PUBLIC and _PRIVATE of hsakmttypes.h
+# The facts of an agent that are read of rocprofiler's record (``gpu_of``).
+AGENT_KEYS = frozenset(
+    "type mem_banks heap_type size_in_bytes gfx_target_version max_engine_clk_fcompute cu_count wave_front_size "
+    "product_name name logical_node_type_id".split()
+)
 _DIRECTION = re.compile(r"(host|device)_?to_?(host|device)", re.IGNORECASE)
 
 

@@ -17,6 +17,7 @@ from pyprof.captured_record import CAPTURED_RANGE
 from pyprof.errors import InputError
 from pyprof.parse.databases.database import Database, Source
 from pyprof.parse.formats import nvprof, rocpd
+from pyprof.parse.formats.rocm_events import AGENT_KEYS
 from pyprof.parse.nsys import tables as nsys
 from pyprof.parse.nsys.reader import RANK_NAME
 from pyprof.parse.scrub.captured_records import cleaned_records
@@ -158,11 +159,8 @@ def _as_text(value: str | bytes) -> str:
     return value if isinstance(value, str) else value.decode("utf-8", "replace")
 
 
-# What is read of the JSON texts of rocprofv3: the message of a ROCTX range, and the facts of an agent (rocm_events.py).
-_EXTRA = frozenset(
-    "message type mem_banks heap_type size_in_bytes gfx_target_version max_engine_clk_fcompute cu_count "
-    "wave_front_size product_name name logical_node_type_id".split()
-)
+# What is read of the JSON texts of rocprofv3: the message of a ROCTX range, and the facts of an agent.
+_EXTRA = AGENT_KEYS | {"message"}
 
 
 def _of_extdata(value: Any, cleaner: Cleaner) -> Any:

@@ -12,6 +12,7 @@ import msgspec
 
 from pyprof.errors import InputError
 from pyprof.parse.formats import rocprof_json
+from pyprof.parse.formats.rocm_events import AGENT_KEYS
 from pyprof.parse.kineto.event_types import Header, MemoryArgs
 from pyprof.parse.scrub.private_text import Cleaner
 from pyprof.parse.scrub.private_tree import cleaned_tree, numbers_only
@@ -32,10 +33,7 @@ _OWNER = re.compile(
 )
 _TITLES = frozenset(("process_name", "process_labels", "thread_name"))
 _ROCPROF = frozenset(("metadata", "agents", "strings", "buffer_records", "kernel_symbols"))
-_OF_AGENT = frozenset(
-    "id handle type mem_banks heap_type size_in_bytes gfx_target_version max_engine_clk_fcompute cu_count "
-    "wave_front_size product_name name logical_node_type_id".split()
-)
+_OF_AGENT = AGENT_KEYS | {"id", "handle"}
 
 
 def scrub_json(file: Path, text: bytes, cleaner: Cleaner) -> bytes:
