@@ -3,9 +3,9 @@
 import numpy as np
 
 from pyprof.parse.stats import group_statistics as grouped
-from pyprof.parse.stats.group_statistics import Cell, Row, Rows, by_text, known, rounded, summarise
+from pyprof.parse.stats.group_statistics import Cells, Columns, Rows, by_text, rounded, statistics
 from pyprof.parse.stats.recording import KERNEL, MEMCPY, MEMSET, Calls, Gpu, Recording
-from pyprof.table.columns import NULL, Coded, distinct
+from pyprof.table.columns import NULL, Coded, distinct, numbered
 
 MB = 1e6  # bytes: nsys's MB is decimal
 
@@ -82,14 +82,10 @@ def cuda_gpu_mem_size_sum(recording: Recording, _: str = "") -> Rows:
     gpu = recording.gpu.of(MEMCPY, MEMSET)
     gpu = gpu.take(gpu.bytes != NULL)
     names = by_text(gpu.name)
-    return [
-        [_mb(s.total), s.rows, *map(_mb, (s.mean, s.median, s.low, s.high, s.deviation)), names.values[s.group]]
-        for s in grouped.largest_first(summarise(names.codes, gpu.bytes), names.values)
-    ]
-
-
-def _mb(size: float) -> Cell:
-    return rounded(size / MB, grouped.THOUSANDTH)
+    found = statistics(names.codes, gpu.bytes).largest_first(names.values)
+    sizes = (found.total, found.mean, found.median, found.low, found.high, found.deviation)
+    total, *spread = (Cells.of(column / MB, grouped.THOUSANDTH) for column in sizes)
+    return Columns([total, Cells.of(found.rows), *spread, Cells(names.values, found.group)])
 
 
 def cuda_kern_exec_sum(recording: Recording, variant: str = "") -> Rows:
@@ -102,19 +98,36 @@ def cuda_kern_exec_sum(recording: Recording, variant: str = "") -> Rows:
     gpu = gpu.take(gpu.launch.start != NULL)
     call = gpu.launch
     kernels, apis = kernel_names(gpu, variant), by_text(_functions(call))
-    groups, code = distinct(call.pid, call.tid, gpu.device, apis.codes, kernels.codes)
+    keys = (call.pid, call.tid, gpu.device, apis.codes, kernels.codes)
+    first, code = numbered(*keys)
     queued = gpu.start - call.end
     late = queued > 0
-    total = summarise(code, np.maximum(call.end, gpu.end) - call.start)
-    api, kernel = summarise(code, call.durations()), summarise(code, gpu.durations())
-    queue = {s.group: s for s in summarise(code[late], queued[late])}
+    total = statistics(code, np.maximum(call.end, gpu.end) - call.start)  # of all groups, in their order
+    api, kernel, queue = (
+        statistics(group, values)
+        for group, values in ((code, call.durations()), (code, gpu.durations()), (code[late], queued[late]))
+    )
+    texts = [
+        f"{kernels.values[k]} {apis.values[a]}" for a, k in zip(*(key[first].tolist() for key in keys[3:]), strict=True)
+    ]
+    order = np.array(sorted(range(len(first)), key=lambda group: (-total.mean[group], texts[group])), np.int64)
+    *owners, a, k = (key[first[order]] for key in keys)
+    place = np.full(len(first), -1, np.int64)
+    place[queue.group] = np.arange(len(queue.group))
+    place = place[order]
     # If no kernel of a group waited, only the deviation is set, as in nsys.
-    no_waits: list[Cell] = [0, None, None, None, None, rounded(0.0)]
-    rows: list[Row] = []
-    texts = [f"{kernels.values[k]} {apis.values[a]}" for *_, a, k in groups]
-    for s in sorted(total, key=lambda s: (-s.mean, texts[s.group])):
-        *where, a, k = groups[s.group]
-        waits = [queue[s.group].rows, *queue[s.group].times()] if s.group in queue else no_waits
-        spread = [*s.times(), *api[s.group].times(), *waits[1:], *kernel[s.group].times()]
-        rows.append([*known(where), s.rows, waits[0], *spread, apis.values[a], kernels.values[k]])
-    return rows
+    no_waits = (None, None, None, None, rounded(0.0))
+    waits = [cells.at(place, missing) for cells, missing in zip(queue.times(), no_waits, strict=True)]
+    return Columns(
+        [
+            *map(Cells.of_known, owners),
+            Cells.of(total.rows[order]),
+            Cells.of(queue.rows).at(place, 0),
+            *total.take(order).times(),
+            *api.take(order).times(),
+            *waits,
+            *kernel.take(order).times(),
+            Cells(apis.values, a),
+            Cells(kernels.values, k),
+        ]
+    )

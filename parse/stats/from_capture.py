@@ -6,8 +6,7 @@ the operating system. So the tables of calls are reported as missing, since they
 
 import re
 from collections.abc import Mapping
-from functools import cached_property
-from typing import cast
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.scope import ENGINE, Kind
 from pyprof.parse.formats.cupti import COPIES
 from pyprof.parse.stats.recording import KERNEL, MEMCPY, MEMSET, Calls, Gpu, Recording, Spans
-from pyprof.table.columns import NULL, Coded, Data, Ints
+from pyprof.table.columns import NULL, Coded, Data, coded_of, ints_of
 
 KINDS = {"kernel": KERNEL, "memcpy": MEMCPY, "memset": MEMSET}
 PREFIX = {Kind.ENGINE: ENGINE, Kind.LAYER: "layer:"}  # the part of a range's text that its scope's name lacks
@@ -53,13 +52,7 @@ class CaptureRecording(Recording):
 
 def gpu_rows(columns: Mapping[str, Data], rows: int) -> Gpu:
     """The kernels, copies and memsets among a reader's rows."""
-
-    def numbers(key: str) -> Ints:
-        return cast("Ints", columns.get(key, np.full(rows, NULL, np.int64)))
-
-    def texts(key: str) -> Coded:
-        return cast("Coded", columns.get(key, Coded.empty(rows)))
-
+    numbers, texts = partial(ints_of, columns, rows=rows), partial(coded_of, columns, rows=rows)
     kinds, names = texts("kind"), (texts("kLongName"), texts("kShortName"))
     start, call = numbers("start"), numbers("apiStart")
     call_end = np.where(call == NULL, NULL, call + np.where(call == NULL, 0, numbers("apiDuration")))

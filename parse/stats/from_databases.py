@@ -22,20 +22,29 @@ from pyprof.table.columns import NULL, Coded, Ints, distinct, lookup
 _SOURCES, _KINDS = SOURCES[:3], KINDS[:3]  # nsys stats leaves opaque graphs out
 
 
-class NsysRecording(Recording):
-    """The events of an open nsys export."""
+class _DatabaseRecording(Recording):
+    """The events of an open database."""
 
     def __init__(self, db: Database) -> None:
         self.db = db
         self._of_gpu: list[str] = []  # warnings
 
-    @property
-    def warnings(self) -> list[str]:
-        return [*self._of_gpu, *nsys.other_types(self.db)]
+    @cached_property
+    def _api(self) -> cupti.Calls:
+        """All calls, also those whose times are not known."""
+        raise NotImplementedError
 
     @cached_property
     def api(self) -> Calls:
         return Calls(*self._api[:5]).timed()
+
+
+class NsysRecording(_DatabaseRecording):
+    """The events of an open nsys export."""
+
+    @property
+    def warnings(self) -> list[str]:
+        return [*self._of_gpu, *nsys.other_types(self.db)]
 
     @cached_property
     def _api(self) -> cupti.Calls:
@@ -143,12 +152,8 @@ def _range_names(db: Database, process: Ints, domain: Ints, code: Ints, texts: l
     return Coded(codes.astype(np.int32), [prefixes[o] + texts[c] for o, c in used])
 
 
-class NvprofRecording(Recording):
+class NvprofRecording(_DatabaseRecording):
     """The events of an open nvprof database: one process, times since 1970, markers."""
-
-    def __init__(self, db: Database) -> None:
-        self.db = db
-        self._of_gpu: list[str] = []  # warnings
 
     @property
     def warnings(self) -> list[str]:
@@ -157,10 +162,6 @@ class NvprofRecording(Recording):
     @cached_property
     def _api(self) -> cupti.Calls:
         return nvprof.read_calls(self.db)
-
-    @cached_property
-    def api(self) -> Calls:
-        return Calls(*self._api[:5]).timed()
 
     @cached_property
     def gpu(self) -> Gpu:

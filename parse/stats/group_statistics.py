@@ -6,7 +6,7 @@ of an even count is the mean of the two middle values. Halves are rounded away f
 (SQLite's round gives .2).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any, NamedTuple, overload
@@ -23,23 +23,6 @@ BATCH = 1_024  # rows made at a time: their texts stay in the cache
 TENTH, THOUSANDTH = Decimal("0.1"), Decimal("0.001")
 
 
-class Summary(NamedTuple):
-    """The statistics of a group's values."""
-
-    group: int
-    rows: int
-    total: int
-    mean: float
-    median: float
-    low: int
-    high: int
-    deviation: float
-
-    def times(self) -> list[Cell]:
-        """Avg, Med, Min, Max and StdDev of times in ns."""
-        return [rounded(self.mean), rounded(self.median), self.low, self.high, rounded(self.deviation)]
-
-
 class Cells(NamedTuple):
     """A column of a table in which values repeat: row i has ``values[codes[i]]``."""
 
@@ -52,6 +35,16 @@ class Cells(NamedTuple):
         values, codes = np.unique(numbers, return_inverse=True)
         listed = values.tolist()
         return cls(listed if to is None else [rounded(value, to) for value in listed], codes.reshape(-1))
+
+    @classmethod
+    def of_known(cls, numbers: NDArray[Any]) -> "Cells":
+        """Whole numbers, None for an unknown one."""
+        values, codes = cls.of(numbers)
+        return cls([None if value == NULL else value for value in values], codes)
+
+    def at(self, place: Ints, missing: Cell) -> "Cells":
+        """The cells of these rows; ``missing`` for row -1."""
+        return Cells([*self.values, missing], np.append(self.codes, len(self.values))[place])
 
 
 class Columns(Sequence[Row]):
@@ -96,14 +89,9 @@ def rounded(value: float, to: Decimal = TENTH) -> Decimal:
     return Decimal(value).quantize(to, ROUND_HALF_UP)
 
 
-def known(numbers: Iterable[Any]) -> list[Cell]:
-    """The numbers, None for an unknown one."""
-    return [None if number == NULL else number for number in numbers]
-
-
 @dataclass(slots=True)
 class Groups:
-    """The statistics of each group's values, as columns; see ``Summary``."""
+    """The statistics of each group's values, as columns."""
 
     group: Ints
     rows: Ints
@@ -147,18 +135,6 @@ def statistics(group: NDArray[Any], value: Ints) -> Groups:
     squares = np.add.reduceat(away * away, first) if len(first) else away
     deviation = np.sqrt(squares / np.maximum(count - 1, 1))
     return Groups(group[first], count, total, mean, median, value[first], value[first + count - 1], deviation)
-
-
-def summarise(group: NDArray[Any], value: Ints) -> list[Summary]:
-    """Each group's statistics, in ascending order of the group's number."""
-    found = statistics(group, value)
-    columns = (getattr(found, field.name).tolist() for field in fields(found))
-    return [Summary(*row) for row in zip(*columns, strict=True)]
-
-
-def largest_first(summaries: Sequence[Summary], names: Sequence[str]) -> list[Summary]:
-    """The summaries sorted by total, descending, and equal totals by name. ``names``: the groups' names."""
-    return sorted(summaries, key=lambda s: (-s.total, names[s.group]))
 
 
 def time_rows(names: Coded, duration: Ints) -> Rows:

@@ -14,7 +14,7 @@ import numpy as np
 from pyprof.parse.attribute.nesting import innermost, nest
 from pyprof.parse.stats import group_statistics as grouped
 from pyprof.parse.stats.cuda_sums import kernel_names
-from pyprof.parse.stats.group_statistics import Cells, Columns, Rows, by_text, known, statistics
+from pyprof.parse.stats.group_statistics import Cells, Columns, Rows, by_text, statistics
 from pyprof.parse.stats.recording import KERNEL, Calls, Recording, Spans
 from pyprof.table.columns import NULL, Ints, distinct, numbered
 
@@ -70,7 +70,7 @@ def nvtx_kern_sum(recording: Recording, variant: str = "") -> Rows:
     order = np.lexsort(by_name)
     found = found.take(order)
     heads = [Cells([*ranges.values, None], name[order]), Cells([*STYLES, None], style[order])]
-    owners = [Cells(known(cells.values), cells.codes) for cells in (Cells.of(pid[order]), Cells.of(tid[order]))]
+    owners = [Cells.of_known(pid[order]), Cells.of_known(tid[order])]
     counts = [Cells.of(instances[order]), Cells.of(found.rows), Cells.of(found.total)]
     return Columns([*heads, *owners, *counts, *found.times(), Cells(kernels.values, kernel[order])])
 

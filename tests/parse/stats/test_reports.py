@@ -9,7 +9,7 @@ import pytest
 from pyprof.parse.nsys import reader as nsys
 from pyprof.parse.stats.cuda_sums import without_version
 from pyprof.parse.stats.from_capture import CaptureRecording, copy_name
-from pyprof.parse.stats.group_statistics import THOUSANDTH, rounded, summarise
+from pyprof.parse.stats.group_statistics import THOUSANDTH, rounded, statistics
 from pyprof.parse.stats.recording import recording
 from pyprof.parse.stats.reports import REPORTS, wanted
 from tests.parse.kineto import kineto_file
@@ -21,11 +21,13 @@ from tests.parse.stats.stats_rows import MEMCPY, MEMSET, NESTED, OSRT, STRINGS, 
 
 def test_statistics_of_a_group():
     # 1 2 3 10: sum 16, mean 4, median (2+3)/2; deviations -3 -2 -1 6, squares 9+4+1+36 = 50, sqrt(50/3) = 4.0825
-    (four, one) = summarise(np.array([5, 5, 8, 5, 5]), np.array([3, 10, 7, 1, 2]))
-    assert four[:7] == (5, 4, 16, 4.0, 2.5, 1, 10)
-    assert four.times() == [Decimal("4.0"), Decimal("2.5"), 1, 10, Decimal("4.1")]
-    assert one.times() == [Decimal("7.0"), Decimal("7.0"), 7, 7, Decimal("0.0")]  # one value deviates by nothing
-    assert summarise(np.zeros(0, np.int64), np.zeros(0, np.int64)) == []
+    found = statistics(np.array([5, 5, 8, 5, 5]), np.array([3, 10, 7, 1, 2]))
+    columns = (found.group, found.rows, found.total, found.mean, found.median, found.low, found.high)
+    assert [column[0] for column in columns] == [5, 4, 16, 4.0, 2.5, 1, 10]
+    four, one = zip(*([cells.values[code] for code in cells.codes] for cells in found.times()), strict=True)
+    assert four == (Decimal("4.0"), Decimal("2.5"), 1, 10, Decimal("4.1"))
+    assert one == (Decimal("7.0"), Decimal("7.0"), 7, 7, Decimal("0.0"))  # one value deviates by nothing
+    assert not len(statistics(np.zeros(0, np.int64), np.zeros(0, np.int64)).group)
 
 
 @pytest.mark.parametrize(
