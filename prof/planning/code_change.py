@@ -37,10 +37,8 @@ def code_change(rule: str, change: str, trace: str, op: str, newest: float) -> t
         return shown, CodeChange(f"{here.file}:{here.line}", here.text, after, general=False)
     if rule in CONSTRUCTORS and (found := _constructor(rule, trace.rpartition(":")[0], newest)) is not None:
         return shown, found
-    for begin, before, after in GENERAL.get(rule, ()):
-        if change.startswith(begin):
-            return shown, CodeChange("", before, after, general=True)
-    return shown, None
+    form = next((form for form in GENERAL if form.rule == rule and change.startswith(form.words)), None)
+    return shown, None if form is None else CodeChange("", form.before, form.after, general=True)
 
 
 def _reparsed(here: Statement) -> ast.stmt:

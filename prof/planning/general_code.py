@@ -1,281 +1,131 @@
-"""Changes in code in their general form: names are placeholders. Per rule: (begin of the change in words, code
-before, code after); the first whose words fit counts.
-"""
+"""Changes in code in their general form: names are placeholders."""
 
-GENERAL: dict[str, tuple[tuple[str, str, str], ...]] = {
-    "tf32": (
-        (
-            "",
-            "",
-            'torch.set_float32_matmul_precision("high")  # at the start: products\n'
-            "torch.backends.cudnn.allow_tf32 = True  # convolutions",
-        ),
-    ),
-    "amp": (
-        (
-            'Use mixed precision: run forward and loss under torch.autocast("cuda", dtype=torch.bfloat16',
-            "loss = criterion(model(x), target)\nloss.backward()",
-            'with torch.autocast("cuda", dtype=torch.bfloat16):\n'
-            "    loss = criterion(model(x), target)\nloss.backward()",
-        ),
-        (
-            'Use mixed precision: run forward and loss under torch.autocast("cuda", dtype=torch.float16',
-            "loss = criterion(model(x), target)\nloss.backward()\noptimizer.step()",
-            'scaler = torch.amp.GradScaler("cuda")  # once\nwith torch.autocast("cuda", dtype=torch.float16):\n'
-            "    loss = criterion(model(x), target)\nscaler.scale(loss).backward()\nscaler.step(optimizer)\n"
-            "scaler.update()",
-        ),
-    ),
-    "attention": (
-        (
-            "",
-            "scores = q @ k.transpose(-2, -1) * scale\nif mask is not None:\n    scores = scores + mask\n"
-            "out = dropout(scores.softmax(-1)) @ v",
-            "p = dropout.p if model.training else 0.0\n"
-            "out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=p, scale=scale)\n"
-            "# is_causal=True in place of a causal mask",
-        ),
-    ),
-    "attention_backend": (
-        (
-            "Allow FlashAttention",
-            "out = F.scaled_dot_product_attention(q, k, v)",
-            "with sdpa_kernel([SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION]):  # of torch.nn.attention\n"
-            "    out = F.scaled_dot_product_attention(q, k, v)",
-        ),
-        (
-            "Let cuDNN run",
-            "out = F.scaled_dot_product_attention(q, k, v)",
-            "with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):  # of torch.nn.attention\n"
-            "    out = F.scaled_dot_product_attention(q, k, v)",
-        ),
-    ),
-    "optimizer": (
-        (
-            "Use the fused optimizer: torch.optim.Adam",
-            "optimizer = torch.optim.AdamW(model.parameters(), lr=lr)",
-            "optimizer = torch.optim.AdamW(model.parameters(), lr=lr, fused=True)",
-        ),
-        (
-            "Use the fused optimizer: torch.optim.SGD",
-            "optimizer = torch.optim.SGD(model.parameters(), lr=lr)",
-            "optimizer = torch.optim.SGD(model.parameters(), lr=lr, fused=True)",
-        ),
-    ),
-    "fusion": (
-        (
-            'Call F.gelu(x, approximate="tanh")',
-            "y = 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))",
-            'y = F.gelu(x, approximate="tanh")',
-        ),
-        (
-            "Call F.rms_norm",
-            "y = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps) * weight",
-            "y = F.rms_norm(x, (x.shape[-1],), weight, eps)",
-        ),
-        (
-            "Fuse the element-wise kernels",
-            "def activation(x):\n    ...  # the element-wise ops",
-            "@torch.compile\ndef activation(x):\n    ...  # the element-wise ops, unchanged",
-        ),
-    ),
-    "cross_entropy": (
-        (
-            "",
-            "loss = F.cross_entropy(logits.float(), target)",
-            "@torch.compile\ndef loss_of(logits, target):\n    return F.cross_entropy(logits.float(), target)\n\n"
-            "loss = loss_of(logits, target)",
-        ),
-    ),
-    "group_norm": (("", "x = act(self.norm(x))", "block = torch.compile(block)  # the module that holds the norms"),),
-    "zero_grad": (("", "optimizer.zero_grad(set_to_none=False)", "optimizer.zero_grad()"),),
-    "channels_last": (
-        (
-            "Use channels last 3d",
-            "model = model.cuda()\nvolumes = volumes.cuda()",
-            "model = model.cuda().to(memory_format=torch.channels_last_3d)\n"
-            "volumes = volumes.cuda().to(memory_format=torch.channels_last_3d)",
-        ),
-        (
-            "Use channels last",
-            "model = model.cuda()\nimages = images.cuda()",
-            "model = model.cuda().to(memory_format=torch.channels_last)\n"
-            "images = images.cuda().to(memory_format=torch.channels_last)",
-        ),
-    ),
-    "conv_bias": (
-        (
-            "",
-            "nn.Sequential(nn.Conv2d(a, b, 3), nn.BatchNorm2d(b))",
-            "nn.Sequential(nn.Conv2d(a, b, 3, bias=False), nn.BatchNorm2d(b))",
-        ),
-    ),
-    "weight_casts": (
-        (
-            "",
-            'with torch.autocast("cuda", dtype=torch.bfloat16):\n    out = model(x)',
-            "model = model.to(torch.bfloat16)  # once\nout = model(x.to(torch.bfloat16))",
-        ),
-    ),
-    "sparse_grad": (
-        (
-            "",
-            "table = nn.Embedding(rows, size)\noptimizer = torch.optim.Adam(model.parameters(), lr=lr)",
-            "table = nn.Embedding(rows, size, sparse=True)\n"
-            "sparse = torch.optim.SparseAdam(list(table.parameters()), lr=lr)\n"
-            "optimizer = torch.optim.Adam([p for p in model.parameters() if p is not table.weight], lr=lr)",
-        ),
-    ),
-    "select_in_loop": (
-        (
-            "",
-            "for i in range(x.size(1)):\n    h = step(x[:, i], h)",
-            "for part in x.unbind(1):\n    h = step(part, h)",
-        ),
-    ),
-    "dropout_in_eval": (("", "out = model(x)", "model.eval()  # once, before inference\nout = model(x)"),),
-    "small_grid": (
-        (
-            "",
-            "outs = [a @ b for a, b in zip(lefts, rights)]",
-            "outs = torch.bmm(torch.stack(lefts), torch.stack(rights))",
-        ),
-    ),
-    "item": (
-        (
-            "",
-            "total += loss.item()",
-            "total += loss.detach()  # stays on the GPU\nif step % 100 == 0:\n    print(total.item())",
-        ),
-    ),
-    "size_sync": (
-        (
-            "Do not wait for small copies",
-            "values = tensor.cpu()  # the host waits for the GPU",
-            "values.copy_(tensor, non_blocking=True)  # values: pinned, read a step later",
-        ),
-        (
-            "",
-            "loss = values[mask].mean()  # the host waits to learn how many there are",
-            "loss = torch.where(mask, values, 0).sum() / mask.sum()",
-        ),
-    ),
-    "pageable_copy": (
-        (
-            "",
-            "loader = DataLoader(data, batch_size=n)\nx = x.to(device)",
-            "loader = DataLoader(data, batch_size=n, pin_memory=True)\nx = x.to(device, non_blocking=True)",
-        ),
-    ),
-    "data_loader": (
-        (
-            "",
-            "loader = DataLoader(data, batch_size=n)",
-            "loader = DataLoader(data, batch_size=n, num_workers=8, persistent_workers=True, pin_memory=True)",
-        ),
-    ),
-    "allocator": (("", "torch.cuda.empty_cache()  # within the step", ""),),
-    "parameter_loop": (
-        (
-            "Clip gradients",
-            "for p in model.parameters():\n    norms.append(p.grad.norm())  # and p.grad.mul_(...)",
-            "torch.nn.utils.clip_grad_norm_(model.parameters(), limit, foreach=True)",
-        ),
-        (
-            "Update all parameters",
-            "for p in params:\n    p.add_(p.grad, alpha=-lr)",
-            "torch._foreach_add_(params, [p.grad for p in params], alpha=-lr)",
-        ),
-    ),
-    "cuda_graph": (
-        (
-            "",
-            "out = model(x)",
-            'model = torch.compile(model, mode="reduce-overhead")  # once\nout = model(x)',
-        ),
-    ),
-    "alignment": (
-        (
-            "Pad the vocabulary",
-            "embedding = nn.Embedding(vocabulary, size)\nhead = nn.Linear(size, vocabulary)",
-            "# A multiple of 8 for types of two bytes, of 4 for four. No target refers to the added rows.\n"
-            "rows = vocabulary + -vocabulary % 8\n"
-            "embedding = nn.Embedding(rows, size)\nhead = nn.Linear(size, rows)",
-        ),
-    ),
-    "compile": (("", "out = model(x)", "model = torch.compile(model)  # once, before the loop\nout = model(x)"),),
-    "fp8": (
-        (
-            "Run large linear layers in FP8",
-            "out = model(x)",
-            "from torchao.float8 import convert_to_float8_training\n\n"
-            "convert_to_float8_training(model)  # once\nmodel = torch.compile(model)\nout = model(x)",
-        ),
-    ),
-    "cell_loop": (
-        (
-            "Replace the loop over time by one call of nn.LSTM",
-            "for part in x:  # of one time\n    h, c = cell(part, (h, c))\n    outs.append(h)",
-            "lstm = nn.LSTM(cell.input_size, cell.hidden_size)  # once, with the cell's weights\n"
-            "outs, (h, c) = lstm(x, (h[None], c[None]))",
-        ),
-        (
-            "Replace the loop over time by one call of nn.GRU",
-            "for part in x:  # of one time\n    h = cell(part, h)\n    outs.append(h)",
-            "gru = nn.GRU(cell.input_size, cell.hidden_size)  # once, with the cell's weights\n"
-            "outs, h = gru(x, h[None])",
-        ),
-    ),
-    "mask_loop": (
-        (
-            "",
-            "for number, weight in enumerate(weights):\n    chosen = (label == number).nonzero().squeeze(1)\n"
-            "    out[chosen] += x[chosen] @ weight",
-            "order = label.argsort()\nnumbers = torch.arange(len(weights), device=label.device)\n"
-            "ends = torch.searchsorted(label[order], numbers, right=True).to(torch.int32)\n"
-            "out.index_add_(0, order, F.grouped_mm(x[order], torch.stack(weights), offs=ends))",
-        ),
-    ),
-    "static_cache": (
-        (
-            "Allocate the cache once",
-            "cache = torch.cat([cache, new], dim=1)",
-            "cache = new.new_zeros(new.size(0), longest, *new.shape[2:])  # once\ncache.index_copy_(1, position, new)",
-        ),
-    ),
-    "sibling_layers": (
-        (
-            "Make one layer",
-            "q, k, v = self.q(x), self.k(x), self.v(x)",
-            "self.qkv = nn.Linear(width, 3 * width)  # once\nq, k, v = self.qkv(x).chunk(3, dim=-1)",
-        ),
-        (
-            "Put tables",
-            "parts = [table(one) for table, one in zip(self.tables, ids)]",
-            "self.table = nn.Embedding(sum(rows), width)  # once; first: torch.tensor([0, *rows[:-1]]).cumsum(0)\n"
-            "parts = self.table(ids + self.first[:, None])",
-        ),
-    ),
-    "part_graph": (
-        (
-            "",
-            "for moment in range(count):\n    act()  # reads and writes the same tensors each time",
-            "graph = torch.cuda.CUDAGraph()  # once, after a few calls of act() on a side stream\n"
-            "with torch.cuda.graph(graph):\n    act()\nfor moment in range(count):\n    graph.replay()",
-        ),
-    ),
-    "index_gradient": (
-        (
-            "",
-            "pairs = x[:, rows, columns]",
-            "place = rows * x.size(2) + columns  # once\npairs = x.flatten(1).index_select(1, place)",
-        ),
-    ),
-    "made_on_cpu": (
-        (
-            "",
-            "window = torch.hann_window(size).to(x.device)",
-            'self.register_buffer("window", torch.hann_window(size), persistent=False)  # once\nwindow = self.window',
-        ),
-    ),
-}
+from typing import NamedTuple
+
+
+class GeneralForm(NamedTuple):
+    """A change in code for a rule's changes whose words begin so; the first form that fits counts."""
+
+    rule: str
+    words: str  # empty: any
+    before: str
+    after: str
+
+
+GENERAL = tuple(GeneralForm(*form) for form in (
+    ("tf32", "", "",
+     'torch.set_float32_matmul_precision("high")  # at the start: products\n'
+     "torch.backends.cudnn.allow_tf32 = True  # convolutions"),
+    ("amp", 'Use mixed precision: run forward and loss under torch.autocast("cuda", dtype=torch.bfloat16',
+     "loss = criterion(model(x), target)\nloss.backward()",
+     'with torch.autocast("cuda", dtype=torch.bfloat16):\n'
+     "    loss = criterion(model(x), target)\nloss.backward()"),
+    ("amp", 'Use mixed precision: run forward and loss under torch.autocast("cuda", dtype=torch.float16',
+     "loss = criterion(model(x), target)\nloss.backward()\noptimizer.step()",
+     'scaler = torch.amp.GradScaler("cuda")  # once\nwith torch.autocast("cuda", dtype=torch.float16):\n'
+     "    loss = criterion(model(x), target)\nscaler.scale(loss).backward()\nscaler.step(optimizer)\n"
+     "scaler.update()"),
+    ("attention", "",
+     "scores = q @ k.transpose(-2, -1) * scale\nif mask is not None:\n    scores = scores + mask\n"
+     "out = dropout(scores.softmax(-1)) @ v",
+     "p = dropout.p if model.training else 0.0\n"
+     "out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=p, scale=scale)\n"
+     "# is_causal=True in place of a causal mask"),
+    ("attention_backend", "Allow FlashAttention", "out = F.scaled_dot_product_attention(q, k, v)",
+     "with sdpa_kernel([SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION]):  # of torch.nn.attention\n"
+     "    out = F.scaled_dot_product_attention(q, k, v)"),
+    ("attention_backend", "Let cuDNN run", "out = F.scaled_dot_product_attention(q, k, v)",
+     "with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):  # of torch.nn.attention\n"
+     "    out = F.scaled_dot_product_attention(q, k, v)"),
+    ("optimizer", "Use the fused optimizer: torch.optim.Adam",
+     "optimizer = torch.optim.AdamW(model.parameters(), lr=lr)",
+     "optimizer = torch.optim.AdamW(model.parameters(), lr=lr, fused=True)"),
+    ("optimizer", "Use the fused optimizer: torch.optim.SGD", "optimizer = torch.optim.SGD(model.parameters(), lr=lr)",
+     "optimizer = torch.optim.SGD(model.parameters(), lr=lr, fused=True)"),
+    ("fusion", 'Call F.gelu(x, approximate="tanh")',
+     "y = 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))",
+     'y = F.gelu(x, approximate="tanh")'),
+    ("fusion", "Call F.rms_norm", "y = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps) * weight",
+     "y = F.rms_norm(x, (x.shape[-1],), weight, eps)"),
+    ("fusion", "Fuse the element-wise kernels", "def activation(x):\n    ...  # the element-wise ops",
+     "@torch.compile\ndef activation(x):\n    ...  # the element-wise ops, unchanged"),
+    ("cross_entropy", "", "loss = F.cross_entropy(logits.float(), target)",
+     "@torch.compile\ndef loss_of(logits, target):\n    return F.cross_entropy(logits.float(), target)\n\n"
+     "loss = loss_of(logits, target)"),
+    ("group_norm", "", "x = act(self.norm(x))", "block = torch.compile(block)  # the module that holds the norms"),
+    ("zero_grad", "", "optimizer.zero_grad(set_to_none=False)", "optimizer.zero_grad()"),
+    ("channels_last", "Use channels last 3d", "model = model.cuda()\nvolumes = volumes.cuda()",
+     "model = model.cuda().to(memory_format=torch.channels_last_3d)\n"
+     "volumes = volumes.cuda().to(memory_format=torch.channels_last_3d)"),
+    ("channels_last", "Use channels last", "model = model.cuda()\nimages = images.cuda()",
+     "model = model.cuda().to(memory_format=torch.channels_last)\n"
+     "images = images.cuda().to(memory_format=torch.channels_last)"),
+    ("conv_bias", "", "nn.Sequential(nn.Conv2d(a, b, 3), nn.BatchNorm2d(b))",
+     "nn.Sequential(nn.Conv2d(a, b, 3, bias=False), nn.BatchNorm2d(b))"),
+    ("weight_casts", "", 'with torch.autocast("cuda", dtype=torch.bfloat16):\n    out = model(x)',
+     "model = model.to(torch.bfloat16)  # once\nout = model(x.to(torch.bfloat16))"),
+    ("sparse_grad", "", "table = nn.Embedding(rows, size)\noptimizer = torch.optim.Adam(model.parameters(), lr=lr)",
+     "table = nn.Embedding(rows, size, sparse=True)\n"
+     "sparse = torch.optim.SparseAdam(list(table.parameters()), lr=lr)\n"
+     "optimizer = torch.optim.Adam([p for p in model.parameters() if p is not table.weight], lr=lr)"),
+    ("select_in_loop", "", "for i in range(x.size(1)):\n    h = step(x[:, i], h)",
+     "for part in x.unbind(1):\n    h = step(part, h)"),
+    ("dropout_in_eval", "", "out = model(x)", "model.eval()  # once, before inference\nout = model(x)"),
+    ("small_grid", "", "outs = [a @ b for a, b in zip(lefts, rights)]",
+     "outs = torch.bmm(torch.stack(lefts), torch.stack(rights))"),
+    ("item", "", "total += loss.item()",
+     "total += loss.detach()  # stays on the GPU\nif step % 100 == 0:\n    print(total.item())"),
+    ("size_sync", "Do not wait for small copies", "values = tensor.cpu()  # the host waits for the GPU",
+     "values.copy_(tensor, non_blocking=True)  # values: pinned, read a step later"),
+    ("size_sync", "", "loss = values[mask].mean()  # the host waits to learn how many there are",
+     "loss = torch.where(mask, values, 0).sum() / mask.sum()"),
+    ("pageable_copy", "", "loader = DataLoader(data, batch_size=n)\nx = x.to(device)",
+     "loader = DataLoader(data, batch_size=n, pin_memory=True)\nx = x.to(device, non_blocking=True)"),
+    ("data_loader", "", "loader = DataLoader(data, batch_size=n)",
+     "loader = DataLoader(data, batch_size=n, num_workers=8, persistent_workers=True, pin_memory=True)"),
+    ("allocator", "", "torch.cuda.empty_cache()  # within the step", ""),
+    ("parameter_loop", "Clip gradients",
+     "for p in model.parameters():\n    norms.append(p.grad.norm())  # and p.grad.mul_(...)",
+     "torch.nn.utils.clip_grad_norm_(model.parameters(), limit, foreach=True)"),
+    ("parameter_loop", "Update all parameters", "for p in params:\n    p.add_(p.grad, alpha=-lr)",
+     "torch._foreach_add_(params, [p.grad for p in params], alpha=-lr)"),
+    ("cuda_graph", "", "out = model(x)",
+     'model = torch.compile(model, mode="reduce-overhead")  # once\nout = model(x)'),
+    ("alignment", "Pad the vocabulary",
+     "embedding = nn.Embedding(vocabulary, size)\nhead = nn.Linear(size, vocabulary)",
+     "# A multiple of 8 for types of two bytes, of 4 for four. No target refers to the added rows.\n"
+     "rows = vocabulary + -vocabulary % 8\n"
+     "embedding = nn.Embedding(rows, size)\nhead = nn.Linear(size, rows)"),
+    ("compile", "", "out = model(x)", "model = torch.compile(model)  # once, before the loop\nout = model(x)"),
+    ("fp8", "Run large linear layers in FP8", "out = model(x)",
+     "from torchao.float8 import convert_to_float8_training\n\n"
+     "convert_to_float8_training(model)  # once\nmodel = torch.compile(model)\nout = model(x)"),
+    ("cell_loop", "Replace the loop over time by one call of nn.LSTM",
+     "for part in x:  # of one time\n    h, c = cell(part, (h, c))\n    outs.append(h)",
+     "lstm = nn.LSTM(cell.input_size, cell.hidden_size)  # once, with the cell's weights\n"
+     "outs, (h, c) = lstm(x, (h[None], c[None]))"),
+    ("cell_loop", "Replace the loop over time by one call of nn.GRU",
+     "for part in x:  # of one time\n    h = cell(part, h)\n    outs.append(h)",
+     "gru = nn.GRU(cell.input_size, cell.hidden_size)  # once, with the cell's weights\n"
+     "outs, h = gru(x, h[None])"),
+    ("mask_loop", "",
+     "for number, weight in enumerate(weights):\n    chosen = (label == number).nonzero().squeeze(1)\n"
+     "    out[chosen] += x[chosen] @ weight",
+     "order = label.argsort()\nnumbers = torch.arange(len(weights), device=label.device)\n"
+     "ends = torch.searchsorted(label[order], numbers, right=True).to(torch.int32)\n"
+     "out.index_add_(0, order, F.grouped_mm(x[order], torch.stack(weights), offs=ends))"),
+    ("static_cache", "Allocate the cache once", "cache = torch.cat([cache, new], dim=1)",
+     "cache = new.new_zeros(new.size(0), longest, *new.shape[2:])  # once\ncache.index_copy_(1, position, new)"),
+    ("sibling_layers", "Make one layer", "q, k, v = self.q(x), self.k(x), self.v(x)",
+     "self.qkv = nn.Linear(width, 3 * width)  # once\nq, k, v = self.qkv(x).chunk(3, dim=-1)"),
+    ("sibling_layers", "Put tables", "parts = [table(one) for table, one in zip(self.tables, ids)]",
+     "self.table = nn.Embedding(sum(rows), width)  # once; first: torch.tensor([0, *rows[:-1]]).cumsum(0)\n"
+     "parts = self.table(ids + self.first[:, None])"),
+    ("part_graph", "", "for moment in range(count):\n    act()  # reads and writes the same tensors each time",
+     "graph = torch.cuda.CUDAGraph()  # once, after a few calls of act() on a side stream\n"
+     "with torch.cuda.graph(graph):\n    act()\nfor moment in range(count):\n    graph.replay()"),
+    ("index_gradient", "", "pairs = x[:, rows, columns]",
+     "place = rows * x.size(2) + columns  # once\npairs = x.flatten(1).index_select(1, place)"),
+    ("made_on_cpu", "", "window = torch.hann_window(size).to(x.device)",
+     'self.register_buffer("window", torch.hann_window(size), persistent=False)  # once\nwindow = self.window'),
+))  # fmt: skip

@@ -241,8 +241,8 @@ def test_a_copy_that_the_program_makes_is_no_op_with_a_size_that_depends_on_data
                copy, moved, call(540, 3), kernel(550, 7, 3))  # fmt: skip
     (only,) = proposals("size_sync", captured(run))
     assert only.title == "Do not wait for small copies to the host within the step"
-    begin, before, _ = GENERAL["size_sync"][0]
-    assert only.change.startswith(begin) and before.startswith("values = tensor.cpu()")
+    form = next(form for form in GENERAL if form.rule == "size_sync")
+    assert only.change.startswith(form.words) and form.before.startswith("values = tensor.cpu()")
 
 
 def test_sizes_that_the_host_asks_for(tmp_path):

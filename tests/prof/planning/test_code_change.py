@@ -145,11 +145,10 @@ def test_lines_that_are_no_statement_by_themselves_are_not_shown(tmp_path, sourc
 
 
 def test_general_forms_are_python_of_rules_that_exist():
-    assert set(GENERAL) <= set(EDIT_RULES)
-    for forms in GENERAL.values():
-        for begin, before, after in forms:
-            ast.parse(before), ast.parse(after)
-            assert before != after, begin
+    assert {form.rule for form in GENERAL} <= set(EDIT_RULES)
+    for form in GENERAL:
+        ast.parse(form.before), ast.parse(form.after)
+        assert form.before != form.after, form
 
 
 def test_the_words_of_a_change_choose_its_general_form():
