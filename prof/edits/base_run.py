@@ -92,8 +92,7 @@ class BaseRun:
         Calls that wait or manage memory are on their own.
         """
         calls = self.recorded.calls
-        giving = np.zeros(len(calls), bool)
-        giving[self.recorded.work.call[self.recorded.work.call >= 0]] = True
+        giving = self._launching(np.ones(len(self.table), bool))
         found = np.full(len(calls), -1, np.int64)
         for thread in np.unique(calls.thread).tolist():
             mine = np.flatnonzero(calls.thread == thread)
@@ -120,10 +119,13 @@ class BaseRun:
 
     def _calls_of(self, key: str, chosen: Callable[[str], bool]) -> Bools:
         """Per call: whether it launches an operation whose value in a column is chosen."""
+        return self._launching(self.table.coded(key).where(chosen))
+
+    def _launching(self, rows: Bools) -> Bools:
+        """Per call: whether it launches one of these rows of the table."""
         work = self.recorded.work
-        rows = self.table.coded(key).where(chosen)[work.row]
         found = np.zeros(len(self.recorded.calls), bool)
-        found[work.call[rows & (work.call >= 0)]] = True
+        found[work.call[rows[work.row] & (work.call >= 0)]] = True
         return found
 
     @cached_property
@@ -169,17 +171,12 @@ class BaseRun:
     @cached_property
     def besides_ns(self) -> float:
         """What long launches do besides, such as loading a kernel, per step: no time without the profiler has it."""
-        steps = int(self.steps[1].max()) + 1 if len(self.steps[0]) else 1
-        return float((self._whole - self.own).sum()) / steps
+        return float((self._whole - self.own).sum()) / self.step_count
 
     @cached_property
     def staged(self) -> Bools:
         """Per call: whether it copies pageable memory to the GPU, for which the host itself moves the bytes first."""
-        work = self.recorded.work
-        rows = named_rows(self.table, *TO_DEVICE) & named_rows(self.table, "Pageable")
-        found = np.zeros(len(self.recorded.calls), bool)
-        found[work.call[rows[work.row] & (work.call >= 0)]] = True
-        return found
+        return self._launching(named_rows(self.table, *TO_DEVICE) & named_rows(self.table, "Pageable"))
 
     @cached_property
     def slowed(self) -> Bools:
@@ -200,8 +197,7 @@ class BaseRun:
     def estimated_share(self) -> OwnShare:
         """The same, by what it was in other programs."""
         own, launches = estimated_share(self.table), len(np.unique(self.recorded.work.call))
-        steps = int(self.steps[1].max()) + 1 if len(self.steps[0]) else 1
-        if launches < FEW * steps:
+        if launches < FEW * self.step_count:
             return OwnShare(own.share, own.share * OF_FEW[0], min(own.share * OF_FEW[1], 1.0), measured=False)
         slowed = np.where(self.slowed, self.own, 0.0) + np.minimum(self.segment, self.most_of_profiler)
         most = MOST_A_LAUNCH_NS * launches / float(slowed.sum()) / own.share
@@ -236,6 +232,11 @@ class BaseRun:
         counted = np.unique(self.run.table.ints("step"))
         first = int(np.searchsorted(steps, counted[counted != NULL].min())) if len(steps) and self.run.rows else 0
         return marked, index, first
+
+    @property
+    def step_count(self) -> int:
+        """The number of marked steps; 1 if there are none."""
+        return int(self.steps[1].max(initial=0)) + 1
 
 
 def calls_of_memory(base: BaseRun) -> Bools:

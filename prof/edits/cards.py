@@ -24,7 +24,7 @@ from pyprof.prof.advice.advised import (
 from pyprof.prof.advice.card import RULES, Advice, Confidence
 from pyprof.prof.advice.rank import LEAST_NS, LEAST_SHARE, advise, findings, limited
 from pyprof.prof.edits.base_run import BaseRun
-from pyprof.prof.edits.edit import Abstained, Edit, Proposal
+from pyprof.prof.edits.edit import Abstained, Edit, Proposal, proposed
 from pyprof.prof.edits.forecast import Forecast, Forecaster
 from pyprof.prof.edits.rules import EDIT_RULES
 from pyprof.prof.edits.scenario import Scenario, apply, captured
@@ -161,8 +161,7 @@ def best_row(edit: Edit, run: Run) -> int:
 
 def proposed_again(edit: Edit, scenario: Scenario) -> Edit | None:
     """What a change's rule proposes under the same title for another run, if it does."""
-    found = (each for each in EDIT_RULES[edit.rule](scenario) if isinstance(each, Edit))
-    return next((each for each in found if each.title == edit.title), None)
+    return next((each for each in proposed(edit.rule, scenario) if each.title == edit.title), None)
 
 
 def _summed(run: Run) -> Iterator[Found]:
@@ -204,18 +203,14 @@ def _after_another(
     for waiting in proposals:
         if not isinstance(waiting, Abstained) or not waiting.needs:
             continue
-        needed = _first(waiting.needs, start)
+        needed = next(proposed(waiting.needs, start), None)
         between = None if needed is None else apply(needed, start)
-        edit = None if between is None else _first(waiting.rule, between)
+        edit = None if between is None else next(proposed(waiting.rule, between), None)
         if needed is None or between is None or edit is None:
             continue
         saved = forecaster.difference(start, apply(edit, between))
         if saved.ns >= _least_ns(now) and saved.low > 0:
             yield UnsureChange(name_of(edit.rule), edit.title, round(saved.ns / 1e6, 6), needed.title)
-
-
-def _first(rule: str, scenario: Scenario) -> Edit | None:
-    return next((each for each in EDIT_RULES[rule](scenario) if isinstance(each, Edit)), None)
 
 
 def _card(run: Run, edit: Edit, saved: Forecast, now: Forecast, measured: bool) -> Advice:

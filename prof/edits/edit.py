@@ -80,6 +80,11 @@ EditRule = Callable[["Scenario"], Iterator[Proposal]]
 EDIT_RULES: dict[str, EditRule] = {}
 
 
+def proposed(rule: str, scenario: Scenario) -> Iterator[Edit]:
+    """The edits that a rule proposes for a run."""
+    return (each for each in EDIT_RULES[rule](scenario) if isinstance(each, Edit))
+
+
 def edit_rule(name: str) -> Callable[[EditRule], EditRule]:
     """Register a rule that proposes edits. Raises ModelError if the name is taken."""
 

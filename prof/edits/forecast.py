@@ -86,8 +86,7 @@ class Forecaster:
         before, none = captured(self.base), np.zeros(0)
         pairs = zip(self.shares.tolist(), self._errors(after), strict=True)
         later = np.array([after.lasting_ns(share, e) - before.lasting_ns(share, none) for share, e in pairs])
-        marked, index, _ = self.base.steps
-        times = later / (int(index.max()) + 1 if len(marked) else 1)
+        times = later / self.base.step_count
         return _summary(times, REPEATED_DEVIATION * abs(float(times.mean())))
 
     def _times(self, scenario: Scenario) -> Floats:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pyprof.prof.advice import Run
 from pyprof.prof.edits.cards import proposed_again
-from pyprof.prof.edits.edit import Edit
+from pyprof.prof.edits.edit import Edit, proposed
 from pyprof.prof.edits.forecast import Forecast, Forecaster
 from pyprof.prof.edits.rules import EDIT_RULES
 from pyprof.prof.edits.scenario import Scenario, apply, captured
@@ -77,10 +77,6 @@ def _key(edit: Edit) -> tuple[str, str]:
     return edit.rule, edit.title
 
 
-def _proposed(rule: str, scenario: Scenario) -> Iterator[Edit]:
-    return (edit for edit in EDIT_RULES[rule](scenario) if isinstance(edit, Edit))
-
-
 def _is_made(edit: Edit, now: Scenario, left: Edit | None, second: Scenario) -> bool:
     if left is None:
         return True
@@ -116,7 +112,7 @@ def _besides(scenario: Scenario, planned: Sequence[Edit], forecaster: Forecaster
         gone = (
             edit
             for rule in EDIT_RULES
-            for edit in _proposed(rule, scenario)
+            for edit in proposed(rule, scenario)
             if _key(edit) not in known and proposed_again(edit, second) is None
         )
         pairs = [(time - forecaster.roughly(apply(edit, scenario)), edit) for edit in gone]
