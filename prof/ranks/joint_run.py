@@ -17,8 +17,7 @@ from pyprof.prof.ranks.merged_ranks import WAITED
 from pyprof.prof.ranks.rank_tables import TWO, collective_rows
 from pyprof.prof.replay.recorded_run import ROW_KINDS
 from pyprof.prof.replay.replayed_run import Replayed, replay
-from pyprof.prof.replay.simulate import simulate
-from pyprof.prof.replay.tasks import ARRIVAL, CALL, HOST, MEETING, WORK, Tasks
+from pyprof.prof.replay.tasks import ARRIVAL, CALL, HOST, MEETING, WORK
 from pyprof.prof.replay.without_profiler import with_hosts_at
 from pyprof.prof.timing.blocking_copies import call_places
 from pyprof.prof.work.annotate import Annotation
@@ -137,7 +136,7 @@ def unwaited(joint: JointRun, rank: int) -> JointRun:
     kept = ~met | (arrives[tasks.source] != rank) | (arrives[target] == rank)
     first = np.concatenate([[0], np.cumsum(np.bincount(target[kept], minlength=len(tasks)))]).astype(np.int64)
     columns = {name: getattr(tasks, name)[kept] for name in ("source", "lag", "cause")}
-    cut = _with(joint.replayed, replace(tasks, first=first, **columns))
+    cut = joint.replayed.with_tasks(replace(tasks, first=first, **columns))
     return replace(joint, replayed=cut, free_of=rank)
 
 
@@ -202,7 +201,7 @@ def _with_longer(joint: JointRun, longer: Floats) -> JointRun:
     """The run with operations that take so much longer, ns."""
     tasks = joint.replayed.tasks
     more = np.where(tasks.kind == WORK, longer[np.where(tasks.kind == WORK, tasks.item, 0)], 0.0).astype(np.int64)
-    return joint.with_tasks(_with(joint.replayed, replace(tasks, duration=np.maximum(tasks.duration + more, 0))))
+    return joint.with_tasks(joint.replayed.with_tasks(replace(tasks, duration=np.maximum(tasks.duration + more, 0))))
 
 
 def _shares_between(spans: Sequence[tuple[int, int, float]], start: Ints, end: Ints) -> Floats:
@@ -289,7 +288,3 @@ def with_even_hosts(joint: JointRun, pace: dict[int, float]) -> JointRun:
     """The run with the hosts of all ranks as fast as the fastest one; pauses of the host stay."""
     share = np.array([1 / pace.get(rank, 1.0) for rank in joint.rank_of_call.tolist()])
     return joint.with_tasks(with_hosts_at(joint.replayed, share))
-
-
-def _with(replayed: Replayed, tasks: Tasks) -> Replayed:
-    return Replayed(replayed.table, replayed.host, replayed.run, tasks, simulate(tasks))

@@ -18,6 +18,7 @@ from pyprof.table.columns import Bools, Ints
 # The operations that a stream of CUDA takes before a launch must wait until the first of them is done: A100 and H200,
 # CUDA 11.8 to 13.0, in nsys exports of training steps with many small kernels.
 QUEUE = 1022
+UNKNOWN_NS = 2_000  # what a call takes, and the return from a wait, where the capture has none to take it from
 LONGEST_OWN_NS = 10_000  # a call that waited does not take longer by itself
 # A host that reads memory again and again until a kernel has written there makes no call. Such pauses follow the
 # kernel's launch and end with the kernel: in DeepEP's dispatch on an H800, where they take 2 to 23 ms, 25 to 67 µs
@@ -55,9 +56,8 @@ def blocked_calls(run: Recorded, sync: int, queue: int) -> Blocked:
     waited = late > calls.start  # the call began before what it waits for had ended
     own = np.where(waited, np.minimum(_usual(run, duration, waited), duration), duration)
     tail = calls.end[call] - work.end[source]
-    usual_tail = _median(tail[(work.end[source] == late[call]) & waited[call]], 2000)
     last = (work.end[source] == late[call]) & waited[call]
-    tail = np.where(last, tail, np.minimum(usual_tail, tail))
+    tail = np.where(last, tail, np.minimum(_median(tail[last]), tail))
     return Blocked(own, call, source, tail, cause, holding)
 
 
@@ -79,8 +79,8 @@ def polled(run: Recorded) -> tuple[Ints, Ints]:
     return call[kept], kernel[kept]
 
 
-def _median(values: Ints, otherwise: int) -> int:
-    return round(float(np.median(values))) if len(values) else otherwise
+def _median(values: Ints) -> int:
+    return round(float(np.median(values))) if len(values) else UNKNOWN_NS
 
 
 def _usual(run: Recorded, duration: Ints, waited: Bools) -> Ints:
@@ -88,7 +88,7 @@ def _usual(run: Recorded, duration: Ints, waited: Bools) -> Ints:
     found = np.full(len(duration), LONGEST_OWN_NS, np.int64)
     for kind in np.unique(run.calls.kind).tolist():
         mine = run.calls.kind == kind
-        found[mine] = min(_median(duration[mine & ~waited], 2000), LONGEST_OWN_NS)
+        found[mine] = min(_median(duration[mine & ~waited]), LONGEST_OWN_NS)
     return found
 
 

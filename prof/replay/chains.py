@@ -51,12 +51,10 @@ def chains(tasks: Tasks) -> Chains:
     alone = np.zeros(len(tasks), bool)
     alone[follows[len(follows) - 1 - latest]] = True
     before = np.where(alone, source, -1)
-    number = np.empty(len(tasks), np.int64)  # of each task's chain; sources come first
-    depth = np.zeros(len(tasks), np.int64)
     numbers, depths = [0] * len(tasks), [0] * len(tasks)
-    for task, parent in enumerate(before.tolist()):
+    for task, parent in enumerate(before.tolist()):  # sources come first
         numbers[task], depths[task] = (task, 0) if parent < 0 else (numbers[parent], depths[parent] + 1)
-    number[:], depth[:] = numbers, depths
+    number, depth = np.array(numbers, np.int64), np.array(depths, np.int64)
     order = np.lexsort((depth, number))
     starts = np.flatnonzero(depth[order] == 0)
     first = np.repeat(starts, np.diff(np.append(starts, len(order))))

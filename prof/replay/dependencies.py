@@ -33,6 +33,9 @@ class Edges(NamedTuple):
     source: Ints
 
 
+_NONE = Edges(np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
 def waited_for(run: Recorded) -> Edges:
     """The operations (source) that synchronising calls (target) wait for."""
     calls = run.calls
@@ -47,7 +50,7 @@ def waited_for(run: Recorded) -> Edges:
 
 
 def joined(edges: list[Edges]) -> Edges:
-    return Edges(*(np.concatenate([getattr(part, name) for part in edges]) for name in Edges._fields))
+    return Edges(*(np.concatenate(parts) for parts in zip(_NONE, *edges, strict=True)))
 
 
 def _tails(run: Recorded, lane: int, calls: Ints) -> Ints:
@@ -74,27 +77,28 @@ def _whole_devices(run: Recorded, chosen: Bools) -> Edges:
             tails = _tails(run, lane, calls)
             done = (tails >= 0) & (run.work.end[tails] <= run.calls.end[calls] + SKEW_NS)
             found.append(Edges(calls[done], tails[done]))
-    return joined(found) if found else _NONE
+    return joined(found)
 
 
 def _streams(run: Recorded, chosen: Bools) -> Edges:
-    found = []
-    for lane in np.unique(run.calls.stream[chosen]).tolist():
-        calls = np.flatnonzero(chosen & (run.calls.stream == lane))
-        tails = _tails(run, lane, calls)
-        found.append(Edges(calls[tails >= 0], tails[tails >= 0]))
-    return joined(found) if found else _NONE
+    """What was launched on the stream of each call before the call."""
+    return _launched_before(run, chosen, run.calls.stream, np.arange(len(run.calls)))
 
 
 def _events(run: Recorded, chosen: Bools) -> Edges:
     """What was launched on the stream of an event before it was recorded there."""
-    found, record = [], np.maximum(run.calls.record, 0)
-    lanes = run.calls.stream[record]
+    record = np.maximum(run.calls.record, 0)
+    return _launched_before(run, chosen, run.calls.stream[record], record)
+
+
+def _launched_before(run: Recorded, chosen: Bools, lanes: Ints, until: Ints) -> Edges:
+    """``lanes``: of each call, the lane that it waits for. ``until``: the call before which that work was launched."""
+    found = []
     for lane in np.unique(lanes[chosen]).tolist():
         calls = np.flatnonzero(chosen & (lanes == lane))
-        tails = _tails(run, lane, record[calls])
+        tails = _tails(run, lane, until[calls])
         found.append(Edges(calls[tails >= 0], tails[tails >= 0]))
-    return joined(found) if found else _NONE
+    return joined(found)
 
 
 def _latest_done(run: Recorded, chosen: Bools) -> Edges:
@@ -112,10 +116,7 @@ def _latest_done(run: Recorded, chosen: Bools) -> Edges:
         tail = tails[best, np.arange(len(calls))]
         done = (tail >= 0) & (end.max(axis=0) > np.iinfo(np.int64).min)
         found.append(Edges(calls[done], tail[done]))
-    return joined(found) if found else _NONE
-
-
-_NONE = Edges(np.zeros(0, np.int64), np.zeros(0, np.int64))
+    return joined(found)
 
 
 def between_streams(run: Recorded, expected: Ints) -> Edges:
@@ -132,11 +133,12 @@ def between_streams(run: Recorded, expected: Ints) -> Edges:
             continue
         waits = calls[run.calls.kind[calls] == KIND["wait"]]
         recorded = bool(np.any(run.calls.record[waits] >= 0))
-        found.append((_recorded_waits if recorded else _inferred_waits)(run, calls, rows, expected))
-    return joined([*found, _NONE])
+        places = _in_order(run, calls, rows)
+        found.append(_recorded_waits(run, places) if recorded else _inferred_waits(run, places, expected))
+    return joined(found)
 
 
-def _recorded_waits(run: Recorded, calls: Ints, rows: Ints, expected: Ints) -> Edges:
+def _recorded_waits(run: Recorded, places: list[tuple[int, bool]]) -> Edges:
     """By CUDA's rules. A stream's next operation waits for what the stream was made to wait for."""
     tail: dict[int, int] = {}  # stream -> its last operation
     pending: dict[int, set[int]] = {}  # stream -> the operations that its next one waits for
@@ -144,7 +146,7 @@ def _recorded_waits(run: Recorded, calls: Ints, rows: Ints, expected: Ints) -> E
     target: list[int] = []
     source: list[int] = []
     record, stream, kind = run.calls.record, run.calls.stream, run.calls.kind
-    for place, is_call in _in_order(run, calls, rows):
+    for place, is_call in places:
         if is_call:
             lane = int(stream[place])
             if kind[place] == KIND["record"]:
@@ -169,18 +171,18 @@ def _in_order(run: Recorded, calls: Ints, rows: Ints) -> list[tuple[int, bool]]:
     return list(zip(places.tolist(), is_call.tolist(), strict=True))
 
 
-def _inferred_waits(run: Recorded, calls: Ints, rows: Ints, expected: Ints) -> Edges:
+def _inferred_waits(run: Recorded, places: list[tuple[int, bool]], expected: Ints) -> Edges:
     """By the rules in the module's text."""
     start, end, lanes = run.work.start, run.work.end, run.work.lane
     kind = run.calls.kind
-    any_record = bool(np.any(kind[calls] == KIND["record"]))
+    any_record = any(is_call and kind[place] == KIND["record"] for place, is_call in places)
     history: dict[int, list[int]] = {}  # lane -> its last operations when an event was recorded, oldest first
     tail: dict[int, int] = {}
     seen: dict[int, int] = {}  # lane -> the number of waits when it last began an operation
     waits, direct = 0, 0  # all waits so far, and those since the last launch
     target: list[int] = []
     source: list[int] = []
-    for place, is_call in _in_order(run, calls, rows):
+    for place, is_call in places:
         if is_call:
             if kind[place] == KIND["wait"]:
                 waits, direct = waits + 1, direct + 1

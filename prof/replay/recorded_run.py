@@ -93,9 +93,8 @@ def recorded(table: Table, host: HostTable, name: str) -> Recorded:
     lane_keys, lane = distinct(*(table.ints(key)[on_gpu] for key in ("pid", "device", "stream")))
     top = _outermost(host.ints("start"), host.ints("start") + host.ints("duration"), thread)
     calls, place = _calls(host, top, thread, lane_keys)
-    return Recorded(
-        calls, _work(table, on_gpu, lane, host, place, calls), keys, lane_keys, _holding(table), _kernel(table)
-    )
+    work, names = _work(table, on_gpu, lane, host, place, calls), table.coded("kShortName").codes.astype(np.int64)
+    return Recorded(calls, work, keys, lane_keys, _holding(table), names)
 
 
 def _check_times(table: Table, host: HostTable, name: str) -> None:
@@ -111,10 +110,6 @@ def _holding(table: Table) -> Bools:
     between = table.coded("kind").among("memcpy") & named_rows(table, *TO_HOST, *TO_DEVICE)
     is_async = table.coded("api").where(lambda name: "Async" in name)
     return between & (~is_async | ~named_rows(table, "Pinned"))
-
-
-def _kernel(table: Table) -> Ints:
-    return table.coded("kShortName").codes.astype(np.int64)
 
 
 def _of_giving_threads(host: HostTable, thread: Ints) -> Bools:

@@ -136,14 +136,14 @@ class _Builder:
         base = self.base
         before = int(self.host_task[repeat.before])
         new = {task: begin + k for k, task in enumerate(part.tolist())}
-        waiting = slice(int(base.first[before]), int(base.first[before + 1]))
+        waiting = base.edges_of(before)
         last_call, lanes = -1, dict[int, int]()
         for task in part.tolist():
             kind, number = int(base.kind[task]), new[task]
             if kind == HOST and last_call >= 0:
                 edges.add(number, last_call, -1, DEPENDS)
             elif kind == HOST:
-                for edge in range(waiting.start, waiting.stop):
+                for edge in waiting:
                     edges.add(number, int(source[edge]), edge, int(base.cause[edge]))
             else:
                 self._add_inner(task, new, place, edges)
@@ -154,14 +154,14 @@ class _Builder:
                 self._follow(task, number, lanes.get(lane, -1), lane, before, place, edges)
                 lanes[lane] = number
         if last_call >= 0:
-            source[waiting] = last_call
+            source[waiting.start : waiting.stop] = last_call
         for lane, number in lanes.items():
             self._precede(lane, number, before, source)
 
     def _add_inner(self, task: int, new: dict[int, int], place: Ints, edges: _Edges) -> None:
         """What a call or an operation waits for, but for the operation before it on its stream."""
         base = self.base
-        for edge in range(int(base.first[task]), int(base.first[task + 1])):
+        for edge in base.edges_of(task):
             of, cause = int(base.source[edge]), int(base.cause[edge])
             if cause == GAP or (cause == DEPENDS and of not in new):
                 continue
@@ -184,7 +184,7 @@ class _Builder:
     ) -> None:
         """An operation comes after the one before it on its stream: a repeated one, or the last before the repeat."""
         base = self.base
-        gap = next((e for e in range(int(base.first[task]), int(base.first[task + 1])) if base.cause[e] == GAP), -1)
+        gap = next((e for e in base.edges_of(task) if base.cause[e] == GAP), -1)
         if previous < 0:
             tail = self._tail(lane, before)
             known, repeated = self._tails.get(lane, (-1, -1))
@@ -198,6 +198,6 @@ class _Builder:
         self._tails[lane] = self._tail(lane, before), number
         at = int(np.searchsorted(tasks, before))
         for task in tasks[at : at + 1].tolist():
-            for edge in range(int(base.first[task]), int(base.first[task + 1])):
+            for edge in base.edges_of(task):
                 if base.cause[edge] == GAP:
                     source[edge] = number

@@ -22,7 +22,7 @@ COMPLETE = 0.99  # the least share of the GPU's time that must have a launch in 
 
 
 @dataclass(frozen=True, slots=True)
-class StepTimes:
+class ReplayedStep:
     """A step, from when the GPU had finished the step before; the first one, from its first operation. Times in ns."""
 
     number: int
@@ -107,7 +107,7 @@ class Replayed:
                 sums[place] += int(end[mine].max() - start[mine].min()) - covered(start[mine], end[mine])
         return sums[0], sums[1]
 
-    def steps(self) -> list[StepTimes]:
+    def steps(self) -> list[ReplayedStep]:
         """The steps that the capture marks."""
         work = self.run.work
         number = self.table.ints("step")[work.row]
@@ -119,7 +119,11 @@ class Replayed:
         for start, end in ((work.start, work.end), (self.work_start, self.work_end)):
             finish = np.maximum.accumulate(greatest(end[marked], group, len(steps)))
             times.append(np.diff(finish, prepend=start[marked][group == 0].min()).tolist())
-        return [StepTimes(*step) for step in zip(steps.tolist(), *times, strict=True)]
+        return [ReplayedStep(*step) for step in zip(steps.tolist(), *times, strict=True)]
+
+    def with_tasks(self, tasks: Tasks) -> Replayed:
+        """The replay of other tasks of the same run."""
+        return Replayed(self.table, self.host, self.run, tasks, simulate(tasks))
 
     def path(self, communicates: Bools) -> CriticalPath:
         """The critical path; see ``critical_path``."""

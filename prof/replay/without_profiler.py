@@ -15,7 +15,6 @@ import numpy as np
 
 from pyprof.prof.replay.recorded_run import ranges_before
 from pyprof.prof.replay.replayed_run import Replayed
-from pyprof.prof.replay.simulate import simulate
 from pyprof.prof.replay.tasks import CALL, HOST, Tasks
 from pyprof.prof.timing.profiler_cost import OwnShare, estimated_share, unprofiled
 from pyprof.table.columns import Floats
@@ -129,5 +128,4 @@ def with_hosts_at(replayed: Replayed, share: Floats) -> Replayed:
     events = np.where(tasks.kind == HOST, 1 + ranges_before(replayed.host, replayed.run.calls)[call], 1)
     cost = np.minimum((1 - share[call]) * tasks.duration, MOST_NS * events)
     duration = np.where(on_host, tasks.duration - cost.astype(np.int64), tasks.duration)
-    tasks = replace(tasks, duration=duration)
-    return Replayed(replayed.table, replayed.host, replayed.run, tasks, simulate(tasks))
+    return replayed.with_tasks(replace(tasks, duration=duration))

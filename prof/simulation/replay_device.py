@@ -10,7 +10,6 @@ import numpy as np
 from pyprof.prof.limits.other_device import Moved, named_device, on_device
 from pyprof.prof.limits.roofline import roofline
 from pyprof.prof.replay.replayed_run import Replayed
-from pyprof.prof.replay.simulate import simulate
 from pyprof.prof.replay.tasks import WORK
 from pyprof.prof.replay.without_profiler import mean_step_ns
 from pyprof.prof.work.annotate import annotate
@@ -45,5 +44,4 @@ def _with(replayed: Replayed, ns: Floats) -> Replayed:
     """The replay with these durations of its table's rows."""
     duration, work = replayed.tasks.duration.copy(), replayed.tasks.kind == WORK
     duration[work] = np.round(ns[replayed.run.work.row[replayed.tasks.item[work]]]).astype(np.int64)
-    tasks = replace(replayed.tasks, duration=duration)
-    return Replayed(replayed.table, replayed.host, replayed.run, tasks, simulate(tasks))
+    return replayed.with_tasks(replace(replayed.tasks, duration=duration))
