@@ -17,11 +17,11 @@ from pyprof.prof.table.columns import COLUMN
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A term: its name, the other texts that stand for it, and its definition, in full sentences."""
+    """A term: its name, its definition in full sentences, and the other texts that stand for it."""
 
     name: str
-    also: tuple[str, ...]
     text: str
+    also: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
@@ -32,148 +32,141 @@ class Term:
 TERMS = (
     Term(
         "attributed",
-        (),
         "An operation is attributed if the PyTorch op that launched it is known; the share is one of time. The rest is "
         "listed with its reason.",
     ),
-    Term("GPU time", (), "The sum of the durations of all operations: time in which two of them run counts twice."),
-    Term("CPU time", (), "The sum of the durations of all CPU ops that call no other op."),
+    Term("GPU time", "The sum of the durations of all operations: time in which two of them run counts twice."),
+    Term("CPU time", "The sum of the durations of all CPU ops that call no other op."),
     Term(
         "step time",
-        ("A step takes",),
         "From a step's mark to the next one, as the GPU reaches the marks; without marks, from the first operation to "
         "that of the next step. The median of several steps.",
+        ("A step takes",),
     ),
-    Term("capture", (), "From the first operation to the end of the last one."),
+    Term("capture", "From the first operation to the end of the last one."),
     Term(
         "GPU busy",
-        ("GPU is busy", "GPUs are busy"),
         "The share of the time, from the first operation to the last, in which at least one operation runs on the GPU: "
         "a kernel, a copy, a memset or a graph.",
+        ("GPU is busy", "GPUs are busy"),
     ),
     Term(
         "idle time",
-        ("Idle time",),
         "Time in which no operation runs on the GPU. The cause of each gap is taken from what the CPU did meanwhile.",
+        ("Idle time",),
     ),
     Term(
         "late launches",
-        ("not yet launched",),
         "Gaps in which the GPU had finished, and the CPU was still on its way to launch the next operation.",
+        ("not yet launched",),
     ),
-    Term("GPU's queue", (), "Operations that were launched wait there until those before them have ended."),
+    Term("GPU's queue", "Operations that were launched wait there until those before them have ended."),
     Term(
         "FLOP rate",
-        ("FLOPs are known",),
         "The floating-point operations that the algorithm needs, divided by the time including idle time. A "
         "multiply-add counts as 2.",
+        ("FLOPs are known",),
     ),
     Term(
         "MFU",
-        ("Model FLOPs utilisation (MFU)",),
         "Model FLOPs utilisation: the FLOPs of the matrix products that ran, each at the dense peak of the unit that "
         "it ran on, as a share of the time.",
+        ("Model FLOPs utilisation (MFU)",),
     ),
     Term(
         "MBU",
-        ("(MBU)",),
         "Memory bandwidth utilisation: the bytes that the operations need, at the GPU's memory bandwidth, as a share "
         "of the time. The bytes of a decode step are mostly those of the weights and of the cached keys and values.",
+        ("(MBU)",),
     ),
     Term(
         "TPOT",
-        ("(TPOT)",),
         "Time per output token: how long a request that generates waits for its next token, which is one decode step.",
+        ("(TPOT)",),
     ),
     Term(
         "% of limit",
-        ("hardware's limits",),
         "The time that the hardware's limit allows, as a share of the time taken. The limit is the longer of FLOPs / "
         "peak of the unit and bytes / memory bandwidth. It may exceed 100% where data comes from a cache.",
+        ("hardware's limits",),
     ),
-    Term("compute-bound", (), "The limit is that of the FLOPs: FLOPs / peak is longer than bytes / bandwidth."),
-    Term("memory-bound", (), "The limit is that of the memory: bytes / bandwidth is longer than FLOPs / peak."),
+    Term("compute-bound", "The limit is that of the FLOPs: FLOPs / peak is longer than bytes / bandwidth."),
+    Term("memory-bound", "The limit is that of the memory: bytes / bandwidth is longer than FLOPs / peak."),
     Term(
         "latency-bound",
-        (),
         "Neither limit explains the time: the kernel is below 25% of its limit, and takes at most 5 µs or has fewer "
         "blocks than the GPU has multiprocessors (SMs).",
     ),
     Term(
         "tensor cores",
-        ("Matrix math",),
         "Units for products of small matrices. Whether a kernel uses them is read from its name.",
+        ("Matrix math",),
     ),
     Term(
         "GPU utilisation",
-        (),
         "The share of the time, from the first operation to the last, in which a kernel runs, however small.",
     ),
     Term(
         "SM efficiency",
-        (),
         "Estimated share of the GPU's multiprocessors (SMs) that have a block to run, as torch.profiler defines it.",
     ),
     Term(
         "achieved occupancy",
-        (),
         "Estimated share of the threads that an SM can hold at once, as torch.profiler defines it.",
     ),
     Term(
         "communication",
-        ("Communication takes",),
         "Collectives and other transfers between GPUs. It is exposed while nothing else runs on its GPU.",
+        ("Communication takes",),
     ),
     Term(
         "bus bandwidth",
-        (),
         "The bytes that a rank must send for a collective, divided by its time; it compares with the speed of a link.",
     ),
-    Term("op", (), "What the user called, such as torch.nn.functional.linear; one op may launch several kernels."),
-    Term("aten op", (), "What PyTorch's dispatcher ran for an op, such as aten::addmm; the innermost did the work."),
-    Term("layer", (), "The names of the modules around an op, the outermost first."),
-    Term("roofline", (), "The highest rate at a number of FLOPs per byte: bandwidth × FLOP/byte, or the unit's peak."),
+    Term("op", "What the user called, such as torch.nn.functional.linear; one op may launch several kernels."),
+    Term("aten op", "What PyTorch's dispatcher ran for an op, such as aten::addmm; the innermost did the work."),
+    Term("layer", "The names of the modules around an op, the outermost first."),
+    Term("roofline", "The highest rate at a number of FLOPs per byte: bandwidth × FLOP/byte, or the unit's peak."),
     Term(
         "in use",
-        ("memory in use",),
         "Bytes of the blocks that PyTorch has handed out and not taken back: what torch.cuda.memory_allocated() "
         "returns. The peak is torch.cuda.max_memory_allocated().",
+        ("memory in use",),
     ),
     Term(
         "reserved",
-        ("in reserve",),
         "Bytes that PyTorch's caching allocator has from the driver, in use or not: torch.cuda.memory_reserved().",
+        ("in reserve",),
     ),
-    *(Term(name, (), f"A category of memory: {rule}.") for name, rule in RULES.items() if name != UNKNOWN),
+    *(Term(name, f"A category of memory: {rule}.") for name, rule in RULES.items() if name != UNKNOWN),
     Term(
         "saved activations",
-        ("activations for the backward pass",),
         "What the forward pass leaves in memory because the backward pass needs it.",
+        ("activations for the backward pass",),
     ),
     Term(
         "activation checkpointing",
-        ("Checkpointing",),
         "A checkpointed layer keeps its input alone, and its backward pass runs its forward pass again "
         "(torch.utils.checkpoint). Predicted from this capture: how far the peak falls, and the GPU time of the "
         "kernels that run again.",
+        ("Checkpointing",),
     ),
-    Term("frees", (), "By how much the peak of the step would fall."),
-    Term("repeats", (), "The GPU time, in each step, of the kernels that would run again."),
+    Term("frees", "By how much the peak of the step would fall."),
+    Term("repeats", "The GPU time, in each step, of the kernels that would run again."),
     Term(
         "DRAM traffic",
-        (),
         "The bytes that a kernel read from the GPU's memory and wrote to it, as Nsight Compute's counters saw them. It "
         "exceeds the algorithm's bytes where data is read again, and is below them where a cache has it.",
     ),
     Term(
         "measured by Nsight Compute",
-        ("Nsight Compute measured",),
         "The counters of another run of the same program, in which each kernel ran alone and several times. Its "
         "kernels are matched with the capture's by name, grid, block and op, and where several are alike, by their "
         "order.",
+        ("Nsight Compute measured",),
     ),
-    Term("own time", (), "Of a line of code: of the operations whose innermost line of the stack it is."),
-    Term("time with callees", (), "Of a line of code: of the operations in whose stack it is, at any depth."),
+    Term("own time", "Of a line of code: of the operations whose innermost line of the stack it is."),
+    Term("time with callees", "Of a line of code: of the operations in whose stack it is, at any depth."),
 )
 # Words that mean something else in sentences: there, a capture is the file.
 ELSEWHERE = {"capture", "in use", "reserved", "frees", "repeats"}
