@@ -56,7 +56,7 @@ class RangeTree:
         is_cpp = self.scopes_where(Kind.OP, is_cpp_node)[self.scope]
         self.is_node = (self.kind == Kind.NODE) | is_cpp
         self.has_number = (self.kind == Kind.OP) & (self.seq > 0) & ~is_cpp  # ops that autograd may have recorded
-        self.recorded = self._recorded()
+        self.recorded = self.within(self.has_number)  # ops that autograd may have recorded, and what is inside them
 
     def __len__(self) -> int:
         return len(self.scope)
@@ -71,10 +71,6 @@ class RangeTree:
         for code in np.flatnonzero(self.scope_kind == kind).tolist():
             mask[code] = test(self.scopes[code])
         return mask
-
-    def _recorded(self) -> Bools:
-        """Whether each range is an op recorded for autograd, or inside such an op with no backward node in between."""
-        return self.within(self.has_number)
 
     def within(self, chosen: Bools) -> Bools:
         """A mask of these ranges and those inside them, with no backward node in between."""

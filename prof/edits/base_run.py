@@ -92,7 +92,7 @@ class BaseRun:
         Calls that wait or manage memory are on their own.
         """
         calls = self.recorded.calls
-        giving = self._launching(np.ones(len(self.table), bool))
+        giving = self.recorded.launching(np.ones(len(self.table), bool))
         found = np.full(len(calls), -1, np.int64)
         for thread in np.unique(calls.thread).tolist():
             mine = np.flatnonzero(calls.thread == thread)
@@ -119,14 +119,7 @@ class BaseRun:
 
     def _calls_of(self, key: str, chosen: Callable[[str], bool]) -> Bools:
         """Per call: whether it launches an operation whose value in a column is chosen."""
-        return self._launching(self.table.coded(key).where(chosen))
-
-    def _launching(self, rows: Bools) -> Bools:
-        """Per call: whether it launches one of these rows of the table."""
-        work = self.recorded.work
-        found = np.zeros(len(self.recorded.calls), bool)
-        found[work.call[rows[work.row] & (work.call >= 0)]] = True
-        return found
+        return self.recorded.launching(self.table.coded(key).where(chosen))
 
     @cached_property
     def ranges(self) -> Floats:
@@ -176,7 +169,7 @@ class BaseRun:
     @cached_property
     def staged(self) -> Bools:
         """Per call: whether it copies pageable memory to the GPU, for which the host itself moves the bytes first."""
-        return self._launching(named_rows(self.table, *TO_DEVICE) & named_rows(self.table, "Pageable"))
+        return self.recorded.launching(named_rows(self.table, *TO_DEVICE) & named_rows(self.table, "Pageable"))
 
     @cached_property
     def slowed(self) -> Bools:

@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from pyprof.table.columns import NULL, Bools, Coded, Floats, Ints, Ragged
+from pyprof.table.columns import NULL, Bools, Coded, Floats, Ints, Ragged, offsets_of
 
 TrackKind = Literal["process", "group", "thread", "slices", "counter"]
 
@@ -126,7 +126,7 @@ def grouped(owner: Ints, value: Ints, rows: int) -> Ragged:
     """``value[i]`` in the list of row ``owner[i]``, in the order given."""
     order = np.argsort(owner, kind="stable")
     counts = np.bincount(owner, minlength=rows)
-    return Ragged(np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), value[order])
+    return Ragged(offsets_of(counts), value[order])
 
 
 def outer_first(start: Ints, end: Ints) -> Ints:

@@ -185,10 +185,9 @@ def _ranks_of(joint: JointRun, task: Ints) -> Ints:
 def _before_data(joint: JointRun) -> Bools:
     """The calls that launch operations of the phase "data", and those before them since the thread's last launch."""
     run = joint.replayed.run
-    known = run.work.call >= 0
-    launches, data = np.zeros((2, len(run.calls)), bool)
-    launches[run.work.call[known]] = True
-    data[run.work.call[known & joint.replayed.table.coded("phase").among("data")[run.work.row]]] = True
+    table = joint.replayed.table
+    launches = run.launching(np.ones(len(table), bool))
+    data = run.launching(table.coded("phase").among("data"))
     order = np.argsort(run.calls.thread, kind="stable")
     found = np.zeros(len(order), bool)
     thread, next_data = NULL, False

@@ -22,7 +22,7 @@ from pyprof.prof.replay.without_profiler import with_hosts_at
 from pyprof.prof.timing.blocking_copies import call_places
 from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.collective_records import Message, messages
-from pyprof.table.columns import NULL, Bools, Floats, HostTable, Ints, Table, distinct
+from pyprof.table.columns import NULL, Bools, Floats, HostTable, Ints, Table, distinct, offsets_of
 
 LEAST_CALLS = 4  # of a place on each rank, whose medians are compared
 ROUNDS = 2  # of lengthening kernels beside waits, which moves the waits
@@ -134,7 +134,7 @@ def unwaited(joint: JointRun, rank: int) -> JointRun:
     together[of_work] = joint.symmetric[tasks.item[of_work]]
     met = (tasks.cause == MEETING) & together[target]
     kept = ~met | (arrives[tasks.source] != rank) | (arrives[target] == rank)
-    first = np.concatenate([[0], np.cumsum(np.bincount(target[kept], minlength=len(tasks)))]).astype(np.int64)
+    first = offsets_of(np.bincount(target[kept], minlength=len(tasks)))
     columns = {name: getattr(tasks, name)[kept] for name in ("source", "lag", "cause")}
     cut = joint.replayed.with_tasks(replace(tasks, first=first, **columns))
     return replace(joint, replayed=cut, free_of=rank)
@@ -273,7 +273,7 @@ def _medians(values: Floats, group: Ints, groups: int) -> tuple[Floats, Ints]:
     """The median of each group's values, 0 for none, and their number."""
     order = np.lexsort((values, group))
     count = np.bincount(group, minlength=groups)
-    first = np.concatenate([[0], np.cumsum(count)[:-1]])
+    first = offsets_of(count)[:-1]
     at = np.minimum(first + count // 2, max(len(values) - 1, 0))
     return np.where(count > 0, values[order][at] if len(values) else 0.0, 0.0), count
 

@@ -207,17 +207,9 @@ def _exchanged(table: Table) -> tuple[Floats, Bools]:
 
 def _expert_flops(table: Table, annotation: Annotation) -> tuple[Floats, Bools]:
     """The FLOPs of each row, and the rows of products in a layer of experts, or of groups of rows."""
-    chosen = table.coded("layer").where(_is_expert) | table.coded("op").where(_is_grouped)
+    chosen = table.coded("layer").where(_EXPERT.search) | table.coded("op").where(_GROUPED.search)
     chosen &= kinds(table, annotation).among(PRODUCTS)
     return np.where(annotation.flops == NULL, np.nan, annotation.flops.astype(np.float64)), chosen
-
-
-def _is_expert(layer: str) -> bool:
-    return _EXPERT.search(layer) is not None
-
-
-def _is_grouped(op: str) -> bool:
-    return _GROUPED.search(op) is not None
 
 
 def _after_first_step(table: Table) -> Bools:
@@ -275,13 +267,9 @@ def _pair(record: tuple[Message, ...], rank: int) -> str | None:
 def _within(table: Table) -> Ints:
     """For each row whether it was launched in the forward pass of a layer, and whether that is attention."""
     layer, op, nodes = (table.coded(key) for key in ("layer", "op", "nodes"))
-    attention = layer.where(_is_attention) | op.where(_is_attention) | nodes.where(_is_attention)
+    attention = layer.where(_ATTENTION.search) | op.where(_ATTENTION.search) | nodes.where(_ATTENTION.search)
     inside = (layer.codes >= 0) & ~table.coded("phase").among("backward") & ~nodes.where(_is_norm)
     return np.where(attention, 2, np.where(inside, 1, 0))
-
-
-def _is_attention(text: str) -> bool:
-    return _ATTENTION.search(text) is not None
 
 
 def _is_norm(text: str) -> bool:

@@ -67,6 +67,12 @@ class Recorded:
     holding: Bools  # per row of the kernel table: whether it is a copy whose call may hold the host
     kernel: Ints  # per row of the kernel table: a number for its name
 
+    def launching(self, rows: Bools) -> Bools:
+        """Per call: whether it launches one of these rows (a mask) of the kernel table."""
+        found = np.zeros(len(self.calls), bool)
+        found[self.work.call[rows[self.work.row] & (self.work.call >= 0)]] = True
+        return found
+
     def begin(self) -> int:
         """The time of the first event."""
         return int(min([*self.calls.start[:1], *([self.work.start.min()] if len(self.work) else [])]))

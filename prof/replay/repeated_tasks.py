@@ -15,7 +15,7 @@ import numpy as np
 
 from pyprof.prof.replay.recorded_run import Work
 from pyprof.prof.replay.tasks import CALL, DEPENDS, GAP, HOST, WORK, Tasks
-from pyprof.table.columns import Ints
+from pyprof.table.columns import Ints, offsets_of
 
 
 class Repeat(NamedTuple):
@@ -108,7 +108,7 @@ class _Builder:
         shift = np.zeros(len(base) + 1, np.int64)
         np.add.at(shift, at, counts)
         place = np.arange(len(base)) + np.cumsum(shift)[:-1]
-        begins = at + np.concatenate([[0], np.cumsum(counts)[:-1]]) if len(at) else np.zeros(0, np.int64)
+        begins = at + offsets_of(counts)[:-1]
         repeated = np.concatenate([np.arange(b, b + n) for b, n in zip(begins, counts, strict=True)] or [place[:0]])
         origin = np.empty(len(base) + int(counts.sum()), np.int64)
         origin[place] = np.arange(len(base))
@@ -124,7 +124,7 @@ class _Builder:
             origin=origin,
             place=place,
             begins=begins,
-            first=np.concatenate([[0], np.cumsum(per_task)]).astype(np.int64),
+            first=offsets_of(per_task),
             source=np.concatenate([source, np.array(edges.source, np.int64)])[order],
             edge=np.concatenate([np.arange(len(base.source)), np.array(edges.edge, np.int64)])[order],
             cause=np.concatenate([base.cause, np.array(edges.cause, np.int64)])[order],

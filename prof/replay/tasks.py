@@ -18,7 +18,7 @@ from pyprof.prof.replay.blocking import Blocked, blocked_calls, polled
 from pyprof.prof.replay.dependencies import between_streams, room_on_gpu
 from pyprof.prof.replay.latencies import Latencies, latencies
 from pyprof.prof.replay.recorded_run import Recorded, previous_on_lane
-from pyprof.table.columns import Bools, Ints
+from pyprof.table.columns import Bools, Ints, offsets_of
 
 HOST, CALL, WORK, ARRIVAL = range(4)
 # What the lag of a dependency is
@@ -187,7 +187,7 @@ class _Graph:
             item=np.concatenate([*(np.arange(count) for count in parts[:3]), self.meeting])[order],
             duration=self.duration[order],
             release=self.release[order],
-            first=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+            first=offsets_of(counts),
             source=place[source[by_target]],
             lag=lag[by_target],
             cause=cause[by_target],
@@ -209,7 +209,7 @@ def topological(target: Ints, source: Ints, tasks: int) -> Ints:
     """The tasks in an order in which each comes after its sources. Raises PyprofError if there is none."""
     waiting = np.bincount(target, minlength=tasks).tolist()
     by_source = np.argsort(source, kind="stable")
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(source, minlength=tasks))]).tolist()
+    offsets = offsets_of(np.bincount(source, minlength=tasks)).tolist()
     targets = target[by_source].tolist()
     order = [task for task, count in enumerate(waiting) if not count]
     for task in order:  # which grows

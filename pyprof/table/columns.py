@@ -93,6 +93,11 @@ class Coded:
         return cls(np.concatenate(codes), list(seen))
 
 
+def offsets_of(counts: NDArray[Any]) -> Ints:
+    """Where lists of these lengths begin that stand one after the other, and where the last one ends."""
+    return np.append(0, np.cumsum(counts)).astype(np.int64)
+
+
 @dataclass(slots=True)
 class Ragged:
     """A column of integer lists: row i holds ``values[offsets[i]:offsets[i + 1]]``."""
@@ -106,7 +111,7 @@ class Ragged:
     def take(self, rows: Any) -> Ragged:
         rows = np.arange(len(self))[rows]
         counts = np.diff(self.offsets)[rows]
-        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        offsets = offsets_of(counts)
         inside = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
         return Ragged(offsets, self.values[np.repeat(self.offsets[:-1][rows], counts) + inside])
 
@@ -135,7 +140,7 @@ class Ragged:
         """The rows of all parts, one part after the other."""
         counts = np.concatenate([np.diff(part.offsets) for part in parts])
         values = np.concatenate([part.values[part.offsets[0] : part.offsets[-1]] for part in parts])
-        return cls(np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), values)
+        return cls(offsets_of(counts), values)
 
 
 Data = Ints | Floats | Coded | Ragged

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from pyprof.table.columns import NULL, Coded, Data, Ints, Ragged
+from pyprof.table.columns import NULL, Coded, Data, Ints, Ragged, offsets_of
 from pyprof.table.schema import Column, Kind
 from pyprof.text import clean
 
@@ -149,7 +149,7 @@ class Lists:
         none = np.zeros(0, np.int64)
         counts = np.concatenate([none, *(part[0] for part in self.parts)])
         values = np.concatenate([none, *(part[1] for part in self.parts)])
-        return Ragged(np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), values)
+        return Ragged(offsets_of(counts), values)
 
 
 Gatherer = Numbers | Texts | Lists

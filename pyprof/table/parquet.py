@@ -16,7 +16,7 @@ from pyprof._version import __version__
 from pyprof.errors import InputError, SchemaError
 from pyprof.files import FREE, MOST_TIMES, Name, is_standard, open_output
 from pyprof.table import arrow, cpu_facts, measured_steps
-from pyprof.table.columns import NULL, Coded, Columns, Data, Ragged, Table
+from pyprof.table.columns import NULL, Coded, Columns, Data, Ragged, Table, offsets_of
 from pyprof.table.gather import gatherer, literal
 from pyprof.table.gpu_samples import GpuSamples, from_json, to_json
 from pyprof.table.measured_steps import MeasuredStep
@@ -250,7 +250,7 @@ def _data(pa: Any, column: Column, found: Any) -> Data:
     values = array.flatten()  # without the values hidden under null lists
     if values.null_count:
         raise ValueError("a null within a list")
-    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    offsets = offsets_of(counts)
     return Ragged(offsets, arrow.array_of(values, np.int64, NULL))
 
 
