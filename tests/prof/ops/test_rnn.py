@@ -21,6 +21,9 @@ GRU = Work(800, 384, 192)  # one gate's worth of weights here: 2*20*20; (60 + 8 
 R = (t(4, 3), t(4, 2), t(4), t(4))  # 12 + 8 + 8: as if of two gates
 
 PROJ = (t(8, 3), t(8, 1), t(8), t(8), t(1, 2))  # hidden 2 projected to 1: 24 + 8 + 16 + 2
+# x, weights and their stride, all weights, states, y, dy, their gradients, mode to batch sizes, dropout state, reserve
+CUDNN_BACKWARD = (X, P, 4, t(56), H, H, t(5, 4, 2), t(5, 4, 2), None, None,
+                  2, 2, 0, 1, False, 0.0, True, False, (), None, t(9))  # fmt: skip
 RNN: list[Row] = [
     ("lstm _lstm_mps", (X, (H, H), P, *FLAGS), LSTM),
     ("lstm", (X, H, H, *P, *(UNKNOWN,) * 3), LSTM),  # NVTX: lists written out, flags unknown; one set of weights
@@ -55,62 +58,8 @@ RNN: list[Row] = [
     # (8+8+56)*4 + (8+12+16)*4; (12+16)*4 + 56*4
     # weights of 20 and biases of 8: 2 * 2*4*20; (8+8+28)*4 + (8+12+8)*4; (12+8)*4 + 28*4
     ("gru_cell.backward rnn_tanh_cell.backward rnn_relu_cell.backward", (t(4, 3), t(4, 2), *R), Work(320, 288, 192)),
-    (
-        "_cudnn_rnn_backward miopen_rnn_backward",
-        (
-            X,
-            P,
-            4,
-            t(56),
-            H,
-            H,
-            t(5, 4, 2),
-            t(5, 4, 2),
-            None,
-            None,
-            2,
-            2,
-            0,
-            1,
-            False,
-            0.0,
-            True,
-            False,
-            (),
-            None,
-            t(9),
-            (True, True, True, True),
-        ),
-        Work(3200, 1008, 528),
-    ),
-    (
-        "_cudnn_rnn_backward",
-        (
-            X,
-            P,
-            4,
-            t(56),
-            H,
-            H,
-            t(5, 4, 2),
-            t(5, 4, 2),
-            None,
-            None,
-            2,
-            2,
-            0,
-            1,
-            False,
-            0.0,
-            True,
-            False,
-            (),
-            None,
-            t(9),
-            (True, True, True, False),
-        ),
-        Work(1600, 544, 304),
-    ),
+    ("_cudnn_rnn_backward miopen_rnn_backward", (*CUDNN_BACKWARD, (True, True, True, True)), Work(3200, 1008, 528)),
+    ("_cudnn_rnn_backward", (*CUDNN_BACKWARD, (True, True, True, False)), Work(1600, 544, 304)),
     ("mkldnn_rnn_layer_backward", (X, *P, H, H, None), Work(3200, 1008, 528)),
     ("_cudnn_rnn_flatten_weight", (P, 4, 3, 2, 2, 0, 1, False, False), Work(0, 224, 224)),  # 56*4
     # fused cells, 4 rows of hidden 2: 8 numbers
