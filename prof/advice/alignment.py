@@ -45,6 +45,11 @@ class Gemm:
     def of(self, name: str) -> int:
         return {"m": self.m, "n": self.n, "k": self.k}[name]
 
+    def fills(self, unit: int) -> bool:
+        """Whether all leading strides are multiples of so many elements; without strides, those of packed matrices."""
+        leads = self.leads or (("n", self.n), ("k", self.k))
+        return all(size % unit == 0 or self.of(dim) == 1 for dim, size in leads)
+
     def __str__(self) -> str:
         batch = f"{self.batch} × " if self.batch > 1 else ""
         return f"{batch}[{self.m}, {self.k}] @ [{self.k}, {self.n}]"

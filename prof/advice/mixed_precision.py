@@ -60,10 +60,7 @@ def fits(run: Run, row: int, unit: int) -> bool:
         weight = weight_shape(run, row)
         return len(weight) >= 3 and weight[0] % unit == 0 and weight[1] % unit == 0
     product = product_of(run, row)
-    if product is None:
-        return True
-    leads = product.leads or (("n", product.n), ("k", product.k))
-    return all(size % unit == 0 or product.of(dim) == 1 for dim, size in leads)
+    return product is None or product.fills(unit)
 
 
 def _by_name(run: Run) -> Iterator[Finding]:

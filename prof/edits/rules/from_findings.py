@@ -17,6 +17,7 @@ from pyprof.prof.edits.costs import COSTS, OF_CALLS
 from pyprof.prof.edits.edit import EDIT_RULES, Abstained, Edit, EditRule, Proposal
 from pyprof.prof.edits.rules.parameters import Counts, in_loops
 from pyprof.prof.edits.scenario import Scenario
+from pyprof.table.columns import Ints
 
 # Rule -> standard deviation of the logarithm of the durations that it expects. Of the pairs of programs in
 # docs/explanation/advice.md: alignment, attention_backend and cross_entropy are within a tenth of what remains, the
@@ -69,13 +70,17 @@ def edit_of(run: Run, rule: str, finding: Finding, deviation: float) -> Edit:
 
 def _with_helpers(run: Run, finding: Finding) -> Finding:
     """A sparse gradient's finding with the kernels that sort and sum the dense one, which go as well."""
-    theirs = np.flatnonzero(run.mentions("nodes", *DENSE))
-    others = np.setdiff1d(theirs, finding.rows)
-    rows = np.concatenate([finding.rows, others])
-    saved = np.concatenate([finding.saved_ns, run.dur[others]])
+    whole = _with_rows(run, finding, np.flatnonzero(run.mentions("nodes", *DENSE)))
     adam = bool(np.isin(run.aten[finding.rows], ("_foreach_addcdiv_", "addcdiv_", "_fused_adam_")).any())
     remain = (SPARSE_ADAM if adam else SPARSE_SGD) * run.steps * run.lanes
-    return replace(finding, rows=rows, saved_ns=saved, launches=len(rows) - remain, calls=None)
+    return replace(whole, launches=len(whole.rows) - remain)
+
+
+def _with_rows(run: Run, finding: Finding, more: Ints) -> Finding:
+    """The finding with these rows, which then go as a whole."""
+    others = np.setdiff1d(more, finding.rows)
+    rows, saved = np.concatenate([finding.rows, others]), np.concatenate([finding.saved_ns, run.dur[others]])
+    return replace(finding, rows=rows, saved_ns=saved, launches=finding.launches + len(others), calls=None)
 
 
 def with_parameters(run: Run, finding: Finding) -> Finding:
@@ -87,10 +92,7 @@ def with_parameters(run: Run, finding: Finding) -> Finding:
     adding = [row for row in finding.rows.tolist() if _adds_bias(run, row)]
     biases: Counts = Counter((int(steps[row]), (int(run.shapes(row)[0][1]),)) for row in adding)
     more = [row for rows in in_loops(run, biases) for row in rows]
-    others = np.setdiff1d(np.array(more, np.int64), finding.rows)
-    rows = np.concatenate([finding.rows, others])
-    saved = np.concatenate([finding.saved_ns, run.dur[others]])
-    return replace(finding, rows=rows, saved_ns=saved, launches=finding.launches + len(others), calls=None)
+    return _with_rows(run, finding, np.array(more, np.int64))
 
 
 def _adds_bias(run: Run, row: int) -> bool:

@@ -38,9 +38,7 @@ WAITS = ("stream sync", "event sync", "device sync")
 def item(scenario: Scenario) -> Iterator[Proposal]:
     """Values read one by one: .item(), float(), a condition on a tensor. Neither copy nor wait remains."""
     run = scenario.run
-    size = run.table.ints("bytes")
-    small = (run.texts("kind") == "memcpy") & named_rows(run.table, *TO_HOST) & (size != NULL) & (size <= SMALL)
-    rows = np.flatnonzero(small & (run.aten == "_local_scalar_dense"))
+    rows = np.flatnonzero(_copies_to_host(run, SMALL) & (run.aten == "_local_scalar_dense"))
     rows = rows[scenario.calls(rows) >= 0]
     if not len(rows):
         yield Abstained("item", "no value of the GPU is read within the steps (aten::_local_scalar_dense)")
@@ -59,6 +57,13 @@ def item(scenario: Scenario) -> Iterator[Proposal]:
         left=np.zeros(len(rows)),
         released=released_by(scenario, rows),
     )
+
+
+def _copies_to_host(run: Run, most: int) -> Bools:
+    """The copies to the host of at most so many bytes."""
+    size = run.table.ints("bytes")
+    found: Bools = (run.texts("kind") == "memcpy") & named_rows(run.table, *TO_HOST) & (size != NULL) & (size <= most)
+    return found
 
 
 def _after_joining(run: Run, rows: Ints) -> Floats:
@@ -81,9 +86,7 @@ def size_sync(scenario: Scenario) -> Iterator[Proposal]:
     go: what sorting once and batched products in place of a loop over masks bring besides is not counted.
     """
     run = scenario.run
-    size = run.table.ints("bytes")
-    small = (run.texts("kind") == "memcpy") & named_rows(run.table, *TO_HOST) & (size != NULL) & (size <= LARGEST)
-    rows = np.flatnonzero(small & (run.aten != "_local_scalar_dense"))
+    rows = np.flatnonzero(_copies_to_host(run, LARGEST) & (run.aten != "_local_scalar_dense"))
     calls = scenario.calls(rows)
     rows = rows[(calls >= 0) & ~scenario.released[calls]]
     if not len(rows):

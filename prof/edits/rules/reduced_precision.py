@@ -162,10 +162,7 @@ def _attention_ns(run: Run, row: int, itemsize: int) -> float:
 def _odd(run: Run, row: int, itemsize: int) -> bool:
     """Whether a leading dimension of a product does not fill 16 bytes."""
     product = product_of(run, row)
-    if product is None:
-        return False
-    leads = product.leads or (("n", product.n), ("k", product.k))
-    return any(size * itemsize % LINE and product.of(dim) > 1 for dim, size in leads)
+    return product is not None and not product.fills(LINE // itemsize)
 
 
 def _recurrent_ns(run: Run, row: int) -> float:
