@@ -123,10 +123,7 @@ def test_a_captured_graph_without_names_has_those_of_a_whole_replay(tmp_path):
     ],
 )
 def test_a_replay_has_ended_when_something_later_ran_on_its_stream(later: tuple[int, int, int], finished: bool) -> None:
-    columns = {
-        key: np.array(pair)
-        for key, pair in zip(("device", "stream", "pid"), zip((0, 7, 1), later, strict=True), strict=True)
-    }
-    capture: Any = SimpleNamespace(columns=columns, launch_time=np.array([10, 20]), rows=2)
+    columns = dict(zip(("device", "stream", "pid"), np.array([(0, 7, 1), later]).T, strict=True))
+    capture: Any = SimpleNamespace(ints=columns.get, launch_time=np.array([10, 20]))
     of: Any = SimpleNamespace(rows=np.array([0]), time=15)
     assert _finished(capture, of) == finished
