@@ -72,8 +72,8 @@ def _lacks_autograd(capture: Capture) -> bool:
     return not bool(np.isin(capture.launch_thread[capture.launch_thread >= 0], marked_threads).all())
 
 
-def range_names(capture: Capture, most: int = 6) -> list[str]:
-    """The most frequent names of the user's ranges, which are suggested if ``--range`` matches no range."""
+def range_names(capture: Capture) -> list[str]:
+    """The six most frequent names of the user's ranges, which are suggested if ``--range`` matches no range."""
     users = {Kind.USER, Kind.LAYER, Kind.STEP, Kind.OPTIMIZER, Kind.DATA, Kind.COMM}
     codes = np.concatenate([capture.ranges.scope, capture.spans.scope])
     counts = np.bincount(codes, minlength=len(capture.scopes)).tolist()
@@ -81,4 +81,4 @@ def range_names(capture: Capture, most: int = 6) -> list[str]:
     for scope, count in zip(capture.scopes, counts, strict=False):
         if count and scope.kind in users:
             names[scope.name] += count
-    return [name for name, _ in names.most_common(most)]
+    return [name for name, _ in names.most_common(6)]

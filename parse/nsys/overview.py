@@ -60,11 +60,11 @@ def draw(duration: Ints, moments: int, seed: int = 0) -> Sample:
     return Sample(*np.unique(row, return_counts=True))
 
 
-def bounds(hits: int, moments: int, beyond: float = BEYOND) -> tuple[float, float]:
+def bounds(hits: int, moments: int) -> tuple[float, float]:
     """The interval of the true share if ``hits`` of ``moments`` moments have the property.
 
     This is the exact interval of C. J. Clopper and E. S. Pearson, The use of confidence or fiducial limits, 1934: for a
-    share below (above) it, the chance of at least (at most) this many hits is at most ``beyond``. It assumes
+    share below (above) it, the chance of at least (at most) this many hits is at most ``BEYOND``. It assumes
     independent moments; moments spread evenly over the capture are a little more exact. If all of 4,096 moments have
     the property, 0.16% remain uncertain:
 
@@ -79,8 +79,8 @@ def bounds(hits: int, moments: int, beyond: float = BEYOND) -> tuple[float, floa
         chance = ways[among] + numbers[among] * math.log(share) + (moments - numbers[among]) * math.log1p(-share)
         return float(np.exp(chance).sum())
 
-    low = _root(lambda share: tail(share, slice(hits, None)) > beyond) if hits else 0.0
-    high = _root(lambda share: tail(share, slice(hits + 1)) < beyond) if hits < moments else 1.0
+    low = _root(lambda share: tail(share, slice(hits, None)) > BEYOND) if hits else 0.0
+    high = _root(lambda share: tail(share, slice(hits + 1)) < BEYOND) if hits < moments else 1.0
     return low, high
 
 

@@ -28,7 +28,7 @@ def in_bytes(source: BinaryIO, words: Iterable[str]) -> Counter[str]:
         if _FORMS.search(part):
             for text in TEXT.findall(part):
                 if _FORMS.search(text):
-                    found.update(private_parts(text.decode("utf-8", "replace"), ()))
+                    found.update(private_parts(text.decode("utf-8", "replace")))
     return found
 
 
@@ -37,7 +37,7 @@ def in_texts(texts: Iterable[str], words: Iterable[str]) -> Counter[str]:
     words = [word for word in words if len(word) >= LEAST]
     found: Counter[str] = Counter()
     for text in texts:
-        found.update(private_parts(text, ()))
+        found.update(private_parts(text))
         found.update(
             word for word in words if re.search(rf"(?<![A-Za-z0-9]){re.escape(word)}(?![A-Za-z0-9])", text, re.I)
         )

@@ -166,8 +166,7 @@ def getpass_user() -> str:
         return ""
 
 
-def private_parts(text: str, words: Iterable[str]) -> list[str]:
+def private_parts(text: str) -> list[str]:
     """The parts of a text that would be removed from it, for the search of what remains."""
     cleaner = Cleaner()
-    cleaner.learn(words)
     return [match[0] for match in _PRIVATE.finditer(text) if cleaner.text(match[0]) != match[0]]

@@ -134,10 +134,8 @@ def _rows(db: Database, form: Form, table: str, names: list[str], cleaner: Clean
     listed = ", ".join(f'"{name}"' for name in names)
     rows = db.execute(f'SELECT {listed} FROM "{table}" ORDER BY {db.key(table) or "NULL"}')  # noqa: S608 (our own text)
     clean = [_cleaning(form, table, name, cleaner) for name in names]
-    keep = _keeping(db, form, table, names, cleaner)
-    for row in rows:
-        if (kept := keep(row)) is not None:
-            yield tuple(function(value) for function, value in zip(clean, kept, strict=True))
+    for row in filter(_keeping(db, form, table, names), rows):
+        yield tuple(function(value) for function, value in zip(clean, row, strict=True))
 
 
 def _cleaning(form: Form, table: str, name: str, cleaner: Cleaner) -> Clean:
@@ -172,26 +170,19 @@ def _of_extdata(value: Any, cleaner: Cleaner) -> Any:
         return NO_TEXT
 
 
-Row = tuple[Any, ...]
-
-
-def _keeping(db: Database, form: Form, table: str, names: list[str], cleaner: Cleaner) -> Callable[[Row], Row | None]:
-    """What becomes of a table's rows before their values are cleaned; None leaves one out."""
+def _keeping(db: Database, form: Form, table: str, names: list[str]) -> Callable[[tuple[Any, ...]], bool]:
+    """Which rows of a table the copy keeps."""
     if table == form.names:
         name = names.index("name") if "name" in names else 0
-        return lambda row: row if row[name] in form.kept else None
+        return lambda row: row[name] in form.kept
     if table != form.strings.table:
-        return lambda row: row
+        return lambda row: True
     db.check(form.strings)
     used, threads = _referred(db, form), _of_threads(db) if form is NSYS else frozenset()
     id_, text = (names.index(form.strings.column(part)) for part in ("id", "text"))
 
-    def kept(row: Row) -> Row | None:
-        if row[id_] in used:
-            return row
-        if row[id_] in threads and RANK_NAME.fullmatch(str(row[text])):  # MPI Rank 3; other threads' names may tell
-            return row
-        return None
+    def kept(row: tuple[Any, ...]) -> bool:  # of a thread, MPI Rank 3 alone: other names may tell something
+        return row[id_] in used or (row[id_] in threads and bool(RANK_NAME.fullmatch(str(row[text]))))
 
     return kept
 

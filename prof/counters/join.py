@@ -214,16 +214,16 @@ def _why(report: Report, table: Table, rows: Ints, matched: Bools, used: Bools) 
         if matched[row]:
             continue
         name = of_row[place]
-        reasons[row] = _reason(name, in_report[name], in_capture[name], "report", "capture")
+        reasons[row] = _reason(in_report[name], in_capture[name], "report", "capture")
         lists[False, name, reasons[row]] += 1
     for index in np.flatnonzero(~used).tolist():
         name = of_launch[index]
-        lists[True, name, _reason(name, in_capture[name], in_report[name], "capture", "report")] += 1
+        lists[True, name, _reason(in_capture[name], in_report[name], "capture", "report")] += 1
     unmatched = tuple(Unmatched(side, name, why, n) for (side, name, why), n in lists.most_common())
     return Coded.of(reasons), unmatched
 
 
-def _reason(name: str, there: int, here: int, other: str, own: str) -> str:
+def _reason(there: int, here: int, other: str, own: str) -> str:
     if not there:
         return f"the {other} has no kernel of this name"
     if there >= here:

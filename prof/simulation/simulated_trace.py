@@ -16,7 +16,7 @@ def simulated_trace(replayed: Replayed, path: CriticalPath) -> Trace:
     """The trace of a replay. Each slice has the times of the capture as arguments, from the same begin."""
     trace = Trace()
     begin = replayed.run.begin()
-    trace.slices += [_calls(replayed, trace, begin), _work(replayed, trace, begin), _path(replayed, trace, path, begin)]
+    trace.slices += [_calls(replayed, trace, begin), _work(replayed, trace, begin), _path(replayed, trace, path)]
     trace.notes.append("simulated by pyprof replay: times are those of the replay, recorded_start_ns is the capture's")
     return trace
 
@@ -61,7 +61,7 @@ def _work(replayed: Replayed, trace: Trace, begin: int) -> Slices:
     )
 
 
-def _path(replayed: Replayed, trace: Trace, path: CriticalPath, begin: int) -> Slices:
+def _path(replayed: Replayed, trace: Trace, path: CriticalPath) -> Slices:
     """One track of the path's tasks, which follow each other without a gap."""
     pid = replayed.run.threads[0][0] if replayed.run.threads else NULL
     track = trace.child(trace.process(NULL, pid), "critical path")

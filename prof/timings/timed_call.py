@@ -18,7 +18,6 @@ from pyprof.prof.ops.model import Tensor
 
 # How a call runs. PLAIN and TF32 set both flags of PyTorch for products of float32; PLAIN turns them off.
 PLAIN, TF32, COMPILED = "", "tf32", "compiled"
-BACKENDS = ("cudnn", "cudnn flash", "efficient")  # of attention: those that are allowed, where not all are
 LONGEST = 400  # characters of a name; what is longer ends with a digest
 
 
@@ -29,7 +28,7 @@ class TimedCall:
     op: str  # "aten::mm", "attention", ...
     arguments: tuple[Any, ...]  # as the models of ops take them: Tensor, numbers, tuples
     direction: str = ""  # "bprop": the gradients of its results
-    mode: str = PLAIN
+    mode: str = PLAIN  # or, for attention, the only backends allowed: "cudnn", "cudnn flash" or "efficient"
     markers: tuple[Marker, ...] = ()  # of the user's calls around an aten op, for options that the dispatcher omits
     flop: int | None = None
     parts: tuple[TimedCall, ...] = ()

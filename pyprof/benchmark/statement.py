@@ -33,11 +33,11 @@ class Statement:
 
     def __init__(self, statement: str, setup: str, device: torch.device, backward: bool) -> None:
         self.text, self.device, self.backward = statement.strip(), device, backward
-        self.setup = _compiled(setup, SETUP, "exec")
+        self.setup = _compiled(setup, SETUP)
         try:
             self.code, self.is_expression = compile(self.text, FILE, "eval"), True
         except SyntaxError:
-            self.code, self.is_expression = _compiled(statement, FILE, "exec"), False
+            self.code, self.is_expression = _compiled(statement, FILE), False
 
     def subject(self, variables: Mapping[str, Any]) -> Subject:
         """The call at one point of the sweep. The tensors and modules that the statement names are its arguments.
@@ -95,8 +95,8 @@ def users_code() -> Iterator[None]:
         raise PyprofError(f"{frames[-1].filename} line {line}: {type(error).__name__}: {first[:200]}") from error
 
 
-def _compiled(text: str, name: str, kind: str) -> CodeType:
+def _compiled(text: str, name: str) -> CodeType:
     try:
-        return compile(text, name, kind)
+        return compile(text, name, "exec")
     except (SyntaxError, ValueError) as error:
         raise UsageError(f"no Python code: {error}") from None

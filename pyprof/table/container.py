@@ -31,7 +31,6 @@ from pyprof.files import link_unnamed, scratch_folder, unnamed_file, usual_mode
 from pyprof.table.columns import NULL, HostTable, MemoryTable, Table
 from pyprof.text import clean
 
-SUFFIX = ".pyprof"
 META, FORMAT, VERSION = "meta.json", "pyprof/container", 1
 LARGEST_META = 16 << 20  # bytes; warnings and names of files, which are few
 KERNELS_FILE, MEMORY_FILE, HOST_FILE = "kernels.parquet", "memory.parquet", "host_calls.parquet"
