@@ -64,6 +64,15 @@ def load_table(
     return kept(key, [str(name), *graphs], lambda: _read(name, say, graphs, host, ranges))
 
 
+def load_with_calls(file: str, say: Say) -> tuple[LoadedFile, HostTable]:
+    """Read a file for a replay: its kernel table and its host calls. Raises InputError for one without host calls."""
+    loaded = load_table(file, say, host=True)
+    if loaded.host is None:
+        advice = "give the profiler's file, or what parse.py -o net.pyprof makes of it"
+        raise InputError(loaded.name, f"expected the host's calls, found a kernel table, which has none; {advice}")
+    return loaded, loaded.host
+
+
 def _read(name: Name, say: Say, graphs: Sequence[str], host: bool, ranges: bool) -> LoadedFile:
     from pyprof.parse.detect import is_table  # imported here, not at the top: commands import this module for --help
     from pyprof.prof.job import is_job

@@ -14,13 +14,14 @@ from pyprof.prof.advice.host_time import MOST_NS as MOST_A_LAUNCH_NS
 from pyprof.prof.advice.optimizer import LISTS
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.replay.chains import chains
-from pyprof.prof.replay.recorded_run import GIVING, Recorded, ranges_before
+from pyprof.prof.replay.recorded_run import Recorded, ranges_before
 from pyprof.prof.replay.replayed_run import Replayed, replay
 from pyprof.prof.replay.tasks import CALL, DEPENDS, GAP, HOST, LAUNCH, QUEUE, SYNC, WORK, Tasks
 from pyprof.prof.replay.without_profiler import MOST_NS
 from pyprof.prof.timing.gpus import TO_DEVICE, named_rows
 from pyprof.prof.timing.profiler_cost import OwnShare, estimated_share
 from pyprof.prof.work.annotate import Annotation
+from pyprof.table.api_kinds import GIVING
 from pyprof.table.columns import NULL, Bools, Floats, HostTable, Ints, Table
 
 if TYPE_CHECKING:

@@ -111,19 +111,16 @@ def load_base(file: str, peaks: str | None, say: Say) -> tuple[LoadedFile, BaseR
     from pyprof.errors import InputError
     from pyprof.prof.edits.cards import base_of, doubt
     from pyprof.prof.limits.peaks_file import load_peaks
-    from pyprof.prof.load import load_table
+    from pyprof.prof.load import load_with_calls
     from pyprof.prof.replay.replayed_run import refuse_incomplete
     from pyprof.prof.replay.replayed_steps import step_window
     from pyprof.prof.work.annotate import annotate
 
     given = load_peaks(peaks) if peaks else None
-    loaded = load_table(file, say, host=True)
-    if loaded.host is None:
-        advice = "give the profiler's file, or what parse.py -o net.pyprof makes of it"
-        raise InputError(loaded.name, f"expected the host's calls, found a kernel table, which has none; {advice}")
+    loaded, calls = load_with_calls(file, say)
     refuse_incomplete(loaded.table, loaded.name)
     say("replaying")
-    window = step_window(loaded.table, annotate(loaded.table), loaded.host)
+    window = step_window(loaded.table, annotate(loaded.table), calls)
     base = base_of(window, loaded.name, given)
     if base.run.unfit:
         raise InputError(loaded.name, f"expected a PyTorch program, found none: {base.run.unfit}")

@@ -13,8 +13,7 @@ from pyprof.command.frame import Done, run_command, warned
 from pyprof.command.parser import Parser, add_common, add_json
 from pyprof.errors import MissingPackage, PyprofError, UsageError, packages
 from pyprof.prof.load import add_models, add_peaks, load_model_files
-from pyprof.prof.table.columns import COLUMN
-from pyprof.prof.table.where import parse_where
+from pyprof.prof.table.where import checked_condition
 
 if TYPE_CHECKING:
     from pyprof.prof.plot.style import Picture
@@ -44,7 +43,7 @@ def build_parser() -> Parser:
     output, about = file_name(SUFFIXES, standard=False), "x.png, x.svg or x.pdf; text stays text in the last two"
     add("-o", "--output", metavar="FILE", required=True, type=output, help=about)
     _add_figure_options(parser)
-    add("--where", metavar="COND", type=parsed(_condition), help="only these rows, as prof.py --where takes it")
+    add("--where", metavar="COND", type=parsed(checked_condition), help="only these rows, as prof.py --where takes it")
     add_peaks(parser)
     add_models(parser)
     add_json(parser)
@@ -64,12 +63,6 @@ def _add_figure_options(parser: argparse.ArgumentParser) -> None:
     dots = number(20, 1200, "dots an inch")
     add("--dpi", metavar="N", type=dots, default=150.0, help="dots per inch of a PNG (default: 150)")
     add("--dark", action="store_true", help="light on dark")
-
-
-def _condition(text: str) -> str:
-    """The text of a condition, after checking that it can be parsed."""
-    parse_where(text, COLUMN)
-    return text
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -8,12 +8,12 @@ import numpy as np
 
 from pyprof.errors import InputError
 from pyprof.prof.timing.gpus import TO_DEVICE, TO_HOST, named_rows
+from pyprof.table.api_kinds import GIVING
 from pyprof.table.columns import NULL, Bools, HostTable, Ints, Table, distinct, lookup, value_at
 
 # Kinds of calls as numbers, as in the column `kind` of the table of host calls; -1 stands for a call of no kind.
-CALL_KINDS = (*"launch copy set graph".split(), "device sync", "stream sync", "event sync", "record", "wait", "free")
-GIVING = CALL_KINDS[:4]  # kinds of calls that give the GPU work
-KIND = {name: number for number, name in enumerate(CALL_KINDS)}
+_KINDS = (*GIVING, "device sync", "stream sync", "event sync", "record", "wait", "free")
+KIND = {name: number for number, name in enumerate(_KINDS)}
 LONGEST_NS = 1 << 60  # 36 years
 ROW_KINDS = ("kernel", "memcpy", "memset", "graph")
 

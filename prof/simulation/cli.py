@@ -12,8 +12,6 @@ from pyprof.command.parser import Parser, add_common, add_json
 from pyprof.prof.load import add_device
 
 if TYPE_CHECKING:
-    from pyprof.command.progress import Say
-    from pyprof.prof.load import LoadedFile
     from pyprof.prof.replay.critical_path import CriticalPath
     from pyprof.prof.replay.replayed_run import Replayed
 
@@ -56,15 +54,20 @@ def main(argv: list[str] | None = None) -> int:
 def _run(args: argparse.Namespace) -> Done:
     from pyprof.command.progress import progress
     from pyprof.files import check_output, open_output
+    from pyprof.prof.load import load_with_calls
+    from pyprof.prof.replay.replayed_run import replay
     from pyprof.prof.replay.without_profiler import without_profiler
     from pyprof.prof.simulation.json_document import simulation
     from pyprof.prof.simulation.path_places import communicates, path_places
     from pyprof.prof.simulation.print_replay import WIDTH, replay_lines
     from pyprof.prof.simulation.replay_device import on_other_gpu
+    from pyprof.prof.timing.stragglers import meetings
 
     check_output(args.output, args.force)
     with progress(3, not args.quiet) as say:
-        loaded, replayed = _replayed(args.file, say)
+        loaded, calls = load_with_calls(args.file, say)
+        say("replaying")
+        replayed = replay(loaded.table, calls, loaded.name, meetings(loaded.table))
         removed = without_profiler(replayed)
         replayed = removed.replayed if args.without_profiler else replayed
         other = on_other_gpu(replayed, args.device) if args.device else None
@@ -84,21 +87,6 @@ def _run(args: argparse.Namespace) -> Done:
         [f"wrote {args.output}: open it at https://ui.perfetto.dev (it stays on your machine)"] if args.output else []
     )
     return Done([*warned(loaded.warnings), *wrote])
-
-
-def _replayed(file: str, say: Say) -> tuple[LoadedFile, Replayed]:
-    """The file and its replay. Raises InputError for a file without the host's calls."""
-    from pyprof.errors import InputError
-    from pyprof.prof.load import load_table
-    from pyprof.prof.replay.replayed_run import replay
-    from pyprof.prof.timing.stragglers import meetings
-
-    loaded = load_table(file, say, host=True)
-    if loaded.host is None:
-        advice = "give the profiler's file, or what parse.py -o net.pyprof makes of it"
-        raise InputError(loaded.name, f"expected the host's calls, found a kernel table, which has none; {advice}")
-    say("replaying")
-    return loaded, replay(loaded.table, loaded.host, loaded.name, meetings(loaded.table))
 
 
 def _write(replayed: Replayed, path: CriticalPath, output: str, force: bool) -> None:

@@ -18,7 +18,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from pyprof.command.suggestion import did_you_mean
-from pyprof.prof.table.columns import Column, meant_column
+from pyprof.prof.table.columns import COLUMN, Column, meant_column
 from pyprof.prof.table.condition import FLIPPED, Condition, Not, Relation, Tree, Value, fold, parse, with_leaves
 
 if TYPE_CHECKING:
@@ -58,6 +58,12 @@ def parse_where(text: str, columns: Mapping[str, Column]) -> Where:
     reader = _Reader(condition, columns)
     tree = with_leaves(condition.tree, reader.test)
     return Where(tree, tuple(columns[name] for name in sorted(reader.used)))
+
+
+def checked_condition(text: str) -> str:
+    """The text of a condition over the columns of ``prof.py``, after checking that it can be parsed."""
+    parse_where(text, COLUMN)
+    return text
 
 
 class _Reader:

@@ -61,7 +61,7 @@ def build_parser() -> Parser:
     capture = "a capture or kernel table, whose heaviest calls are made again with random inputs and timed alone"
     replayed.add_argument("--replay", metavar="FILE", help=capture)
     replayed.add_argument("--top", metavar="N", type=whole_number(), default=20, help="how many (default: 20)")
-    where = imported("pyprof.benchmark.replay_calls", "checked_condition")
+    where = imported("pyprof.prof.table.where", "checked_condition")
     replayed.add_argument("--where", metavar="COND", type=where, help="only these rows, as prof.py --where takes it")
     add("--device", default="", metavar="DEVICE", help="cuda, cuda:1, cpu (default: cuda if there is a GPU)")
     add("--quick", action="store_true", help="fewer trials: sooner and rougher")

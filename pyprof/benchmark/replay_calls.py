@@ -62,12 +62,6 @@ def _is_fill(name: str) -> bool:
     return name.lower().startswith(("memset", "memcpy", "[cuda mem"))
 
 
-def checked_condition(text: str) -> str:
-    """The text of a condition, after checking that it can be parsed."""
-    parse_where(text, COLUMN)
-    return text
-
-
 def capture_calls(file: str, condition: str | None) -> tuple[Captured, list[RecordedCall]]:
     """A capture and its distinct calls, or those of the rows for which a condition is true."""
     captured = read_capture([file])
