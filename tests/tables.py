@@ -1,12 +1,15 @@
-"""Kernel tables for tests: made by Hypothesis out of hostile texts, and what makes two of them equal."""
+"""Kernel tables for tests: parsed from files, made by Hypothesis out of hostile texts, and their rows as values."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 from hypothesis import strategies as st
 
+from pyprof.parse.detect import reader
+from pyprof.parse.tables.correlate import correlate
 from pyprof.prof.table.check_cells import FORMS, TIMES
 from pyprof.table.columns import NULL, Coded, Ragged, Table
 from pyprof.table.schema import KERNELS, Column
@@ -24,6 +27,11 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
     max_leaves=6,
 )
+
+
+def parsed(file: Path) -> Table:
+    """The kernel table of a profiler's file."""
+    return correlate(reader(file)(file))
 
 
 def encodable(text: str) -> bool:

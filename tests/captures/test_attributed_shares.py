@@ -7,12 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pyprof.parse.detect import reader
-from pyprof.parse.tables.correlate import correlate
 from pyprof.prof.work.annotate import annotate
-from pyprof.table.columns import NULL, Table
+from pyprof.table.columns import NULL
 from tests.captures.test_sums_over_kernels import check_sums
 from tests.paths import ROOT
+from tests.tables import parsed
 
 RECOMMENDER = "__control__control_"  # 2022, A100: FBGEMM's tables, apex's Adam, no list of tensors recorded
 # FLOPs known, bytes known, in % of GPU time: at least
@@ -28,10 +27,6 @@ COMPILED = ["h200_gpt2_compiled", "torch_compile_triton", "triton_example", "b20
 def find(folder: Path, part: str) -> Path:
     (found,) = (path for path in folder.iterdir() if part in path.name and "MACOSX" not in path.name)
     return found
-
-
-def parsed(file: Path) -> Table:
-    return correlate(reader(file)(file))
 
 
 @pytest.mark.parametrize(("part", "least"), [*((name, 99) for name in EAGER), *((name, 95) for name in COMPILED)])

@@ -10,11 +10,10 @@ from functools import cache
 import numpy as np
 import pytest
 
-from pyprof.parse.detect import reader
-from pyprof.parse.tables.correlate import correlate
 from pyprof.prof.work.annotate import annotate
 from pyprof.table.columns import NULL
 from tests.paths import GOLDEN
+from tests.tables import parsed
 
 TRACE, MEASURED = GOLDEN / "h200_backward_outputs.json.gz", GOLDEN / "h200_backward_outputs.csv"
 MARKER = "spin_kernel"  # before and after each case
@@ -47,7 +46,7 @@ def cases() -> dict[str, dict[str, int]]:
 @cache
 def counted() -> dict[str, tuple[int, int, int]]:
     """FLOPs, bytes of the kernels, and the number of rows with unknown FLOPs, per case."""
-    table = correlate(reader(TRACE)(TRACE))
+    table = parsed(TRACE)
     notes, names = annotate(table), table.coded("kShortName").texts()
     kinds, inside, number = table.coded("kind").texts(), False, -1
     sums: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0])

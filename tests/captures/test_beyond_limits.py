@@ -15,12 +15,11 @@ import pytest
 
 from pyprof.dtypes import ITEM_BYTES
 from pyprof.errors import PyprofError
-from pyprof.parse.detect import reader
-from pyprof.parse.tables.correlate import correlate
 from pyprof.prof.limits.roofline import roofline
 from pyprof.prof.work.annotate import Annotation, annotate
 from pyprof.table.columns import NULL, Table
 from tests.paths import GOLDEN
+from tests.tables import parsed
 
 LONG_NS, MOST = 4000, 105  # %
 L2_BYTES_PER_S = {
@@ -42,7 +41,7 @@ EXPLAINED = {  # (part of the capture's name, aten op) -> why a row beyond the c
 
 def beyond(file: Path) -> Counter[tuple[str, str]]:
     """(aten op, reason) of the rows above 105% of their limit; the reason is empty if there is none."""
-    table = correlate(reader(file)(file))
+    table = parsed(file)
     notes = annotate_rows(table)
     limits = roofline(table, notes)
     ns, aten, copies = table.ints("kDuration"), table.coded("aten").texts(), table.coded("kind").texts()

@@ -14,11 +14,10 @@ import pytest
 
 from pyprof.marker import parse_marker
 from pyprof.parse.databases.unpacked_file import unpacked
-from pyprof.parse.detect import reader
-from pyprof.parse.tables.correlate import correlate
 from pyprof.prof.work.annotate import annotate
 from pyprof.table.columns import NULL
 from tests.paths import ROOT
+from tests.tables import parsed
 
 GPT2, RESNET = "h200_gpt2_init.sqlite.gz", "h200_resnet50_init.sqlite.gz"
 BOTH = pytest.mark.parametrize("name", [GPT2, RESNET])
@@ -33,7 +32,7 @@ TOKENS, WIDTH, VOCABULARY = 4 * 1024, 768, 50257
 def rows(name: str) -> list[dict[str, Any]]:
     """The kernel table with what prof finds, as dictionaries."""
     path = ROOT / "tests" / "golden" / name
-    table = correlate(reader(path)(path))
+    table = parsed(path)
     notes = annotate(table)
     found: dict[str, list[Any]] = {"flops": [None if f == NULL else int(f) for f in notes.flops]}
     found |= {"tc": notes.tc.texts(), "tcprec": notes.tcprec.texts()}

@@ -17,10 +17,9 @@ import pytest
 
 from pyprof.errors import PyprofError
 from pyprof.parse.attribute import reasons
-from pyprof.parse.detect import reader
-from pyprof.parse.tables.correlate import correlate
 from pyprof.table.columns import NULL
 from tests.paths import GOLDEN
+from tests.tables import parsed
 
 KINETO = [
     "kineto/AMD-AGI+TraceLens__tests__traces__b200__eager_trace_e443f32f14.json.gz",
@@ -47,7 +46,7 @@ PYTHON, USER = reasons.ONLY_PYTHON, reasons.ONLY_USER_RANGES
 
 def without_op(file: Path) -> Counter[tuple[int, str]]:
     """The rows without an op: (correlation id, reason without a range's name)."""
-    table = correlate(reader(file)(file))
+    table = parsed(file)
     ids, op, why = table.ints("corr").tolist(), table.coded("op").texts(), table.coded("reason").texts()
     assert all(why[i] for i in range(len(table)) if not op[i])
     return Counter((ids[i], reasons.general(why[i])) for i in range(len(table)) if not op[i])
@@ -191,7 +190,7 @@ def test_the_reasons_of_an_export(data: Path, part: str, tmp_path: Path) -> None
 @pytest.mark.parametrize("name", ["h200_gpt2_cudagraph_node.sqlite.gz", "h200_graph_init.sqlite.gz"])
 def test_a_replayed_row_that_has_an_op_says_whose(name: str) -> None:
     """The first file lacks the graph's capture, so its nodes have the op of the launch; the second has the capture."""
-    table = correlate(reader(GOLDEN / name)(GOLDEN / name))
+    table = parsed(GOLDEN / name)
     node = table.ints("graphNode") != NULL
     expected = reasons.GRAPH_LAUNCH if "cudagraph_node" in name else ""
     assert node.any() and set(table.coded("reason").take(node.nonzero()[0]).texts()) == {expected}

@@ -6,10 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pyprof.parse.detect import reader
-from pyprof.parse.tables.correlate import correlate
 from pyprof.prof.work.annotate import annotate
 from pyprof.table.columns import NULL
+from tests.tables import parsed
 
 # Kineto knows strides: the backward of a mean reads its gradient expanded, 1/49 of the elements that NVTX's shape has
 BROADCAST = ("aten::div", "[[32,2048,7,7],[]]")
@@ -19,7 +18,7 @@ SMALL = 16
 
 def _bytes(file: Path) -> tuple[dict[tuple[str, str], list[int]], float]:
     """(calls, bytes) of each aten op on each shapes, and the share of GPU time whose bytes are known."""
-    table = correlate(reader(file)(file))
+    table = parsed(file)
     found = annotate(table)
     ns, known = table.ints("kDuration"), found.bytes != NULL
     sums: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])

@@ -9,17 +9,12 @@ import numpy as np
 import pytest
 
 from pyprof.errors import PyprofError
-from pyprof.parse.detect import reader
-from pyprof.parse.tables.correlate import correlate
 from pyprof.prof.work.annotate import annotate
 from pyprof.prof.work.calls import op_calls
 from pyprof.prof.work.count import Counted
 from pyprof.table.columns import NULL, Table
 from tests.paths import GOLDEN
-
-
-def parsed(file: Path) -> Table:
-    return correlate(reader(file)(file))
+from tests.tables import parsed
 
 
 def check_sums(table: Table) -> int:

@@ -21,10 +21,9 @@ from torch import nn  # noqa: E402
 
 import pyprof  # noqa: E402
 from pyprof.compiled_record import CompiledRecord, Operation  # noqa: E402
-from pyprof.parse.detect import reader  # noqa: E402
-from pyprof.parse.tables.correlate import correlate  # noqa: E402
 from pyprof.prof.ops.fused_operations import recorded_flop  # noqa: E402
 from pyprof.prof.work.annotate import annotate  # noqa: E402
+from tests.tables import parsed  # noqa: E402
 
 pytestmark = [
     pytest.mark.torch,
@@ -92,7 +91,7 @@ def done(records: list[CompiledRecord]) -> list[Operation]:
 
 
 def flops_of(file: Path) -> Counter[str]:
-    table = correlate(reader(file)(file))
+    table = parsed(file)
     flops = annotate(table).flops.tolist()
     sums: Counter[str] = Counter()
     for aten, flop in zip(table.coded("aten").texts(), flops, strict=True):
@@ -233,7 +232,7 @@ def test_rows_of_a_compiled_block_are_named_from_the_root(tmp_path: Path) -> Non
     for i, block in enumerate(net.blocks):
         net.blocks[i] = torch.compile(block)
     recorded(tmp_path / "net.json", lambda: net(torch.randn(2, 8, 32)).sum().backward())
-    table = correlate(reader(tmp_path / "net.json")(tmp_path / "net.json"))
+    table = parsed(tmp_path / "net.json")
     rows = zip(*(table.coded(key).texts() for key in ("aten", "dir", "layer")), strict=True)
     layers = Counter((json.loads(layer)[-1], way) for aten, way, layer in rows if aten in ("aten::mm", "aten::addmm"))
     names = [f"blocks.{i}.{name}" for i in range(2) for name in ("attention.qkv", "attention.out", "up", "down")]

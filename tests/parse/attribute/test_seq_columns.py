@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from pyprof.parse.attribute import seq_columns
-from pyprof.parse.detect import lean_reader, reader
+from pyprof.parse.detect import lean_reader
 from pyprof.parse.tables.correlate import correlate
 from tests import tables
 from tests.paths import GOLDEN
+from tests.tables import parsed
 
 KEYS = ("seqMarker", "seqId", "altSeqId", "subSeqId")
 
@@ -20,7 +21,7 @@ KEYS = ("seqMarker", "seqId", "altSeqId", "subSeqId")
 def test_a_few_rows_at_a_time_give_the_same(
     name: str, rows: int, together: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = tables.rows(correlate(reader(GOLDEN / name)(GOLDEN / name)))
+    whole = tables.rows(parsed(GOLDEN / name))
     monkeypatch.setattr(seq_columns, "ROWS", rows)
     monkeypatch.setattr(seq_columns, "TOGETHER", together)
     parts = tables.rows(correlate(lean_reader(GOLDEN / name)(GOLDEN / name)))

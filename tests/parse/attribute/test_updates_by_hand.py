@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from pyprof.parse.detect import reader
-from pyprof.parse.tables.correlate import correlate
 from pyprof.table.columns import Table
+from tests.tables import parsed
 
 torch = pytest.importorskip("torch")
 
@@ -29,7 +28,7 @@ def recorded(path: Path, train: Callable[[Any, Any], None]) -> Table:
             for p in model.parameters():
                 p.grad = None
     profiler.export_chrome_trace(str(path))
-    return correlate(reader(path)(path))
+    return parsed(path)
 
 
 def phases(table: Table) -> dict[str, set[str]]:
@@ -102,4 +101,4 @@ def test_inference_that_changes_tensors_in_place_has_no_optimizer(tmp_path: Path
             torch._foreach_copy_(buffers, [torch.randn(64), torch.randn(64)])
             buffers[0].add_(buffers[1]).norm()
     profiler.export_chrome_trace(str(path))
-    assert "optimizer" not in set(correlate(reader(path)(path)).coded("phase").texts())
+    assert "optimizer" not in set(parsed(path).coded("phase").texts())

@@ -18,6 +18,7 @@ from pyprof.parse.detect import reader
 from pyprof.parse.tables.correlate import correlate
 from pyprof.table.columns import NULL
 from pyprof.table.read_table import read_table
+from tests.tables import parsed
 
 DATA = os.environ.get("PYPROF_DATA", "")
 pytestmark = pytest.mark.skipif(not DATA, reason="PYPROF_DATA does not name the folder of captures")
@@ -137,7 +138,7 @@ def test_two_processes_never_mix():
 
 def test_a_compiled_capture_is_busy_in_its_graphs():
     path = next(path for path in FILES if "compile_ro" in path.name)
-    table = correlate(reader(path)(path))
+    table = parsed(path)
     graphs = np.array(table.coded("kind").texts()) == "graph"
     assert int(graphs.sum()) == 10
     assert int(table.ints("kDuration")[graphs].sum()) > 7_800_000_000
@@ -145,7 +146,7 @@ def test_a_compiled_capture_is_busy_in_its_graphs():
 
 def test_kernels_of_graph_nodes_carry_ops():
     path = Path(DATA) / "nsys" / "h200_gpt2_cudagraph_node.sqlite.gz"
-    table = correlate(reader(path)(path))
+    table = parsed(path)
     nodes = table.ints("graphNode") != NULL
     assert int(nodes.sum()) >= 124
     assert table.coded("op").codes[nodes].min() >= 0

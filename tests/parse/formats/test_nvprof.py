@@ -10,9 +10,9 @@ import pytest
 
 from pyprof.errors import InputError
 from pyprof.parse.detect import reader
-from pyprof.parse.tables.correlate import correlate
 from pyprof.source_path import short_line
 from pyprof.table.columns import Table
+from tests.tables import parsed
 
 DATA = os.environ.get("PYPROF_DATA")
 pytestmark = pytest.mark.skipif(not DATA, reason="PYPROF_DATA does not name the folder of captures")
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(not DATA, reason="PYPROF_DATA does not name the 
 def fixture_golden() -> tuple[Table, list[dict[str, object]]]:
     """The kernels of net.sql as we read them, and as PyProf did."""
     folder = Path(str(DATA)) / "pyprof_golden"
-    table = correlate(reader(folder / "net.sql.gz")(folder / "net.sql.gz"))
+    table = parsed(folder / "net.sql.gz")
     kernels = np.flatnonzero(np.array(table.coded("kind").texts()) == "kernel")
     with (folder / "net.dict").open() as lines:
         return table.take(kernels), [ast.literal_eval(line) for line in lines]

@@ -12,8 +12,8 @@ import pytest
 from pyprof.errors import InputError, SchemaError
 from pyprof.parse.detect import reader
 from pyprof.parse.formats.rocm_events import EXPERIMENTAL
-from pyprof.parse.tables.correlate import correlate
-from pyprof.table.columns import NULL, Table
+from pyprof.table.columns import NULL
+from tests.tables import parsed
 
 V3 = {  # tables carry the run's identifier, and views stand before them
     "rocpd_metadata": "id, tag, value",
@@ -95,10 +95,6 @@ def rpd() -> Rows:
         "rocpd_op": [(1, 2, 0, 1, 300, 340, 6, 5), (2, 2, 0, 2, 350, 360, 4, 7)],
         "rocpd_api_ops": [(1, 2, 1)],
     }
-
-
-def parsed(path: Path) -> Table:
-    return correlate(reader(path)(path))
 
 
 def test_rocprofv3(tmp_path):

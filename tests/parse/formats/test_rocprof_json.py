@@ -12,11 +12,10 @@ from pyprof.errors import InputError, SchemaError
 from pyprof.parse.detect import reader
 from pyprof.parse.formats import rocprof_json
 from pyprof.parse.formats.rocm_events import EXPERIMENTAL
-from pyprof.parse.tables.correlate import correlate
 from pyprof.prof.simulation.cli import main as replay
-from pyprof.table.columns import Table
 from tests.parse.formats.test_rocpd import CPU, GPU, V3, rocprof
 from tests.parse.formats.test_rocpd import write as write_database
+from tests.tables import parsed
 
 Document = dict[str, Any]
 
@@ -58,10 +57,6 @@ def document() -> Document:
 def write(path: Path, *processes: Document) -> Path:
     path.write_text(json.dumps({"rocprofiler-sdk-tool": list(processes)}))
     return path
-
-
-def parsed(path: Path) -> Table:
-    return correlate(reader(path)(path))
 
 
 def test_it_is_read_as_the_database_of_the_same_run(tmp_path):

@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 
 from pyprof.command.envelope import plain
-from pyprof.parse.detect import reader
-from pyprof.parse.tables.correlate import correlate
 from pyprof.prof.advice import Run, advise
 from pyprof.prof.advice.advised import advised_by_sums
 from pyprof.prof.advice.json_document import advice_document
@@ -16,6 +14,7 @@ from pyprof.prof.edits.cards import advise_capture
 from pyprof.prof.load import load_table
 from pyprof.prof.work.annotate import annotate
 from pyprof.table.columns import NULL, Table
+from tests.tables import parsed
 
 EXPECTED = {  # capture -> its cards by the rules' own sums, best first
     "kineto/h200_gpt2_bf16.json.gz": ["fusion", "cross_entropy", "fusion"],
@@ -48,7 +47,7 @@ EXPECTED = {  # capture -> its cards by the rules' own sums, best first
 
 
 def read(data, name):
-    table = correlate(reader(data / name)(data / name))
+    table = parsed(data / name)
     return table, annotate(table)
 
 

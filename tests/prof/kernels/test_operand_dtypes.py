@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 
 from pyprof.dtypes import ITEM_BYTES
 from pyprof.errors import InputError
-from pyprof.parse.detect import reader
-from pyprof.parse.tables.correlate import correlate
 from pyprof.prof.kernels.operand_dtypes import kernel_dtypes
 from pyprof.prof.kernels.type_names import NOTHING, Dtypes, merged
 from pyprof.prof.work.calls import call_numbers, dtypes_by_name, kernel_names
 from pyprof.table.columns import Coded, Table
+from tests.tables import parsed
 
 BF16, F16, F32, I64 = "bfloat16", "float16", "float32", "int64"
 NATIVE = "void at::native::"
@@ -227,7 +226,7 @@ def _tables(folder: Path) -> list[tuple[str, Table]]:
 
 def _table(file: Path) -> Table | None:
     try:
-        return correlate(reader(file)(file))
+        return parsed(file)
     except InputError:  # a file that is there because it is no trace
         return None
 

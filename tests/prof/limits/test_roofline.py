@@ -10,8 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyprof.parse.detect import reader
-from pyprof.parse.tables.correlate import correlate
 from pyprof.prof.limits.architectures import SM_LIMITS
 from pyprof.prof.limits.devices import find_device
 from pyprof.prof.limits.occupancy import block_limits, geometry
@@ -25,6 +23,7 @@ from pyprof.prof.work.annotate import Annotation, annotate
 from pyprof.table.columns import NULL, Coded, Ragged, Table
 from pyprof.table.intervals import covered
 from tests.paths import GOLDEN
+from tests.tables import parsed
 
 H200 = "NVIDIA H200"
 
@@ -64,7 +63,7 @@ def test_a_peak_of_0_flop_per_s_is_no_limit():
 def test_graphs_whose_kernels_are_hidden_have_no_unit():
     """Not one row has a unit: nothing is written into a column that all rows share."""
     file = GOLDEN / "graphs" / "h200_decode_opaque.sqlite.gz"
-    whole = correlate(reader(file)(file))
+    whole = parsed(file)
     rows = np.flatnonzero(whole.coded("kind").among("graph"))
     assert roofline(whole.take(rows), annotate(whole).take(rows)).unit.texts() == [""] * len(rows) != []
 

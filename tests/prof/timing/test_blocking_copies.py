@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from pyprof.parse.detect import reader
-from pyprof.parse.tables.correlate import correlate
 from pyprof.prof.summary.capture_numbers import summarise
 from pyprof.prof.summary.time_sentences import blocking_sentences
 from pyprof.prof.timing.blocking_copies import BlockingCopies, blocking_copies
@@ -20,6 +18,7 @@ from pyprof.prof.work.annotate import annotate
 from tests.parse.kineto import kineto_file
 from tests.parse.nsys.nsys_file import API, KERNEL, call, kernel, process, write
 from tests.prof.advice.advice_rows import table
+from tests.tables import parsed
 
 US = 1000
 TO = {"op": ["Tensor.to"], "trace": ["train.py:9", "batch.py:3"], "phase": "data"}
@@ -105,7 +104,7 @@ def test_the_synchronisation_of_a_traces_copy(tmp_path):
         api("cudaMemcpyAsync", 95, 2, 8), api("cudaDeviceSynchronize", 98, 9, 9),
     ]  # fmt: skip
     path = kineto_file.write(tmp_path / "a.json", *calls, *(moved(50 + corr, corr) for corr in (1, 3, 6, 8)))
-    found = correlate(reader(path)(path))
+    found = parsed(path)
     assert [None if ns < 0 else ns for ns in found.ints("apiSync").tolist()] == [40_000, None, None, None]
 
 
@@ -122,7 +121,7 @@ def test_the_synchronisation_of_an_exports_copy(tmp_path):
         "StringIds": names, KERNEL: [kernel(300, 3)], "CUPTI_ACTIVITY_KIND_MEMCPY": copies,
         API: [call(10, 1), wait, call(80, 2), call(90, 3)],
     })  # fmt: skip
-    found = correlate(reader(path)(path))
+    found = parsed(path)
     assert [None if ns < 0 else ns for ns in found.ints("apiSync").tolist()] == [50, None, None]
 
 
@@ -138,7 +137,7 @@ def test_an_export_names_the_memory_of_its_copies(data: Path, tmp_path: Path) ->
     with closing(sqlite3.connect(tmp_path / "net.sqlite")) as db:
         counts = dict(db.execute(query).fetchall())
     assert counts == {"Pageable": 292, "Pinned": 2}
-    found = correlate(reader(file)(file))
+    found = parsed(file)
     names = Counter(name for name in found.coded("kLongName").texts() if "memcpy Host-to-Device" in name)
     assert names == {f"{UNTOLD} ({kind} -> Device)": count for kind, count in counts.items()}
     assert set(found.coded("kShortName").texts()) >= {UNTOLD}  # as nsys stats prints it
@@ -158,7 +157,7 @@ def test_owlv2_waits_for_its_steps_in_five_copies(data: Path) -> None:
     }  # fmt: skip
     calls = sorted((e for e in events if e["cat"] == "cuda_runtime"), key=lambda e: e["ts"])
     held = sum(a["dur"] + b["dur"] for a, b in pairwise(calls) if a["args"]["correlation"] in small)
-    found = blocking_copies(correlate(reader(file)(file)))[0]
+    found = blocking_copies(parsed(file))[0]
     assert (found.rows, found.pageable, len(small)) == (5, 5, 5)
     assert found.held_ns == pytest.approx(1000 * held, rel=1e-6) and 358e6 < found.held_ns < 359e6
 
@@ -181,4 +180,4 @@ def test_an_exports_copies_from_its_tables(data: Path, tmp_path: Path) -> None:
     for (tid, start, end, corr, _), (next_tid, begin, finish, _, name) in pairwise(calls):
         if (corr, tid >> 24) in wanted and next_tid == tid and "StreamSynchronize" in name:
             held += end - start + finish - begin
-    assert sum(place.held_ns for place in blocking_copies(correlate(reader(file)(file)))) == held > 300e6
+    assert sum(place.held_ns for place in blocking_copies(parsed(file))) == held > 300e6

@@ -1,18 +1,17 @@
 """Where a row's numbers come from, on a real capture whose figures test_captures.py works out."""
 
-from pyprof.parse.detect import reader
-from pyprof.parse.tables.correlate import correlate
 from pyprof.prof.explain import explain
 from pyprof.prof.work.annotate import annotate
 from tests.paths import GOLDEN
 from tests.prof.advice.advice_rows import table as table_of_rows
+from tests.tables import parsed
 
 CAPTURE = GOLDEN / "h200_lenet_init.sqlite.gz"
 
 
 def lines(kernel: str) -> dict[str, str]:
     """What is said of the first row of a kernel."""
-    table = correlate(reader(CAPTURE)(CAPTURE))
+    table = parsed(CAPTURE)
     row = table.coded("kShortName").texts().index(kernel)
     return dict(explain(table, annotate(table), row))
 
@@ -40,7 +39,7 @@ def test_a_chore_says_that_it_is_one():
 
 def test_of_a_cpu_op_nothing_is_said_of_launches_kernels_and_tensor_cores():
     file = GOLDEN / "cpu" / "linear.json.gz"
-    table = correlate(reader(file)(file))
+    table = parsed(file)
     row = table.coded("aten").texts().index("aten::mm")
     told = explain(table, annotate(table), row)
     assert told[0][0] == "CPU op" and told[0][1].endswith(" ns by the profiler's clock, without the ops inside it")

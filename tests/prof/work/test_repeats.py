@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyprof.parse.detect import reader
-from pyprof.parse.tables.correlate import correlate
 from pyprof.prof.work.annotate import annotate
 from pyprof.prof.work.calls import kernel_names
 from pyprof.prof.work.repeats import LEAST, _length, fill_repeats, repeats, repetition
 from pyprof.table.columns import NULL, Coded, Table
+from tests.tables import parsed
 
 Launch = tuple[str, bool]  # kernel, attributed
 
@@ -95,7 +94,7 @@ def test_a_cut_anywhere_is_found_as_its_definition_says(seed: int, cut: int) -> 
 def test_a_real_trace_that_begins_late(data: Path) -> None:
     """H100, Qwen: 436 kernels whose launches were not seen, then the model's next pass."""
     (file,) = (data / "kineto").glob("*Qwen*")
-    table = correlate(reader(file)(file))
+    table = parsed(file)
     notes = annotate(table)
     texts = zip(table.coded("aten").texts(), table.coded("kind").texts(), strict=True)
     lost = np.flatnonzero(np.array([not aten and kind == "kernel" for aten, kind in texts]))
