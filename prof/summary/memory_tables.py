@@ -1,6 +1,7 @@
 """The tables of a device's memory as texts: by step, category, layer, line, and what checkpointing would change."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 from pyprof.prof.memory.checkpointing import AddedTime
 from pyprof.prof.memory.memory_numbers import DeviceMemory
@@ -9,6 +10,7 @@ from pyprof.prof.summary.tables import SummaryTable
 from pyprof.prof.summary.wording import amount
 from pyprof.quantities import ms, share
 
+T = TypeVar("T")
 TOP = 10  # rows per table
 
 
@@ -33,7 +35,7 @@ def _steps(device: DeviceMemory, top: int) -> Iterator[SummaryTable]:
         few = tuple((f"step {each.step}", size(each.peak_bytes)) for each in shown)
         yield SummaryTable("memory-steps", title, ("", _word(device)), few)
         return
-    rows = tuple((f"step {each.step}", size(each.peak_bytes), _or_unknown(each.reserved_bytes)) for each in shown)
+    rows = tuple((f"step {each.step}", size(each.peak_bytes), _known(each.reserved_bytes, size)) for each in shown)
     yield SummaryTable("memory-steps", title, ("", _word(device), "reserved"), rows)
 
 
@@ -60,7 +62,8 @@ def _at_peak(device: DeviceMemory) -> int:
 
 def _shares(key: str, title: str, shares: Sequence[Share], whole: int, unknown: str = "") -> SummaryTable:
     rows = tuple(
-        (each.name or unknown, size(each.nbytes), share(each.nbytes, whole), _count(each.blocks)) for each in shares
+        (each.name or unknown, size(each.nbytes), share(each.nbytes, whole), _known(each.blocks, "{:,}".format))
+        for each in shares
     )
     longest = max((each.nbytes for each in shares), default=0)
     bars = tuple(max(each.nbytes, 0) / longest for each in shares) if longest > 0 else ()
@@ -112,22 +115,22 @@ def _checkpointing(device: DeviceMemory, top: int) -> Iterator[SummaryTable]:
         return
     head: tuple[str, ...] = ("", "layers", "frees", "peak", "repeats")
     rows: tuple[tuple[str, ...], ...] = tuple(
-        (each.layers, str(len(each.names)), size(each.freed_bytes), size(each.new_peak_bytes), _cost(each.cost_ns))
+        (each.layers, str(len(each.names)), size(each.freed_bytes), size(each.new_peak_bytes), _known(each.cost_ns, ms))
         for each in device.checkpointing[:top]
     )
     if any(each.added is not None for each in device.checkpointing):
         head = (*head, "step longer by")
-        rows = tuple((*row, _added(each.added)) for row, each in zip(rows, device.checkpointing, strict=False))
+        rows = tuple((*row, _known(each.added, _added)) for row, each in zip(rows, device.checkpointing, strict=False))
     title = "With activation checkpointing of these layers" + _of(top, len(device.checkpointing), "most effective")
     yield SummaryTable("memory-checkpointing", title, head, rows)
 
 
-def _cost(ns: int | None) -> str:
-    return "unknown" if ns is None else ms(ns)
+def _known(value: T | None, shown: Callable[[T], str]) -> str:
+    return "unknown" if value is None else shown(value)
 
 
-def _added(time: AddedTime | None) -> str:
-    return "unknown" if time is None else f"{ms(time.ns)} ({time.low_ns / 1e6:.3g} – {time.high_ns / 1e6:.3g})"
+def _added(time: AddedTime) -> str:
+    return f"{ms(time.ns)} ({time.low_ns / 1e6:.3g} – {time.high_ns / 1e6:.3g})"
 
 
 def size(nbytes: int) -> str:
@@ -137,14 +140,6 @@ def size(nbytes: int) -> str:
     '6.907 GB'
     """
     return amount(nbytes, "B")
-
-
-def _or_unknown(nbytes: int | None) -> str:
-    return "unknown" if nbytes is None else size(nbytes)
-
-
-def _count(blocks: int | None) -> str:
-    return "unknown" if blocks is None else f"{blocks:,}"
 
 
 def _of(shown: int, there: int, which: str) -> str:

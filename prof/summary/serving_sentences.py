@@ -35,7 +35,7 @@ def _rates(part: ServingPhase) -> Iterator[str]:
         yield "how many tokens it computes is not on record"
         return
     what = {PREFILL: "tokens of prompts", DECODE: "tokens"}.get(part.phase, "tokens of prompts and new ones")
-    yield f"{_rate(part)} {what} per second"
+    yield f"{_number(part.tokens_per_s)} {what} per second"
     if not math.isnan(part.output_token_ns):
         yield f"{ms(part.output_token_ns)} per output token of a request (TPOT)"
     elif part.output_tokens is None:
@@ -54,7 +54,7 @@ def serving_rows(summary: Summary) -> list[tuple[str, ...]]:
             _number(part.context_tokens),
             _number(part.generation_tokens),
             ms(part.step_ns),
-            _rate(part),
+            _number(part.tokens_per_s),
             "" if math.isnan(part.output_token_ns) else ms(part.output_token_ns),
             cell(part.mfu, part.flops_known_ns, part),
             cell(part.mbu, part.bytes_known_ns, part),
@@ -69,10 +69,6 @@ def cell(value: float, known_ns: int, part: ServingPhase) -> str:
         return "unknown"
     text = f"{value:.2g}%" if value < TINY else percent(value)
     return text if known_ns >= NEARLY * part.rows_ns else f"≥ {text}"
-
-
-def _rate(part: ServingPhase) -> str:
-    return "unknown" if math.isnan(part.tokens_per_s) else f"{part.tokens_per_s:,.0f}"
 
 
 def _number(value: float | None) -> str:
