@@ -12,29 +12,29 @@ from pathlib import Path
 from typing import NoReturn
 
 from pyprof.capture.run_report import PAGE_SUFFIXES, Report, default_page, make_report
-from pyprof.capture.run_script import DEFAULT_OUTPUT, Ran, Script, output_file, rank_file, run
+from pyprof.capture.run_script import DEFAULT_OUTPUT, Ran, Script, check_script, output_file, rank_file, run
 from pyprof.command.argument_types import whole_number
 from pyprof.command.envelope import write_answer
 from pyprof.command.frame import Done, run_command, warned
-from pyprof.command.parser import Parser, add_common, add_json
+from pyprof.command.parser import add_common, add_json
+from pyprof.command.script_line import ScriptParser, tell_misplaced
 from pyprof.errors import PyprofError, ScriptInterrupted, UsageError
 from pyprof.files import check_output, tell
 
 TRACES: dict[str, bool | str] = {"user": True, "all": "all", "none": False}  # --trace -> init(trace=)
 
 
-def build_parser() -> Parser:
-    parser = Parser(
+def build_parser() -> ScriptParser:
+    parser = ScriptParser(
         prog="pyprof run",
         description="Run a script with every PyTorch call marked, and collect it into a trace for `pyprof parse`. "
         "Where the script calls pyprof.start() and pyprof.stop(), just that range is collected. "
         "Under nsys, nvprof or ncu, without -o, that tool collects.",
+        values=PAGE_SUFFIXES,
     )
     _add_output(parser)
     _add_collection(parser)
-    parser.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module's name, as for python -m")
-    parser.add_argument("script", help="the script to run")
-    parser.add_argument("args", nargs=argparse.REMAINDER, help="its arguments")
+    parser.add_script()
     return parser
 
 
@@ -102,9 +102,8 @@ def _add_collection(parser: argparse.ArgumentParser) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """Return the script's exit code, or 1 if pyprof itself failed. Raises ScriptInterrupted if ^C ended the script."""
-    words = _with_report_joined(build_parser(), sys.argv[1:] if argv is None else argv)
     scripts: list[Ran] = []
-    code = run_command("pyprof run", build_parser, partial(_run, scripts), words, inputs=(), runs_code=True)
+    code = run_command("pyprof run", build_parser, partial(_run, scripts), argv, inputs=(), runs_code=True)
     if any(ran.interrupted for ran in scripts):
         raise ScriptInterrupted
     return code
@@ -129,6 +128,8 @@ def _run(scripts: list[Ran], options: argparse.Namespace) -> Done:
     page = _page(options, trace)
     if page is not None:
         check_output(page, options.force)  # checked now, before the script runs
+    check_script(script)
+    warnings = tell_misplaced(build_parser(), options)
     with _script_output_on_standard_error() if options.json else nullcontext():
         marks = TRACES[options.trace]
         more = {name: getattr(options, name) for name in ("dispatch", "nvml", "memory")}
@@ -137,34 +138,7 @@ def _run(scripts: list[Ran], options: argparse.Namespace) -> Done:
     if ran.forked:
         end_process(ran.code)
     scripts.append(ran)
-    return _finish(options, ran, trace if ran.written else None, page)
-
-
-def _with_report_joined(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str]:
-    """Rewrite `--report page.html` and `--report` as one word each: `--report=page.html` and `--report=`.
-
-    In `--report train.py`, argparse would take the script for the page's name. Here the word after `--report` is the
-    page's name only if it ends in .html. The words after the script belong to the script and stay as they are.
-    """
-    joined: list[str] = []
-    rest = list(words)
-    while rest and rest[0].startswith("-") and rest[0] != "--":
-        word = rest.pop(0)
-        options = {action.dest: action for name, action in parser._option_string_actions.items() if _names(word, name)}
-        option = next(iter(options.values())) if len(options) == 1 else None
-        if option is None or option.nargs == 0:
-            joined.append(word)
-        elif option.dest == "report":
-            joined.append(f"--report={rest.pop(0) if rest and rest[0].endswith(PAGE_SUFFIXES) else ''}")
-        else:
-            joined += [word, *rest[:1]]
-            del rest[:1]
-    return joined + rest
-
-
-def _names(word: str, option: str) -> bool:
-    """Whether a word of the command line is this option. A long option may be abbreviated."""
-    return word == option or (word.startswith("--") and option.startswith(word))
+    return _finish(options, ran, trace if ran.written else None, page, warnings)
 
 
 def _page(options: argparse.Namespace, trace: Path | None) -> Path | None:
@@ -211,8 +185,10 @@ def end_process(code: int) -> NoReturn:
     os._exit(code & 0xFF)
 
 
-def _finish(options: argparse.Namespace, ran: Ran, trace: Path | None, page: Path | None) -> Done:
-    """Make the report if the user asked for one, and list the files written."""
+def _finish(
+    options: argparse.Namespace, ran: Ran, trace: Path | None, page: Path | None, warnings: Sequence[str]
+) -> Done:
+    """Make the report if the user asked for one, and list the files written. ``warnings``: told before the run."""
     report, failure, code = None, "", ran.code
     if trace is not None and page is not None:
         try:
@@ -222,7 +198,7 @@ def _finish(options: argparse.Namespace, ran: Ran, trace: Path | None, page: Pat
         except KeyboardInterrupt:
             failure, code = "interrupted: no report was made", 130
     if options.json:
-        _answer(options.script, code, trace, report, [*ran.warnings, *([failure] if failure else ())])
+        _answer(options.script, code, trace, report, [*warnings, *ran.warnings, *([failure] if failure else ())])
         return Done(code=code)
     is_first_rank = os.environ.get("RANK", "0") in ("", "0")  # the summaries of eight ranks would hide each other
     if report is not None and not options.quiet and is_first_rank:

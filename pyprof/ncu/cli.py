@@ -12,6 +12,7 @@ from pyprof.command.envelope import write_answer
 from pyprof.command.frame import Done, run_command, warned
 from pyprof.command.json_schema import FileWritten
 from pyprof.command.parser import Parser, add_common, add_json
+from pyprof.command.script_line import misplaced, tell_before
 from pyprof.errors import UsageError
 from pyprof.files import check_output
 from pyprof.ncu.counter_access import check_access
@@ -35,9 +36,10 @@ def build_parser() -> Parser:
         prog="pyprof ncu",
         usage="pyprof ncu [options] -- python SCRIPT ...\n       pyprof ncu [options] REPORT",
         description="The hardware's counters of each kernel: time, bytes of DRAM and L2, tensor cores, instructions. "
-        "With `--`, Nsight Compute (ncu) measures a program. The script need not be changed: its PyTorch calls are "
-        "marked as `pyprof run` marks them, and one iteration is measured after one of warmup. Its exit code is the "
-        "command's. With the file that ncu wrote, a report: each kernel, sums by kind and by phase, and efficiency.",
+        "With `--`, Nsight Compute (ncu) measures a program; all that stands behind `--` is the program's. The script "
+        "need not be changed: its PyTorch calls are marked as `pyprof run` marks them, and one iteration is measured "
+        "after one of warmup. Its exit code is the command's. With the file that ncu wrote, a report: each kernel, "
+        "sums by kind and by phase, and efficiency.",
     )
     parser.add_argument(
         "report",
@@ -156,6 +158,7 @@ def _measure(options: argparse.Namespace, command: Sequence[str]) -> Done:
     for file in out.files:
         check_output(file, options.force)  # checked now, before the program runs
     program = _program(options, command)
+    tell_before("pyprof ncu", program.warnings, options)
     ncu = find_ncu(os.environ)
     check_access()
     more = [name.strip() for name in (options.metrics or "").split(",") if name.strip()]
@@ -168,7 +171,7 @@ def _measure(options: argparse.Namespace, command: Sequence[str]) -> Done:
         more=shlex.split(options.ncu_options),
     )
     measured = measure(ncu, how, program.words, out, force=options.force, to_standard_error=options.json)
-    warnings = [*program.warnings, *(f"ncu: {error}" for error in measured.errors)]
+    errors = [f"ncu: {error}" for error in measured.errors]
     if options.json:
         document = CountersTaken(
             program=list(command),
@@ -180,8 +183,8 @@ def _measure(options: argparse.Namespace, command: Sequence[str]) -> Done:
             passes=measured.passes,
             outputs=[FileWritten.of(file) for file in out.files] if measured.written else [],
         )
-        write_answer("ncu-run", document, warnings=warnings)
-    return Done([*warned(warnings), *_lines(measured, out)], measured.code)
+        write_answer("ncu-run", document, warnings=[*program.warnings, *errors])
+    return Done([*warned(errors), *_lines(measured, out)], measured.code)
 
 
 class _Program(NamedTuple):
@@ -205,11 +208,13 @@ def _program(options: argparse.Namespace, command: Sequence[str]) -> _Program:
         warning = f"{command[0]} runs as it is, no script that pyprof ncu marks: {kernels}"
         return _Program(command, False, whole_run, (warning,))
     check_interpreter(python)
+    before = ["--", *python.interpreter, *(["-m"] if python.module else [])]
+    warnings = misplaced(build_parser(), python.script, python.args, before)
     words = ["--ended", ENDED, "--trace", options.trace]
     if options.capture_range == "steps":
         warmup = WARMUP if options.warmup is None else options.warmup
         words += ["--warmup", str(warmup), "--steps", str(STEPS if options.steps is None else options.steps)]
-    return _Program(marked_command(python, words), True, options.capture_range == "all")
+    return _Program(marked_command(python, words), True, options.capture_range == "all", tuple(warnings))
 
 
 def _lines(measured: Measured, out: Outputs) -> Iterator[str]:

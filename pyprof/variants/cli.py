@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from pyprof.command.argument_types import number, whole_number
 from pyprof.command.envelope import fail, write_answer
 from pyprof.command.frame import Done, run_command
-from pyprof.command.parser import Parser, add_common, add_json
+from pyprof.command.parser import add_common, add_json
+from pyprof.command.script_line import ScriptParser, tell_misplaced
 from pyprof.cpu_record import cores
 from pyprof.errors import PyprofError, UsageError, require
 from pyprof.files import tell
@@ -31,9 +32,9 @@ FOLLOW = ("--with", "--without", "--plan", "--capture")  # options that may also
 WIDTH, LEAST_WIDTH = 110, 60  # characters per line: without a terminal, and at least
 
 
-def build_parser() -> Parser:
+def build_parser() -> ScriptParser:
     changes = "\n".join(f"  {change.name:16}{change.does}" for change in ALL)
-    parser = Parser(
+    parser = ScriptParser(
         prog="pyprof try",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="pyprof try [options] [-m] SCRIPT [--with CHANGES] [--capture FILE] [--plan] [args ...]",
@@ -41,6 +42,7 @@ def build_parser() -> Parser:
         "a process of its own without a profiler, and print the step's time, peak memory and first losses\n"
         "side by side. The script's files stay as they are.",
         epilog=f"changes:\n{changes}",
+        follow=FOLLOW,
     )
     _add_choice(parser)
     _add_amounts(parser)
@@ -49,13 +51,11 @@ def build_parser() -> Parser:
         "one JSON object of all runs, errors too (pyprof schema try); what the script prints goes to standard error",
     )
     add_common(parser)
-    parser.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module's name, as for python -m")
-    parser.add_argument("script", metavar="SCRIPT", help="the script to run")
-    parser.add_argument("args", nargs=argparse.REMAINDER, help="its arguments")
+    parser.add_script()
     return parser
 
 
-def _add_choice(parser: Parser) -> None:
+def _add_choice(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--with",
         metavar="CHANGES",
@@ -77,7 +77,7 @@ def _add_choice(parser: Parser) -> None:
     )
 
 
-def _add_amounts(parser: Parser) -> None:
+def _add_amounts(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--warmup", type=whole_number(0), default=10, metavar="N", help="steps to pass over (default: %(default)s)"
     )
@@ -133,28 +133,7 @@ def _combinations(text: str) -> list[tuple[str, ...]]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    words = with_options_first(build_parser(), sys.argv[1:] if argv is None else argv)
-    return run_command("pyprof try", build_parser, _run, words, inputs=(), runs_code=True)
-
-
-def with_options_first(parser: Parser, words: Sequence[str]) -> list[str]:
-    """`train.py --with amp --lr 0.1` as `--with amp train.py --lr 0.1`.
-
-    Only the options in FOLLOW, and only directly behind the script: all other words there are the script's own.
-    """
-    before = list(words)
-    rest: list[str] = []
-    valued = {word for action in parser._actions if action.nargs is None for word in action.option_strings}
-    while before and before[0].startswith("-") and before[0] != "--":
-        word = before.pop(0)
-        rest += [word, *(before[:1] if word in valued else [])]
-        del before[: int(word in valued)]
-    script, after = before[:1], before[1:]
-    while after and after[0].partition("=")[0] in FOLLOW:
-        word = after.pop(0)
-        rest += [word, *(after[:1] if word in valued else [])]
-        del after[: int(word in valued)]
-    return [*rest, *script, *after]
+    return run_command("pyprof try", build_parser, _run, argv, inputs=(), runs_code=True)
 
 
 def _run(args: argparse.Namespace) -> Done:
@@ -171,9 +150,10 @@ def _run(args: argparse.Namespace) -> Done:
     script = Script(args.script, tuple(args.args), args.module)
     check_script(script)
     require("torch", "the script's runs need it: install it for this Python")
+    warnings = tell_misplaced(build_parser(), args)
     options = Options(args.warmup, args.steps, args.rest, args.limit, args.workers)
     with _folder(args.logs) as folder:
-        return _Trial(args, Runner(script, options, folder, args.json)).run()
+        return _Trial(args, Runner(script, options, folder, args.json), warnings).run()
 
 
 @contextmanager
@@ -193,10 +173,10 @@ def _folder(logs: str | None) -> Iterator[Path]:
 class _Trial:
     """The runs of one command, in order."""
 
-    def __init__(self, args: argparse.Namespace, runner: Runner) -> None:
+    def __init__(self, args: argparse.Namespace, runner: Runner, warnings: Sequence[str]) -> None:
         from pyprof.variants.compare_runs import Variant
 
-        self._args, self._runner = args, runner
+        self._args, self._runner, self._warnings = args, runner, warnings
         self.original = Variant(())
         self.by_hand: list[str] = []
 
@@ -296,7 +276,7 @@ class _Trial:
         captures = [self._args.capture] if self._args.capture else []
         document = try_document(self._args.script, code, self.original, rows, self.by_hand)
         if self._args.json:
-            write_answer("try", document, input=captures)
+            write_answer("try", document, input=captures, warnings=self._warnings)
         elif not self._args.quiet:  # standard output is the script's
             sys.stdout.flush()
             width = max(shutil.get_terminal_size().columns, LEAST_WIDTH) if sys.stderr.isatty() else WIDTH

@@ -208,8 +208,7 @@ COMMAND_LINES = [  # words, --report, the script, its arguments
 def test_the_word_after_report_is_the_page_if_it_ends_in_html(
     words: list[str], report: str | None, name: str, args: list[str]
 ) -> None:
-    parser = command.build_parser()
-    found: argparse.Namespace = parser.parse_args(command._with_report_joined(parser, words))
+    found: argparse.Namespace = command.build_parser().parse_args(words)
     assert (found.report, found.script, found.args) == (report, name, args)
 
 

@@ -174,6 +174,16 @@ def test_options_reach_ncu(bench: Bench) -> None:
     assert sorted(path.name for path in bench.folder.iterdir()) == ["a.csv.gz", "train.py"]
 
 
+def test_an_option_behind_the_script_is_told_before_it_runs(bench: Bench) -> None:
+    pytest.importorskip("torch")
+    done = bench.run("--", sys.executable, "train.py", "--warmup", "3")
+    right = f"pyprof ncu --warmup 3 -- {sys.executable} train.py"
+    assert done.stderr.splitlines()[0] == (
+        "pyprof ncu: warning: train.py gets --warmup, which its text does not name: "
+        f"an option of pyprof ncu stands before the script ({right})"
+    )
+
+
 def test_other_programs_run_as_they_are(bench: Bench) -> None:
     done = bench.run("--", "/bin/sh", "-c", "echo $UNDER_NCU; exit 3")
     assert (done.returncode, done.stdout) == (3, "1\n")

@@ -17,7 +17,6 @@ from torch.utils.checkpoint import checkpoint  # noqa: E402
 from pyprof.capture.patch import Patches  # noqa: E402
 from pyprof.variants import default_changes  # noqa: E402
 from pyprof.variants.changes import why_not  # noqa: E402
-from pyprof.variants.cli import build_parser, with_options_first  # noqa: E402
 from pyprof.variants.compare_runs import Variant, change_beside, loss_difference  # noqa: E402
 from pyprof.variants.graphed import Graphed  # noqa: E402
 from pyprof.variants.loss_record import watch_backward  # noqa: E402
@@ -331,17 +330,3 @@ def test_a_run_whose_loss_is_no_number_is_a_run(tmp_path: Path) -> None:
 def test_a_run_that_ends_with_another_code_has_failed() -> None:
     assert variant(ran(1, 1, code=1, finished=False)).failed == "ValueError: no"
     assert variant(ran(1, 1, code=3, finished=True)).failed == ""
-
-
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        ("train.py --with amp --lr 3", "--with amp train.py --lr 3"),
-        ("--steps 5 train.py --plan --capture a.json --with x", "--steps 5 --plan --capture a.json --with x train.py"),
-        ("train.py --lr 3 --with amp", "train.py --lr 3 --with amp"),
-        ("-m pkg.train --with=amp --json", "-m --with=amp pkg.train --json"),
-        ("--repeat=1 -q t.py", "--repeat=1 -q t.py"),
-    ],
-)
-def test_options_directly_behind_the_script(words: str, expected: str) -> None:
-    assert with_options_first(build_parser(), words.split()) == expected.split()
