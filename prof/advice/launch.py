@@ -7,7 +7,8 @@ import numpy as np
 from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.host_time import LONG_NS, own_share
 from pyprof.prof.advice.run import HOST_SURE, Run
-from pyprof.prof.timing.gpus import TO_DEVICE, TO_HOST
+from pyprof.prof.timing.gpus import SMALL, TO_DEVICE, TO_HOST
+from pyprof.prof.timing.input_data import BATCH
 from pyprof.quantities import rounded
 from pyprof.table.columns import NULL
 
@@ -18,8 +19,6 @@ IN_GRAPH, AFTER_NS = 1.1, 250.0
 WAITED = 0.05  # least idle time before batches, as a share of the GPU's work
 LEAD_NS = 20_000.0  # a copy that waited at least this long in the queue counts as a synchronisation
 SOON_NS = 20_000.0  # the first launch after a wait takes up to this; longer is Python's time, in part profiler overhead
-BATCH = 1 << 16  # least bytes of a batch
-SMALL = 64  # most bytes of a copy by .item() and similar calls
 
 
 @rule("launch_bound")

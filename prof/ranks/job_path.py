@@ -32,6 +32,7 @@ from pyprof.prof.ranks.pace_records import PATH_KINDS, HostPace, JobPath, LikeOt
 from pyprof.prof.replay.critical_path import CLASSES, PathClass
 from pyprof.prof.replay.tasks import CALL, HOST, WORK
 from pyprof.prof.replay.without_profiler import WithoutProfiler, without_profiler
+from pyprof.prof.timing.input_data import input_data
 from pyprof.prof.timing.profiler_cost import unprofiled
 from pyprof.prof.work.annotate import annotate
 from pyprof.prof.work.kinds import NCCL, kinds
@@ -183,11 +184,11 @@ def _ranks_of(joint: JointRun, task: Ints) -> Ints:
 
 
 def _before_data(joint: JointRun) -> Bools:
-    """The calls that launch operations of the phase "data", and those before them since the thread's last launch."""
+    """The calls that launch copies of input data, and those before them since the thread's last launch."""
     run = joint.replayed.run
     table = joint.replayed.table
     launches = run.launching(np.ones(len(table), bool))
-    data = run.launching(table.coded("phase").among("data"))
+    data = run.launching(input_data(table))
     order = np.argsort(run.calls.thread, kind="stable")
     found = np.zeros(len(order), bool)
     thread, next_data = NULL, False

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from pyprof.prof.timing.blocking_copies import call_places
 from pyprof.prof.timing.collectives import working_rows
 from pyprof.prof.timing.gpus import devices_of_rows, ends
+from pyprof.prof.timing.input_data import input_data
 from pyprof.prof.timing.profiler_cost import unprofiled
 from pyprof.prof.timing.steps import steps
 from pyprof.prof.timing.stragglers import SymmetricCall, symmetric_collectives
@@ -130,7 +131,7 @@ def _causes(table: Table, of_rows: Waiting) -> Coded:
     """
     cause = of_rows.cause
     paused = (cause.codes == CAUSES.index("sync")) & (of_rows.idle_ns >= DENSE_NS)
-    why = np.where(table.coded("phase").among("data"), CAUSES.index("data"), CAUSES.index("host"))
+    why = np.where(input_data(table), CAUSES.index("data"), CAUSES.index("host"))
     return Coded(np.where(paused, why, cause.codes).astype(np.int32), cause.values)
 
 

@@ -8,6 +8,7 @@ from pyprof.table.columns import NULL, Bools, Ints, Table, distinct
 
 # How nsys and Kineto name copies
 TO_DEVICE, TO_HOST = ("Host-to-Device", "HtoD"), ("Device-to-Host", "DtoH")
+SMALL = 64  # most bytes of a copy of single values, such as that of .item()
 DeviceKey = tuple[int, ...]  # rank, process, device; NULL where unknown
 
 

@@ -3,9 +3,9 @@
 A gap belongs to the row that ends it. Its cause is one of these:
 
 * ``sync``: the CPU waited for the preceding operation (a copy to the host) and launched the row only afterwards;
-* ``data``: the row belongs to the phase "data" and had not been launched: no batch was ready;
-* ``copy``: the row is a copy whose call blocks (its memory is not pinned), or the thread was in such a call when the
-  gap began;
+* ``data``: the row brings a batch (``input_data``) and had not been launched: no batch was ready;
+* ``copy``: the thread was for half of the gap or longer in the call of a copy that blocks (its memory is not pinned),
+  of the row itself or of the thread's launch before it;
 * ``launch``: the row had not been launched, but was soon after: launching is slower than the GPU;
 * ``host``: the same, but for longer than a launch takes: Python did something else, or the process had no work;
 * ``queued``: the row was launched before the gap began, or in the first half of a long gap: the GPU needs 1 to 2 µs
@@ -20,6 +20,7 @@ import numpy as np
 from pyprof.command.json_schema import doc
 from pyprof.prof.timing.blocking_copies import BlockingCopies, blocking_copies, call_places
 from pyprof.prof.timing.gpus import TO_DEVICE, TO_HOST, devices_of_rows, ends, named_rows
+from pyprof.prof.timing.input_data import input_data
 from pyprof.prof.work.annotate import sum_known
 from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct
 from pyprof.table.losses import losses
@@ -105,7 +106,7 @@ def waiting(table: Table) -> Waiting:
     if losses(table):  # something that is not on record may have run in the gaps
         return Waiting(queue, idle, Coded(cause, list(CAUSES)))
     to_host, copies = _copies(table)
-    data = table.coded("phase").among("data")
+    data = input_data(table)
     for rows in _lanes(table):
         last, reach = _last_ended(end[rows])
         at, before, since = rows[1:], rows[last[:-1]], reach[:-1]
@@ -113,11 +114,11 @@ def waiting(table: Table) -> Waiting:
         idle[at] = np.maximum(start[at] - since, 0)
         launched_late = (idle[at] < DENSE_NS) | (2 * (api[at] - since) >= idle[at])
         late = known[at] & (api[at] > since) & launched_late
-        inside = _in_copy(table, copies & known, called, at, since)
+        inside = _in_copies(table, copies & known, called, at, since)
         tests = {  # the first that holds, in the order of the module's text
             "sync": late & to_host[before],
             "data": late & data[at],
-            "copy": known[at] & inside,
+            "copy": known[at] & (2 * inside >= idle[at]),
             "launch": late & (idle[at] < DENSE_NS),
             "host": late,
             "queued": known[at],
@@ -149,16 +150,25 @@ def _copies(table: Table) -> tuple[Bools, Bools]:
     return copy & named_rows(table, *TO_HOST), unpinned
 
 
-def _in_copy(table: Table, copies: Bools, called: Ints, rows: Ints, since: Ints) -> Bools:
-    """Whether each row is one of ``copies``, or the thread's preceding launch was one and lasted into the gap."""
+def _in_copies(table: Table, copies: Bools, called: Ints, rows: Ints, since: Ints) -> Ints:
+    """For how long of the gap before each row its thread was in calls of ``copies``: the row's, or its launch before.
+
+    ``called``: when each row's call ended; ``since``: when the gaps begin.
+    """
     thread = distinct(table.ints("rank"), table.ints("pid"), table.ints("tid"))[1]
-    order = np.lexsort((table.ints("apiStart"), thread))
+    start, api = table.ints("start"), table.ints("apiStart")
+    order = np.lexsort((api, thread))
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     before = order[np.maximum(place[rows] - 1, 0)]
     same = (place[rows] > 0) & (thread[before] == thread[rows])
-    inside: Bools = copies[rows] | (same & copies[before] & (called[before] > since))
-    return inside
+
+    def within(calls: Ints) -> Ints:
+        overlap = np.minimum(called[calls], start[rows]) - np.maximum(api[calls], since)
+        return np.where(copies[calls], np.maximum(overlap, 0), 0)
+
+    time: Ints = within(rows) + np.where(same, within(before), 0)
+    return time
 
 
 def sync_points(table: Table, of_rows: Waiting) -> list[SyncPoint]:

@@ -8,13 +8,13 @@ import numpy as np
 
 from pyprof.prof.advice import Run
 from pyprof.prof.advice.copies import LARGE
-from pyprof.prof.advice.launch import BATCH, SMALL
 from pyprof.prof.edits.base_run import calls_of_memory
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
 from pyprof.prof.edits.scenario import Scenario
 from pyprof.prof.limits.architectures import PCIE_3, PCIE_5, PINNED, PINNED_PCIE_5
-from pyprof.prof.timing.gpus import TO_DEVICE, TO_HOST, named_rows
+from pyprof.prof.timing.gpus import SMALL, TO_DEVICE, TO_HOST, named_rows
+from pyprof.prof.timing.input_data import BATCH
 from pyprof.quantities import rounded
 from pyprof.table.columns import NULL, Bools, Floats, Ints
 

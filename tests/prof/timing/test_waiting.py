@@ -35,9 +35,12 @@ GAPS = {  # what comes before and what ends the gap -> its length in µs and its
     "launched early in a long gap": ([kernel(10, 40, 0), kernel(300, 10, 60)], 250, "queued"),
     "item() and what the CPU does then": ([copy(10, 40, 0, ITEM), kernel(90, 10, 80)], 40, "sync"),
     "a copy to the host that nobody waits for": ([copy(10, 40, 0, ITEM), kernel(90, 10, 1)], 40, "queued"),
-    "a batch": ([kernel(10, 40, 0), copy(900, 10, 890, PINNED, phase="data")], 850, "data"),
+    "a batch": ([kernel(10, 40, 0), copy(900, 10, 890, PINNED, phase="data", bytes=65_536)], 850, "data"),
     "a batch in time": ([kernel(10, 40, 0), copy(52, 10, 1, PINNED, phase="data")], 2, "queued"),
     "a pageable copy": ([kernel(10, 40, 0), copy(90, 10, 1, PAGEABLE, 95 * US)], 40, "copy"),
+    "a pageable copy that was called late": ([kernel(10, 40, 0), copy(900, 10, 890, PAGEABLE, 15 * US)], 850, "host"),
+    "called in the middle": ([kernel(10, 40, 0), copy(90, 10, 70, PAGEABLE, 25 * US)], 40, "copy"),  # 20 of 40 µs
+    "called behind the middle": ([kernel(10, 40, 0), copy(90, 10, 71, PAGEABLE, 25 * US)], 40, "launch"),
     "launches unknown": ([kernel(10, 40, 0), {**kernel(90, 10, 80), "apiStart": None}], 40, ""),
 }
 
@@ -49,6 +52,13 @@ def test_the_cause_of_a_gap(why):
     assert found.idle_ns.tolist() == [0, length * US]
     code = int(found.cause.codes[1])
     assert (found.cause.values[code] if code >= 0 else "") == cause
+
+
+def test_a_kernel_long_after_a_pageable_copys_call():
+    # the call of the copy lasts until 95, its GPU is idle from 30 on: 65 of 870 µs are the call's
+    rows = [copy(20, 10, 0, PAGEABLE, 95 * US), kernel(900, 10, 890)]
+    found = waiting(table(*rows))
+    assert (found.idle_ns[1], found.cause.values[found.cause.codes[1]]) == (870 * US, "host")
 
 
 def test_a_kernel_behind_a_pageable_copys_call():
