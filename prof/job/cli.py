@@ -75,14 +75,15 @@ def _run(args: argparse.Namespace) -> Done:
     from pyprof.prof.job.print_job import job_lines
 
     _check(args)
+    of_path: list[str] = []
     if len(args.files) == 1 and is_job(Path(args.files[0])) and not args.output:
         job = read_job(Path(args.files[0]))
     elif args.output:
-        job = _made(args)
+        job, of_path = _made(args)
     else:
         raise UsageError("give the job's folder with -o: pyprof ranks captures/*.json.gz -o job/")
     document = job_document(job)
-    warnings = [f"{each.file}: {each.error}" for each in job.failed]
+    warnings = [*(f"{each.file}: {each.error}" for each in job.failed), *of_path]
     if args.json:
         inputs = [Input(each.file, each.profiler or None) for each in job.files]
         write_answer("ranks", document, input=inputs, warnings=warnings)
@@ -90,7 +91,7 @@ def _run(args: argparse.Namespace) -> Done:
     width, _ = output_width(None, None)
     with open_output(None) as out:
         out.write("".join(f"{line}\n" for line in job_lines(document, args.top, width)).encode())
-    return Done([*warned(_of_files(job)), *_closing(args, job)])
+    return Done([*warned([*_of_files(job), *of_path]), *_closing(args, job)])
 
 
 def _of_files(job: Job) -> list[str]:
@@ -107,7 +108,8 @@ def _closing(args: argparse.Namespace, job: Job) -> list[str]:
     return [f"wrote {args.output}: {len(job.made)} of {len(job.files)} files{again}"]
 
 
-def _made(args: argparse.Namespace) -> Job:
+def _made(args: argparse.Namespace) -> tuple[Job, list[str]]:
+    """The job, written, and warnings of its critical path."""
     from pyprof.prof.job.job_folder import Job, prepare, write_job
     from pyprof.prof.job.joint_ranks import path_of_job
     from pyprof.prof.job.sources import is_url, sources
@@ -122,9 +124,10 @@ def _made(args: argparse.Namespace) -> Job:
         if not made:
             raise PyprofError("; ".join(f"{each.file}: {each.error}" for each in found[:3]))
         job = Job(folder, found, *merged_tables(pool, str(folder.absolute()), made))
-        job = replace(job, path=path_of_job(pool, folder.absolute(), made, job.ranks))
+        path, warnings = path_of_job(pool, folder.absolute(), made, job.ranks)
+    job = replace(job, path=path)
     write_job(job)
-    return job
+    return job, warnings
 
 
 def _distinct(found: list[Partition]) -> list[Partition]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from pyprof.parse.merge import apart, host_apart
 from pyprof.prof.job.partition import Partition
+from pyprof.prof.job.workers import Workers, why
 from pyprof.prof.ranks.job_path import job_path
 from pyprof.prof.ranks.merged_ranks import Ranks
 from pyprof.prof.ranks.pace_records import JobPath
@@ -28,9 +29,6 @@ from pyprof.table.columns import HostTable, MemoryTable, Table
 from pyprof.table.container import read_container
 from pyprof.table.kernel_names import name_wrappers
 from pyprof.table.read_table import kernels_of
-
-if TYPE_CHECKING:
-    from pyprof.prof.job.workers import Workers
 
 MOST_RANKS = 8
 MOST_STEPS = 6  # of the first one only the end counts
@@ -52,8 +50,13 @@ class _Wanted(NamedTuple):
     back_ns: int  # by which its clock is ahead
 
 
-def path_of_job(pool: Workers, folder: Path, made: Sequence[Partition], ranks: Ranks) -> JobPath | None:
-    """The critical path across the ranks of a job; None if fewer than two of them can be replayed together.
+class PathOfJob(NamedTuple):
+    path: JobPath | None  # None if fewer than two ranks can be replayed together
+    warnings: list[str]  # one of each rank whose operations could not be read again
+
+
+def path_of_job(pool: Workers, folder: Path, made: Sequence[Partition], ranks: Ranks) -> PathOfJob:
+    """The critical path across the ranks of a job.
 
     Files with several ranks are left out, and ranks whose clocks nothing compares.
     """
@@ -62,17 +65,25 @@ def path_of_job(pool: Workers, folder: Path, made: Sequence[Partition], ranks: R
     slow = [each.rank for each in late_ranks(ranks)]
     candidates = [rank for rank in ranks.numbers if rank in places and rank in known]
     if len(candidates) < 2:
-        return None
+        return PathOfJob(None, [])
     steps = _steps(ranks.tables.steps)
     chosen, window = _bounded(_by_weight(candidates, slow, ranks.waits), places, steps)
-    wanted = [_Wanted(places[rank].folder, window, round(known[rank].ahead_ns or 0.0)) for rank in sorted(chosen)]
+    chosen = sorted(chosen)
+    wanted = [_Wanted(places[rank].folder, window, round(known[rank].ahead_ns or 0.0)) for rank in chosen]
     found = dict(pool.each(partial(_read_cut, str(folder)), wanted))
-    cuts = [found[place] for place in range(len(wanted)) if isinstance(found[place], _Cut)]
+    errors = {place: result for place, result in found.items() if isinstance(result, BaseException)}
+    cuts = [found[place] for place in range(len(wanted)) if place not in errors]
+    warnings = [
+        f"{places[chosen[place]].file}: rank {chosen[place]} is not in the critical path: {why(errors[place])}"
+        for place in sorted(errors)
+    ]
     if len(cuts) < 2:
-        return None
+        return PathOfJob(None, warnings)
     table, host = name_wrappers(Table.concat(apart([each.table for each in cuts]))), host_apart(cuts)
-    within = max((known[rank].within_ns or 0.0 for rank in chosen), default=None)
-    return None if host is None else job_path(table, host, str(folder), len(ranks.numbers), within, slow)
+    read = [rank for place, rank in enumerate(chosen) if place not in errors]
+    within = max(known[rank].within_ns or 0.0 for rank in read)
+    path = None if host is None else job_path(table, host, str(folder), len(ranks.numbers), within, slow)
+    return PathOfJob(path, warnings)
 
 
 def _steps(table: pa.Table) -> list[tuple[int, float]]:

@@ -42,7 +42,11 @@ class Here:
 
     def each(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
         for place, item in enumerate(items):
-            yield place, function(item)
+            try:
+                result = function(item)
+            except (PyprofError, OSError, MemoryError) as error:
+                result = error
+            yield place, result
 
 
 class OnDask:
@@ -103,7 +107,7 @@ def partitions(pool: Workers, files: Sequence[str], job: str, done: Callable[[Pa
     """Each file's partition, in the files' order; ``done`` is told of each as it comes."""
     found: dict[int, Partition] = {}
     for place, result in pool.each(partial(_partition, job), list(enumerate(files))):
-        found[place] = failed(files[place], _why(result)) if isinstance(result, BaseException) else result
+        found[place] = failed(files[place], why(result)) if isinstance(result, BaseException) else result
         done(found[place])
     return [found[place] for place in range(len(files))]
 
@@ -113,7 +117,10 @@ def _partition(job: str, numbered: tuple[int, str]) -> Partition:
     return make_partition(file, job, place)
 
 
-def _why(error: BaseException) -> str:
+def why(error: BaseException) -> str:
+    """What a function's error on a worker says to the user."""
+    if isinstance(error, PyprofError):
+        return str(error)
     if type(error).__name__ == "KilledWorker":
         return "the worker died twice while it read this file: it may need more memory (--memory)"
     return f"{type(error).__name__}: {error}"

@@ -388,6 +388,27 @@ def test_a_job_says_its_critical_path(tmp_path: Path, capfd: pytest.CaptureFixtu
     assert said in " ".join(capfd.readouterr().out.split())
 
 
+def test_a_rank_that_cannot_be_read_again_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Rank 1's table goes while the job is made; the path is that of the other three."""
+    read = joint_ranks._read_cut
+
+    def without_rank_1(job: str, wanted: joint_ranks._Wanted) -> joint_ranks._Cut:
+        if "rank1" in wanted.folder:
+            Path(job, f"{wanted.folder}.pyprof", "kernels.parquet").unlink()
+        return read(job, wanted)
+
+    monkeypatch.setattr(joint_ranks, "_read_cut", without_rank_1)
+    files = write_job(tmp_path, [Rank(), Rank(), Rank(pause=6000), Rank()])
+    assert main([*map(str, files), "-o", str(tmp_path / "job"), "--workers", "1"]) == 0
+    out, err = capfd.readouterr()
+    assert "by a replay of 3 of 4 ranks together" in " ".join(out.split())
+    (warning,) = [line for line in err.splitlines() if "critical path" in line]
+    assert f"{files[1]}: rank 1 is not in the critical path: " in warning
+    assert "kernels.parquet" in warning
+
+
 def test_a_large_job_is_replayed_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 12 ranks, two of 30 operations in 3 steps: those that others wait for."""
     monkeypatch.setattr(joint_ranks, "MOST_ROWS", 50)
