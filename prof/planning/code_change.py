@@ -37,7 +37,7 @@ def code_change(rule: str, change: str, trace: str, op: str, newest: float) -> t
         return shown, CodeChange(f"{here.file}:{here.line}", here.text, after, general=False)
     if rule in CONSTRUCTORS and (found := _constructor(rule, trace.rpartition(":")[0], newest)) is not None:
         return shown, found
-    form = next((form for form in GENERAL if form.rule == rule and change.startswith(form.words)), None)
+    form = next((form for form in GENERAL if form.rule == rule and form.words in change), None)
     return shown, None if form is None else CodeChange("", form.before, form.after, general=True)
 
 

@@ -1,10 +1,10 @@
-"""Changes in code in their general form: names are placeholders."""
+"""Changes in code in their general form: names are placeholders. What the plan changed before is in the code before."""
 
 from typing import NamedTuple
 
 
 class GeneralForm(NamedTuple):
-    """A change in code for a rule's changes whose words begin so; the first form that fits counts."""
+    """A change in code for a rule's changes that have these words; the first form that fits counts."""
 
     rule: str
     words: str  # empty: any
@@ -89,14 +89,23 @@ GENERAL = tuple(GeneralForm(*form) for form in (
      "torch.nn.utils.clip_grad_norm_(model.parameters(), limit, foreach=True)"),
     ("parameter_loop", "Update all parameters", "for p in params:\n    p.add_(p.grad, alpha=-lr)",
      "torch._foreach_add_(params, [p.grad for p in params], alpha=-lr)"),
+    ("cuda_graph", "Launch the step as a CUDA graph: call torch.compile", "model = torch.compile(model)",
+     'model = torch.compile(model, mode="reduce-overhead")'),
     ("cuda_graph", "", "out = model(x)",
-     'model = torch.compile(model, mode="reduce-overhead")  # once\nout = model(x)'),
+     "model = torch.cuda.make_graphed_callables(model, (x,))  # once\nout = model(x)"),
     ("alignment", "Pad the vocabulary",
      "embedding = nn.Embedding(vocabulary, size)\nhead = nn.Linear(size, vocabulary)",
      "# A multiple of 8 for types of two bytes, of 4 for four. No target refers to the added rows.\n"
      "rows = vocabulary + -vocabulary % 8\n"
      "embedding = nn.Embedding(rows, size)\nhead = nn.Linear(size, rows)"),
-    ("compile", "", "out = model(x)", "model = torch.compile(model)  # once, before the loop\nout = model(x)"),
+    ("compile", "Compile the whole model. In place of its graph",
+     "model = torch.cuda.make_graphed_callables(model, (x,))",
+     'model = torch.compile(model, mode="reduce-overhead")'),
+    ("compile", "Compile the whole model. Call", "out = model(x)",
+     "model = torch.compile(model)  # once, before the loop\nout = model(x)"),
+    ("fp8", "Do so before torch.compile(model)", "",
+     "from torchao.float8 import convert_to_float8_training\n\n"
+     "convert_to_float8_training(model)  # once, before torch.compile"),
     ("fp8", "Run large linear layers in FP8", "out = model(x)",
      "from torchao.float8 import convert_to_float8_training\n\n"
      "convert_to_float8_training(model)  # once\nmodel = torch.compile(model)\nout = model(x)"),

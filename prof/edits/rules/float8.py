@@ -12,6 +12,7 @@ from pyprof.prof.advice import Run
 from pyprof.prof.advice.alignment import LINE, VOCABULARY, Gemm, product_of
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
+from pyprof.prof.edits.rules.graphs import is_compiled
 from pyprof.prof.edits.scenario import Scenario
 from pyprof.quantities import rounded
 from pyprof.table.columns import Ints
@@ -123,6 +124,12 @@ def _cast(product: Gemm, place: int, trains: bool) -> list[int]:
     return [product.m * product.n] if place == 1 else []
 
 
+def _compiling(scenario: Scenario) -> str:
+    if is_compiled(scenario):
+        return "Do so before torch.compile(model)."
+    return "Compile the model, or casts and scales cost the host more than the products gain."
+
+
 def _edit(scenario: Scenario, chosen: dict[int, tuple[float, int]]) -> Edit:
     run = scenario.run
     rows = np.array(sorted(chosen), np.int64)
@@ -133,8 +140,7 @@ def _edit(scenario: Scenario, chosen: dict[int, tuple[float, int]]) -> Edit:
         rule="fp8",
         change=(
             "Run large linear layers in FP8: torchao.float8.convert_to_float8_training(model), for inference torchao's "
-            "quantize_ with Float8DynamicActivationFloat8WeightConfig. Compile the model, or casts and scales cost the "
-            "host more than the products gain."
+            f"quantize_ with Float8DynamicActivationFloat8WeightConfig. {_compiling(scenario)}"
         ),
         why=(
             f"{run.number(rows, 'product', 'products')} of linear layers, in half precision {rounded(run.ms_of(rows))} "

@@ -34,10 +34,7 @@ def cuda_graph(scenario: Scenario) -> Iterator[Proposal]:
     count = run.count(run.rows)
     yield Edit(
         rule="cuda_graph",
-        change=(
-            'Launch the step as a CUDA graph: torch.compile(model, mode="reduce-overhead") or torch.cuda.graph; larger '
-            "batches help, too."
-        ),
+        change=_change(scenario),
         why=f"The host launches {rounded(count)} kernels and copies per {run.unit}; as a graph, all at once",
         cost=COSTS["cuda_graph"],
         rows=rows,
@@ -46,6 +43,24 @@ def cuda_graph(scenario: Scenario) -> Iterator[Proposal]:
         deviation=0.05,
         graph=True,
     )
+
+
+def _change(scenario: Scenario) -> str:
+    """How to make the graph, of a model that is compiled by then or is not: compiling it is a change of its own."""
+    if is_compiled(scenario):
+        how = 'call torch.compile with mode="reduce-overhead"'
+    else:
+        how = (
+            "torch.cuda.make_graphed_callables for the forward and backward pass, torch.cuda.graph for all of it, or "
+            'torch.compile(model, mode="reduce-overhead"), which also fuses kernels'
+        )
+    return f"Launch the step as a CUDA graph: {how}; larger batches help, too."
+
+
+def is_compiled(scenario: Scenario) -> bool:
+    """Whether the model is compiled, in the capture or by a change that the plan has made before."""
+    made = any(edit.rule in ("compile", "fp8") for edit in scenario.edits)
+    return made or bool((scenario.run.family == "compiled").any())
 
 
 def _hindrance(scenario: Scenario) -> Abstained | None:

@@ -76,7 +76,7 @@ def _edit(scenario: Scenario, rows: Ints, found: list[Fused]) -> Edit:
     before, after = run.ms_of(taken), run.ms(float(ns[taken].sum()))
     return Edit(
         rule="compile",
-        change="Compile the whole model. Call model = torch.compile(model) once, before the loop.",
+        change=_change(scenario),
         why=(
             f"{run.number(taken, 'element-wise kernel, norm or copy', 'element-wise kernels, norms and copies')} take "
             f"{rounded(before)} ms; fused with their neighbours, {rounded(after)} ms are expected. Of the model's "
@@ -90,6 +90,18 @@ def _edit(scenario: Scenario, rows: Ints, found: list[Fused]) -> Edit:
         left=left,
         deviation=0.35,
     )
+
+
+def _change(scenario: Scenario) -> str:
+    """How to compile the model where the plan has changed how it is called before."""
+    made = {edit.rule for edit in scenario.edits}
+    if "fp8" in made:
+        how = "The change to FP8 has done so: there is no more to write."
+    elif "cuda_graph" in made:
+        how = 'In place of its graph, call model = torch.compile(model, mode="reduce-overhead") once, before the loop.'
+    else:
+        how = "Call model = torch.compile(model) once, before the loop."
+    return f"Compile the whole model. {how}"
 
 
 def _host(scenario: Scenario, rows: Ints, gone: Bools, remain: int) -> float:

@@ -2,13 +2,19 @@
 
 import ast
 import os
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
-from pyprof.prof.edits.rules import EDIT_RULES
+from pyprof.prof.edits.forecast import Forecaster
+from pyprof.prof.edits.rules import EDIT_RULES, float8, graphs, whole_model
+from pyprof.prof.planning.cli import load_base
 from pyprof.prof.planning.code_change import code_change
 from pyprof.prof.planning.general_code import GENERAL
+from pyprof.prof.planning.search import make_plan
 from pyprof.prof.planning.source_line import module, statement
+from tests.paths import GOLDEN
 
 SOURCE = """import torch
 from torch.utils.data import DataLoader
@@ -142,6 +148,73 @@ def test_lines_that_are_no_statement_by_themselves_are_not_shown(tmp_path, sourc
     shown, change = code_change("pageable_copy", "Copy from pinned memory", f"{file}:{line}", "to", LATER)
     assert shown == ""
     assert change.general
+
+
+def made_in_order(*changes):
+    """A program after these changes, (rule, change in words), one after the other as the plan writes them."""
+    program = "out = model(x)"
+    for rule, change in changes:
+        _, code = code_change(rule, change, "", "", LATER)
+        if code is not None:
+            assert code.before in program
+            program = program.replace(code.before, code.after) if code.before else f"{code.after}\n{program}"
+    return program.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("order", "program"),
+    [
+        (
+            ["cuda_graph", "compile"],
+            ['model = torch.compile(model, mode="reduce-overhead")  # once', "out = model(x)"],
+        ),
+        (
+            ["compile", "cuda_graph"],
+            ['model = torch.compile(model, mode="reduce-overhead")  # once, before the loop', "out = model(x)"],
+        ),
+        (["cuda_graph"], ["model = torch.cuda.make_graphed_callables(model, (x,))  # once", "out = model(x)"]),
+        (
+            ["fp8", "compile", "cuda_graph"],
+            [
+                "from torchao.float8 import convert_to_float8_training",
+                "",
+                "convert_to_float8_training(model)  # once",
+                'model = torch.compile(model, mode="reduce-overhead")',
+                "out = model(x)",
+            ],
+        ),
+        (
+            ["compile", "fp8"],
+            [
+                "from torchao.float8 import convert_to_float8_training",
+                "",
+                "convert_to_float8_training(model)  # once, before torch.compile",
+                "model = torch.compile(model)  # once, before the loop",
+                "out = model(x)",
+            ],
+        ),
+    ],
+)
+def test_changes_of_how_the_model_is_called_can_be_made_in_the_plan_s_order(order, program):
+    words = {"cuda_graph": graphs._change, "compile": whole_model._change, "fp8": float8._compiling}
+    changes = []
+    for place, rule in enumerate(order):
+        made = [SimpleNamespace(rule=before) for before in order[:place]]
+        scenario = SimpleNamespace(edits=made, run=SimpleNamespace(family=np.array(["gemm"])))
+        changes.append((rule, ("Run large linear layers in FP8: " if rule == "fp8" else "") + words[rule](scenario)))
+    assert made_in_order(*changes) == program
+
+
+def test_a_plan_compiles_the_model_once():
+    """On an H200: torch.compile, then a CUDA graph, then FP8."""
+    _, base = load_base(str(GOLDEN / "h200_llama_training_eager.json.gz"), None, lambda _: None)
+    found = [(each.edit.rule, each.edit.change) for each in make_plan(Forecaster(base)).changes]
+    assert [rule for rule, _ in found] == ["compile", "cuda_graph", "fp8"]
+    assert made_in_order(*found)[2:] == [
+        "convert_to_float8_training(model)  # once, before torch.compile",
+        'model = torch.compile(model, mode="reduce-overhead")  # once, before the loop',
+        "out = model(x)",
+    ]
 
 
 def test_general_forms_are_python_of_rules_that_exist():
