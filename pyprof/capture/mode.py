@@ -27,7 +27,7 @@ from pyprof.capture.describe import PLAIN, key_of
 from pyprof.capture.interruption import is_from_outside
 from pyprof.capture.same_calls import NEVER, note
 from pyprof.capture.sinks import Entry, Nvtx, Sink, nvtx_pop, pop, push
-from pyprof.capture.special import Special, autograd_backward, specials
+from pyprof.capture.special import VALUE_READS, Special, ValueRead, autograd_backward, specials
 from pyprof.capture.targets import Target, Targets
 
 _CALLS_MOST = 8_192  # remembered calls per op, and traces per call; a limit, so dynamic shapes cannot fill the memory
@@ -49,8 +49,9 @@ class MarkerMode(TorchFunctionMode):
         self.sink: Sink | None = None
         self.failures: list[str] = []  # ops whose arguments could not be described; their markers have no arguments
         self._targets = Targets()
-        self._known: dict[Any, Target | Special | None] = self._targets.known
+        self._known: dict[Any, Target | Special | ValueRead | None] = self._targets.known
         self._known.update(specials())
+        self._known.update((read, ValueRead(target)) for read in VALUE_READS if (target := self._targets.add(read)))
         self._tracer = tracer
         self.nvtx = nvtx
         self.nvtx_pop = nvtx.pop if nvtx else nvtx_pop
@@ -73,8 +74,12 @@ class MarkerMode(TorchFunctionMode):
             if divert is not None:
                 return divert(func, args, kwargs or {})
             return func(*args, **kwargs) if kwargs else func(*args)
-        if type(target) is Special:
-            return target.run(self, args, kwargs or {})
+        if type(target) is not Target:
+            if type(target) is Special:
+                return target.run(self, args, kwargs or {})
+            if target.is_on_cpu(args):
+                return func(*args, **kwargs) if kwargs else func(*args)
+            target = target.marked
 
         autocast = _autocast_dtype() if _any_autocast() else None
         same = target.expected

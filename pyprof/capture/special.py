@@ -1,4 +1,4 @@
-"""Calls that the marker mode handles specially instead of marking them: Tensor.backward, record_function's ranges."""
+"""Calls that the marker mode handles specially: Tensor.backward, record_function's ranges, reads of a value."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pyprof.capture.sinks import Entry
 
 if TYPE_CHECKING:
     from pyprof.capture.mode import MarkerMode
+    from pyprof.capture.targets import Target
 
 _push_mode = torch._C._push_on_torch_function_stack
 _pop_mode = torch._C._pop_torch_function_stack
@@ -21,6 +22,31 @@ class Special(NamedTuple):
     """`run(mode, args, kwargs)` runs instead of the call and returns the call's result."""
 
     run: Callable[[MarkerMode, tuple[Any, ...], dict[str, Any]], Any]
+
+
+# What gives Python a tensor's value. Optimizers whose `step` is a tensor on the CPU call item() twice per parameter.
+VALUE_READS = (
+    torch.Tensor.item,
+    torch.Tensor.tolist,
+    torch.Tensor.__bool__,
+    torch.Tensor.__float__,
+    torch.Tensor.__int__,
+    torch.Tensor.__index__,
+)
+
+
+class ValueRead(NamedTuple):
+    """A call that is not marked for a tensor on the CPU: nothing runs on a GPU or waits for one, and in a capture of
+    the CPU alone the call is no row, for it does no work (parse/kineto/data/cpu_ops.txt). Others are ``marked``."""
+
+    marked: Target
+
+    @staticmethod
+    def is_on_cpu(args: tuple[Any, ...]) -> bool:
+        """Whether the call is of a plain tensor on the CPU, and not of a view that has to be computed first."""
+        tensor = args[0] if args else None
+        plain = (type(tensor) is torch.Tensor or type(tensor) is torch.nn.Parameter) and tensor.is_cpu
+        return plain and tensor.layout is torch.strided and not (tensor.is_conj() or tensor.is_neg())
 
 
 def specials() -> dict[Any, Special]:
