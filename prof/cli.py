@@ -63,7 +63,7 @@ def _add_forms(parser: argparse.ArgumentParser) -> None:
     width = (
         "aligned columns, cut to N characters per line (without a form: a terminal's width; in a pipe, groups are "
         "aligned and whole); -w 0, and rows in a pipe: fields separated by a blank, for awk: blanks in them are _, "
-        "empty ones -"
+        "empty ones -; texts are wrapped"
     )
     characters = whole_number(0, 6, "a number of characters")
     form.add_argument("-w", metavar="N", dest="width", type=characters, help=width)

@@ -1,6 +1,7 @@
 """What prof.py prints instead of the table: --summary, --advise and --explain."""
 
 import argparse
+import textwrap
 
 from pyprof.command.frame import Done, warned
 from pyprof.command.terminal_text import output_width
@@ -11,6 +12,8 @@ from pyprof.prof.print_table import as_json, write_json
 from pyprof.prof.table.totals import totals
 from pyprof.table.losses import incomplete_line
 from pyprof.text import printable
+
+LEAST_TEXT = 20  # characters of a wrapped line behind its margin
 
 
 def print_summary(args: argparse.Namespace) -> Done:
@@ -67,8 +70,11 @@ def print_explanation(args: argparse.Namespace) -> Done:
 
         write_json(args, loaded, "explain", explained(args.explain, lines))
         return Done(warned(loaded.warnings))
-    width = max(len(what) for what, _ in lines)
-    text = "".join(f"{what:{width}}  {printable(origin)}\n" for what, origin in lines)
+    margin = max(len(what) for what, _ in lines) + 2
+    told = [f"{what:{margin}}{printable(origin)}" for what, origin in lines]
+    if args.width:
+        width = max(args.width, margin + LEAST_TEXT)
+        told = [part for line in told for part in textwrap.wrap(line, width, subsequent_indent=" " * margin)]
     with open_output(args.output, args.force) as out:
-        out.write(text.encode())
+        out.write("".join(f"{line}\n" for line in told).encode())
     return Done(warned(loaded.warnings))

@@ -126,7 +126,7 @@ def _chosen(
     if wanted is not None:
         kept = [number for number in numbers if wanted(number)]
         if not kept:
-            raise InputError(name, f"no step was left: it has {_range(numbers)}, and --steps asks for others")
+            raise InputError(name, f"no step was left: it has {_range(numbers)}, and --step asks for others")
         return [*kept], [(number, "not asked for") for number in numbers if not wanted(number)]
     spans = {number: float(np.mean([step.span_ns for step in by_number[number]])) for number in numbers}
     left_out = []

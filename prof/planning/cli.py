@@ -10,12 +10,15 @@ from pyprof.command.argument_types import number, whole_number
 from pyprof.command.envelope import write_answer
 from pyprof.command.frame import Done, run_command, warned
 from pyprof.command.parser import Parser, add_common, add_json
+from pyprof.errors import UsageError
 from pyprof.prof.load import add_device, add_peaks
 
 if TYPE_CHECKING:
     from pyprof.command.progress import Say
     from pyprof.prof.edits.base_run import BaseRun
     from pyprof.prof.load import LoadedFile
+
+MEASURE_S = 120.0  # for which --measure times calls at most
 
 
 def build_parser() -> Parser:
@@ -50,11 +53,23 @@ def _add_timings(parser: Parser) -> None:
     group = parser.add_argument_group("measured durations")
     measure = "time the calls that changes concern, as they are and as they would be, on this machine's GPU"
     group.add_argument("--measure", action="store_true", help=measure)
-    seconds = "stop timing after this many seconds (default: 120)"
-    group.add_argument("--measure-seconds", metavar="S", type=number(1, 1e6, "seconds"), default=120.0, help=seconds)
+    seconds = f"with --measure: stop timing after this many seconds (default: {MEASURE_S:.0f})"
+    group.add_argument("--measure-seconds", metavar="S", type=number(1, 1e6, "seconds"), help=seconds)
     timings = "a file of such times: read if it is there, and extended with --measure. Reading it needs no GPU"
     group.add_argument("--timings", metavar="FILE", help=timings)
-    group.add_argument("--any-gpu", action="store_true", help="use times of another GPU than the capture's")
+    group.add_argument(
+        "--any-gpu",
+        action="store_true",
+        help="with --timings or --measure: use times of another GPU than the capture's",
+    )
+
+
+def _check_timings(args: argparse.Namespace) -> None:
+    """Raise UsageError for options of measured durations that would have no effect."""
+    if args.measure_seconds is not None and not args.measure:
+        raise UsageError("--measure-seconds goes with --measure")
+    if args.any_gpu and not (args.measure or args.timings):
+        raise UsageError("--any-gpu goes with --timings or --measure")
 
 
 def _names(text: str) -> list[str]:
@@ -78,13 +93,14 @@ def _run(args: argparse.Namespace) -> Done:
     from pyprof.prof.planning.search import make_plan
 
     check_device_options(args)
+    _check_timings(args)
     measured = None if args.step_ms is None else args.step_ms * 1e6
     with progress(None if args.measure else 3, not args.quiet) as say:
         loaded, base = load_base(args.file, args.peaks, say)
         say("planning")
         forecaster = Forecaster(base, measured)
         other = on_other_gpu(args.device, base) if args.device else None
-        source = open_source(args.timings, args.measure, args.measure_seconds, base, args.any_gpu)
+        source = open_source(args.timings, args.measure, args.measure_seconds or MEASURE_S, base, args.any_gpu)
         start = other.scenario if other is not None else None
         find = partial(make_plan, forecaster, args.first, args.without, start)
         plan = find() if source is None else source.plan(base, find, say)

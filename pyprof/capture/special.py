@@ -44,9 +44,11 @@ class ValueRead(NamedTuple):
     @staticmethod
     def is_on_cpu(args: tuple[Any, ...]) -> bool:
         """Whether the call is of a plain tensor on the CPU, and not of a view that has to be computed first."""
-        tensor = args[0] if args else None
-        plain = (type(tensor) is torch.Tensor or type(tensor) is torch.nn.Parameter) and tensor.is_cpu
-        return plain and tensor.layout is torch.strided and not (tensor.is_conj() or tensor.is_neg())
+        tensor: Any = args[0] if args else None
+        plain = type(tensor) is torch.Tensor or type(tensor) is torch.nn.Parameter
+        return bool(
+            plain and tensor.is_cpu and tensor.layout is torch.strided and not (tensor.is_conj() or tensor.is_neg())
+        )
 
 
 def specials() -> dict[Any, Special]:

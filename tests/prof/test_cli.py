@@ -331,6 +331,17 @@ def test_explain_is_one_object_with_json(netdict, tmp_path):
     assert lines["tensor cores"].startswith("0")
 
 
+def test_explain_is_as_wide_as_asked(netdict, capsys):
+    texts = []
+    for options in ([], ["-w", "0"], ["-w", "60"]):
+        assert cli.main(["-q", "--explain", "1", *options, str(netdict)]) == 0
+        texts.append(capsys.readouterr().out)
+    whole, zero, narrow = texts
+    assert whole == zero
+    assert max(map(len, whole.splitlines())) > 60 >= max(map(len, narrow.splitlines()))
+    assert narrow.split() == whole.split()
+
+
 def test_explain_names_the_rows_that_there_are(netdict, capsys):
     with pytest.raises(SystemExit):
         cli.main(["--explain", "3", str(netdict)])

@@ -129,6 +129,8 @@ def test_steps_can_be_chosen(tmp_path, capsys):
     a, b = (_write(tmp_path / f"{name}.dict", [[mm(100)], [mm(us)], [mm(us)]]) for name, us in (("a", 50), ("b", 60)))
     out = run(capsys, a, b, "--step", "1-2")[1]
     assert out.startswith("B is 0.0100 ms per step slower: 0.0500 -> 0.0600 ms")
+    code, _, err = run(capsys, a, b, "--step", "7")
+    assert code == 1 and "it has steps 0 to 2, and --step asks for others" in err
 
 
 def test_top_and_all(files, capsys):

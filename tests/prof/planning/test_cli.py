@@ -167,3 +167,16 @@ def test_a_rule_in_the_plan_has_no_other_reason_to_say_nothing(capsysbinary, cas
     assert "cuda_graph" in planned
     said = {reason["rule"]: reason["why"] for reason in document["abstained"]}
     assert {said[rule] for rule in planned & said.keys()} == {"it is in the plan"}
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--measure-seconds", "3"], "--measure-seconds goes with --measure"),
+        (["--any-gpu"], "--any-gpu goes with --timings or --measure"),
+    ],
+)
+def test_an_option_without_effect_is_refused(capsys, options, why):
+    with pytest.raises(SystemExit) as stop:
+        main([STEP, *options])
+    assert stop.value.code == 2 and why in capsys.readouterr().err
