@@ -7,6 +7,7 @@ from typing import Annotated
 from pyprof.command.json_schema import Record, doc
 from pyprof.prof.advice.advised import AbstainedRule, Advised, StepTime, UnsureChange
 from pyprof.prof.advice.card import Advice
+from pyprof.prof.advice.report import host_ms
 from pyprof.table.losses import Loss
 
 
@@ -48,7 +49,7 @@ def advice_document(advised: Advised) -> AdviceDocument:
         step_ms=round(run.step_ns / 1e6, 6),
         incomplete=list(run.incomplete),
         busy_ms=None if run.incomplete else round(run.busy_ns / 1e6, 6),
-        host_ms=round(run.host_ns / 1e6, 6) if run.launches_timed and not run.incomplete else None,
+        host_ms=round(host_ms(run, advised.now)[0], 6) if run.launches_timed and not run.incomplete else None,
         steps=run.marked,
         now=advised.now,
         measured=advised.measured,

@@ -86,17 +86,17 @@ def _head(advised: Advised) -> str:
     if run.unfit:
         return f"{head} There is no advice: {run.unfit}."
     if run.launches_timed:
-        host = rounded(_host_ms(run, advised.now)[0], 2)
+        host = rounded(host_ms(run, advised.now)[0], 2)
         head += f" Without a profiler the host needs about {host} ms per {run.unit}."
     limit = "GPU" if run.on_cpu else _limit(run, advised.now)  # nothing waits for another
+    perhaps = f" {text}." if (text := _perhaps(advised)) else ""
     if not found:
-        perhaps = f" {text}." if (text := _perhaps(advised)) else ""
         return f"{head} There is no advice{BECAUSE[limit]}.{perhaps}{_unknown(run)}{_shapeless(run)}"
     slower = " The host is the limit: faster kernels alone do not shorten the step." if limit == "host" else ""
     saves = "saves" if len(found) == 1 else "together save"
     most = "" if advised.now is not None else "at most "
     amount = f"{most}{rounded(advised.together_ms, 3)} ms"
-    return f"{head} {counted(len(found), 'piece')} of advice {saves} {amount}.{slower}{_unknown(run)}"
+    return f"{head} {counted(len(found), 'piece')} of advice {saves} {amount}.{slower}{perhaps}{_unknown(run)}"
 
 
 def step_text(now: StepTime, measured: bool) -> str:
@@ -261,12 +261,17 @@ def _outlook(run: Run, now: StepTime | None) -> str:
 
 def _host(run: Run, now: StepTime | None) -> str:
     """The host's time: measured, or estimated with its interval."""
-    host, low, high = (rounded(value, 2) for value in _host_ms(run, now))
+    host, low, high = (rounded(value, 2) for value in host_ms(run, now))
     return f"{host} ms (measured)" if own_of(run).measured else f"about {host} ms ({low} to {high})"
 
 
-def _host_ms(run: Run, now: StepTime | None) -> tuple[float, float, float]:
-    """The host's time and its interval. It is no longer than the step, whose time the replay knows better."""
+def host_ms(run: Run, now: StepTime | None) -> tuple[float, float, float]:
+    """The host's time per step without a profiler and its interval, in ms.
+
+    Where the host is the limit, that is the step's time, which the replay knows better. It is never longer.
+    """
+    if now is not None and _limit(run, now) == "host":
+        return now.ms, now.low_ms, now.high_ms
     low, high = interval_ns(run)
     host = run.host_ns / 1e6, low / 1e6, high / 1e6
     return host if now is None else (min(host[0], now.ms), min(host[1], now.ms), min(host[2], now.high_ms))

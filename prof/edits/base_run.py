@@ -10,7 +10,6 @@ import numpy as np
 
 from pyprof.prof.advice import Run
 from pyprof.prof.advice.host_time import LIST_NS, LONG_NS, own_of
-from pyprof.prof.advice.host_time import MOST_NS as MOST_A_LAUNCH_NS
 from pyprof.prof.advice.optimizer import LISTS
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.replay.chains import chains
@@ -180,10 +179,7 @@ class BaseRun:
 
     @cached_property
     def host_share(self) -> OwnShare:
-        """The share of the host's captured time that is not the profiler's, with its interval.
-
-        An estimate is at most 25 µs per launch in steps with many launches, as it is for cards.
-        """
+        """The share of the host's captured time that is not the profiler's, with its interval."""
         own = own_of(self.run)
         return own if own.measured else self.estimated_share
 
@@ -193,9 +189,7 @@ class BaseRun:
         own, launches = estimated_share(self.table), len(np.unique(self.recorded.work.call))
         if launches < FEW * self.step_count:
             return OwnShare(own.share, own.share * OF_FEW[0], min(own.share * OF_FEW[1], 1.0), measured=False)
-        slowed = np.where(self.slowed, self.own, 0.0) + np.minimum(self.segment, self.most_of_profiler)
-        most = MOST_A_LAUNCH_NS * launches / float(slowed.sum()) / own.share
-        return own if most >= 1 else OwnShare(own.share * most, own.low * most, own.high * most, measured=False)
+        return own
 
     @property
     def own_share(self) -> float:

@@ -17,13 +17,14 @@ from pyprof.prof.advice import RULES, Run, advise, together_ms
 from pyprof.prof.advice.advised import StepTime, UnsureChange, advised_by_sums
 from pyprof.prof.advice.card import rule
 from pyprof.prof.advice.json_document import advice_document
-from pyprof.prof.advice.report import _limit, brief, write_advice
+from pyprof.prof.advice.report import _limit, brief, cards, host_ms, write_advice
 from pyprof.prof.table.columns import COLUMN
 from pyprof.prof.work.annotate import Annotation, annotate
 from pyprof.table.columns import NULL, Coded
 from pyprof.table.measured_steps import MeasuredStep
 from pyprof.table.netdict import write_netdict
-from tests.prof.advice.advice_rows import cards, mm, run, table
+from tests.prof.advice.advice_rows import cards as cards_of
+from tests.prof.advice.advice_rows import mm, run, table
 from tests.tables import tables
 
 FIELDS = {"rule", "saved_ms", "step_ms", "kernels", "op", "layer", "trace", "why", "change", "confidence"}
@@ -126,6 +127,8 @@ def test_what_saves_more_after_another_change_is_named_beside_the_cards():
     assert title.endswith(
         ": Launch the step as a CUDA graph (about 1 ms with this before it: Do not read values)"
     )  # and not TF32, which saves less than the card
+    text = " ".join(" ".join(cards(replace(found, cards=[little], unsure=[SECOND, LIKELY]))).split())
+    assert "Launch the step as a CUDA graph (about 1 ms with this before it: Do not read values)." in text
 
 
 def test_a_run_without_advice_says_so():
@@ -157,6 +160,18 @@ def test_the_summary_says_what_is_the_limit_without_a_profiler(ns):
     assert title.endswith(
         f". Without a profiler the host needs about 1 ms (0.69 to 1.3) per capture and the GPU {told} ms: {LIMITS[ns]}"
     )
+
+
+def test_a_host_that_is_the_limit_needs_the_step_s_time():
+    """The GPU works 0.5 of 1.9 ms and 100 launches take the host 1 ms by their sum; by a replay the step takes 1.4."""
+    made = run(*steady(5_000))
+    assert host_ms(made, None)[0] == pytest.approx(1.0, abs=0.05)
+    found = replace(advised_by_sums(made, ""), cards=[], now=StepTime(1.4, 1.2, 1.7))
+    assert host_ms(made, found.now) == (1.4, 1.2, 1.7)
+    assert advice_document(found).host_ms == 1.4
+    assert "Without a profiler the host needs about 1.4 ms per capture." in " ".join(" ".join(cards(found)).split())
+    title, *_ = brief(found)
+    assert "Without a profiler the host needs about 1.4 ms (1.2 to 1.7) per capture" in title
 
 
 def test_a_host_that_was_measured_is_not_about():
@@ -374,5 +389,5 @@ def test_numbers_per_step_are_english(rows, steps, said):
 
 def test_a_long_capture_s_times_have_no_exponents():
     """1,000 products of 15 ms are 15 s, of a capture without steps."""
-    (card,) = cards(*[mm(4096, 4096, 4097, 15_000_000)] * 1000, rule="alignment")
+    (card,) = cards_of(*[mm(4096, 4096, 4097, 15_000_000)] * 1000, rule="alignment")
     assert "It takes 15,000 ms" in card.why

@@ -36,3 +36,18 @@ def test_a_saving_within_noise_may_be_none():
     """FP8 in training gained 0.03 ms (-0.47 to 0.23): what the GPU gains, compiled casts take the host."""
     _, low, high = predicted("fp8_training")
     assert low < MEASURED["fp8_training"]["gain"] < high
+
+
+@pytest.mark.parametrize(
+    ("case", "measured_ms"),
+    [  # the median of the last three of five steps that were timed before the profiler started
+        ("fp8_llama", 2.711), ("gru_cells", 6.252), ("masked_experts_fp32", 14.846), ("whole_convolutions", 3.589),
+        ("whole_small", 9.266),
+    ],
+)  # fmt: skip
+def test_an_estimate_without_measured_steps_has_the_measured_step_in_its_interval(case, measured_ms):
+    """The host is the limit of these steps, and takes 24 to 36 µs for each launch."""
+    base = base_of(CHANGES / f"{case}.before.json.gz")
+    base.table.measured = ()
+    found = Forecaster(base).forecast(captured(base))
+    assert found.low / 1e6 <= measured_ms <= found.high / 1e6
