@@ -34,7 +34,7 @@ def communicates(table: Table) -> Bools:
 
 
 def path_places(replayed: Replayed, path: CriticalPath) -> list[PathPlace]:
-    """The places of the path, most time first. What the host does between two calls belongs to the second.
+    """The places of the path, most time first. What the host does between two calls belongs to the second's op.
 
     A task that begins before the one that it depends on ends shortens that one's time.
     """
@@ -52,12 +52,18 @@ def path_places(replayed: Replayed, path: CriticalPath) -> list[PathPlace]:
 
 
 def _places(table: Table, host: Table, run: Recorded, tasks: Tasks, task: Ints) -> tuple[list[tuple[str, str]], Ints]:
-    """The distinct places, and that of each task: an operation's own; a call's, or where that is unknown, its name."""
+    """The distinct places, and that of each task: an operation's own, or a call's.
+
+    Where a call's is unknown, its name stands for it, apart from what the host did before it: a call of a microsecond
+    may follow seconds of the program's own code.
+    """
     is_work, item = ~np.isin(tasks.kind[task], (HOST, CALL)), tasks.item[task]
     rows, calls = run.work.row[item[is_work]], run.calls.row[item[~is_work]]
     of_work, work_place = call_places(table, rows)
     of_calls, call_place = call_places(host, calls)
-    work_names, host_names = table.coded("kShortName").take(rows).texts(), host.coded("name").take(calls).texts()
+    work_names, called = table.coded("kShortName").take(rows).texts(), host.coded("name").take(calls).texts()
+    before = (tasks.kind[task[~is_work]] == HOST).tolist()
+    host_names = [f"before {name}" if own else name for name, own in zip(called, before, strict=True)]
     number: dict[tuple[str, str], int] = {}
     place = np.empty(len(task), np.int64)
     parts = ((is_work, of_work, work_place, work_names), (~is_work, of_calls, call_place, host_names))

@@ -35,7 +35,7 @@ def replay_lines(document: Simulation, top: int, width: int = WIDTH) -> Iterator
     rows = [(f"{ns / 1e6:,.3f}", share(ns, document.replayed_ns), _WORDS[name]) for name, ns in path if ns]
     yield from aligned([("ms", "share", ""), *rows])
     yield ""
-    yield "By op and line"
+    yield "By op and line (the host's work before a call is counted for its op)"
     yield from _places(document.places[:top], document.replayed_ns, width)
     if len(document.places) > top:
         yield f"  and {len(document.places) - top:,} more (--top)"

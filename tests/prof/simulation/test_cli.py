@@ -64,6 +64,14 @@ def test_a_synchronisation_waits_for_its_work(tmp_path, capsysbinary):
     assert path["synchronisation"] == 3000 and path["kernels"] == 507_000 and sum(path.values()) == 540_000
 
 
+def test_the_host_s_work_before_a_call_is_not_the_call_s(tmp_path, capsysbinary):
+    """µs: calls of 5 at 0 and 100, of no op: between them the program does something else for 95."""
+    file = write(tmp_path / "net.json", begin(0), call(0, 1), kernel(10, 50, 1), call(100, 2), kernel(110, 50, 2))
+    places = answered(main, capsysbinary, [str(file), "--json"])["places"]
+    host = {place["op"]: place["ns"] for place in places if place["what"] == "host"}
+    assert host == {"before cudaLaunchKernel": 95_000, "cudaLaunchKernel": 10_000}
+
+
 def test_the_path_adds_up_to_the_replay(capsysbinary):
     for name in ("gpt2_bf16.json.gz", "diff_eager.json.gz", "graph_init.sqlite.gz", "lenet.sqlite.gz"):
         document = answered(main, capsysbinary, [str(GOLDEN / f"h200_{name}"), "--json"])
