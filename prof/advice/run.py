@@ -12,7 +12,7 @@ from pyprof.prof.kernels.frameworks import is_pytorch
 from pyprof.prof.limits.devices import Device
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import roofline
-from pyprof.prof.timing.gpus import devices_of_rows
+from pyprof.prof.timing.gpus import devices_of_rows, launched_at
 from pyprof.prof.timing.loading import loading
 from pyprof.prof.timing.steps import Step, steps
 from pyprof.prof.timing.timeline import alone
@@ -141,7 +141,7 @@ class Run(Rows):
     @cached_property
     def stalled_ns(self) -> float:
         """The idle time per step in ns in front of work that is already launched, without the usual gaps."""
-        launched = self.table.ints("apiStart")
+        launched = launched_at(self.table)
         idle_before_launch = np.clip(launched - (self.start - self.gaps), 0, self.gaps)
         waiting = np.where(launched == NULL, 0.0, self.gaps - idle_before_launch - BETWEEN_NS)
         each = float(np.maximum(waiting, 0.0).sum()) / self.steps / self.lanes

@@ -69,7 +69,7 @@ class Summary:
     idle_ns: Annotated[int | None, doc("time without an operation; null in an incomplete capture")]
     late_ns: Annotated[
         int | None,
-        doc("idle time in which the CPU had not yet called for the next launch; null in an incomplete capture"),
+        doc("idle time in which the CPU had not yet launched what came next; null in an incomplete capture"),
     ]
     waits: Annotated[Waits, doc("why the GPU waits")]
     steps: Annotated[tuple[StepPart, ...], doc("one per step")]

@@ -101,7 +101,9 @@ def idle_sentences(summary: Summary) -> Iterator[str]:
     if named:
         words = [f"{NOUNS[name]} {ms(ns)}" for name, ns in named]
         rest = [f"other causes {ms(others)}"] if others else []
-        yield f"Idle time by the cause of each gap: {joined(words + rest)}."
+        unknown = (summary.idle_ns or 0) - sum(ns for _, ns in causes)
+        lacking = [f"{ms(unknown)} before work whose launch is not in the capture"] if unknown > LITTLE * summary.span_ns else []
+        yield f"Idle time by the cause of each gap: {joined(words + rest + lacking)}."
 
 
 def queue_sentences(summary: Summary) -> Iterator[str]:

@@ -10,6 +10,9 @@ from pyprof.table.columns import NULL, Bools, Ints, Table, distinct
 TO_DEVICE, TO_HOST = ("Host-to-Device", "HtoD"), ("Device-to-Host", "DtoH")
 SMALL = 64  # most bytes of a copy of single values, such as that of .item()
 DeviceKey = tuple[int, ...]  # rank, process, device; NULL where unknown
+# A launch takes the host 3 to 20 µs. One that takes longer than this does something else first, such as loading the
+# kernel's code (6.5 ms for a fill in a first step on an MI250, 900 ms for a first convolution on an A100).
+LONG_LAUNCH_NS = 200_000
 
 
 def devices_of_rows(table: Table) -> tuple[list[DeviceKey], Ints]:
@@ -39,3 +42,14 @@ def named_rows(table: Table, *words: str) -> Bools:
 def ends(table: Table) -> Ints:
     """Each row's end, ns; a negative duration counts as 0."""
     return table.ints("start") + np.maximum(table.ints("kDuration"), 0)
+
+
+def launched_at(table: Table) -> Ints:
+    """When the host launched each row: when it began to call, or when a long launch of a kernel had returned; or NULL.
+
+    It is not after the row's start: some calls return only then.
+    """
+    began, took, start = (table.ints(key) for key in ("apiStart", "apiDuration", "start"))
+    long = table.coded("kind").among("kernel", "graph") & (took != NULL) & (took >= LONG_LAUNCH_NS)
+    found: Ints = np.where((began != NULL) & long, np.maximum(np.minimum(began + took, start), began), began)
+    return found

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pyprof.prof.timing.gpus import device_rows, ends
+from pyprof.prof.timing.gpus import device_rows, ends, launched_at
 from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.kinds import NCCL, kinds
 from pyprof.table.columns import NULL, Bools, Ints, Table
@@ -23,13 +23,13 @@ class Timeline:
 
     own_ns: Ints  # the part of the row not covered by earlier rows
     idle_ns: Ints  # the gap before it
-    late_ns: Ints  # the part of the gap before the CPU began to launch the row
+    late_ns: Ints  # the part of the gap before the CPU launched the row
 
 
 def timeline(table: Table) -> Timeline:
     """The time of every device from its first operation to its last."""
     own, idle, late = (np.zeros(len(table), np.int64) for _ in range(3))
-    start, end, launched = table.ints("start"), ends(table), table.ints("apiStart")
+    start, end, launched = table.ints("start"), ends(table), launched_at(table)
     for _, unsorted in device_rows(table):
         rows = unsorted[np.argsort(start[unsorted], kind="stable")]
         if not len(rows):

@@ -7,7 +7,8 @@ A gap belongs to the row that ends it. Its cause is one of these:
 * ``copy``: the thread was for half of the gap or longer in the call of a copy that blocks (its memory is not pinned),
   of the row itself or of the thread's launch before it;
 * ``launch``: the row had not been launched, but was soon after: launching is slower than the GPU;
-* ``host``: the same, but for longer than a launch takes: Python did something else, or the process had no work;
+* ``host``: the same, but for longer than a launch takes: Python did something else, the process had no work, or the
+  launch itself took that long, as the first one of a kernel does, which loads its code;
 * ``queued``: the row was launched before the gap began, or in the first half of a long gap: the GPU needs 1 to 2 µs
   between kernels, or it waited for another stream or for memory.
 """
@@ -19,7 +20,7 @@ import numpy as np
 
 from pyprof.command.json_schema import doc
 from pyprof.prof.timing.blocking_copies import BlockingCopies, blocking_copies, call_places
-from pyprof.prof.timing.gpus import TO_DEVICE, TO_HOST, devices_of_rows, ends, named_rows
+from pyprof.prof.timing.gpus import TO_DEVICE, TO_HOST, devices_of_rows, ends, launched_at, named_rows
 from pyprof.prof.timing.input_data import input_data
 from pyprof.prof.work.annotate import sum_known
 from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct
@@ -30,7 +31,10 @@ _TEXTS = {  # cause: what the gaps of a capture are due to, and the same of one 
     "sync": ("launches after a wait for a copy to the host", "launch after a wait for a copy to the host"),
     "data": ("late input data", "late input data"),
     "copy": ("copies from or to pageable memory", "copy from or to pageable memory"),
-    "host": ("pauses of 0.2 ms or longer without a launch", "pause of 0.2 ms or longer without a launch"),
+    "host": (
+        "pauses of 0.2 ms or longer between launches or within one",
+        "pause of 0.2 ms or longer between launches or within one",
+    ),
     "queued": ("launched work that had not started yet", "launched work that had not started yet"),
 }
 CAUSES = tuple(_TEXTS)
@@ -106,14 +110,14 @@ def waiting(table: Table) -> Waiting:
     if losses(table):  # something that is not on record may have run in the gaps
         return Waiting(queue, idle, Coded(cause, list(CAUSES)))
     to_host, copies = _copies(table)
-    data = input_data(table)
+    launched, data = launched_at(table), input_data(table)
     for rows in _lanes(table):
         last, reach = _last_ended(end[rows])
         at, before, since = rows[1:], rows[last[:-1]], reach[:-1]
         idle[rows[0]] = 0
         idle[at] = np.maximum(start[at] - since, 0)
-        launched_late = (idle[at] < DENSE_NS) | (2 * (api[at] - since) >= idle[at])
-        late = known[at] & (api[at] > since) & launched_late
+        launched_late = (idle[at] < DENSE_NS) | (2 * (launched[at] - since) >= idle[at])
+        late = known[at] & (launched[at] > since) & launched_late
         inside = _in_copies(table, copies & known, called, at, since)
         tests = {  # the first that holds, in the order of the module's text
             "sync": late & to_host[before],

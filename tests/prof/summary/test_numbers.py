@@ -550,3 +550,15 @@ def test_kernels_of_no_known_kind_are_no_kind():
 def test_gpus_without_a_name_are_counted():
     table = run_of(mm(0, 50), mm(0, 10), gpu="").with_column("device", np.array([0, 1]))
     assert headline(summary(table)).startswith("2 kernels on 2 GPUs.")
+
+
+def test_the_causes_of_idle_time_and_what_has_none_add_up():
+    """µs: kernels of 10 begin at 0, 50, 100 and 150, so the GPU is idle for 3 × 40. The second is launched at 40,
+    30 after its gap begins, and the third at 65, 5 after; the launch of the fourth is not in the capture."""
+    rows = [mm(start, 10, launched=at) for start, at in ((0, 0), (50, 40), (100, 65))]
+    table = run_of(*rows, mm(150, 10)).with_column("apiDuration", np.array([2 * US] * 3 + [NULL]))
+    said = [text for text in sentences(summary(table)) if text.startswith("Idle")]
+    assert said == [
+        "Idle time by the cause of each gap: late launches 0.0800 ms and 0.0400 ms before work whose launch is not in "
+        "the capture."
+    ]

@@ -5,7 +5,9 @@ import pytest
 from pyprof.prof.advice import Run
 from pyprof.prof.notebook import load
 from pyprof.prof.table.columns import COLUMN
+from pyprof.prof.timing.gpus import launched_at
 from pyprof.prof.timing.loading import without_loading
+from pyprof.prof.timing.timeline import timeline
 from pyprof.prof.timing.waiting import SyncPoint, sync_points, waiting, waits
 from pyprof.prof.work.annotate import annotate
 from pyprof.table.columns import NULL
@@ -33,6 +35,7 @@ GAPS = {  # what comes before and what ends the gap -> its length in µs and its
     "a launch that was late": ([kernel(10, 40, 0), kernel(90, 10, 80)], 40, "launch"),
     "nothing was launched for long": ([kernel(10, 40, 0), kernel(300, 10, 290)], 250, "host"),
     "launched early in a long gap": ([kernel(10, 40, 0), kernel(300, 10, 60)], 250, "queued"),
+    "a launch that took long itself": ([kernel(10, 40, 0), kernel(300, 10, 60, 245 * US)], 250, "host"),
     "item() and what the CPU does then": ([copy(10, 40, 0, ITEM), kernel(90, 10, 80)], 40, "sync"),
     "a copy to the host that nobody waits for": ([copy(10, 40, 0, ITEM), kernel(90, 10, 1)], 40, "queued"),
     "a batch": ([kernel(10, 40, 0), copy(900, 10, 890, PINNED, phase="data", bytes=65_536)], 850, "data"),
@@ -59,6 +62,14 @@ def test_a_kernel_long_after_a_pageable_copys_call():
     rows = [copy(20, 10, 0, PAGEABLE, 95 * US), kernel(900, 10, 890)]
     found = waiting(table(*rows))
     assert (found.idle_ns[1], found.cause.values[found.cause.codes[1]]) == (870 * US, "host")
+
+
+def test_a_launch_that_takes_long_is_done_when_its_kernel_begins():
+    """µs: the GPU is idle from 50 to 300, and the call lasts from 60 to 305; another began at 310 and took 4."""
+    made = table(kernel(10, 40, 0), kernel(300, 10, 60, 245 * US), kernel(320, 10, 310, 4 * US))
+    assert launched_at(made).tolist() == [0, 300 * US, 310 * US]
+    assert timeline(made).late_ns.tolist() == [0, 250 * US, 0]  # the last gap, 310 to 320, follows its launch
+    assert Run(made, annotate(made)).stalled_ns == 10 * US - 1100  # but for the usual 1.1 between kernels
 
 
 def test_a_kernel_behind_a_pageable_copys_call():
