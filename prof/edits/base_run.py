@@ -78,6 +78,7 @@ class BaseRun:
         self.queued = cause[self.waits] == QUEUE
         self.launches = np.flatnonzero((kind == WORK) & (cause == LAUNCH))
         self.gaps = np.flatnonzero((kind == WORK) & (cause == GAP))
+        self.from_begin = self.tasks.kind[self.tasks.source[self.launches]] == HOST  # timed from the call's begin
 
     def _tasks(self, kind: int, items: int) -> Ints:
         found = np.empty(items, np.int64)
@@ -162,9 +163,18 @@ class BaseRun:
         return self.tasks.duration[self.call_task].astype(np.float64)
 
     @cached_property
-    def besides_ns(self) -> float:
-        """What long launches do besides, such as loading a kernel, per step: no time without the profiler has it."""
-        return float((self._whole - self.own).sum()) / self.step_count
+    def besides(self) -> Ints:
+        """Per call: what a long launch does besides, such as loading a kernel, ns. No later step has it."""
+        found: Ints = (self._whole - self.own).astype(np.int64)
+        return found
+
+    @cached_property
+    def sooner(self) -> Ints:
+        """Per dependency on a launch, how much sooner its operation begins without what the call does besides, ns."""
+        besides = self.besides[self.recorded.work.call[self.edge_item[self.launches]]]
+        lag = self.tasks.lag[self.launches]
+        found: Ints = np.where(self.from_begin, np.minimum(besides, np.maximum(lag, 0)), 0)
+        return found
 
     @cached_property
     def staged(self) -> Bools:

@@ -171,7 +171,7 @@ class Scenario:
         never = self.released[call] | (self._left_of_calls[call] <= 0) | base.queued
         lag[base.waits] = np.where(never, NEVER, waits)
         gone = self.ns <= 0
-        lag[base.launches] = np.where(gone[base.edge_item[base.launches]], NEVER, lag[base.launches])
+        lag[base.launches] = np.where(gone[base.edge_item[base.launches]], NEVER, lag[base.launches] - base.sooner)
         item = base.edge_item[base.gaps]
         gap = lag[base.gaps]
         # An edit that shortens many kernels instead of leaving few of them leaves so many gaps as launches.
@@ -200,6 +200,17 @@ def captured(base: BaseRun) -> Scenario:
         prompt=np.zeros(len(calls), bool),
         in_graph=np.zeros(len(work), bool),
     )
+
+
+def besides_ns(base: BaseRun) -> float:
+    """How much of the captured step is due to what long launches do besides; no time without the profiler has it."""
+    tasks = captured(base)._tasks(1.0, np.zeros(0))
+    duration, lag = tasks.duration.copy(), tasks.lag.copy()
+    duration[base.call_task] += base.besides
+    lag[base.launches] += base.sooner
+    whole = replace(tasks, duration=duration, lag=lag)
+    longer, shorter = (_step_ns(base, simulate(each, base.chains), each.duration) for each in (whole, tasks))
+    return max(longer - shorter, 0.0)
 
 
 def apply(edit: Edit, scenario: Scenario) -> Scenario:

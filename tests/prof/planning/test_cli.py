@@ -60,6 +60,26 @@ def test_a_launch_that_loads_a_kernel_is_told_from_the_profiler(tmp_path, capsys
     assert "and without 6 ms of launches that do more than that" in capsysbinary.readouterr().out.decode()
 
 
+def test_a_kernel_that_begins_while_its_launch_loads_it_begins_sooner_without(tmp_path, capsysbinary):
+    """µs: the call lasts from 100 to 6,120 and its kernel begins at 6,110. Without 6,000 of it, it begins at 110."""
+    events = [call(0, 1), kernel(10, 50, 1), {**call(100, 2), "dur": 6020}, kernel(6110, 50, 2)]
+    ops = [op("aten::mm", 0, 6), op("aten::add", 90, 6040)]
+    file = str(write(tmp_path / "net.json", begin(0), *ops, *events))
+    assert main([file, "-q", "--json"]) == 0
+    found = answer(capsysbinary.readouterr().out, "plan", "plan")
+    assert found["captured_ms"] == pytest.approx(6.15)  # from 10 to 6,160
+    assert found["besides_ms"] == pytest.approx(6.0) and found["now"]["ms"] <= 0.15
+
+
+def test_a_long_launch_that_costs_no_time_is_not_said_to_be_left_out(tmp_path, capsysbinary):
+    """µs: the second launch lasts 6,020 while the first kernel runs for 10,000: the step would be as long without."""
+    events = [call(0, 1), kernel(10, 10_000, 1), {**call(100, 2), "dur": 6020}, kernel(10_012, 50, 2)]
+    ops = [op("aten::mm", 0, 6), op("aten::add", 90, 6040)]
+    file = str(write(tmp_path / "net.json", begin(0), *ops, *events))
+    assert main([file, "-q", "--json"]) == 0
+    assert answer(capsysbinary.readouterr().out, "plan", "plan")["besides_ms"] == 0
+
+
 def test_with_and_without(capsysbinary):
     document = planned(capsysbinary, "--with", "amp", "--without", "cuda_graph,tf32")
     assert document["changes"][0]["rule"] == "amp"
