@@ -103,7 +103,9 @@ def _kernel(row: _Row) -> list[Line]:
             ("CPU op", f"{row.text('kShortName')}, {row.ns:,} ns by the profiler's clock, without the ops inside it")
         ]
     api = row.text("api")
-    launch = f"launched by {api} (correlation id {row.table.ints('corr')[row.number]})" if api else row.text("reason")
+    number = int(row.table.ints("corr")[row.number])
+    correlated = f" (correlation id {number})" if number != NULL else ""
+    launch = f"launched by {api}{correlated}" if api else row.text("reason")
     return [("kernel", f"{row.text('kShortName')}, {row.ns:,} ns by the profiler's clock; {launch}")]
 
 
@@ -183,7 +185,7 @@ def _formula(row: _Row) -> list[Line]:
     if not op.name:
         return [("formula", f"none: {op.why}")]
     function = MODELS[op.name]
-    formula = (inspect.getdoc(function) or "the model has no docstring").splitlines()[0]
+    formula = " ".join((inspect.getdoc(function) or "the model has no docstring").partition("\n\n")[0].split())
     lines = [("formula", f"{formula} ({_source(function)}: {op.name})")]
     for part, amounts in op.parts.items():
         lines.append((f"the op's {part}" if part else "the op", _flop_and_bytes(*amounts)))

@@ -19,7 +19,7 @@ STEPS = (
     "a step lasts from mark to mark, as the GPU reaches them; without marks from its first operation to the "
     "next step's; where two phases overlap, the first counts"
 )
-IDLE = "nothing ran on the GPU; late_ns: until the CPU called for the operation that ended it"
+IDLE = "nothing ran on the GPU; late_ns: until the CPU had launched the operation that ended it"
 PROGRAM = "phases, layers and ops over the operations that they launched on this stream"
 
 

@@ -35,7 +35,10 @@ class PlaceOnPath(Record):
     what: Annotated[PathClass, doc("as in critical_path")]
     op: Annotated[
         str,
-        doc("what the user called; where that is unknown, the name of the kernel or call, or before which call the host worked"),
+        doc(
+            "what the user called; where that is unknown, the name of the kernel or call, or before which call the host "
+            "worked"
+        ),
     ]
     line: Annotated[str, doc("the innermost line of the user's code; empty: unknown")]
     ns: Annotated[int, doc("its time on the path")]

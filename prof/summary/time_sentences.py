@@ -102,7 +102,11 @@ def idle_sentences(summary: Summary) -> Iterator[str]:
         words = [f"{NOUNS[name]} {ms(ns)}" for name, ns in named]
         rest = [f"other causes {ms(others)}"] if others else []
         unknown = (summary.idle_ns or 0) - sum(ns for _, ns in causes)
-        lacking = [f"{ms(unknown)} before work whose launch is not in the capture"] if unknown > LITTLE * summary.span_ns else []
+        lacking = (
+            [f"{ms(unknown)} before work whose launch is not in the capture"]
+            if unknown > LITTLE * summary.span_ns
+            else []
+        )
         yield f"Idle time by the cause of each gap: {joined(words + rest + lacking)}."
 
 

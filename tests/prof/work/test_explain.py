@@ -51,3 +51,19 @@ def test_of_an_unknown_op_it_is_not_said_that_it_has_no_product():
     made = table_of_rows({"kShortName": "combine", "ns": 1000, "reason": "only user ranges around the launch"})
     told = dict(explain(made, annotate(made), 0))
     assert told["tensor cores"] == "-: no op is known, and the name is of no matrix product"
+
+
+def test_a_formula_of_two_lines_is_shown_whole():
+    row = {"kShortName": "triton_poi_fused_add_0", "ns": 1000, "op": ["triton_poi_fused_add_0"],
+           "aten": "triton_poi_fused_add_0", "sizes": [[8], [8], []], "dtypes": ["float32", "float32", ""]}  # fmt: skip
+    made = table_of_rows(row)
+    assert (
+        " with at most as many elements as the loops (prof/ops/compiled.py"
+        in dict(explain(made, annotate(made), 0))["formula"]
+    )
+
+
+def test_a_launch_without_a_correlation_id_has_none():
+    """rocprofv3's databases have launches, but no ids."""
+    made = table_of_rows({"kShortName": "fill", "ns": 1000, "api": "hipMemset"})
+    assert dict(explain(made, annotate(made), 0))["kernel"].endswith("; launched by hipMemset")
