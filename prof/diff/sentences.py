@@ -201,7 +201,7 @@ def _most(found: Comparison) -> Iterator[str]:
         named = [n for n, e in zip(named, entries, strict=False) if abs(e.ns.change) >= 0.02 * abs(total)]
         if entries and abs(total) >= MENTIONED * max(found.step.before, found.step.after):
             more = f" and {len(entries) - len(named)} more" if len(entries) > len(named) else ""
-            what = f"{len(entries)} part{'s' if len(entries) > 1 else ''} of the step got {word}"
+            what = f"{len(entries)} part{'s' if len(entries) > 1 else ''} of the {unit(found)} got {word}"
             words = f"{what}, {total / 1e6:+,.{places}f} ms together: {'; '.join(named)}{more}."
             said.append((abs(total), words))
     yield from (words for _, words in sorted(said, key=lambda pair: -pair[0]))
@@ -238,8 +238,8 @@ def _work(found: Comparison) -> Iterator[str]:
         return
     flop = found.flop
     counted = found.a.counted, found.b.counted
-    if not flop.before or abs(flop.ratio) < max(SAME_WORK, 4 * abs(counted[0] - counted[1])) or min(counted) < 0.5:
-        return
+    if not flop.before or abs(flop.ratio) < SAME_WORK or counted[flop.change < 0] < NEARLY:
+        return  # of the side with fewer FLOPs, some are unknown: it may do as many
     much = f"{percent(abs(flop.ratio)).lstrip('+')} {'more' if flop.change > 0 else 'fewer'}"
     before, after = (
         f"{'at least ' if known < NEARLY else ''}{amount(flops, 'FLOP')}"

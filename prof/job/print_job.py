@@ -74,6 +74,8 @@ def _no_slow_rank(job: JobDocument) -> Iterator[str]:
         yield "No rank holds the others up for 2% of a step or longer."
     elif job.collectives:
         yield "Which rank is waited for is unknown: no communicator has all its ranks here with the same calls."
+    elif job.communication is not None and job.communication.ns:
+        yield "Which kernels of communication belong together is not recorded, so the ranks cannot be compared."
     else:
         yield "The captures hold no collectives, so the ranks cannot be compared."
     yield ""

@@ -36,8 +36,8 @@ class PlaceOnPath(Record):
     op: Annotated[
         str,
         doc(
-            "what the user called; where that is unknown, the name of the kernel or call, or before which call the host "
-            "worked"
+            "what the user called; where that is unknown, the name of the kernel or call, or before which call the "
+            "host worked"
         ),
     ]
     line: Annotated[str, doc("the innermost line of the user's code; empty: unknown")]

@@ -141,6 +141,15 @@ def test_an_amount_that_is_known_for_a_part_of_the_time_is_said_to_be_at_least_s
     )
 
 
+def test_less_known_work_is_not_said_to_be_less_work():
+    """The same product twice, of which A's second has no shapes: 2 * 128 * 64^2 FLOPs of A are known, and twice as
+    many of B."""
+    unknown = {**mm(30, m=128), "sizes": None}
+    found = compared([[mm(100, m=128), unknown]], [[mm(100, m=128), mm(30, m=128)]])
+    assert (found.flop.before, found.flop.after) == (1_048_576, 2_097_152)
+    assert not any("not the same work" in said for said in sentences(found))
+
+
 def test_the_verdict_says_which_test_failed_with_its_numbers():
     found = compared(noisy(99, 100, 101), noisy(105, 106, 107))
     verdict = check(parse_gate("step > 3% and kernels > 0"), found)

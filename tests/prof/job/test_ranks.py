@@ -33,6 +33,7 @@ from pyprof.prof.ranks.path_sentences import path_sentences
 from pyprof.prof.ranks.rank_clocks import CLOCKS, clocks
 from pyprof.prof.ranks.slow_ranks import slow_ranks, waits
 from tests.answered import answer
+from tests.parse.kineto.kineto_file import begin, call, kernel, write
 from tests.paths import ROOT
 from tests.prof.job.rank_files import BYTES, MOVING_US, Rank, write_job
 
@@ -94,6 +95,17 @@ def test_without_a_rank_of_the_group_nothing_is_said_of_waiting(
     assert [(kind["complete"], kind["wait_ns"], kind["bus_gbps"]) for kind in document["collectives"]] == [
         (False, None, None)
     ]
+
+
+def test_communication_of_unknown_collectives_is_not_said_to_be_none(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """NCCL's kernels of send and receive, 50 µs, without records of their calls, as in older traces."""
+    sends = {**kernel(10, 50, 1), "name": "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclWorkElem)"}
+    made(tmp_path, write(tmp_path / "net.json", begin(0), call(0, 1), sends))
+    out = capfd.readouterr().out
+    assert "Communication takes 0.05 ms per rank" in out
+    assert "Which kernels of communication belong together is not recorded" in out and "no collectives" not in out
 
 
 def test_the_document_of_a_job(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
