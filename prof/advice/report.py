@@ -36,6 +36,7 @@ LIMITS = {
 }
 NO_SHAPES = "Most rules need the shapes of aten ops, which the capture does not have"
 EXPLAINED = 0.1  # a profiler makes a step up to three times as long (host_time.py), not ten times
+TIMED = 0.95  # a replay that times less than this share of a step is said to
 WORTH_SAYING = 0.05  # the share of the GPU's time from which on its waits for other ranks are said
 
 
@@ -82,7 +83,9 @@ def _head(advised: Advised) -> str:
     whole = _one(run) if run.marked else f"{_one(run)} (no steps marked)"
     head = f"{whole[0].upper()}{whole[1:]} takes {took} ms{_mean(run)} as captured; {works} {busy} ms of it."
     if advised.now is not None:
-        head += f" {step_text(advised.now, advised.measured)}."
+        partly = run.marked < 2 and run.extent_ns < TIMED * run.step_ns
+        timed = partly_timed(rounded(run.extent_ns / 1e6, 4)) if partly else "it takes"
+        head += f" {step_text(advised.now, advised.measured, timed)}."
     if run.unfit:
         return f"{head} There is no advice: {run.unfit}."
     if run.launches_timed:
@@ -99,13 +102,19 @@ def _head(advised: Advised) -> str:
     return f"{head} {counted(len(found), 'piece')} of advice {saves} {amount}.{slower}{perhaps}{_unknown(run)}"
 
 
-def step_text(now: StepTime, measured: bool) -> str:
+def partly_timed(extent: str) -> str:
+    """The subject, with its verb, of the time without the profiler where one step alone is replayed: no other step's
+    end says when it began, so what the host does before its first operation is not timed. ``extent``: in ms."""
+    return f"the {extent} ms from its first operation on the GPU to its last take"
+
+
+def step_text(now: StepTime, measured: bool, timed: str = "it takes") -> str:
     """The time of a step without the profiler: measured, or an estimate with its interval if that has a width."""
     time, low, high = (rounded(value, 3) for value in (now.ms, now.low_ms, now.high_ms))
     if measured:
         return f"Measured without the profiler, it takes {time} ms"
     interval = f" ({low} to {high} in four of five cases)" if low != high else ""
-    return f"Without the profiler, it takes about {time} ms, an estimate{interval}"
+    return f"Without the profiler, {timed} about {time} ms, an estimate{interval}"
 
 
 def _limit(run: Run, now: StepTime | None = None) -> str:

@@ -107,6 +107,18 @@ class Run(Rows):
         return float(np.mean(spans)) / self.steps if spans else 0.0
 
     @cached_property
+    def of_extent(self) -> Bools:
+        """A mask of the operations from when the first step's time counts; of all of them without marked steps."""
+        found: Bools = self.start >= min((step.start_ns for step in self.times), default=NULL)
+        return found if found.any() else np.ones(self.rows, bool)
+
+    @cached_property
+    def extent_ns(self) -> int:
+        """From the first of these operations to the last one's end: what a replay times where no other step follows."""
+        chosen = self.of_extent
+        return int(self.end[chosen].max() - self.start[chosen].min()) if self.rows else 0
+
+    @cached_property
     def busy_ns(self) -> float:
         """The time per step in which at least one operation runs, in ns."""
         if self.times:

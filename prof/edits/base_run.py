@@ -212,14 +212,7 @@ class BaseRun:
         Copies that load the model do not count, nor does what a step launches while the GPU still works on what was
         launched before it.
         """
-        rows = self.run.origin[self.run.start >= min((step.start_ns for step in self.run.times), default=NULL)]
-        return self.place[rows if len(rows) else self.run.origin]
-
-    @cached_property
-    def extent_ns(self) -> int:
-        """From the first to the last of these operations, as captured."""
-        work = self.recorded.work
-        return int(work.end[self.counted].max() - work.start[self.counted].min()) if len(self.counted) else 0
+        return self.place[self.run.origin[self.run.of_extent]]
 
     @cached_property
     def steps(self) -> tuple[Ints, Ints, int]:

@@ -105,8 +105,8 @@ def doubt(base: BaseRun) -> str:
     if abs(base.replayed.difference) > FAITHFUL:
         way = "longer" if base.replayed.difference > 0 else "shorter"
         return f"the replay is {abs(base.replayed.difference):.1%} {way} than the capture"
-    if base.run.marked < 2 and base.extent_ns < LEAST_EXTENT * base.run.step_ns:
-        extent = share(base.extent_ns, base.run.step_ns)
+    if base.run.marked < 2 and base.run.extent_ns < LEAST_EXTENT * base.run.step_ns:
+        extent = share(base.run.extent_ns, base.run.step_ns)
         return f"the GPU's work extends over {extent} of the step, and no more is replayed"
     return ""
 

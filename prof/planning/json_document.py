@@ -105,6 +105,14 @@ class PlanDocument(Record):
             "of captured_ms, what launches that take long do besides, such as loading a kernel: now leaves it out", "ms"
         ),
     ] = 0.0
+    extent_ms: Annotated[
+        float,
+        doc(
+            "as captured, from the first operation to the last: where steps is 0 or 1, that is what now and all times "
+            "that follow are without a profiler",
+            "ms",
+        ),
+    ] = 0.0
     doubt: Annotated[str, doc("why all these times may be false: what the replay lacks; empty: it is faithful")] = ""
 
 
@@ -121,6 +129,7 @@ def plan_document(run: Run, plan: Plan, measured: bool, checked: Checked | None 
         abstained=[AbstainedRule(each.rule, each.why) for each in plan.abstained],
         checked=None if checked is None else _checked(plan, checked),
         shapes=run.has_sizes,
+        extent_ms=round(run.extent_ns / 1e6, 6),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pyprof.prof.advice.advised import StepTime
-from pyprof.prof.advice.report import NO_SHAPES
+from pyprof.prof.advice.report import NO_SHAPES, TIMED, partly_timed
 from pyprof.prof.planning.json_document import PlanDocument, PlannedChange
 from pyprof.prof.planning.search import LEAST
 from pyprof.quantities import counted, rounded
@@ -55,9 +55,15 @@ def _step(document: PlanDocument) -> str:
             f", and without {ms(document.besides_ms)} ms of launches that do more than that, such as load a kernel"
         )
     return (
-        f"{start} {without}, it takes about {now}: an estimate. If you know that time, give it with "
+        f"{start} {without}, {_timed(document)} about {now}: an estimate. If you know that time, give it with "
         "--step-ms; pyprof run --warmup 4 measures it."
     )
+
+
+def _timed(document: PlanDocument) -> str:
+    """What the time without the profiler is that of, and the verb."""
+    extent = document.extent_ms
+    return partly_timed(ms(extent)) if document.steps < 2 and extent < TIMED * document.captured_ms else "it takes"
 
 
 def _device(document: PlanDocument) -> str:

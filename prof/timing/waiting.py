@@ -3,7 +3,8 @@
 A gap belongs to the row that ends it. Its cause is one of these:
 
 * ``sync``: the CPU waited for the preceding operation (a copy to the host) and launched the row only afterwards;
-* ``data``: the row brings a batch (``input_data``) and had not been launched: no batch was ready;
+* ``data``: the row brings a batch (``input_data``) and had not been launched: no batch was ready. Copies before the
+  device's first kernel load the model instead;
 * ``copy``: the thread was for half of the gap or longer in the call of a copy that blocks (its memory is not pinned),
   of the row itself or of the thread's launch before it;
 * ``launch``: the row had not been launched, but was soon after: launching is slower than the GPU;
@@ -111,6 +112,7 @@ def waiting(table: Table) -> Waiting:
         return Waiting(queue, idle, Coded(cause, list(CAUSES)))
     to_host, copies = _copies(table)
     launched, data = launched_at(table), input_data(table)
+    computes = table.coded("kind").among("kernel", "graph")
     for rows in _lanes(table):
         last, reach = _last_ended(end[rows])
         at, before, since = rows[1:], rows[last[:-1]], reach[:-1]
@@ -119,9 +121,10 @@ def waiting(table: Table) -> Waiting:
         launched_late = (idle[at] < DENSE_NS) | (2 * (launched[at] - since) >= idle[at])
         late = known[at] & (launched[at] > since) & launched_late
         inside = _in_copies(table, copies & known, called, at, since)
+        begun = np.logical_or.accumulate(computes[rows])[1:]
         tests = {  # the first that holds, in the order of the module's text
             "sync": late & to_host[before],
-            "data": late & data[at],
+            "data": late & data[at] & begun,
             "copy": known[at] & (2 * inside >= idle[at]),
             "launch": late & (idle[at] < DENSE_NS),
             "host": late,

@@ -5,10 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from pyprof.prof.cli import main as advise
 from pyprof.prof.planning.cli import main
 from pyprof.prof.planning.plan_sentences import titles
 from tests.answered import answer
-from tests.parse.kineto.kineto_file import begin, call, kernel, op, write
+from tests.parse.kineto.kineto_file import begin, call, kernel, op, write, x
 from tests.paths import GOLDEN
 
 STEP = str(GOLDEN / "advice" / "mixed.before.json.gz")
@@ -58,6 +59,24 @@ def test_a_launch_that_loads_a_kernel_is_told_from_the_profiler(tmp_path, capsys
     assert answer(capsysbinary.readouterr().out, "plan", "plan")["besides_ms"] == pytest.approx(6.0, abs=0.01)
     assert main([file, "-q", "-w", "200"]) == 0
     assert "and without 6 ms of launches that do more than that" in capsysbinary.readouterr().out.decode()
+
+
+def test_one_step_is_timed_from_its_first_operation_on(tmp_path, capsysbinary):
+    """µs: a step of 1,000, whose kernels run from 400 to 450 and from 950 to 990: 590 of it are replayed."""
+    mark = x("user_annotation", "ProfilerStep#3", 0, 1000)
+    events = [call(390, 1), kernel(400, 50, 1), call(940, 2), kernel(950, 40, 2)]
+    file = str(write(tmp_path / "net.json", begin(0), mark, op("aten::mm", 380, 20), op("aten::add", 930, 20), *events))
+    assert main([file, "-q", "-w", "200"]) == 0
+    told = " ".join(capsysbinary.readouterr().out.decode().split())
+    assert told.startswith(
+        "The step takes 1 ms as captured. Without the profiler, the 0.59 ms from its first operation on the GPU to its "
+        "last take about "
+    )
+    assert main([file, "-q", "--json"]) == 0
+    assert answer(capsysbinary.readouterr().out, "plan", "plan")["extent_ms"] == pytest.approx(0.59)
+    assert advise([file, "--advise", "-q"]) == 0
+    told = " ".join(capsysbinary.readouterr().out.decode().split())
+    assert " Without the profiler, the 0.59 ms from its first operation on the GPU to its last take about " in told
 
 
 def test_a_kernel_that_begins_while_its_launch_loads_it_begins_sooner_without(tmp_path, capsysbinary):

@@ -39,6 +39,11 @@ GAPS = {  # what comes before and what ends the gap -> its length in µs and its
     "item() and what the CPU does then": ([copy(10, 40, 0, ITEM), kernel(90, 10, 80)], 40, "sync"),
     "a copy to the host that nobody waits for": ([copy(10, 40, 0, ITEM), kernel(90, 10, 1)], 40, "queued"),
     "a batch": ([kernel(10, 40, 0), copy(900, 10, 890, PINNED, phase="data", bytes=65_536)], 850, "data"),
+    "the model's second parameter": (
+        [copy(10, 40, 0, PINNED, phase="data"), copy(900, 10, 890, PINNED, phase="data", bytes=65_536)],
+        850,
+        "host",
+    ),
     "a batch in time": ([kernel(10, 40, 0), copy(52, 10, 1, PINNED, phase="data")], 2, "queued"),
     "a pageable copy": ([kernel(10, 40, 0), copy(90, 10, 1, PAGEABLE, 95 * US)], 40, "copy"),
     "a pageable copy that was called late": ([kernel(10, 40, 0), copy(900, 10, 890, PAGEABLE, 15 * US)], 850, "host"),
