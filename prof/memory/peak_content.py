@@ -12,7 +12,7 @@ from pyprof.command.json_schema import doc
 from pyprof.prof.memory.categories import BEFORE, CATEGORIES, Blocks
 from pyprof.prof.memory.layer_groups import groups
 from pyprof.prof.memory.timeline import Timeline
-from pyprof.table.columns import Coded, Ints, MemoryTable, distinct
+from pyprof.table.columns import NULL, Coded, Ints, MemoryTable, distinct
 from pyprof.table.schema import list_texts
 
 
@@ -43,8 +43,14 @@ class PeakContent:
 
 
 def peak_content(memory: MemoryTable, line: Timeline, blocks: Blocks) -> PeakContent:
-    """The blocks that are alive at the peak. What the total has beyond them was allocated before the capture."""
+    """The blocks that are alive at the peak. What the total has beyond them was allocated before the capture.
+
+    Nothing, where memory was freed until then of which the capture does not say which blocks it was.
+    """
     peak = line.peak
+    freed = line.rows[: peak.place + 1][line.change[: peak.place + 1] < 0]
+    if (memory.ints("address")[freed] == NULL).any():
+        return PeakContent([], [], [])
     alive = np.flatnonzero(blocks.alive_at(peak.place))
     nbytes, rows = blocks.nbytes[alive], blocks.row[alive]
     rest = peak.nbytes - int(nbytes.sum()) if line.initial is not None else 0

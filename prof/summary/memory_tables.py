@@ -45,7 +45,7 @@ def _word(device: DeviceMemory) -> str:
 
 
 def _categories(device: DeviceMemory) -> Iterator[SummaryTable]:
-    if device.level == "driver":
+    if device.level == "driver" or not device.content.categories:
         return
     what = "In use at the peak" if device.exact else "Allocated since the capture began and in use at the peak"
     title = f"{what}, {size(_at_peak(device))}, by category"

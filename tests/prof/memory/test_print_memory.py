@@ -8,13 +8,15 @@ import os
 import pytest
 
 from pyprof.prof.memory.memory_numbers import memory_numbers
+from pyprof.prof.memory.peak_content import PeakContent
 from pyprof.prof.print_memory import build_parser, main
 from pyprof.prof.summary.memory_tables import memory_tables
+from pyprof.table.columns import NULL
 from tests.answered import answer, strict
 from tests.parse.kineto.kineto_file import AUTOGRAD, begin, call, kernel, op, write, x
 from tests.parse.kineto.test_memory import memory
 from tests.paths import GOLDEN
-from tests.prof.memory.memory_rows import event, table
+from tests.prof.memory.memory_rows import MIB, event, table
 from tests.prof.report.report_rows import HOSTILE
 
 GPT2 = str(GOLDEN / "memory" / "h200_gpt2.json.gz")
@@ -186,3 +188,11 @@ def test_captures_of_others(part, capfdbinary):
     # the greatest "Total Allocated" of the file's events, found by a plain search; 2021's traces have none
     peaks = {"h100__Qwen": 2_088_508_416, "h100__gaunernst": 101_305_344}
     assert gpu["peak_bytes"] == peaks.get(part, gpu["peak_bytes"]) and gpu["exact"] == ("v100" not in part)
+
+
+def test_without_addresses_nothing_is_said_of_the_blocks_at_the_peak():
+    """MiB: 4 are allocated and freed, then 6 allocated. Of a free without an address it is not known what it frees."""
+    events = [event(time, size * MIB, NULL) for time, size in ((1, 4), (2, -4), (3, 6))]
+    (device,) = memory_numbers(table(*events, start=None))
+    assert device.peak_bytes == 6 * MIB and device.content == PeakContent([], [], [])
+    assert [each.key for each in memory_tables(device)] == []
