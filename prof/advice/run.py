@@ -66,6 +66,7 @@ class Run(Rows):
         self.on_cpu = runs_on_cpu(table.coded("kind"))  # the rows are CPU ops, which run where the program does
         self.incomplete = losses(table)  # then there is no advice, because it would be false
         self.origin = _in_order(table, annotation)  # the row of the given table that each row comes from
+        self.of_pytorch = _of_pytorch(table)
         super().__init__(table.take(self.origin), annotation.take(self.origin))
         self.limits = roofline(self.table, self.annotation, peaks)
         self.rows = len(self.origin)
@@ -86,10 +87,7 @@ class Run(Rows):
         """Why no rule can judge these rows; empty if rules can."""
         if self.on_cpu:
             return LAUNCHES if bool(launched_alone(self.table.coded("reason")).any()) else ""
-        named = self.table.coded("kLongName"), self.table.coded("kShortName")
-        ops = attributed_rows(self.table.coded("op")) | attributed_rows(self.table.coded("aten"))
-        known = bool(ops.any()) or any(bool(names.where(is_pytorch).any()) for names in named)
-        return "" if known or not self.rows else NOT_PYTORCH
+        return "" if self.of_pytorch or not self.rows else NOT_PYTORCH
 
     @cached_property
     def has_sizes(self) -> bool:
@@ -336,6 +334,13 @@ class Run(Rows):
         ``efficiency``: the share of a matrix product's rate that this kind of product reaches.
         """
         return START_NS + 1e9 * max(flop / (self.rate(unit) * efficiency), nbytes / self.bandwidth)
+
+
+def _of_pytorch(table: Table) -> bool:
+    """Whether any row, also of those outside of the marked steps, has an op or a kernel of PyTorch."""
+    named = table.coded("kLongName"), table.coded("kShortName")
+    ops = attributed_rows(table.coded("op")) | attributed_rows(table.coded("aten"))
+    return bool(ops.any()) or any(bool(names.where(is_pytorch).any()) for names in named)
 
 
 def _starts(start: Ints, took: Ints) -> Ints:

@@ -131,7 +131,7 @@ def _edit(run: Run, groups: list[list[Call]], kinds: tuple[str, ...]) -> Edit:
         rule="sibling_layers",
         change=CHANGES[kinds],
         why=(
-            f"{run.number(len(groups), 'time', 'times')} layers of one kind follow each other, such as {named}: "
+            f"Layers of one kind follow each other in {run.number(len(groups), 'place', 'places')}, such as {named}: "
             f"{rounded(run.count(len(every)))} kernels per {run.unit}, {rounded(run.ms_of(every))} ms"
         ),
         cost=COSTS["sibling_layers"],

@@ -18,6 +18,7 @@ from pyprof.prof.advice.advised import StepTime, UnsureChange, advised_by_sums
 from pyprof.prof.advice.card import rule
 from pyprof.prof.advice.json_document import advice_document
 from pyprof.prof.advice.report import _limit, brief, cards, host_ms, write_advice
+from pyprof.prof.advice.run import NOT_PYTORCH
 from pyprof.prof.table.columns import COLUMN
 from pyprof.prof.work.annotate import Annotation, annotate
 from pyprof.table.columns import NULL, Coded
@@ -216,6 +217,14 @@ def test_the_cards_say_that_the_host_is_the_limit():
     assert "The host is the limit: faster kernels alone do not shorten the step." in " ".join(
         written(False, table(*steady(1_900))).split()
     )
+
+
+def test_a_program_whose_steps_are_opaque_graphs_is_of_pytorch_by_its_other_ops():
+    """The marked step replays a graph whose kernels the capture hides; an op of PyTorch ran before it."""
+    graph = {"kShortName": "[CUDA graph 1]", "kind": "graph", "ns": 5000, "start": 20_000, "step": 1}
+    before = {"kShortName": "copy", "ns": 1000, "start": 0, "op": ["index_select"], "aten": "aten::index_select"}
+    assert run(before, graph).unfit == ""
+    assert run({**before, "op": None, "aten": ""}, graph).unfit == NOT_PYTORCH
 
 
 def test_an_empty_run():
