@@ -41,7 +41,8 @@ def parameter_loop(scenario: Scenario) -> Iterator[Proposal]:
 def _after_backward(run: Run) -> Bools:
     torch_optim = run.mentions("op", ".step") & run.mentions("op", "Adam", "SGD")
     late = (run.phase == "optimizer") | behind(run)
-    found: Bools = late & np.isin(run.aten, tuple(LISTS)) & (run.role != "aux") & ~torch_optim
+    own = ~run.mentions("mod", "distributed")  # DistributedDataParallel copies each gradient from and to its buckets
+    found: Bools = late & np.isin(run.aten, tuple(LISTS)) & (run.role != "aux") & ~torch_optim & own
     return found
 
 
@@ -49,7 +50,8 @@ def behind(run: Run) -> Bools:
     """A mask of the rows outside of layers after the last backward pass of their step, as averages of the weights.
 
     Where steps end with the optimizer's, such work begins the next one, so what goes over tensors of several shapes
-    before a step's first layer belongs to it, too.
+    before a step's first layer belongs to it, too. Where the capture has no lines, only that tells a loop over
+    parameters from metrics of many tasks.
     """
     steps, rows = run.table.ints("step"), np.arange(run.rows)
     backward = run.phase == "backward"
@@ -61,7 +63,8 @@ def behind(run: Run) -> Bools:
         found |= mine & outside & (rows > int(np.flatnonzero(mine & backward)[-1]))
         if (mine & inside).any():
             early |= mine & outside & (rows < int(np.flatnonzero(mine & inside)[0]))
-    return found | _over_tensors(run, early)
+    lined = run.names("trace")
+    return (found & lined) | _over_tensors(run, early | (found & ~lined))
 
 
 def _over_tensors(run: Run, chosen: Bools) -> Bools:

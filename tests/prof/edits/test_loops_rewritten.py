@@ -344,6 +344,26 @@ def test_few_ops_or_those_of_torch_optim_are_no_loop_of_the_program():
     assert isinstance(parameter_loop(*loop(40, "mul_", clips=["Adam.step"])), Abstained)
 
 
+def behind_backward(shapes, **more):
+    """20 sums after the backward pass of a step, of a capture without lines: of tensors of so many shapes in turn."""
+    backward = {**mm(64, 64, 64, 9_000), "phase": "backward", "step": 1}
+    sums = loop(20, "add_")
+    late = [
+        {**row, "sizes": [[1024 * (1 + i % shapes)], []], "phase": "other", "step": 1, "trace": None, **more}
+        for i, row in enumerate(sums)
+    ]
+    return parameter_loop(*([{**row, "start": 20_000 * i} for i, row in enumerate([backward, *late])]))
+
+
+def test_without_lines_only_tensors_of_several_shapes_are_parameters():
+    assert isinstance(behind_backward(4), Edit)
+    assert isinstance(behind_backward(1), Abstained)  # metrics of 20 tasks
+
+
+def test_what_ddp_does_with_each_gradient_is_no_loop_of_the_program():
+    assert isinstance(behind_backward(4, mod=["torch.distributed.ddp.reducer"]), Abstained)
+
+
 def cache(*lengths):
     program = Program()
     for length in lengths:
