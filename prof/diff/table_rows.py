@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pyprof.prof.diff.compare import IDLE, OVERLAP, Change, Comparison, Entry
 from pyprof.prof.diff.noise import Delta
 from pyprof.prof.diff.sentences import percent
+from pyprof.prof.diff.sentences import unit as unit_of
 
 LEAST = 0.0005  # share of the step: smaller changes share a row
 
@@ -117,4 +118,4 @@ def _rows(lines: Sequence[Line], found: Comparison, unit: float) -> list[Row]:
     change = fitted([ns.change for _, ns, _ in lines], unit, wanted)
     numbers = zip(lines, before, change, strict=True)
     rows = [Row(name, ns, start, by, entry) for (name, ns, entry), start, by in numbers]
-    return [*rows, Row("step", found.step, sum(before), sum(change), total=True)]
+    return [*rows, Row(unit_of(found), found.step, sum(before), sum(change), total=True)]

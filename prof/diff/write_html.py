@@ -75,7 +75,7 @@ def _without_folders(*names: str) -> Callable[[str], str]:
 
 def _figures(found: Comparison, places: int) -> list[dict[str, str]]:
     worker = "CPU ops" if found.a.on_cpu else "GPU works"
-    times = (("step", found.step), (worker, found.busy), ("idle", found.idle))
+    times = ((say.unit(found), found.step), (worker, found.busy), ("idle", found.idle))
     figures = [_figure(name, value, places) for name, value in times]
     for name, count, way in (("tensor cores lost", found.tc_lost, "slower"), ("gained", found.tc_gained, "faster")):
         if found.tc_lost or found.tc_gained:

@@ -277,6 +277,9 @@ def test_captures_of_different_numbers_of_steps_are_told():
     three = table_of([[mm(10), row(5, "relu")]] * 3, [None] * 3)
     found = compare(side(one), side(three))
     assert any(s.startswith("B runs 3 times the operations (2 -> 6), and neither") for s in sentences(found))
+    assert any(s.startswith("2 parts of the capture got slower") for s in sentences(found))
+    *_, total = contributions(found, 1000.0)
+    assert (total.name, total.before, total.after) == ("capture", 15, 45)
     assert math.isnan(found.drift) or found.drift == 0  # a call takes as long as before
 
 
