@@ -17,6 +17,7 @@ Interval = tuple[int, int]
 # Ranges of PyTorch: an op of the dispatcher or of emit_nvtx, and a marker of pyprof. No user range is an op.
 NVTX_OP = r"^(?:aten|autograd|c10d|torch|prims|quantized)::\w|, (?:seq|op_id) = |^\{\""
 OP = r"^(?!user: |ProfilerStep#|## |Optimizer\.)"
+SLOW_LAUNCH_NS = 200_000
 BACKWARD = r"^autograd::engine::evaluate_function|^(?!user: )\w+Backward\d*(?:, |$)|AccumulateGrad"
 UPDATE = r"^(?:user: )?Optimizer\.(?:step|zero_grad)#"
 # What else names an op around a launch: markers of PyProf, ours of the program's Triton kernels, NCCL's own ranges, an
@@ -158,12 +159,17 @@ def device_numbers(operations: Sequence[Operation]) -> list[int]:
 
 
 def waits(operations: Sequence[Operation]) -> list[Interval]:
-    """For each gap between the operations of a device: its length, and how much of it had passed before the launch."""
+    """For each gap between the operations of a device: its length, and how much of it had passed before the launch.
+
+    A kernel's launch of 0.2 ms or longer is done when it returns, or when the kernel begins.
+    """
     gaps, reach = [], operations[0].end
     for row in operations[1:]:
         if row.start > reach:
             idle = row.start - reach
-            gaps.append((idle, min(max(row.api[0] - reach, 0), idle) if row.api else 0))
+            began, ended = row.api or (reach, reach)
+            slow = row.kind in ("kernel", "graph") and ended - began >= SLOW_LAUNCH_NS
+            gaps.append((idle, min(max((ended if slow else began) - reach, 0), idle)))
         reach = max(reach, row.end)
     return gaps
 

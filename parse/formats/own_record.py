@@ -29,7 +29,7 @@ def own_record(
     try:
         whole: Any = msgspec.json.decode(own, type=only)
     except (ValueError, RecursionError) as error:  # msgspec's errors and those of text are ValueErrors
-        return None, [f"{unreadable} and left out ({error})"]
+        return None, [f"{unreadable} left out ({error})"]
     found: Form | None = whole.record
     if found is not None and found.version != version:
         return None, [f"{record} version {found.version}, not {version}: left out"]

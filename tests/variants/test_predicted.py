@@ -107,7 +107,7 @@ def test_the_plan_s_changes_are_tried_on_top_of_those_that_gained(capsys: Any) -
     """TF32 after amp gains 0.1%, less than 1%; compile loses. Neither is kept: what follows stands on the others."""
     args = build_parser().parse_args(["--json", "--plan", "--repeat", "1", "--without", "zero_grad", "train.py"])
     runner = MadeUp()
-    trial = _Trial(args, runner)  # type: ignore[arg-type]
+    trial = _Trial(args, runner, [])  # type: ignore[arg-type]
     first = runner.run(())
     trial.original.add(first, 0)
     asked: list[tuple[str, ...]] = []
