@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from pyprof import gc_pause
 from tests.paths import ROOT
 
 # How long an example takes says nothing where other programs want the cores. A folder that examples share is no fault:
@@ -14,6 +15,9 @@ settings.register_profile(
     "pyprof", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 )
 settings.load_profile("pyprof")
+
+# A process of all tests is large and reads thousands of small files: it need not give memory back after each.
+gc_pause.LARGE = 1 << 60
 
 
 @pytest.fixture(scope="session")

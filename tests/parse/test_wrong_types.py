@@ -96,6 +96,12 @@ def in_file(name: str) -> tuple[tuple[str, str], ...]:
 
 
 @cache
+def whole_table(name: str) -> Table:
+    path = whole_file(name)
+    return correlate(reader(path)(path))
+
+
+@cache
 def whole_file(name: str) -> Path:
     return FILES[name][0](Path(tempfile.mkdtemp(prefix="pyprof-test-")) / "net.db")
 
@@ -126,8 +132,7 @@ def check(capture: Capture, whole: Table) -> None:
 
 @pytest.mark.parametrize(("name", "table", "column"), list(columns()))
 def test_a_value_of_a_wrong_type_is_unknown_and_said(name, table, column, tmp_path):
-    path = whole_file(name)
-    whole = correlate(reader(path)(path))
+    whole = whole_table(name)
     for value in (*WRONG, *UNKNOWN):
         path = changed(name, table, column, value, tmp_path)
         capture = reader(path)(path)
