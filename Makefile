@@ -41,7 +41,7 @@ $(BASE): $(TORCH_THERE) setup.py pyprof/_version.py
 	touch $@
 
 $(DEV): $(BASE)
-	$(PIP) -e '.[dev]'
+	@$(RUN) -c 'import torch._inductor.config' & $(PIP) -e '.[dev]' && wait # another core compiles torch's modules
 	touch $@
 
 demo: $(BASE)
