@@ -242,9 +242,10 @@ def _replace(whole: BinaryIO, target: Path) -> None:
     part.unlink(missing_ok=True)
     try:
         link_unnamed(whole.fileno(), part)
-        part.replace(target)
-    finally:
+        part.replace(target)  # the last call: what fails after it would say that the file is not written
+    except BaseException:
         part.unlink(missing_ok=True)
+        raise
 
 
 def usual_mode(target: Path) -> int:
