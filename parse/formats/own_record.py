@@ -17,7 +17,7 @@ Form = TypeVar("Form", bound=OwnRecord)
 def own_record(
     own: bytes, key: str, form: type[Form], version: int, unreadable: str, record: str
 ) -> tuple[Form | None, list[str]]:
-    """The record with this key, None if there is none that can be read, and warnings.
+    """The record with this key, or None if the file has no such record or it cannot be read; and warnings.
 
     ``own``: the JSON text of the key ``pyprof``; empty: the file has none. ``unreadable``, ``record``: how the warnings
     begin, about a record of another form (before its error) and of another version (before its number).

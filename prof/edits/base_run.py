@@ -226,7 +226,7 @@ class BaseRun:
 
     @property
     def step_count(self) -> int:
-        """The number of marked steps; 1 if there are none."""
+        """The number of marked steps; 1 if no step is marked."""
         return int(self.steps[1].max(initial=0)) + 1
 
 

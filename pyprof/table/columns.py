@@ -158,14 +158,14 @@ def blank(kind: Kind, rows: int) -> Data:
 
 
 def ints_of(columns: Mapping[str, Data], key: str, rows: int) -> Ints:
-    """The column of whole numbers with this key; of ``rows`` unknown values if there is none."""
+    """The column of whole numbers with this key; of ``rows`` unknown values if there is no such column."""
     data = columns.get(key, blank("int", rows))
     assert isinstance(data, np.ndarray)
     return data.astype(np.int64, copy=False)
 
 
 def coded_of(columns: Mapping[str, Data], key: str, rows: int) -> Coded:
-    """The column of texts with this key; of ``rows`` empty texts if there is none."""
+    """The column of texts with this key; of ``rows`` empty texts if there is no such column."""
     data = columns.get(key, blank("text", rows))
     assert isinstance(data, Coded)
     return data
