@@ -90,8 +90,9 @@ class Scenario:
         launched = base.call_task[base.recorded.work.call[base.recorded.work.call >= 0]]
         ends, _ = self._simulated(share, errors)
         on_host = float(ends[launched].max()) if len(launched) else begin
-        ends, _ = self._simulated(share, errors, idle_until=round(on_host))
-        return max(on_host - begin, float(ends[base.work_task].max()) - on_host)
+        ends, duration = self._simulated(share, errors, idle_until=round(on_host))
+        # What ran when the capture began may keep the first operation back for longer still.
+        return max(on_host - begin, _extent(base, ends, duration, np.arange(len(base.work_task))))
 
     def _simulated(self, share: float, errors: Floats, idle_until: int = NEVER) -> tuple[Ints, Ints]:
         """The end of each task of the base, and its duration. ``idle_until``: when the GPU begins, ns."""

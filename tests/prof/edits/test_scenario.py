@@ -112,6 +112,14 @@ def test_the_pace_of_a_long_run(host_bound, tmp_path):
     assert run.lasting_ns(1.0, NONE) == 182_000
 
 
+def test_what_ran_before_the_capture_is_not_in_the_pace_of_a_long_run(tmp_path):
+    """The same kernels, held back for 500 µs by work from before the capture: again 182 µs, with one repeated 242."""
+    launches = [call(50 * n, n + 1) for n in range(3)]
+    run = captured(base(tmp_path, *launches, *(kernel(510 + 61 * n, 60, n + 1) for n in range(3))))
+    assert run.lasting_ns(1.0, NONE) == 182_000
+    assert apply(repeated([0], 2), run).lasting_ns(1.0, np.ones(1)) == 242_000
+
+
 def test_half_of_the_hosts_time(host_bound):
     """Calls end at 2.5, 27.5 and 52.5 (segments of 22.5, calls of 2.5); the kernels begin 5 later."""
     assert captured(host_bound).step_ns(0.5, NONE) == pytest.approx(70_000, abs=2)
