@@ -69,7 +69,7 @@ def _normed_apart(run: Run, rank: int) -> bool:
 
 
 def _in_nhwc(run: Run, rank: int, mixed: bool, changes: Ints, depthwise: Ints, norms: Ints) -> Finding:
-    """The card of one rank. ``mixed``: the run has 2-d and 3-d convolutions, for which Module.to raises an error."""
+    """The card of one rank. ``mixed``: as of ``change_to_nhwc``."""
     expected = np.concatenate([np.zeros(len(changes)), _depthwise_ns(run, depthwise), _norm_ns(run, norms)])
     rows = np.concatenate([changes, depthwise, norms])
     saved = run.dur[rows] - expected
@@ -86,14 +86,18 @@ def _in_nhwc(run: Run, rank: int, mixed: bool, changes: Ints, depthwise: Ints, n
     ]
     now, gain = run.ms_of(rows), run.ms(float(saved.sum()))
     why = f"{', '.join(words)}. Of {rounded(now)} ms, {rounded(now - gain)} ms are expected to remain in {nhwc}"
+    return Finding(rows, saved, why, change_to_nhwc(rank, mixed), "medium", launches=len(changes), calls=0.0)
+
+
+def change_to_nhwc(rank: int, mixed: bool) -> str:
+    """What to do. ``mixed``: the run has 2-d and 3-d convolutions, for which Module.to raises an error."""
     what = f"each nn.Conv{rank}d" if mixed else "model"
     refused = " (it refuses the whole model, which has weights of the other rank)" if mixed else ""
     name = FORMATS[rank].removeprefix("torch.").replace("_", " ")
-    change = (
+    return (
         f"Use {name}: {what}.to(memory_format={FORMATS[rank]}){refused}, and the same for the input. Look for ops in "
-        f"between that fall back to {nchw}."
+        f"between that fall back to {'NCHW' if rank == 2 else 'NCDHW'}."
     )
-    return Finding(rows, saved, why, change, "medium", launches=len(changes), calls=0.0)
 
 
 def _norms(run: Run) -> Ints:

@@ -13,6 +13,7 @@ from pyprof.prof.edits.rules import (  # noqa: F401
     loops,
     made_on_cpu,
     mask_loops,
+    memory_format,
     part_graphs,
     reduced_precision,
     sample_loops,

@@ -25,7 +25,6 @@ from pyprof.table.columns import Ints
 DEVIATIONS = {
     "alignment": 0.12,
     "attention_backend": 0.15,
-    "channels_last": 0.3,
     "conv_bias": 0.1,
     "fusion": 0.45,
     "cross_entropy": 0.15,

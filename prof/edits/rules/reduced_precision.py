@@ -11,7 +11,9 @@ from pyprof.prof.advice import Run
 from pyprof.prof.advice.alignment import LINE, product_of
 from pyprof.prof.advice.attention import fastest_ns, in_math
 from pyprof.prof.advice.mixed_precision import EFFICIENCY, NARROW, TF32, fits, full_precision
-from pyprof.prof.advice.run import START_NS
+from pyprof.prof.call_times.call import Variant
+from pyprof.prof.call_times.measured import Ratio
+from pyprof.prof.call_times.of_run import CallOfRun, calls_of, changed_ns, like_the_measured
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
 from pyprof.prof.edits.rules.narrow import Flow
@@ -28,7 +30,8 @@ ODD, ODD_TF32 = 0.13, 0.24
 RNN_TF32, RNN_FP32, RNN_REST = 0.6, 0.4, 0.75
 SHORT_NS = 3000.0
 PRODUCTS = ("gemm", "conv", "attention", "rnn")
-WORTH = 1.15
+LEAST_GAIN = 1.03  # of products' times before over afterwards, below which there is no edit
+BY_RATES = 0.3  # deviation of the logarithm of durations by rates
 
 
 @edit_rule("tf32")
@@ -39,15 +42,13 @@ def tf32(scenario: Scenario) -> Iterator[Proposal]:
         yield Abstained("tf32", "the GPU is not known, or has no TF32")
         return
     used = [f for f in ("gemm", "conv") if bool(((run.family == f) & (run.precision == "tf32")).any())]
-    rows = _fast(run, _full(run, [f for f in ("gemm", "conv") if f not in used], ("0",)))
-    expected = _expected(run, rows, "tc_tf32", 4)
-    good = run.dur[rows] > np.maximum(WORTH * expected, START_NS)
-    rows, expected = rows[good], expected[good]
-    if not len(rows):
+    rows, expected, deviation = _times(run, _full(run, [f for f in ("gemm", "conv") if f not in used], ("0",)), "tf32")
+    if not len(rows) or float(run.dur[rows].sum()) < LEAST_GAIN * float(expected.sum()):
         already = "another product of the run uses TF32 already, so the flag is set"
         yield Abstained("tf32", already if used else "no product in fp32 on the vector unit would gain by it")
         return
-    why = f"{run.number(rows, 'product', 'products')} of float32 operands ran without tensor cores"
+    products = rows[run.role[rows] == "main"]
+    why = f"{run.number(products, 'product', 'products')} of float32 operands ran without tensor cores"
     yield Edit(
         rule="tf32",
         change=TF32,
@@ -56,8 +57,8 @@ def tf32(scenario: Scenario) -> Iterator[Proposal]:
         rows=rows,
         ns=expected,
         left=np.ones(len(rows)),
-        deviation=0.2,
-        retyped=rows,
+        deviation=deviation,
+        retyped=products,
         unit="tf32",
     )
 
@@ -77,7 +78,7 @@ def amp(scenario: Scenario) -> Iterator[Proposal]:
         return
     every = np.concatenate([_full(run, ("gemm", "conv", "attention"), ("0", "1")), _recurrent(run)])
     every = np.sort(every[~in_math(run)[every]])
-    if not len(_fast(run, every)):
+    if not len(every):
         yield Abstained("amp", "the run has no products of float32 operands whose work is known")
         return
     yield _narrowed(run, every, unit)
@@ -85,18 +86,21 @@ def amp(scenario: Scenario) -> Iterator[Proposal]:
 
 def _narrowed(run: Run, every: Ints, unit: str) -> Edit:
     """``every``: products that autocast narrows, also those that gain nothing by it: their operands are cast, too."""
-    chosen, rows = np.zeros(run.rows, bool), _fast(run, every)
+    chosen = np.zeros(run.rows, bool)
     chosen[every] = True
     flow = Flow(run, chosen)
     ns = flow.shortened()
-    ns[rows] = np.minimum(run.dur[rows], _expected(run, rows, unit, 2))
+    rows, expected, deviation = _times(run, every, "bf16")
+    ns[rows] = expected
+    pictures, expected, _ = changed_ns(run, list(_of_pictures(run, flow)))
+    ns[pictures] = expected
     ns += flow.cast_ns
     changed = np.flatnonzero((ns != run.dur) | (flow.casts > 0))
     dtype = "bfloat16" if unit == "tc_bf16" else "float16"
     scaler = "" if dtype == "bfloat16" else " with torch.amp.GradScaler"
     narrow = np.flatnonzero(chosen | (flow.factor <= 0.5))
     why = (
-        f"{run.number(rows, 'product', 'products')} of float32 operands take {rounded(run.ms_of(rows))} ms; "
+        f"{run.number(every, 'product', 'products')} of float32 operands take {rounded(run.ms_of(every))} ms; "
         f"{run.number(int((flow.factor < 1).sum()), 'other kernel inherits', 'other kernels inherit')} the type, and "
         f"{run.number(int(flow.casts.sum()), 'cast is', 'casts are')} added"
     )
@@ -109,7 +113,7 @@ def _narrowed(run: Run, every: Ints, unit: str) -> Edit:
         ns=ns[changed],
         left=np.ones(len(changed)),
         added=flow.casts[changed],
-        deviation=0.2,
+        deviation=deviation,
         dtype=dtype,
         retyped=narrow,
         unit="bf16" if dtype == "bfloat16" else "fp16",
@@ -121,6 +125,35 @@ def _full(run: Run, families: Sequence[str], tc: tuple[str, ...]) -> Ints:
     return np.flatnonzero(full_precision(run, families) & np.isin(run.tc, tc))
 
 
+def _times(run: Run, rows: Ints, precision: str) -> tuple[Ints, Floats, float]:
+    """(kernels, their durations in another precision in ns, the deviation of the sum's logarithm) of these products.
+
+    By measured calls of similar sizes, all kernels of such a call together; else by the rates of the GPU.
+    """
+    wanted, known = set(rows.tolist()), []
+    for each in calls_of(run):
+        if not wanted.isdisjoint(each.rows) and like_the_measured(run, each.now.precision, precision):
+            found = each.to(Variant(precision, each.now.form))
+            if found is not None:
+                known.append((each, found))
+                wanted -= set(each.rows)
+    measured, ns, deviation = changed_ns(run, known)
+    others = _fast(run, np.array(sorted(wanted), np.int64))
+    expected = np.minimum(run.dur[others], _expected(run, others, precision))
+    of_all = max(float(ns.sum() + expected.sum()), 1.0)
+    deviation = math.hypot(deviation * float(ns.sum()), BY_RATES * float(expected.sum())) / of_all
+    return np.concatenate([measured, others]), np.concatenate([ns, expected]), deviation
+
+
+def _of_pictures(run: Run, flow: Flow) -> Iterator[tuple[CallOfRun, Ratio]]:
+    """Norms, poolings and upsamplings of tensors that are narrow under autocast."""
+    for each in calls_of(run):
+        if each.now.precision == "fp32" and each.call.flop == 0 and bool((flow.factor[list(each.rows)] < 1).any()):
+            found = each.to(Variant("bf16", each.now.form))
+            if found is not None:
+                yield each, found
+
+
 def _fast(run: Run, rows: Ints) -> Ints:
     """Those of the products that have kernels for tensor cores: all but convolutions of odd numbers of channels."""
     return np.array([row for row in rows.tolist() if run.family[row] != "conv" or fits(run, row, LINE // 2)], np.int64)
@@ -130,10 +163,11 @@ def _recurrent(run: Run) -> Ints:
     return np.flatnonzero((run.family == "rnn") & (run.dtype == "float32") & (run.texts("kind") == "kernel"))
 
 
-def _expected(run: Run, rows: Ints, unit: str, itemsize: int) -> Floats:
-    """The duration of each product on a unit, ns."""
+def _expected(run: Run, rows: Ints, precision: str) -> Floats:
+    """The duration of each product in another precision by the GPU's rates, ns."""
     assert run.device is not None
-    found = []
+    unit = next(unit for unit in (f"tc_{precision}", "tc_fp16") if unit in run.device.flop_per_s)
+    itemsize, found = 4 if precision == "tf32" else 2, []
     for row in rows.tolist():
         if run.family[row] == "rnn":
             found.append(_recurrent_ns(run, row))

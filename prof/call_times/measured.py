@@ -1,0 +1,113 @@
+"""How the time of a call changes with precision and memory format: by the measured calls whose sizes are nearest.
+
+``data/h200.csv.gz`` has some 1,500 random sizes, measured on an H200 by tests/device/product_times.py. What is taken
+from it is the ratio of two times of one size, not a time, so that the GPU's own speed and what the sizes do not show
+(strides, sparse values, a cold cache) are in the captured time that it is multiplied with.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import math
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from pyprof.prof.call_times.call import CONVOLUTIONS, Call, Variant, measured_call
+from pyprof.table.columns import Floats
+
+DATA = Path(__file__).parent / "data" / "h200.csv.gz"
+PEAKS = {"fp32": 66.9e12, "tf32": 494.7e12, "bf16": 989.4e12}  # FLOP/s of the GPU that measured
+BANDWIDTH = 4.8e12  # bytes/s
+ITEM = {"fp32": 4, "tf32": 4, "bf16": 2}
+START_US = 1.5
+NEAREST = 5
+FEWEST = 8  # measured calls of a kind, below which there is no answer
+FARTHEST = 8.0  # distance of the nearest one, beyond which there is none: 2**8 times another size, or other options
+OF_SPEED = 1.5  # the weight of how near to the limit the call runs now
+NEAR = 0.3  # distances below this, squared, count alike
+
+
+class Ratio(NamedTuple):
+    """``factor``: the time afterwards over the time before. ``deviation``: of its logarithm, of calls so near."""
+
+    factor: float
+    deviation: float
+
+
+class Sizes(NamedTuple):
+    """The calls of one kind and direction: their features, and their times in µs by variant (NaN: not measured)."""
+
+    features: Floats
+    roof: dict[str, Floats]  # µs at the GPU's limits, by precision
+    us: dict[Variant, Floats]
+
+
+def ratio(call: Call, slower: float, before: Variant, after: Variant, leave_out: int = -1) -> Ratio | None:
+    """What a call takes afterwards over what it takes now; None if too little like it was measured.
+
+    ``slower``: its time now over its time at the GPU's limits (``limit_us``). ``leave_out``: a measured call.
+    """
+    of_kind = measured().get((call.kind, call.direction))
+    if of_kind is None or before not in of_kind.us or after not in of_kind.us:
+        return None
+    now, then = of_kind.us[before], of_kind.us[after]
+    distance = ((of_kind.features - np.array(call.features)) ** 2).sum(1)
+    speeds = np.log2(now / of_kind.roof[before.precision])
+    distance += (OF_SPEED * (speeds - math.log2(max(slower, 1e-3)))) ** 2
+    known = ~np.isnan(now) & ~np.isnan(then)
+    if 0 <= leave_out < len(known):
+        known[leave_out] = False
+    if int(known.sum()) < FEWEST:
+        return None
+    order = np.flatnonzero(known)[np.argsort(distance[known], kind="stable")[:NEAREST]]
+    if distance[order[0]] > FARTHEST**2:
+        return None
+    weight = 1 / (NEAR + distance[order])
+    weight /= weight.sum()
+    logs = np.log(then[order] / now[order])
+    mean = float((weight * logs).sum())
+    return Ratio(math.exp(mean), math.sqrt(float((weight * (logs - mean) ** 2).sum())))
+
+
+def limit_us(call: Call, precision: str, flop_per_s: float, byte_per_s: float) -> float:
+    """The time of a call at a GPU's limits."""
+    return 1e6 * max(call.flop / flop_per_s, ITEM[precision] * call.elements / byte_per_s) + START_US
+
+
+@lru_cache(maxsize=1)
+def measured() -> dict[tuple[str, str], Sizes]:
+    """The measured calls by kind and direction."""
+    times: dict[str, dict[tuple[int, ...], dict[str, dict[Variant, float]]]] = {}
+    with gzip.open(DATA, "rt", encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            sizes = tuple(map(int, row["shape"].split()))
+            form = row["form"] if row["form"] in ("nchw", "nhwc") else ""
+            of_sizes = times.setdefault(row["kind"], {}).setdefault(sizes, {})
+            of_sizes.setdefault(row["dir"], {})[Variant(row["precision"], form)] = float(row["us"])
+    found = {}
+    for kind, every in times.items():
+        if kind in CONVOLUTIONS:  # one op of PyTorch makes both gradients
+            for of_sizes in every.values():
+                of_sizes["bprop"] = _both(of_sizes.pop("dgrad", {}), of_sizes.get("wgrad", {}))
+        for direction in sorted({name for of_sizes in every.values() for name in of_sizes}):
+            some = [(sizes, of[direction]) for sizes, of in every.items() if of.get(direction)]
+            found[kind, direction] = _sizes(kind, direction, some)
+    return found
+
+
+def _both(first: dict[Variant, float], second: dict[Variant, float]) -> dict[Variant, float]:
+    return {variant: us + second[variant] for variant, us in first.items() if variant in second}
+
+
+def _sizes(kind: str, direction: str, some: list[tuple[tuple[int, ...], dict[Variant, float]]]) -> Sizes:
+    calls = [measured_call(kind, direction, sizes) for sizes, _ in some]
+    variants = sorted({variant for _, us in some for variant in us})
+    return Sizes(
+        np.array([call.features for call in calls]),
+        {p: np.array([limit_us(call, p, peak, BANDWIDTH) for call in calls]) for p, peak in PEAKS.items()},
+        {variant: np.array([us.get(variant, math.nan) for _, us in some]) for variant in variants},
+    )
