@@ -4,6 +4,9 @@ A profiler slows the host, and with it every step that waits for the host. So th
 over are timed: on the host from the end of one iteration to the end of the next, and on the GPU between two events that
 are recorded there. The host may run ahead of the GPU; over several steps, the longer of the two is the step's time. It
 costs two CUDA events per iteration, and nothing waits for them before the program has ended or the profiler starts.
+
+Where the GPU is the limit, the host is held up by it, and how much time it needs itself does not show. So the last of
+several iterations before the profiler begins on an idle GPU: it is waited for once.
 """
 
 from __future__ import annotations
@@ -24,13 +27,16 @@ class StepTimer:
         self._marked = marked
         self._opened: tuple[int, int, Any] | None = None  # number, time and event of the iteration in progress
         self._timed: list[tuple[int, int, Any, Any]] = []  # number, ns on the host, events
+        self._alone: int | None = None  # the iteration that begins on an idle GPU
 
     def restart(self) -> None:
         """Forget what was timed."""
-        self._opened, self._timed = None, []
+        self._opened, self._timed, self._alone = None, [], None
 
-    def begin(self, number: int) -> None:
-        """An iteration begins that no profiler records."""
+    def begin(self, number: int, alone: bool = False) -> None:
+        """An iteration begins that no profiler records. ``alone``: wait for the GPU first."""
+        if alone and _wait_for_gpu():
+            self._alone = number
         event = _event()  # first: it is the event's cost, and not the iteration's
         self._opened = number, time.perf_counter_ns(), event
 
@@ -50,6 +56,7 @@ class StepTimer:
         """What was timed, for the trace's key pyprof; None if nothing was. Waits for the GPU's events."""
         steps = [
             {"number": number, "host_ns": host_ns, "gpu_ns": _between(begun, ended)}
+            | ({"alone": True} if number == self._alone else {})
             for number, host_ns, begun, ended in self._timed
         ]
         return {"version": VERSION, "marked": self._marked, "steps": steps} if steps else None
@@ -58,6 +65,19 @@ class StepTimer:
         """The record as the text of an NVTX range."""
         record = self.record()
         return None if record is None else NAME + json.dumps(record, separators=(",", ":"))
+
+
+def _wait_for_gpu() -> bool:
+    """Whether the GPU is idle now; it stays as it is where ``_event`` gives none."""
+    import torch
+
+    if _event() is None:
+        return False
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError:  # the program's own next call reports it
+        return False
+    return True
 
 
 def _event() -> Any:

@@ -63,6 +63,24 @@ def test_the_gpu_s_time_is_between_its_events(monkeypatch):
     assert [step["gpu_ns"] for step in timer.record()["steps"]] == [2_500_000, None]
 
 
+def test_an_iteration_that_begins_on_an_idle_gpu_is_named(monkeypatch):
+    waits = []
+    monkeypatch.setattr(step_timer, "_event", lambda: Event(1.0))
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: waits.append("waited"))
+    timer = StepTimer()
+    for number in (1, 2, 3):
+        timer.begin(number, alone=number == 3)
+        timer.end()
+    assert [step.get("alone") for step in timer.record()["steps"]] == [None, None, True] and waits == ["waited"]
+
+
+def test_without_a_gpu_no_iteration_begins_on_an_idle_one():
+    timer = StepTimer()
+    timer.begin(1, alone=True)
+    timer.end()
+    assert "alone" not in timer.record()["steps"][0]
+
+
 def test_a_gpu_that_refuses_leaves_the_gpu_s_time_unknown(monkeypatch):
     """After an error of the program's, every call of CUDA fails; the program's own next call has to report it."""
 

@@ -17,6 +17,7 @@ class _Step(msgspec.Struct):
     number: Annotated[int, Meta(ge=0, lt=1 << 53)]
     host_ns: _Ns
     gpu_ns: _Ns | None = None
+    alone: bool = False
 
 
 class _Record(OwnRecord):
@@ -43,4 +44,4 @@ def of_marker(text: str) -> tuple[tuple[MeasuredStep, ...], list[str]]:
 
 
 def _steps(record: _Record) -> tuple[MeasuredStep, ...]:
-    return tuple(MeasuredStep(s.number, s.host_ns, s.gpu_ns, record.marked) for s in record.steps)
+    return tuple(MeasuredStep(s.number, s.host_ns, s.gpu_ns, record.marked, s.alone) for s in record.steps)

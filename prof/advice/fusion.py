@@ -13,6 +13,7 @@ from pyprof.quantities import rounded
 from pyprof.table.columns import Bools, Ints, numbered
 
 CHAIN = 3  # fewest kernels in a chain; with two, the first result is often needed elsewhere
+SWISH = ["sigmoid", "mul"]  # but for these, if the backward pass shows that they are F.silu
 LEAST = 1 << 18  # with fewer elements than this, launching takes longer than moving them
 FUSED_NS = 3000.0  # time per fused kernel in addition to moving its bytes
 CONTIGUOUS = ("vectorized_elementwise_kernel", "unrolled_elementwise_kernel")  # copies that change only the type
@@ -23,6 +24,7 @@ NEW_FORWARD, NEW_BACKWARD = 1 / 2, 1 / 3
 CALLS = (  # (ops of a chain, the call that runs them in one kernel)
     ({"tanh", "pow"}, 'Call F.gelu(x, approximate="tanh") in place of its formula'),
     ({"erf", "mul"}, "Call F.gelu(x) in place of its formula"),
+    ({"sigmoid_backward", "mul", "add"}, "Call F.silu(x) in place of x * sigmoid(x)"),  # a gate has no sum
     ({"pow", "mean", "rsqrt", "mul"}, "Call F.rms_norm (one kernel from PyTorch 2.9 on) in place of its formula"),
 )
 
@@ -43,7 +45,10 @@ def fusion(run: Run) -> Iterator[Finding]:
         of_size.setdefault(size, []).append(chain)
     found: dict[tuple[str, ...] | int, dict[int, list[list[int]]]] = {}
     for size, members in of_size.items():
-        found.setdefault(_instead(run, members) or size, {})[size] = members
+        instead = _instead(run, members)
+        long = members if instead else [chain for chain in members if len(chain) >= CHAIN]
+        if long:
+            found.setdefault(instead or size, {})[size] = long
     for sizes in found.values():
         yield from _finding(run, sizes)
 
@@ -63,7 +68,7 @@ def chains(run: Run) -> Iterator[tuple[int, list[int]]]:
         if chain and (row == run.rows or place[row] != place[chain[-1]]):
             while links[chain[-1]]:
                 chain.pop()
-            if len(chain) - sum(links[each] for each in chain) >= CHAIN:
+            if len(chain) - sum(links[each] for each in chain) >= CHAIN or run.aten[chain].tolist() == SWISH:
                 yield int(size[chain[0]]), chain
             chain = []
         if row < run.rows and (may_go_on if chain else may_begin)[row]:

@@ -12,7 +12,7 @@ from pyprof.dtypes import HALF
 from pyprof.prof.advice import Run
 from pyprof.prof.advice.alignment import Gemm, product_of
 from pyprof.prof.advice.run_columns import numel
-from pyprof.prof.call_times.call import Call, Variant, convolution, pixels, product
+from pyprof.prof.call_times.call import PRODUCTS, Call, Variant, convolution, pixels, product
 from pyprof.prof.call_times.measured import PEAKS, Ratio, limit_us, ratio
 from pyprof.table.columns import Floats, Ints
 
@@ -35,12 +35,16 @@ COMMON = 0.08  # deviation of a sum of many calls, whose own errors cancel
 
 
 class CallOfRun(NamedTuple):
-    """One call. ``rows``: its kernels. ``slower``: their time over that at the GPU's limits."""
+    """One call. ``rows``: its kernels. ``slower``: their time over that at the GPU's limits.
+
+    ``spatial``: the dimensions of its pictures; 0 for products.
+    """
 
     rows: tuple[int, ...]
     call: Call
     now: Variant
     slower: float
+    spatial: int
 
     def to(self, after: Variant) -> Ratio | None:
         """Its time in another variant over its time now; None if too little like it was measured."""
@@ -71,9 +75,9 @@ def calls_of(run: Run) -> Iterator[CallOfRun]:
         peak = device.peak(UNITS[precision])
         if math.isnan(peak) or math.isnan(device.bandwidth):
             continue
-        spatial = call.kind not in ("gemm", "bmm", "conv1d")
-        now = Variant(precision, (_form(run, main) or form) if spatial else "nchw" if call.kind == "conv1d" else "")
-        yield CallOfRun(rows, call, now, took / limit_us(call, precision, peak, device.bandwidth))
+        spatial = 0 if call.kind in PRODUCTS else 1 if call.kind == "conv1d" else len(run.first_shape(main)) - 2
+        now = Variant(precision, "" if not spatial else "nchw" if spatial == 1 else _form(run, main) or form)
+        yield CallOfRun(rows, call, now, took / limit_us(call, precision, peak, device.bandwidth), spatial)
 
 
 def _of_one_op(run: Run) -> Iterator[tuple[int, ...]]:
@@ -101,7 +105,7 @@ def _call(run: Run, row: int, mains: int) -> Call | None:
     if run.family[row] == "conv":
         return _convolution(run, row, mains)
     kind, shapes = _kind_of(str(run.aten[row])), run.shapes(row)
-    if not shapes or len(shapes[0]) != 4 or not numel(shapes[0]):
+    if not shapes or len(shapes[0]) not in (4, 5) or not numel(shapes[0]):
         return None
     batch, channels, *sides = shapes[0]
     return pixels(kind, "bprop" if "backward" in str(run.aten[row]) else "fprop", batch, channels, math.prod(sides))

@@ -51,7 +51,8 @@ class Forecaster:
         self.base = base
         self.measured = step_ns is not None or known is not None
         wanted = step_ns if step_ns is not None else known.step_ns if known is not None else 0.0
-        self.shares: Floats = likely_shares(base, wanted, DRAWS)
+        alone = known.host_alone_ns if known is not None else None
+        self.shares: Floats = likely_shares(base, wanted, alone or 0.0, DRAWS)
         self._normal = normal_quantiles(DRAWS)
         self._last: list[tuple[Scenario, Floats]] = []  # the last two runs and their times: both are asked for again
         self.scale = 1.0

@@ -7,6 +7,7 @@ near at some shares, and not at others. Where the GPU limits the step, it does s
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from statistics import NormalDist
 
 import numpy as np
@@ -18,14 +19,22 @@ from pyprof.prof.timing.profiler_cost import OwnShare, host_ran_ahead, unprofile
 from pyprof.table.columns import Floats
 
 MEASURED = 0.06  # half of an 80% interval, in logarithms: how near a step's measured time is to that of other steps
+MEASURED_ALONE = 0.1  # the same of the host's time for a single step that began on an idle GPU
 LEAST, REPLAYS, POINTS = 0.04, 21, 400  # the least share; replays at shares between it and 1; shares between these
 
 
-def likely_shares(base: BaseRun, step_ns: float, count: int) -> Floats:
-    """So many shares, each as likely as the others, in rising order. ``step_ns``: the step without the profiler; 0 if
-    that is not known."""
-    share = np.geomspace(LEAST, 1.0, POINTS)
-    chance = _by_estimate(base, share) + (_by_step(base, share, step_ns) if step_ns else 0.0)
+def likely_shares(base: BaseRun, step_ns: float, alone_ns: float, count: int) -> Floats:
+    """So many shares, each as likely as the others, in rising order.
+
+    ``step_ns``: the step without the profiler; ``alone_ns``: the host's time for a step that began on an idle GPU,
+    without it; 0 where that is not known.
+    """
+    share, scenario = np.geomspace(LEAST, 1.0, POINTS), captured(base)
+    chance = _by_estimate(base, share)
+    if step_ns:
+        chance = chance + _by_time(lambda each: scenario.step_ns(each, np.zeros(0)), share, step_ns, MEASURED)
+    if alone_ns:
+        chance = chance + _by_time(scenario.alone_ns, share, alone_ns, MEASURED_ALONE)
     chance = np.exp(chance - chance.max())
     reached = (np.cumsum(chance) - chance / 2) / chance.sum()
     wanted = (np.arange(count, dtype=np.float64) + 0.5) / count
@@ -45,12 +54,15 @@ def _by_estimate(base: BaseRun, share: Floats) -> Floats:
     return found
 
 
-def _by_step(base: BaseRun, share: Floats, step_ns: float) -> Floats:
-    """The logarithm of each share's likelihood by how near the replay comes to the step, but for a constant."""
-    some, scenario, none = np.geomspace(LEAST, 1.0, REPLAYS), captured(base), np.zeros(0)
-    times = np.array([scenario.step_ns(each, none) for each in some.tolist()])
-    far = np.interp(np.log(share), np.log(some), np.log(times / step_ns))
-    found: Floats = -0.5 * (far * TENTH / MEASURED) ** 2
+def _by_time(replayed: Callable[[float], float], share: Floats, measured_ns: float, half: float) -> Floats:
+    """The logarithm of each share's likelihood by how near the replay comes to a measured time, but for a constant.
+
+    ``half``: half of the 80% interval of the logarithm of that time.
+    """
+    some = np.geomspace(LEAST, 1.0, REPLAYS)
+    times = np.array([replayed(each) for each in some.tolist()])
+    far = np.interp(np.log(share), np.log(some), np.log(np.maximum(times, 1.0) / measured_ns))
+    found: Floats = -0.5 * (far * TENTH / half) ** 2
     return found
 
 

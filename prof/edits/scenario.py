@@ -94,13 +94,39 @@ class Scenario:
         # What ran when the capture began may keep the first operation back for longer still.
         return max(on_host - begin, _extent(base, ends, duration, np.arange(len(base.work_task))))
 
-    def _simulated(self, share: float, errors: Floats, idle_until: int = NEVER) -> tuple[Ints, Ints]:
-        """The end of each task of the base, and its duration. ``idle_until``: when the GPU begins, ns."""
+    def alone_ns(self, share: float) -> float:
+        """How long the host takes for the last step if the GPU is idle when it begins, from the end of the one before.
+
+        That is the host's own work, and waits for what the step itself launched. ``share``: as of ``step_ns``.
+        """
+        base = self.base
+        marked, index, _ = base.steps
+        call = base.recorded.work.call[marked]
+        known = call >= 0
+        last = int(index.max(initial=0))
+        before = np.setdiff1d(np.arange(len(base.work_task)), marked[index == last]) if last else np.zeros(0, np.int64)
+        ends, _ = self._simulated(share, np.ones(len(self.edits)), done=before)
+        if not last:
+            return float(ends[base.call_task].max() - base.tasks.release.min())
+        returned, of_step = ends[base.call_task[call[known]]], index[known]
+        return float(returned.max() - returned[of_step < last].max(initial=int(base.tasks.release.min())))
+
+    def _simulated(
+        self, share: float, errors: Floats, idle_until: int = NEVER, done: Ints | None = None
+    ) -> tuple[Ints, Ints]:
+        """The end of each task of the base, and its duration.
+
+        ``idle_until``: when the GPU begins, ns. ``done``: operations that take no time.
+        """
         tasks, place = self._tasks(share, errors), np.arange(len(self.base.tasks))
         known: Chains | None = self.base.chains
         if self._repeats is not None:
             tasks, place, known = self._repeats.tasks(tasks), self._repeats.place, None
             self._add_repeating(tasks.duration, errors)
+        if done is not None:
+            duration = tasks.duration.copy()
+            duration[place[self.base.work_task[done]]] = 0
+            tasks = replace(tasks, duration=duration)
         if idle_until != NEVER:
             first = np.maximum(tasks.release, idle_until)
             tasks = replace(tasks, release=np.where(tasks.kind == WORK, first, tasks.release))

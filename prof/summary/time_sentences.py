@@ -9,6 +9,7 @@ from pyprof.prof.summary.wording import amount, brief_time, joined, layer_name, 
 from pyprof.prof.timing.blocking_copies import BlockingCopies
 from pyprof.prof.timing.collectives import Collective
 from pyprof.prof.timing.loading import Leading
+from pyprof.prof.timing.profiler_cost import HOST_LIMITS
 from pyprof.prof.timing.stragglers import RankWaits
 from pyprof.prof.timing.timeline import HOST_BOUND
 from pyprof.prof.timing.waiting import NOUNS, SyncPoint
@@ -214,6 +215,8 @@ def unprofiled_sentences(summary: Summary) -> Iterator[str]:
         yield f"{text}: in this capture the profiler adds {ms(added)}, {share(added, summary.step_ns)} of its step."
     else:
         yield f"{text}: the profiler adds nothing that could be measured."
+    if found.host_alone_ns is not None and found.host_alone_ns < HOST_LIMITS * found.step_ns:
+        yield f"The host needs {ms(found.host_alone_ns)} for a step that begins on an idle GPU: it is not the limit."
 
 
 def backward_sentences(summary: Summary) -> Iterator[str]:

@@ -43,6 +43,9 @@ class Unprofiled:
     host_ns: Annotated[float, doc("their median on the host, from the end of one iteration to the end of the next")]
     gpu_ns: Annotated[float | None, doc("their median on the GPU, by events at these ends; null: not timed there")]
     marked: Annotated[bool, doc("whether pyprof's markers were pushed meanwhile, as under nsys")]
+    host_alone_ns: Annotated[
+        float | None, doc("the host's time for the last of them, which began on an idle GPU; null: none did")
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,8 @@ class OwnShare:
 
 def unprofiled(steps: Sequence[MeasuredStep]) -> Unprofiled | None:
     """The figures of measured steps; None if there are none. The first half may still be warming up."""
+    alone = [step for step in steps if step.alone]
+    steps = [step for step in steps if not step.alone] or alone
     if not steps:
         return None
     late = sorted(steps, key=lambda step: step.number)[len(steps) // 2 :]
@@ -70,6 +75,7 @@ def unprofiled(steps: Sequence[MeasuredStep]) -> Unprofiled | None:
         host_ns=median(step.host_ns for step in late),
         gpu_ns=median(on_gpu) if on_gpu else None,
         marked=any(step.marked for step in steps),
+        host_alone_ns=float(alone[-1].host_ns) if alone else None,
     )
 
 
@@ -104,13 +110,17 @@ def own_share(table: Table, launching_ns: float, besides_ns: float, busy_ns: flo
 
     ``launching_ns``: the captured host time between and in launches, which the profiler slows; ``besides_ns``: pauses,
     which it does not; ``busy_ns``: the GPU's work. If the GPU's work does not limit the measured step, or the host ran
-    ahead of the GPU in it, the step says what the host needs; otherwise only what it needs at most.
+    ahead of the GPU in it or in the step that began on an idle GPU, the step says what the host needs; otherwise only
+    what it needs at most.
     """
     estimate, found = estimated_share(table), unprofiled(table.measured)
     if found is None or launching_ns <= 0:
         return estimate
-    ahead = host_ran_ahead(found)
-    host_ns = found.host_ns if ahead else found.step_ns
+    ahead, host_ns = host_ran_ahead(found), found.step_ns
+    if ahead:
+        host_ns = found.host_ns
+    elif found.host_alone_ns is not None and found.host_alone_ns < HOST_LIMITS * found.step_ns:
+        ahead, host_ns = True, found.host_alone_ns
     most = min(max((host_ns - besides_ns) / launching_ns, 0.02), 1.0)
     if ahead or busy_ns < HOST_LIMITS * found.step_ns:
         spread = found.low_ns / found.step_ns, found.high_ns / found.step_ns

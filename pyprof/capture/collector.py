@@ -32,6 +32,8 @@ from pyprof.errors import PyprofError
 from pyprof.memory_record import memory_record
 from pyprof.step_timer import StepTimer
 
+FEWEST_FOR_ONE_ALONE = 4  # iterations before the window, of which the last one begins on an idle GPU (step_timer)
+
 
 @dataclass(frozen=True, slots=True)
 class Window:
@@ -117,7 +119,8 @@ class Collector(ABC):
         self._iterations += 1
         self._collect_next()
         if self._is_passing_over():
-            self._timer.begin(self._iterations)
+            last = self._iterations == self._begin_after - 1
+            self._timer.begin(self._iterations, alone=last and self._begin_after >= FEWEST_FOR_ONE_ALONE)
 
     def _is_passing_over(self) -> bool:
         """Whether the next iteration is before the window, and nothing records it."""

@@ -21,6 +21,7 @@ class MeasuredStep:
     host_ns: int  # from the end of the iteration before to its own end, on the host
     gpu_ns: int | None  # the same on the GPU, by events; None: without a GPU
     marked: bool = False  # whether pyprof's markers were pushed meanwhile
+    alone: bool = False  # whether the GPU was idle when it began
 
     @property
     def ns(self) -> int:

@@ -21,12 +21,11 @@ from pyprof.quantities import rounded
 
 BY_NAMES = 0.3  # deviation of the logarithm of durations that kernels' names say
 LEAST_GAIN = 1.02  # of the calls' time before over afterwards, below which there is no edit
-DEEP = "conv3d"
 
 
 @edit_rule("channels_last")
 def channels_last(scenario: Scenario) -> Iterator[Proposal]:
-    """2-d and 3-d convolutions in channels last, an edit each; norms and poolings of pictures go with the 2-d ones.
+    """2-d and 3-d convolutions in channels last, an edit each, with the norms and poolings of as many dimensions.
 
     Abstains where an instance norm runs, which changes its operand to NCHW and back.
     """
@@ -43,9 +42,9 @@ def channels_last(scenario: Scenario) -> Iterator[Proposal]:
             if bool((finding.saved_ns > 0).any()):
                 found = True
                 yield edit_of(run, "channels_last", finding, BY_NAMES)
-    mixed = {2, 3} <= {_rank(each) for each, _ in known if each.call.kind in CONVOLUTIONS}
+    mixed = {2, 3} <= {each.spatial for each, _ in known if each.call.kind in CONVOLUTIONS}
     for rank in (2, 3):
-        some = [(each, ratio) for each, ratio in known if _rank(each) == rank]
+        some = [(each, ratio) for each, ratio in known if each.spatial == rank]
         if any(each.call.kind in CONVOLUTIONS for each, _ in some):
             edit = _edit(run, rank, mixed, some)
             if edit is not None:
@@ -58,14 +57,10 @@ def channels_last(scenario: Scenario) -> Iterator[Proposal]:
 def _in_nhwc(run: Run) -> Iterator[tuple[CallOfRun, Ratio]]:
     """The calls that run in NCHW, and what they take in NHWC."""
     for each in calls_of(run):
-        if each.now.form == "nchw" and each.call.kind != "conv1d":
+        if each.now.form == "nchw" and each.spatial > 1:
             found = each.to(Variant(each.now.precision, "nhwc"))
             if found is not None and like_the_measured(run, each.now.precision, each.now.precision):
                 yield each, found
-
-
-def _rank(each: CallOfRun) -> int:
-    return 3 if each.call.kind == DEEP else 2
 
 
 def _edit(run: Run, rank: int, mixed: bool, calls: list[tuple[CallOfRun, Ratio]]) -> Edit | None:

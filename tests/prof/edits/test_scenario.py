@@ -11,6 +11,7 @@ import pytest
 from pyprof.prof.edits.base_run import BaseRun
 from pyprof.prof.edits.edit import Edit, RepeatedCalls
 from pyprof.prof.edits.forecast import Forecaster
+from pyprof.prof.edits.host_pace import likely_shares
 from pyprof.prof.edits.scenario import apply, captured
 from pyprof.prof.load import load_table
 from pyprof.prof.replay.repeated_tasks import Repeat
@@ -110,6 +111,16 @@ def test_the_pace_of_a_long_run(host_bound, tmp_path):
     launches = [call(50 * n, n + 1) for n in range(3)]
     run = captured(base(tmp_path, *launches, *(kernel(10 + 61 * n, 60, n + 1) for n in range(3))))
     assert run.lasting_ns(1.0, NONE) == 182_000
+
+
+def test_the_host_on_an_idle_gpu(tmp_path):
+    """Launches at 0, 50 and 100 µs, of which the last returns at 105; kernels of 600 µs would hold nothing up."""
+    launches = [call(50 * n, n + 1) for n in range(3)]
+    run = captured(base(tmp_path, *launches, *(kernel(10 + 601 * n, 600, n + 1) for n in range(3))))
+    assert run.alone_ns(1.0) == 105_000
+    unknown, known = (likely_shares(run.base, 1_800_000.0, ns, 11) for ns in (0.0, run.alone_ns(0.3)))
+    assert run.alone_ns(float(known[5])) == pytest.approx(run.alone_ns(0.3), rel=0.05)
+    assert known[10] / known[0] < 0.8 * unknown[10] / unknown[0]
 
 
 def test_what_ran_before_the_capture_is_not_in_the_pace_of_a_long_run(tmp_path):

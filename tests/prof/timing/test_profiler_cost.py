@@ -22,6 +22,16 @@ def test_the_later_half_counts_and_of_each_step_the_longer_time():
     assert (found.host_ns, found.gpu_ns, found.marked) == (11 * MS, 10 * MS, False)
 
 
+def test_a_step_that_began_on_an_idle_gpu_tells_the_host_s_time():
+    """The GPU takes 20 ms and holds the host up; on an idle GPU the host was done after 8: 4 of pauses, 4 of 40."""
+    steps = [MeasuredStep(n, 20 * MS, 20 * MS) for n in (1, 2, 3, 4)] + [MeasuredStep(5, 8 * MS, 21 * MS, alone=True)]
+    found = unprofiled(steps)
+    assert (found.count, found.step_ns, found.host_alone_ns) == (4, 20 * MS, 8 * MS)
+    run = table()
+    share = own_share(Table(1, run.columns, measured=steps), 40.0 * MS, 4.0 * MS, 19 * MS)
+    assert share.share == pytest.approx(0.1) and share.measured
+
+
 def test_nothing_measured():
     assert unprofiled(()) is None
     assert estimated_share(table()).share == KINETO and estimated_share(table(occupancy=np.nan)).share == PLAIN
