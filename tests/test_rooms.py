@@ -50,8 +50,9 @@ ALLOWED = {
     "prof/timing": "ground pyprof/command pyprof/table prof/ops prof/work prof/limits",
     "prof/replay": "ground pyprof/table prof/timing",
     "prof/advice": "ground pyprof/command pyprof/table prof/kernels prof/work prof/limits prof/timing",
+    "prof/call_times": "ground pyprof/table prof/advice",
     "prof/edits": "ground pyprof/table prof/work prof/limits prof/timing prof/advice prof/replay",
-    "prof/edits/rules": "ground pyprof/table prof/limits prof/timing prof/advice prof/edits",
+    "prof/edits/rules": "ground pyprof/table prof/limits prof/timing prof/advice prof/edits prof/call_times",
     "pyprof/replay": "ground pyprof/table prof/ops prof/work",
     "prof/timings": "ground pyprof/command pyprof/table pyprof/replay prof/ops prof/work prof/advice prof/edits "
     "prof/edits/rules",

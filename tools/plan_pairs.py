@@ -3,7 +3,7 @@
     PYTHONPATH=. python tools/plan_pairs.py [FOLDER ...] [--captured] [--errors]
 
 Without FOLDER, the programs of tests/golden/advice, each with one change. A FOLDER has measured.json, as
-tests/device/plan_truth.py writes it, and captures/ of programs with several (tests/device/plan_programs): each change
+tests/device/plan_truth.py writes it, and captures of programs with several (tests/golden/plan/held6): each change
 alone, then after those before it. The time of the unchanged step is given, as by pyprof plan --step-ms; with
 --captured, the capture alone says it. Measured times are steps in a row without a profiler on an H200, whose host is
 faster at one time than at another, by half: so a saving is compared by its share of the step that it was measured
@@ -158,8 +158,10 @@ def golden(only: str = "") -> Iterator[Pair]:
 def several(folder: Path, given: bool = True, only: str = "") -> Iterator[Pair]:
     """Each change alone, then after those before it. ``given``: the step's time as measured."""
     for row in json.loads((folder / "measured.json").read_text(encoding="utf-8")):
-        capture = folder / "captures" / f"{row['program']}.base.json.gz"
-        if capture.exists() and only in ("", row["program"]):
+        name = row["program"]
+        files = folder / "captures" / f"{name}.base.json.gz", folder / f"{name}.pyprof"
+        capture = next((file for file in files if file.exists()), None)
+        if capture is not None and only in ("", name):
             yield from _of_program(row, base_of(capture), given)
 
 

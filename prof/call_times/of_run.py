@@ -13,7 +13,7 @@ from pyprof.prof.advice import Run
 from pyprof.prof.advice.alignment import Gemm, product_of
 from pyprof.prof.advice.run_columns import numel
 from pyprof.prof.call_times.call import PRODUCTS, Call, Variant, convolution, pixels, product
-from pyprof.prof.call_times.measured import PEAKS, Ratio, limit_us, ratio
+from pyprof.prof.call_times.nearest_sizes import PEAKS, Ratio, limit_us, ratio
 from pyprof.table.columns import Floats, Ints
 
 # The op of norms, poolings and upsamplings, without its ending for the backward pass -> the kind
@@ -65,10 +65,11 @@ def calls_of(run: Run) -> Iterator[CallOfRun]:
     if device is None:
         return
     form = form_of(run)
+    allowed = {family for family in ("gemm", "conv") if bool((run.precision[run.family == family] == "tf32").any())}
     for rows in _of_one_op(run):
         main = _main(run, rows)
         call = _call(run, main, len([row for row in rows if run.role[row] == "main"]))
-        precision = _precision(run, main)
+        precision = _precision(run, main, allowed)
         took = float(run.dur[list(rows)].sum()) / 1e3
         if call is None or not precision or took <= 0:
             continue
@@ -159,11 +160,13 @@ def _kind_of_rank(given: Sequence[int], weight: Sequence[int], transposed: bool)
     return "conv1d" if flat else {4: "conv2d", 5: "conv3d"}.get(len(given), "")
 
 
-def _precision(run: Run, row: int) -> str:
-    if run.tc[row] == "1":
-        return {"tf32": "tf32", "bf16": "bf16", "fp16": "bf16"}.get(str(run.precision[row]), "")
+def _precision(run: Run, row: int, allowed: set[str]) -> str:
+    """``allowed``: families of which some run in TF32, so that all may, also those that need no tensor cores."""
+    if run.tc[row] == "1" and run.precision[row] not in ("tf32", "bf16", "fp16"):
+        return ""
     dtype = str(run.dtype[row])
-    return "bf16" if dtype in HALF else "fp32" if dtype == "float32" else ""
+    full = "tf32" if run.precision[row] == "tf32" or run.family[row] in allowed else "fp32"
+    return "bf16" if dtype in HALF else full if dtype == "float32" else ""
 
 
 def _form(run: Run, row: int) -> str:

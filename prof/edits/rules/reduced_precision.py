@@ -12,7 +12,7 @@ from pyprof.prof.advice.alignment import LINE, product_of
 from pyprof.prof.advice.attention import fastest_ns, in_math
 from pyprof.prof.advice.mixed_precision import EFFICIENCY, NARROW, TF32, fits, full_precision
 from pyprof.prof.call_times.call import Variant
-from pyprof.prof.call_times.measured import Ratio
+from pyprof.prof.call_times.nearest_sizes import Ratio
 from pyprof.prof.call_times.of_run import CallOfRun, calls_of, changed_ns, like_the_measured
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule

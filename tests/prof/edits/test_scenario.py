@@ -118,9 +118,8 @@ def test_the_host_on_an_idle_gpu(tmp_path):
     launches = [call(50 * n, n + 1) for n in range(3)]
     run = captured(base(tmp_path, *launches, *(kernel(10 + 601 * n, 600, n + 1) for n in range(3))))
     assert run.alone_ns(1.0) == 105_000
-    unknown, known = (likely_shares(run.base, 1_800_000.0, ns, 11) for ns in (0.0, run.alone_ns(0.3)))
-    assert run.alone_ns(float(known[5])) == pytest.approx(run.alone_ns(0.3), rel=0.05)
-    assert known[10] / known[0] < 0.8 * unknown[10] / unknown[0]
+    unknown, known = (likely_shares(run.base, 1_800_000.0, ns, 11) for ns in (0.0, 105_000.0))
+    assert known[5] > 1.3 * unknown[5]  # the capture's host is as fast as without the profiler
 
 
 def test_what_ran_before_the_capture_is_not_in_the_pace_of_a_long_run(tmp_path):
