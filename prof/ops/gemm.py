@@ -258,9 +258,8 @@ def adds_product(names: str, gradient: str) -> Callable[[Way], Way]:
             self: Any, a: Tensor, b: Tensor, beta: Any = 1, alpha: Any = 1, last: Any = None, *, out: Out = None
         ) -> Work:
             (shape, count), dtype = multiplied(a, b), None
-            if isinstance(last, (int, float)) or isinstance(
-                beta, str
-            ):  # (.., out_dtype, beta, alpha), a name or number
+            # (.., out_dtype, beta, alpha), a name or a trace's number, or (.., beta, alpha, use_gelu)
+            if isinstance(beta, str) or (isinstance(last, (int, float)) and not isinstance(last, bool)):
                 dtype, beta = beta, alpha
             return product(count, (added(self, beta), a, b), output(out, typed(a.like(shape), dtype)))
 

@@ -191,7 +191,7 @@ def one_hot(self: Tensor, classes: Any = -1, *, out: Out = None) -> Work:
 @op("unfold_backward")
 def unfold_backward(grad: Tensor, sizes: Any, dim: Any, size: Any, step: Any) -> Work:
     """Each window's g is added to dx: elements of g less those of dx that a window covers, if windows overlap"""
-    windows = grad.shape[int(dim)]
+    windows = grad.shape[int(dim) % max(len(sizes), 1)]  # the windows' elements are one more dimension of g, its last
     covered = min(size, step) * (windows - 1) + size if windows else 0
     lines = grad.numel // (windows * size or 1)
     flop = (grad.numel - lines * covered) * addition_flop(grad)

@@ -188,10 +188,8 @@ def powsum(
     self: Tensor, order: Any = 2, dim: Any = None, keepdim: Any = False, dtype: Any = None, *, out: Out = None
 ) -> Work:
     """The sum of |x|^p, a norm without its O roots: 2E - O for p = 2"""
-    norm, has_root = (
-        linalg_vector_norm(self, order, dim, keepdim, dtype, out=out),
-        float(number(order, 2)) not in (0, 1),
-    )
+    norm = linalg_vector_norm(self, order, dim, keepdim, dtype, out=out)
+    has_root = float(number(order, 2)) not in (0, 1)
     return Work(norm.flop - (kept(self, dim, out) if has_root else 0), norm.read, norm.write)
 
 

@@ -251,6 +251,9 @@ def _amounts(work: Work | Parts) -> dict[str, Amounts]:
 
 
 def _possible(flop: int | None, nbytes: float | None) -> Amounts:
-    """The amounts; unknown if they are impossibly large for one call, because some captures have wrong shapes."""
-    whole = None if nbytes is None or math.isnan(nbytes) else int(nbytes)
-    return (None if flop is None or flop > MOST else flop, None if whole is None or whole > MOST else whole)
+    return _plausible(flop), _plausible(None if nbytes is None or math.isnan(nbytes) else int(nbytes))
+
+
+def _plausible(amount: int | None) -> int | None:
+    """An amount; unknown if it is negative or impossibly large for one call: some captures have wrong shapes."""
+    return amount if amount is not None and 0 <= amount <= MOST else None

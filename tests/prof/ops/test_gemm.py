@@ -33,6 +33,8 @@ ROWS: list[Row] = [
     ("addmm", (t(6), t(4, 5, dtype=H), t(5, 6, dtype=H), 6, 1, 1), Work(240, 124, 96)),
     ("addmm", (t(6), t(4, 5, dtype=H), t(5, 6, dtype=H), 6, 0, 1), Work(240, 100, 96)),
     ("_addmm_activation", (t(6), t(4, 5), t(5, 6)), Work(240, 224, 96)),
+    ("_addmm_activation", (t(6), t(4, 5), t(5, 6), 1, 1, True), Work(240, 224, 96)),  # use_gelu: no dtype
+    ("_addmm_activation", (t(4, 6), t(4, 5), t(5, 6), 0, 1, False), Work(240, 200, 96)),
     ("bmm", (t(3, 4, 5), t(3, 5, 6)), Work(720, 600, 288)),  # three times the first
     ("baddbmm", (t(4, 6), t(3, 4, 5), t(3, 5, 6)), Work(720, 696, 288)),  # + 24*4 read
     ("addbmm", (t(4, 6), t(3, 4, 5), t(3, 5, 6)), Work(720, 696, 96)),  # one [4,6] out

@@ -136,6 +136,7 @@ ROWS: list[Row] = [
     # windows of 3 at every element of 4: two in each of 5 rows cover it, 6 gradients fall on 4 elements
     ("unfold_backward", (t(5, 2, 3), [5, 4], 1, 3, 1), Work(10, 120, 80)),
     ("unfold_backward", (t(5, 2, 2), [5, 5], 1, 2, 3), Work(0, 80, 100)),  # apart from each other
+    ("unfold_backward", (t(5, 2, 3), [5, 4], -1, 3, 1), Work(10, 120, 80)),  # the last dimension of x, not of g
     ("select_scatter slice_scatter diagonal_scatter as_strided_scatter", (X, t(2, 6)), Work(0, 48 + 48, 96)),
 ]
 WITH_OUTPUTS: list[Row] = [  # what only the outputs tell

@@ -126,6 +126,14 @@ def test_shapes_that_make_no_sense_are_unknown(op: str, sizes: list[Any], dtypes
     assert found.why
 
 
+def test_less_work_than_none_is_unknown() -> None:
+    """A damaged trace: a window of -3 elements."""
+    args = json.dumps(["-3", "6", "0", "", "False"])
+    sizes, dtypes = json.dumps([[]] * 5), json.dumps(["Scalar"] * 5)
+    found = count_call(OpCall(aten="aten::hann_window", sizes=sizes, dtypes=dtypes, args=args, dir="fprop"))
+    assert (found.flop, found.nbytes) == (None, None)
+
+
 def test_more_work_than_any_computer_does_is_unknown() -> None:
     size = 1 << 21
     fits, beyond = (counted("mm", [[n, n], [n, n]], Dtypes(B)) for n in (1 << 19, size))
