@@ -111,7 +111,7 @@ def waiting(table: Table) -> Waiting:
     if losses(table):  # something that is not on record may have run in the gaps
         return Waiting(queue, idle, Coded(cause, list(CAUSES)))
     to_host, copies = _copies(table)
-    launched, data = launched_at(table), input_data(table)
+    launched, data, launched_before = launched_at(table), input_data(table), _launches_before(table)
     computes = table.coded("kind").among("kernel", "graph")
     for rows in _lanes(table):
         last, reach = _last_ended(end[rows])
@@ -120,7 +120,7 @@ def waiting(table: Table) -> Waiting:
         idle[at] = np.maximum(start[at] - since, 0)
         launched_late = (idle[at] < DENSE_NS) | (2 * (launched[at] - since) >= idle[at])
         late = known[at] & (launched[at] > since) & launched_late
-        inside = _in_copies(table, copies & known, called, at, since)
+        inside = _in_copies(table, copies & known, called, at, launched_before[at], since)
         begun = np.logical_or.accumulate(computes[rows])[1:]
         tests = {  # the first that holds, in the order of the module's text
             "sync": late & to_host[before],
@@ -157,24 +157,27 @@ def _copies(table: Table) -> tuple[Bools, Bools]:
     return copy & named_rows(table, *TO_HOST), unpinned
 
 
-def _in_copies(table: Table, copies: Bools, called: Ints, rows: Ints, since: Ints) -> Ints:
+def _launches_before(table: Table) -> Ints:
+    """For each row, the one that its thread launched before it; -1: none."""
+    thread = distinct(table.ints("rank"), table.ints("pid"), table.ints("tid"))[1]
+    order = np.lexsort((table.ints("apiStart"), thread))
+    found = np.full(len(order), -1, np.int64)
+    found[order[1:]] = np.where(thread[order[1:]] == thread[order[:-1]], order[:-1], -1)
+    return found
+
+
+def _in_copies(table: Table, copies: Bools, called: Ints, rows: Ints, before: Ints, since: Ints) -> Ints:
     """For how long of the gap before each row its thread was in calls of ``copies``: the row's, or its launch before.
 
     ``called``: when each row's call ended; ``since``: when the gaps begin.
     """
-    thread = distinct(table.ints("rank"), table.ints("pid"), table.ints("tid"))[1]
     start, api = table.ints("start"), table.ints("apiStart")
-    order = np.lexsort((api, thread))
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    before = order[np.maximum(place[rows] - 1, 0)]
-    same = (place[rows] > 0) & (thread[before] == thread[rows])
 
     def within(calls: Ints) -> Ints:
         overlap = np.minimum(called[calls], start[rows]) - np.maximum(api[calls], since)
         return np.where(copies[calls], np.maximum(overlap, 0), 0)
 
-    time: Ints = within(rows) + np.where(same, within(before), 0)
+    time: Ints = within(rows) + np.where(before >= 0, within(before), 0)
     return time
 
 
