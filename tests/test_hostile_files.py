@@ -20,12 +20,13 @@ COMMANDS = (
 )  # fmt: skip
 # Runs the commands that it is told, each in a child of its own: to start Python for each would take most of the time.
 MEASURED = """
-import ast, os, sys
+import ast, os, signal, sys
 import numpy, pyprof.cli, pyprof.parse.read, pyprof.prof.load
 for line in sys.stdin:
     words, errors = ast.literal_eval(line)
     child = os.fork()
     if not child:
+        signal.alarm(300)  # ends one that hangs
         code = 70
         try:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

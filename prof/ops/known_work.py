@@ -7,7 +7,7 @@ from typing import Any
 from pyprof.errors import ModelError
 from pyprof.prof.ops.compiled import fused_bytes, is_compiled
 from pyprof.prof.ops.evaluation import evaluate, first_trial, parameters
-from pyprof.prof.ops.model import FAMILY, UNKNOWN, Parts, Tensor, Work, distinct, names
+from pyprof.prof.ops.model import FAMILY, ORDER, UNKNOWN, Parts, Tensor, Work, distinct, names
 from pyprof.prof.ops.operands import INDEX_BYTES
 from pyprof.prof.ops.vision import sampled
 
@@ -114,13 +114,14 @@ FILLED: dict[str, Callable[[tuple[Any, ...]], float]] = {
 
 
 # Ops that run their product as an inner op, which has rows of its own: what the op's own kernels do.
-WITHOUT_PRODUCT: dict[str, Callable[[tuple[Any, ...]], Work]] = {"torchvision::deform_conv2d": sampled}
+WITHOUT_PRODUCT: dict[str, Callable[..., Work]] = {"torchvision::deform_conv2d": sampled}
 
 
 def own_work(name: str, arguments: tuple[Any, ...], work: Work | Parts) -> Work | Parts:
     """The work of the op's own kernels in a capture, where inner ops fill its output or compute its product."""
     if name in WITHOUT_PRODUCT:
-        return WITHOUT_PRODUCT[name](arguments)
+        positional, named = ORDER[name].bind(arguments)
+        return WITHOUT_PRODUCT[name](*positional, **named)
     if isinstance(work, Work) and name in FILLED:
         return Work(work.flop, FILLED[name](arguments), 0)
     return work

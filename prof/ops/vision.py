@@ -65,11 +65,9 @@ def deform_conv(call: Deformable) -> Work:
     return Work(call.product + call.sampling, read, moved(call.y.numel, call.y))
 
 
-def sampled(arguments: tuple[Any, ...]) -> Work:
+def sampled(call: Deformable) -> Work:
     """What the op's own kernels do: they sample the image into columns."""
-    x, weight, offset, mask, *rest = arguments
-    call = Deformable(x, weight, offset, mask, None, rest[9] if len(rest) > 9 else UNKNOWN)
-    return Work(call.sampling, distinct(x, offset, call.factors), moved(call.columns, x))
+    return Work(call.sampling, distinct(call.x, call.offset, call.factors), moved(call.columns, call.x))
 
 
 @conv_op(f"torchvision::_deform_conv2d_backward (dy, x, weight, offset, mask, bias, {MOVES})")

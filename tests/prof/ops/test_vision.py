@@ -47,7 +47,10 @@ ROWS: list[Row] = [
 test_worked_by_hand = worked(ROWS)
 
 
-@pytest.mark.parametrize(("arguments", "work"), [(V1, Work(7 * 2592, 7232, 10368)), (V2, Work(8 * 2592, 9824, 10368))])
+@pytest.mark.parametrize(
+    ("arguments", "work"),
+    [(V1, Work(7 * 2592, 7232, 10368)), (V2, Work(8 * 2592, 9824, 10368)), (V1[:3], Work(7 * 2592, 7232, 10368))],
+)
 def test_the_kernel_of_a_deformable_convolution_samples_and_leaves_the_product(arguments: Row, work: Work) -> None:
     name = "torchvision::deform_conv2d"
     assert own_work(name, arguments, evaluate(name, arguments)) == work
