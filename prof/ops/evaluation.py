@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache, lru_cache
+from numbers import Real
 from typing import Any
 
 from pyprof.errors import ModelError, UnknownArgument
@@ -139,14 +140,24 @@ def evaluate(
         raise UnknownArgument(f"{name} of a sparse tensor has no model")
     count, extras = _signature(function)
     given = {name: value for name, value in (("out", out), ("served", served)) if name in extras}
-    try:
+
+    def call() -> Any:
         positional, named = ORDER[name].bind(args) if name in ORDER else (args[:count], {})
-        work = function(*positional, **named, **given)
+        return function(*positional, **named, **given)
+
+    return checked(name, args, call)
+
+
+def checked(name: str, args: tuple[Any, ...], count: Callable[[], Any]) -> Work | Parts:
+    """The work that ``count`` returns. Any of its exceptions becomes a ModelError, and so does what is no work."""
+    try:
+        work = count()
     except ModelError:
         raise
     except Exception as error:
         raise ModelError(f"{name}: arguments {args!r:.200} do not fit its model: {error}") from error
-    if not isinstance(work, (Work, dict)):
+    parts = [work] if isinstance(work, Work) else work.values() if isinstance(work, dict) else [None]
+    if not all(isinstance(w, Work) and all(isinstance(n, Real) for n in (w.flop, w.read, w.write)) for w in parts):
         raise ModelError(f"{name}: its model returned {work!r:.200}, expected Work")
     return work
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from pyprof.errors import ModelError
 from pyprof.prof.ops.compiled import fused_bytes, is_compiled
-from pyprof.prof.ops.evaluation import evaluate, first_trial, parameters
+from pyprof.prof.ops.evaluation import checked, evaluate, first_trial, parameters
 from pyprof.prof.ops.model import FAMILY, ORDER, UNKNOWN, Parts, Tensor, Work, distinct, names
 from pyprof.prof.ops.operands import INDEX_BYTES
 from pyprof.prof.ops.vision import sampled
@@ -121,7 +121,7 @@ def own_work(name: str, arguments: tuple[Any, ...], work: Work | Parts) -> Work 
     """The work of the op's own kernels in a capture, where inner ops fill its output or compute its product."""
     if name in WITHOUT_PRODUCT:
         positional, named = ORDER[name].bind(arguments)
-        return WITHOUT_PRODUCT[name](*positional, **named)
+        return checked(name, arguments, lambda: WITHOUT_PRODUCT[name](*positional, **named))
     if isinstance(work, Work) and name in FILLED:
-        return Work(work.flop, FILLED[name](arguments), 0)
+        return checked(name, arguments, lambda: Work(work.flop, FILLED[name](arguments), 0))
     return work

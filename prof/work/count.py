@@ -250,10 +250,11 @@ def _amounts(work: Work | Parts) -> dict[str, Amounts]:
     return {part: _possible(piece.flop, piece.nbytes) for part, piece in parts.items()}
 
 
-def _possible(flop: int | None, nbytes: float | None) -> Amounts:
-    return _plausible(flop), _plausible(None if nbytes is None or math.isnan(nbytes) else int(nbytes))
+def _possible(flop: float | None, nbytes: float | None) -> Amounts:
+    return _plausible(flop), _plausible(nbytes)
 
 
-def _plausible(amount: int | None) -> int | None:
-    """An amount; unknown if it is negative or impossibly large for one call: some captures have wrong shapes."""
-    return amount if amount is not None and 0 <= amount <= MOST else None
+def _plausible(amount: float | None) -> int | None:
+    """An amount; unknown (NaN, too) if it is negative or impossibly large for one call: some captures have wrong
+    shapes."""
+    return int(amount) if amount is not None and 0 <= amount <= MOST else None

@@ -134,6 +134,20 @@ def test_less_work_than_none_is_unknown() -> None:
     assert (found.flop, found.nbytes) == (None, None)
 
 
+@pytest.mark.parametrize(
+    ("op", "sizes", "args"),
+    [  # of damaged traces
+        ("aten::nll_loss_backward", [[], [8, 5], [8]], ""),  # no argument for the weights
+        ("_c10d_functional::all_gather_into_tensor", [[2, 3], []], '["", "[0, 1]"]'),  # a list for a number
+        ("aten::one_hot", [[8], []], '["", "inf"]'),
+    ],
+)
+def test_arguments_that_no_model_was_written_for_are_unknown(op: str, sizes: list[Any], args: str) -> None:
+    dtypes = json.dumps([F if size else "Scalar" for size in sizes])
+    found = count_call(OpCall(aten=op, sizes=json.dumps(sizes), dtypes=dtypes, args=args, dir="fprop"))
+    assert found.nbytes is None
+
+
 def test_more_work_than_any_computer_does_is_unknown() -> None:
     size = 1 << 21
     fits, beyond = (counted("mm", [[n, n], [n, n]], Dtypes(B)) for n in (1 << 19, size))
