@@ -5,7 +5,7 @@ import sys
 
 from pyprof.command.argument_types import parsed, whole_number
 from pyprof.command.frame import Done, run_command
-from pyprof.command.parser import Parser, add_common, add_json
+from pyprof.command.parser import Parser, add_common, add_forms
 from pyprof.errors import UsageError
 from pyprof.gc_pause import uncollected
 from pyprof.prof.load import add_counters, add_input
@@ -56,17 +56,14 @@ def _add_query(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_forms(parser: argparse.ArgumentParser) -> None:
-    form = parser.add_argument_group("form").add_mutually_exclusive_group()
-    form.add_argument("--csv", action="store_true", help="comma-separated, every field quoted, unknown empty")
-    add_json(form)
-    form.add_argument("--jsonl", action="store_true", help="JSON lines: one object per row, unknown null")
     width = (
         "aligned columns, cut to N characters per line (without a form: a terminal's width; in a pipe, groups are "
         "aligned and whole); -w 0, and rows in a pipe: fields separated by a blank, for awk: blanks in them are _, "
         "empty ones -; texts are wrapped"
     )
-    characters = whole_number(0, 6, "a number of characters")
-    form.add_argument("-w", metavar="N", dest="width", type=characters, help=width)
+    forms = add_forms(parser.add_argument_group("form"), 0, width)
+    forms.add_argument("--csv", action="store_true", help="comma-separated, every field quoted, unknown empty")
+    forms.add_argument("--jsonl", action="store_true", help="JSON lines: one object per row, unknown null")
 
 
 def _add_answers(parser: argparse.ArgumentParser) -> None:

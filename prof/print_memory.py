@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from pyprof.command.argument_types import number, whole_number
 from pyprof.command.frame import Done, run_command, warned
-from pyprof.command.parser import Parser, add_common, add_json
+from pyprof.command.parser import Parser, add_common, add_forms
 
 if TYPE_CHECKING:
     from pyprof.prof.load import LoadedMemory
@@ -35,12 +35,8 @@ def build_parser() -> Parser:
     )
     step = "what a step takes without a profiler, where it was measured: it sets the host's pace"
     parser.add_argument("--step-ms", metavar="MS", type=number(1e-3, 1e9, "a time in ms"), help=step)
-    form = parser.add_argument_group("form").add_mutually_exclusive_group()
-    form.add_argument("--csv", action="store_true", help="the events instead: one line per allocation or free")
-    add_json(form)
-    parser.add_argument(
-        "-w", metavar="N", dest="width", type=whole_number(40, 6, "a number from 40 on"), help="characters per line"
-    )
+    forms = add_forms(parser.add_argument_group("form"), 40, "characters per line")
+    forms.add_argument("--csv", action="store_true", help="the events instead: one line per allocation or free")
     output = "write here, not to standard output"
     parser.add_argument("-o", "--output", metavar="FILE", help=output)
     add_common(parser, writes="file")

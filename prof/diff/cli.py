@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyprof.command.argument_types import imported, whole_number
 from pyprof.command.envelope import Input, write_answer
 from pyprof.command.frame import Done, run_command
-from pyprof.command.parser import Parser, add_common, add_json
+from pyprof.command.parser import Parser, add_common, add_forms
 from pyprof.errors import UsageError
 from pyprof.prof.load import add_models, load_model_files
 
@@ -67,10 +67,8 @@ def _add_gate(parser: argparse.ArgumentParser) -> None:
 
 def _add_form(parser: argparse.ArgumentParser) -> None:
     form, positive = parser.add_argument_group("form"), whole_number(digits=6)
-    add_json(form)
+    add_forms(form, 1, "characters per line (default: the terminal's, or 100)")
     form.add_argument("--html", metavar="FILE", help="write the difference as a web page, too")
-    width = "characters per line (default: the terminal's, or 100)"
-    form.add_argument("-w", metavar="N", dest="width", type=positive, help=width)
     form.add_argument("--top", metavar="N", type=positive, help="show the N greatest changes (default: 12)")
     form.add_argument("--all", action="store_true", help="show all changes")
 

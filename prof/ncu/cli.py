@@ -4,8 +4,13 @@ import argparse
 
 from pyprof.command.argument_types import imported, whole_number
 from pyprof.command.frame import Done
-from pyprof.errors import UsageError
+from pyprof.command.parser import add_forms
 
+JSON = (
+    "one JSON object of what was measured or of the report, errors too (pyprof schema ncu); what the program "
+    "prints goes to standard error"
+)
+WIDTH = "of a report: characters per line (default: the terminal's, or 100)"
 SORTS = ("time", "dram", "l2", "tensor", "instructions", "efficiency")
 
 
@@ -21,19 +26,16 @@ def add_report_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--sort", choices=SORTS, help="the kernels with the most first (default: as launched)")
     group.add_argument("--top", metavar="N", type=whole_number(digits=6), help="show N kernels; sums are of all")
     group.add_argument("--peaks", metavar="FILE", help="measured peaks, in place of the data sheet's (pyprof peaks)")
-    group.add_argument(
-        "--csv", action="store_true", help="the kernels as CSV, in bytes and ns; unknown values are empty"
+    forms = add_forms(parser.add_argument_group("form"), 20, WIDTH, JSON)
+    forms.add_argument(
+        "--csv", action="store_true", help="of a report: the kernels as CSV, in bytes and ns; unknown values are empty"
     )
-    group.add_argument("-w", metavar="N", dest="width", type=whole_number(20, digits=4, what="a width from 20 on"),
-                       help="characters per line (default: the terminal's, or 100)")  # fmt: skip
 
 
 def report(args: argparse.Namespace) -> Done:
     """Write the report of ``args.report`` to ``args.output``, or to standard output."""
     from pyprof.prof.ncu.report_output import CSV, JSON, TEXT, Asked, write_report
 
-    if args.csv and args.json:
-        raise UsageError("--csv and --json are two forms: give one")
     form = CSV if args.csv else JSON if args.json else TEXT
     asked = Asked(form, args.sort, args.top, args.layers, args.peaks, args.width, args.output, args.force)
     return Done(write_report(args.report, asked))

@@ -6,10 +6,10 @@ import argparse
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pyprof.command.argument_types import number, whole_number
+from pyprof.command.argument_types import number
 from pyprof.command.envelope import write_answer
 from pyprof.command.frame import Done, run_command, warned
-from pyprof.command.parser import Parser, add_common, add_json
+from pyprof.command.parser import Parser, add_common, add_forms
 from pyprof.errors import UsageError
 from pyprof.prof.load import add_device, add_peaks
 
@@ -41,10 +41,7 @@ def build_parser() -> Parser:
     add_device(parser, "plan for another GPU")
     _add_timings(parser)
     add_peaks(parser)
-    parser.add_argument(
-        "-w", metavar="N", dest="width", type=whole_number(60, 6, "a number from 60 on"), help="characters per line"
-    )
-    add_json(parser)
+    add_forms(parser.add_argument_group("form"), 60, "characters per line")
     add_common(parser)
     return parser
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyprof.command.argument_types import file_name, whole_number
 from pyprof.command.envelope import write_answer
 from pyprof.command.frame import Done, run_command, warned
-from pyprof.command.parser import Parser, add_common, add_json
+from pyprof.command.parser import Parser, add_common, add_forms
 from pyprof.prof.load import add_device
 
 if TYPE_CHECKING:
@@ -39,10 +39,7 @@ def build_parser() -> Parser:
     add_device(parser, "replay it on another GPU")
     output = "write the simulated timeline for ui.perfetto.dev: net.perfetto-trace, .pftrace, .json or .json.gz"
     parser.add_argument("-o", "--output", metavar="FILE", type=file_name(FORMS), help=output)
-    parser.add_argument(
-        "-w", metavar="N", dest="width", type=whole_number(60, 6, "a number from 60 on"), help="characters per line"
-    )
-    add_json(parser)
+    add_forms(parser.add_argument_group("form"), 60, "characters per line")
     add_common(parser, writes="file")
     return parser
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from pyprof._version import __version__
+from pyprof.command.argument_types import whole_number
 from pyprof.command.envelope import usage_error
 
 JSON_HELP = "one JSON object with everything that is printed, errors too (pyprof schema prints its schema)"
@@ -43,6 +44,20 @@ def wants_json(words: Sequence[str]) -> bool:
 
 def add_json(parser: argparse._ActionsContainer, help: str = JSON_HELP) -> None:
     parser.add_argument("--json", action="store_true", help=help)
+
+
+def add_forms(
+    group: argparse._ArgumentGroup, least: int, width: str, json: str = JSON_HELP
+) -> argparse._MutuallyExclusiveGroup:
+    """Add ``-w`` (from ``least`` on) and ``--json``, of which a command takes one: only lines of text have a width.
+
+    Returns what other forms are to be added to.
+    """
+    forms = group.add_mutually_exclusive_group()
+    add_json(forms, json)
+    characters = whole_number(least, 6, f"a number from {least} on")
+    forms.add_argument("-w", metavar="N", dest="width", type=characters, help=width)
+    return forms
 
 
 def add_common(parser: argparse.ArgumentParser, writes: str = "") -> None:

@@ -11,7 +11,7 @@ from pyprof.command.argument_types import whole_number
 from pyprof.command.envelope import write_answer
 from pyprof.command.frame import Done, run_command, warned
 from pyprof.command.json_schema import FileWritten
-from pyprof.command.parser import Parser, add_common, add_json
+from pyprof.command.parser import Parser, add_common
 from pyprof.command.script_line import misplaced, tell_before
 from pyprof.errors import UsageError
 from pyprof.files import check_output
@@ -56,11 +56,6 @@ def build_parser() -> Parser:
         metavar="NAME",
         help=f"write NAME.ncu-rep and NAME.csv, or just one if NAME has that ending (default: {DEFAULT_OUTPUT}); of a "
         "report: write it to this file, not to standard output",
-    )
-    add_json(
-        parser,
-        "one JSON object of what was measured or of the report, errors too (pyprof schema ncu); what the program "
-        "prints goes to standard error",
     )
     add_common(parser, writes="files")
     return parser

@@ -52,6 +52,15 @@ def test_every_command_takes_it_and_has_a_schema(command, capfdbinary):
     assert "usage:" in err
 
 
+@pytest.mark.parametrize("form", ["--json", "--csv", "--jsonl"])
+@pytest.mark.parametrize("command", cli.COMMANDS, ids=lambda command: command.name)
+def test_a_width_goes_with_lines_of_text_alone(command, form, capfdbinary):
+    options = importlib.import_module(command.module).build_parser()._option_string_actions
+    if {"-w", form} <= set(options):
+        code, _, err = run(cli.main, capfdbinary, command.name, "-w", "100", form)
+        assert code == 2 and err.endswith(f"argument {form}: not allowed with argument -w\n")
+
+
 # parse
 
 

@@ -123,7 +123,7 @@ def test_output_is_written_whole_and_only_with_force_again(tmp_path: Path, capfd
         (("--sort", "time", "--", "python", "x.py"), "--sort is an option of a report, not of measuring"),
         (("-w", "90", "--", "python", "x.py"), "-w is an option of a report"),
         ((GPT2, "--", "python", "x.py"), "only options may precede the --"),
-        (("--csv", "--json", GPT2), "two forms"),
+        (("--csv", "--json", GPT2), "not allowed with"),
         (("--layers", "x", GPT2), "expected a number of layers"),
         (("--layers", "other=2", GPT2), "expected one of the stacks of layers: blocks=2 (1 profiled)"),
         (("--layers", "12", LENET), "no layer of the report has a number"),
