@@ -35,7 +35,7 @@ def build_parser() -> Parser:
     )
     step = "what a step takes without a profiler, where it was measured: it sets the host's pace"
     parser.add_argument("--step-ms", metavar="MS", type=number(1e-3, 1e9, "a time in ms"), help=step)
-    forms = add_forms(parser.add_argument_group("form"), 40, "characters per line")
+    forms = add_forms(parser.add_argument_group("form"), 40, "characters per line; figures in tables are never cut")
     forms.add_argument("--csv", action="store_true", help="the events instead: one line per allocation or free")
     output = "write here, not to standard output"
     parser.add_argument("-o", "--output", metavar="FILE", help=output)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, BinaryIO
 
-from pyprof.command.terminal_text import cut_to, page, prose, safe
+from pyprof.command.terminal_text import cut_to, page, prose, safe, shown_width
 from pyprof.prof.summary.capture_numbers import Summary
 from pyprof.prof.summary.sentences import assumptions, incomplete_lines, sentences, what_ran
 from pyprof.prof.summary.tables import SummaryTable, summary_tables
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 BAR = 24  # characters of the longest bar
-NAME = 24  # characters that are always available for a row's name
+GAP = "  "  # between columns
+NAME = 24  # characters that are available for a row's name wherever there is room for them beside the figures
+LEAST_NAME = 8  # characters of it that are shown in any case
 OTHER_COLUMNS = 62  # characters of the columns other than the name
 
 
@@ -50,26 +52,32 @@ def _print(console: Console, summary: Summary, advice: Sequence[str]) -> None:
 
 
 def print_table(console: Console, table: SummaryTable, fitted: bool = False) -> None:
-    """Print a table under its title. ``fitted``: names get all the room that the other columns leave."""
-    from rich.table import Table
+    """Print a table under its title. ``fitted``: names get all the room that the other columns leave.
+
+    On short lines names lose their middles, and where those would be too short, the bars go; figures are never cut.
+    """
     from rich.text import Text
+
+    rows = [(safe(name), *cells) for name, *cells in table.rows]
+    head, *columns = ([shown_width(cell) for cell in column] for column in zip(table.head, *rows, strict=True))
+    sizes = [max(column) for column in columns]
+    room = console.width - sum(size + len(GAP) for size in sizes)
+    for bar in (BAR + len(GAP), 0) if table.bars else (0,):
+        longest = min(max(head), max(NAME, room - bar if fitted else console.width - OTHER_COLUMNS))
+        if longest + bar <= room:
+            break
+    longest = min(longest, max(room, LEAST_NAME))
+
+    def line(name: str, *cells: str) -> str:
+        cut = cut_to(name, longest, "middle")
+        padded = (" " * (size - shown_width(cell)) + cell for size, cell in zip(sizes, cells, strict=True))
+        return GAP.join([cut + " " * (longest - shown_width(cut)), *padded])
 
     console.print()
     prose(console, table.title, "bold")
-    grid = Table(box=None, show_header=any(table.head), header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
-    for i, name in enumerate(table.head):
-        grid.add_column(Text(name), justify="right" if i else "left", no_wrap=True)
-    if table.bars:
-        grid.add_column("", no_wrap=True, style="cyan")
-    longest = max(NAME, console.width - (_others(table) if fitted else OTHER_COLUMNS))
-    bars = ["█" * math.ceil(BAR * bar) for bar in table.bars]
-    for i, (name, *cells) in enumerate(table.rows):
-        row = [cut_to(safe(name), longest, "middle"), *cells, *bars[i : i + 1]]
-        grid.add_row(*(Text(cell) for cell in row))
-    console.print(grid)
-
-
-def _others(table: SummaryTable) -> int:
-    """The characters that a table's columns take, but for the first one."""
-    columns = zip(table.head, *table.rows, strict=True)
-    return sum(max(map(len, column)) + 2 for column in list(columns)[1:]) + (BAR + 2 if table.bars else 2)
+    lines = [Text(line(*table.head), "dim")] if any(table.head) else []
+    for i, row in enumerate(rows):
+        length = math.ceil(BAR * table.bars[i]) if bar else 0
+        lines.append(Text.assemble(line(*row), (GAP + "█" * length, "cyan")))
+    for each in lines:
+        console.print(each, no_wrap=True, overflow="ignore", crop=False)

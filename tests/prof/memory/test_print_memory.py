@@ -7,10 +7,13 @@ import os
 
 import pytest
 
+from pyprof.command.terminal_text import page
 from pyprof.prof.memory.memory_numbers import memory_numbers
 from pyprof.prof.memory.peak_content import PeakContent
 from pyprof.prof.print_memory import build_parser, main
 from pyprof.prof.summary.memory_tables import memory_tables
+from pyprof.prof.summary.tables import SummaryTable
+from pyprof.prof.summary.terminal import print_table
 from pyprof.table.columns import NULL
 from tests.answered import answer, strict
 from tests.parse.kineto.kineto_file import AUTOGRAD, begin, call, kernel, op, write, x
@@ -66,12 +69,14 @@ def test_the_options_are_frozen():
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("width", [60, 80, 120])
-def test_no_line_is_longer_than_the_width(width, capfdbinary):
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_no_line_is_longer_than_the_width_but_for_figures(width, capfdbinary):
     code, out, err = run(capfdbinary, GPT2, "-w", str(width))
     assert (code, err) == (0, "")
-    assert max(map(len, out.splitlines())) <= width
+    figures = 8 + 8 + 10 + 10 + 11 + 25  # a name's ends, and the five columns of checkpointing
+    assert max(map(len, out.splitlines())) <= max(width, figures)
     assert "step 1  6.907 GB  8.026 GB" in out
+    assert "       4  865.3 MB  6.042 GB   1.262 ms   2.387 ms (2.04 – 2.78)\n" in out
 
 
 def test_numbers_are_aligned(capfdbinary):
@@ -188,6 +193,24 @@ def test_captures_of_others(part, capfdbinary):
     # the greatest "Total Allocated" of the file's events, found by a plain search; 2021's traces have none
     peaks = {"h100__Qwen": 2_088_508_416, "h100__gaunernst": 101_305_344}
     assert gpu["peak_bytes"] == peaks.get(part, gpu["peak_bytes"]) and gpu["exact"] == ("v100" not in part)
+
+
+LONG = "GPT:blocks.*:feed_forward.experts.*:gate"
+
+
+@pytest.mark.parametrize(
+    ("width", "name", "bars"),
+    [(91, LONG, True), (75, "GPT:blocks...erts.*:gate", True), (74, LONG, False), (44, "GPT:block..s.*:gate", False)],
+)
+def test_short_lines_cut_names_to_24_characters_then_leave_bars_out_and_cut_no_figure(width, name, bars):
+    """The figures take 8 + 10 + 7 characters, the name 40 and the longest bar 2 + 24."""
+    table = SummaryTable("key", "Title", ("", "layers", "bytes", ""), ((LONG, "12", "865.3 MB", "12.5%"),), (1.0,))
+    out = io.BytesIO()
+    with page(out, width, terminal=False) as console:
+        print_table(console, table, fitted=True)
+    *_, head, row = out.getvalue().decode().splitlines()
+    assert row == f"{name}      12  865.3 MB  12.5%" + ("  " + 24 * "█" if bars else "")
+    assert head == " " * len(name) + "  layers     bytes"
 
 
 def test_without_addresses_nothing_is_said_of_the_blocks_at_the_peak():
