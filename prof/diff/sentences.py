@@ -139,8 +139,8 @@ def _ranks(found: Comparison) -> Iterator[str]:
     sides = [(name, side.pace) for name, side in (("A", found.a), ("B", found.b))]
     for name, pace in sides:
         if pace is not None and pace.slow:
-            held = held_sentence(pace.slow[0], pace.step_ns, pace.steps > 0)
-            causes = "; ".join(map(cause_text, pace.slow[0].causes))
+            held = held_sentence(pace.slow[0], pace)
+            causes = "; ".join(cause_text(cause, pace) for cause in pace.slow[0].causes)
             yield f"{name}: {held.rstrip('.')}{f': {causes}' if causes else ''}."
     waits = [_waiting_ns(pace) for _, pace in sides]
     before, after = waits

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 
+from pyprof.command.terminal_text import WIDEST, cut_to
 from pyprof.prof.job.json_document import JobDocument
 from pyprof.prof.ranks.pace_records import CollectiveKind, SlowRank
 from pyprof.prof.ranks.path_sentences import path_sentences
@@ -16,13 +18,34 @@ from pyprof.prof.ranks.slow_sentences import (
     held_sentence,
     places,
     profiler_sentences,
+    whole,
 )
 from pyprof.quantities import counted, rounded
 from pyprof.text import printable
 
+LEAST_NAME = 32  # characters of a collective's name that are shown in any case
+TERMS = (
+    "exposed: while nothing else runs on the GPU. waiting: until the last rank came. GB/s: the bytes that a rank must "
+    "send, per time without the waiting (the bus bandwidth of nccl-tests). What a communicator is for is inferred from "
+    "its operations."
+)
+
 
 def job_lines(job: JobDocument, top: int, width: int) -> Iterator[str]:
-    """The lines of the whole text."""
+    """The lines of the whole text: sentences are wrapped, and collectives cut, at ``width`` characters."""
+    for line in _paragraphs(job, top):
+        margin = " " * (len(line) - len(line.lstrip(" -")))
+        yield from textwrap.wrap(line, min(width, WIDEST), subsequent_indent=margin, break_on_hyphens=False) or [""]
+    if job.collectives:
+        yield from _collectives(job, top, width)
+    failed = [each for each in job.files if each.error]
+    if failed:
+        yield ""
+        yield f"Left out, since not readable: {len(failed)} of {counted(len(job.files), 'file')}"
+        yield from (f"  {printable(each.file)}: {printable(each.error)}" for each in failed)
+
+
+def _paragraphs(job: JobDocument, top: int) -> Iterator[str]:
     yield from _head(job)
     yield ""
     if not job.slow:
@@ -37,16 +60,9 @@ def job_lines(job: JobDocument, top: int, width: int) -> Iterator[str]:
     yield from path
     yield from [""] if path else []
     if (more := len(job.slow) - top) > 0:
-        yield f"Ranks that hold others up for 2% of a step or longer, besides these: {more} (--top, --json)."
+        yield f"Ranks that hold others up for 2% of {whole(job)} or longer, besides these: {more} (--top, --json)."
         yield ""
     yield from _communication(job)
-    if job.collectives:
-        yield from _collectives(job.collectives, top, width)
-    failed = [each for each in job.files if each.error]
-    if failed:
-        yield ""
-        yield f"Left out, since not readable: {len(failed)} of {counted(len(job.files), 'file')}"
-        yield from (f"  {printable(each.file)}: {printable(each.error)}" for each in failed)
 
 
 def _head(job: JobDocument) -> Iterator[str]:
@@ -71,7 +87,7 @@ def _clocks(job: JobDocument) -> Iterator[str]:
 
 def _no_slow_rank(job: JobDocument) -> Iterator[str]:
     if any(kind.wait_ns is not None for kind in job.collectives):
-        yield "No rank holds the others up for 2% of a step or longer."
+        yield f"No rank holds the others up for 2% of {whole(job)} or longer."
     elif job.collectives:
         yield "Which rank is waited for is unknown: no communicator has all its ranks here with the same calls."
     elif job.communication is not None and job.communication.ns:
@@ -82,14 +98,14 @@ def _no_slow_rank(job: JobDocument) -> Iterator[str]:
 
 
 def _slow(job: JobDocument, slow: SlowRank) -> Iterator[str]:
-    yield held_sentence(slow, job.step_ns, job.steps > 0)
+    yield held_sentence(slow, job)
     if slow.wait_ns > 1.1 * slow.held_ns:
         yield f"  Its collectives take them {brief_ms(slow.wait_ns)} ms longer; beside a part of that, other work runs."
     yield f"  It arrives last at {counted(slow.times, 'collective')}. Compared with the mean of the others,"
     if not slow.causes:
         yield f"  {NOTHING}."
     for cause in slow.causes:
-        yield f"  - {cause_text(cause)}"
+        yield f"  - {cause_text(cause, job)}"
         yield from (f"      {brief_ms(ns):>8} ms  {where}" for ns, where in places(cause))
 
 
@@ -97,9 +113,9 @@ def _communication(job: JobDocument) -> Iterator[str]:
     found = job.communication
     if found is None:
         return
-    unit = "per step and rank" if job.steps else "per rank"
     waiting = "" if found.held_ns is None else f", {brief_ms(found.held_ns)} ms of that waiting for other ranks"
-    yield f"Communication takes {brief_ms(found.ns)} ms {unit}, {brief_ms(found.exposed_ns)} ms of it exposed{waiting}."
+    exposed = f"{brief_ms(found.exposed_ns)} ms of it exposed"
+    yield f"Communication takes {brief_ms(found.ns)} ms {_unit(job)}, {exposed}{waiting}."
     if job.bubbles:
         yield bubble_sentence(job)
     if job.experts is not None:
@@ -107,20 +123,23 @@ def _communication(job: JobDocument) -> Iterator[str]:
     yield ""
 
 
-def _collectives(kinds: Sequence[CollectiveKind], top: int, width: int) -> Iterator[str]:
-    yield "Collectives, per step and rank:"
+def _unit(job: JobDocument) -> str:
+    return "per step and rank" if job.steps else "per rank"
+
+
+def _collectives(job: JobDocument, top: int, width: int) -> Iterator[str]:
+    yield f"Collectives, {_unit(job)}:"
     head = f"{'ms':>9}  {'exposed':>8}  {'waiting':>8}  {'GB/s':>6}  {'calls':>7}  {'ranks':>5}"
     yield f"{head}  collective (communicator)"
-    for kind in kinds[:top]:
+    for kind in job.collectives[:top]:
         wait = "?" if kind.wait_ns is None else brief_ms(kind.wait_ns)
         rate = "?" if not kind.bus_gbps else f"{kind.bus_gbps:.4g}"
         line = f"{brief_ms(kind.ns):>9}  {brief_ms(kind.exposed_ns):>8}  {wait:>8}  {rate:>6}  {rounded(kind.calls):>7}"
-        yield f"{line}  {kind.ranks:>5}  {_name(kind)}"[:width]
-    if len(kinds) > top:
-        yield f"{len(kinds) - top} more (--top)"
-    yield "exposed: while nothing else runs on the GPU. waiting: until the last rank came. GB/s: the bytes that a"
-    yield "rank must send, per time without the waiting (the bus bandwidth of nccl-tests). What a communicator is for"
-    yield "is inferred from its operations."
+        line += f"  {kind.ranks:>5}  "
+        yield line + cut_to(_name(kind), max(width - len(line), LEAST_NAME), "middle")
+    if (more := len(job.collectives) - top) > 0:
+        yield f"{more} more (--top)"
+    yield from textwrap.wrap(TERMS, min(width, WIDEST))
 
 
 def _name(kind: CollectiveKind) -> str:

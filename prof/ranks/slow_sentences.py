@@ -10,28 +10,33 @@ from pyprof.text import printable
 
 # cause: what a rank that has it does longer than the others
 _CAUSES = {
-    "kernels": "it launches {kernels:,.0f} kernels more per step, which take {ms} ms",
-    "calls": "it launches {kernels:,.0f} kernels more per step, for which its host works {ms} ms longer",
-    "inputs": "its GPU takes {ms} ms longer per step for as many kernels with {flops:.0%} more FLOPs: larger inputs",
-    "work": "its GPU takes {ms} ms longer per step for as many kernels{same}",
-    "copies": "its GPU spends {ms} ms more per step in copies between host and GPU",
-    "launch": "its GPU is idle {ms} ms longer per step because launches come late",
-    "host": "its GPU is idle {ms} ms longer per step in pauses of the host",
-    "data": "its GPU is idle {ms} ms longer per step because no batch is ready",
-    "copy": "its GPU is idle {ms} ms longer per step while the host is inside a blocking copy",
-    "sync": "its GPU is idle {ms} ms longer per step after the host has waited for a value from it",
-    "queued": "its GPU is idle {ms} ms longer per step between kernels that have been launched",
+    "kernels": "it launches {kernels:,.0f} kernels more{per_step}, which take {ms} ms",
+    "calls": "it launches {kernels:,.0f} kernels more{per_step}, for which its host works {ms} ms longer",
+    "inputs": "its GPU takes {ms} ms longer{per_step} for as many kernels with {flops:.0%} more FLOPs: larger inputs",
+    "work": "its GPU takes {ms} ms longer{per_step} for as many kernels{same}",
+    "copies": "its GPU spends {ms} ms more{per_step} in copies between host and GPU",
+    "launch": "its GPU is idle {ms} ms longer{per_step} because launches come late",
+    "host": "its GPU is idle {ms} ms longer{per_step} in pauses of the host",
+    "data": "its GPU is idle {ms} ms longer{per_step} because no batch is ready",
+    "copy": "its GPU is idle {ms} ms longer{per_step} while the host is inside a blocking copy",
+    "sync": "its GPU is idle {ms} ms longer{per_step} after the host has waited for a value from it",
+    "queued": "its GPU is idle {ms} ms longer{per_step} between kernels that have been launched",
 }
 PROFILED = 1.1  # times the step without the profiler: from there on its cost is mentioned
 NOTHING = "nothing of its own takes much longer: it may come last by chance, or wait for ranks of another communicator"
 
 
-def held_sentence(slow: SlowRank, step_ns: float, marked: bool) -> str:
-    """Who waits for the rank, and for how long. ``marked``: whether the captures mark steps."""
-    share = f" ({slow.held_ns / step_ns:.0%} of a step)" if step_ns else ""
-    unit = "per step" if marked else "in the capture"
+def whole(pace: Pace) -> str:
+    """What times are shares of: the captures of a job may mark no steps."""
+    return "a step" if pace.steps else "the capture"
+
+
+def held_sentence(slow: SlowRank, pace: Pace) -> str:
+    """Who waits for the rank, and for how long."""
+    share = f" ({slow.held_ns / pace.step_ns:.0%} of {whole(pace)})" if pace.step_ns else ""
+    per_step = " per step" if pace.steps else ""
     others = "the other rank waits" if slow.peers == 1 else f"each of {slow.peers} other ranks waits"
-    return f"Rank {slow.rank} holds the others up: {others} {brief_ms(slow.held_ns)} ms {unit} for it{share}."
+    return f"Rank {slow.rank} holds the others up: {others} {brief_ms(slow.held_ns)} ms{per_step} for it{share}."
 
 
 def profiler_sentences(pace: Pace) -> Iterator[str]:
@@ -54,15 +59,17 @@ def bubble_sentence(pace: Pace) -> str:
     )
 
 
-def cause_text(cause: Excess) -> str:
+def cause_text(cause: Excess, pace: Pace) -> str:
     """What takes the rank longer than the others, as a clause."""
-    flops = cause.more_flops
+    per_step, flops = " per step" if pace.steps else "", cause.more_flops
     same = ": slower clocks, larger inputs, or other programs on its GPU"
     if flops is not None:
         same = " and FLOPs: slower clocks, or other programs on its GPU"
-    text = _CAUSES[cause.cause].format(ms=brief_ms(cause.ns), kernels=cause.kernels, flops=flops or 0.0, same=same)
+    text = _CAUSES[cause.cause].format(
+        ms=brief_ms(cause.ns), kernels=cause.kernels, flops=flops or 0.0, same=same, per_step=per_step
+    )
     more = cause.more_kernels is not None and cause.more_kernels > MORE and cause.cause in IDLE_CAUSES
-    return f"{text}; it launches {cause.kernels:,.0f} kernels more per step" if more else text
+    return f"{text}; it launches {cause.kernels:,.0f} kernels more{per_step}" if more else text
 
 
 def places(cause: Excess) -> Iterator[tuple[float, str]]:

@@ -12,6 +12,7 @@ from pyprof.prof.ranks.slow_sentences import (
     held_sentence,
     places,
     profiler_sentences,
+    whole,
 )
 from pyprof.prof.summary.capture_numbers import Summary
 from pyprof.quantities import counted
@@ -25,18 +26,18 @@ def rank_sentences(summary: Summary) -> Iterator[str]:
     if pace is None or not pace.known:
         return
     if pace.bubbles and not pace.slow:
-        yield "In collectives, no rank holds the others up for 2% of a step or longer."
+        yield f"In collectives, no rank holds the others up for 2% of {whole(pace)} or longer."
     elif not pace.slow:
-        yield f"The {len(pace.ranks)} ranks keep pace: none holds the others up for 2% of a step or longer."
+        yield f"The {len(pace.ranks)} ranks keep pace: none holds the others up for 2% of {whole(pace)} or longer."
     for slow in pace.slow[:MOST]:
-        yield held_sentence(slow, pace.step_ns, pace.steps > 0)
+        yield held_sentence(slow, pace)
         for cause in slow.causes:
             where = "; ".join(f"{brief_ms(ns)} ms at {place}" for ns, place in places(cause))
-            yield f"Compared with the mean of the others, {cause_text(cause)}{f' ({where})' if where else ''}."
+            yield f"Compared with the mean of the others, {cause_text(cause, pace)}{f' ({where})' if where else ''}."
         if not slow.causes:
             yield f"Compared with the mean of the others, {NOTHING}."
     if len(pace.slow) > MOST:
-        yield f"{counted(len(pace.slow) - MOST, 'more rank')} hold others up for 2% of a step or longer."
+        yield f"{counted(len(pace.slow) - MOST, 'more rank')} hold others up for 2% of {whole(pace)} or longer."
     yield from profiler_sentences(pace)
     if pace.bubbles:
         yield bubble_sentence(pace)

@@ -34,7 +34,7 @@ from pyprof.prof.ranks.rank_clocks import CLOCKS, clocks
 from pyprof.prof.ranks.slow_ranks import slow_ranks, waits
 from tests.answered import answer
 from tests.parse.kineto.kineto_file import begin, call, kernel, write
-from tests.paths import ROOT
+from tests.paths import GOLDEN, ROOT
 from tests.prof.job.rank_files import BYTES, MOVING_US, Rank, write_job
 
 
@@ -65,6 +65,22 @@ def test_the_rank_that_others_wait_for_is_named_with_the_cause(
     assert [(each.cause, each.kernels) for each in found] == [(cause, kernels)]
     assert found[0].ns == pytest.approx(6e6, rel=0.01)
     assert found[0].places[0].op == "mm0"
+
+
+def test_a_job_that_marks_no_steps_has_none_in_its_sentences(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four ranks in one file of nsys, in lines of 60 characters; all-reduces of data parallel training come first."""
+    monkeypatch.setattr("pyprof.command.terminal_text.NO_TERMINAL", 60)
+    made(tmp_path, GOLDEN / "h200x4_collectives.sqlite.gz")
+    lines = capfd.readouterr().out.splitlines()
+    text = " ".join(" ".join(lines).split())
+    assert "each of 3 other ranks waits 0.575 ms for it (4% of the capture)." in text
+    assert "- its GPU is idle 0.379 ms longer in pauses of the host" in text
+    assert "Collectives, per rank:" in lines and "per step" not in text and "a step" not in text
+    head = lines.index("Collectives, per rank:")
+    assert max(map(len, lines[:head])) <= 60
+    assert lines[head + 2].endswith("  all_reduce (638.. data parallel)")
 
 
 def test_a_job_in_step_holds_nobody_up(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -394,7 +410,7 @@ def test_a_job_says_its_critical_path(tmp_path: Path, capfd: pytest.CaptureFixtu
     assert sum(each.ns for each in job.path.captured) == pytest.approx(step, rel=0.001)
     assert job.path.replayed_ns == pytest.approx(job.path.recorded_ns, rel=0.001)
     said = "by a replay of 4 ranks together, whose clocks agree within 0 µs, steps 0 to 2. Its critical path: rank "
-    assert said in capfd.readouterr().out
+    assert said in " ".join(capfd.readouterr().out.split())
     assert read_job(job.folder).path == job.path
     assert prof(["-q", "--summary", str(job.folder)]) == 0
     assert said in " ".join(capfd.readouterr().out.split())
