@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections import Counter
 from dataclasses import fields
 from hashlib import blake2b
 from pathlib import Path, PurePosixPath
@@ -30,7 +31,7 @@ from pyprof.parse.read import Parsed, read_profile
 from pyprof.prof.job.sources import local_copy, rank_in_name
 from pyprof.prof.ranks.rank_tables import SCHEMAS, RankTables, rank_tables
 from pyprof.prof.work.annotate import annotate
-from pyprof.table.columns import NULL, Ints, Table
+from pyprof.table.columns import NULL, Ints, Table, distinct
 from pyprof.table.container import Container, write_container
 from pyprof.text import clean
 
@@ -96,7 +97,7 @@ def _made(file: str, copy: Path, digest: str, job: Path, folder: str, place: int
         rank_from=rank_from,
         rows=len(table),
         profiler=parsed.notes.profiler,
-        warnings=list(warnings),
+        warnings=[*warnings, *_processes(table)],
         error="",
         version=__version__,
     )
@@ -129,6 +130,15 @@ def _ranked(table: Table, file: str, place: int) -> tuple[Table, RankSource]:
     if recorded:
         return table.with_column("rank", _all(recorded.pop(), len(table))), "the capture"
     return table.with_column("rank", _all(place, len(table))), "the order of the files"
+
+
+def _processes(table: Table) -> list[str]:
+    """A warning if rows of several processes have the same rank: nothing tells then which process is which rank."""
+    pid, rank = table.ints("pid"), table.ints("rank")
+    known = (pid != NULL) & (rank != NULL)
+    most = max(Counter(rank for rank, _ in distinct(rank[known], pid[known])[0]).values(), default=1)
+    said = f"{most} processes of a file count as one rank: the capture does not say which ranks they are"
+    return [said] if most > 1 else []
 
 
 def _digest(file: Path) -> str:

@@ -34,6 +34,7 @@ from pyprof.prof.ranks.rank_clocks import CLOCKS, clocks
 from pyprof.prof.ranks.slow_ranks import slow_ranks, waits
 from tests.answered import answer
 from tests.parse.kineto.kineto_file import begin, call, kernel, write
+from tests.parse.nsys import nsys_file
 from tests.paths import GOLDEN, ROOT
 from tests.prof.job.rank_files import BYTES, MOVING_US, Rank, write_job
 
@@ -172,6 +173,24 @@ def test_the_source_of_the_rank_is_said(
     job = made(tmp_path, *write_job(tmp_path, [Rank(), Rank(pause=6000)], names, recorded))
     assert [(each.ranks, each.rank_from) for each in job.files] == [([rank], source) for rank in ranks]
     assert slow_ranks(job.ranks)[0].rank == 1
+
+
+@pytest.mark.parametrize(("known", "ranks"), [((), 1), ((1,), 1), ((0, 1), 2)])
+def test_processes_whose_ranks_are_unknown_count_as_one_rank_and_this_is_said(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], known: tuple[int, ...], ranks: int
+) -> None:
+    """An export of nsys with two processes, of which ``known`` ones have a rank."""
+    rows = {
+        nsys_file.KERNEL: [nsys_file.kernel(100, 1, pid=7), nsys_file.kernel(100, 1, pid=8)],
+        nsys_file.API: [nsys_file.call(10, 1, pid=7), nsys_file.call(10, 1, pid=8)],
+        "MPI_RANKS": [(nsys_file.process(7 + rank), rank) for rank in known],
+    }
+    file = nsys_file.write(tmp_path / "net.sqlite", **rows)
+    assert main([str(file), "-o", str(tmp_path / "job"), "--workers", "1"]) == 0
+    out, err = capfd.readouterr()
+    assert out.startswith(f"{ranks} rank")
+    said = "warning: 2 processes of a file count as one rank: the capture does not say which ranks they are"
+    assert (said in err) == (ranks == 1)
 
 
 def test_a_rank_that_stands_twice_is_read_once(tmp_path: Path) -> None:
