@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated, NamedTuple
 
 from pyprof.command.json_schema import Record, doc
 from pyprof.prof.diff.compare import Comparison, Entry
 from pyprof.prof.diff.json_document import CaptureSide, Times, times_of
 from pyprof.prof.diff.sentences import digits, percent, shown_ms, signed_ms
 from pyprof.text import printable
-
-if TYPE_CHECKING:
-    pass
 
 NAMED = 3  # parts of a step that a line names
 OF_CHANGE = 0.1  # of the step's change: parts that changed less are not reasons
@@ -103,6 +100,8 @@ def trend_lines(captures: Sequence[Compared], document: Trend) -> Iterator[str]:
         line = f"{name:{width}}  {shown_ms(point.step_ns, places):>10}  {moved:>8}  {bar:{BAR}}"
         yield f"{line}  {_words(point, capture, places)}".rstrip()
     yield ""
+    if not all(point.changed for point in document.points[1:]):
+        yield f"Blank: less than {document.least:.1%}, or less than the steps of a capture differ among themselves."
     yield from _conclusion(document, names, places)
 
 
@@ -120,7 +119,7 @@ def _conclusion(document: Trend, names: Sequence[str], places: int) -> Iterator[
     best, last = document.points[document.best], document.points[-1]
     yield f"The shortest step is that of {names[document.best]}: {shown_ms(best.step_ns, places)} ms."
     if document.since_best > document.least:
-        worse = f"{shown_ms(last.step_ns, places)} ms, {document.since_best:.1%} longer"
+        worse = f"{shown_ms(last.step_ns, places)} ms, {document.since_best:.1%} longer than that"
         yield f"The last capture's step takes {worse}."
 
 

@@ -44,7 +44,9 @@ def test_a_folder_is_read_in_the_order_of_numbers(nights: list[Path], capfd: pyt
     assert main(["-q", str(nights[0].parent)]) == 0
     lines = capfd.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[1:7]] == [*(f"night{n}.json" for n in range(5)), "night10.json"]
-    assert "The last capture's step takes 17.860 ms, 84.1% longer." in lines  # eight layers more of 1.02 ms
+    assert "The last capture's step takes 17.860 ms, 84.1% longer than that." in lines  # eight layers more of 1.02 ms
+    assert lines[2].split()[2] == "█" * 11 and lines[3].split()[2] == "+8.2%"  # night1: as long as night0
+    assert "Blank: less than 1.0%, or less than the steps of a capture differ among themselves." in lines
 
 
 def test_the_gate_is_of_the_last_two(nights: list[Path], capfd: pytest.CaptureFixture[str]) -> None:
