@@ -75,7 +75,7 @@ def _run(args: argparse.Namespace) -> Done:
     if args.json:
         write_answer("scrub", scrubbed(args.output, cleaner.removed, left, found), input=[args.file])
     tables = f"{', '.join(left[:8])}{f' and {len(left) - 8} more' if len(left) > 8 else ''}"
-    removed = ", ".join(f"{count:,} {kind}" for kind, count in cleaner.removed.most_common())
+    removed = ", ".join(f"{count:,} × {kind}" for kind, count in cleaner.removed.most_common())
     return Done([
         *([f"left out {len(left)} tables that pyprof does not read: {tables}"] if left else []),
         f"removed from what is kept: {removed or 'nothing'}",

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
 from pyprof.parse.scrub.private_text import private_parts
+from pyprof.quantities import counted
 
 PART, OVERLAP = 1 << 24, 256  # bytes searched at a time, and how far parts overlap
 LEAST = 4  # letters of a word: a shorter one stands in any large file by chance
@@ -53,5 +54,5 @@ def _parts(source: BinaryIO) -> Iterator[bytes]:
 
 def listed(found: Counter[str]) -> list[str]:
     """The findings as lines, the most frequent first."""
-    lines = [f"remains: {text[:100]!r}, {count:,} times" for text, count in found.most_common(MOST)]
+    lines = [f"remains: {text[:100]!r}, {counted(count, 'time')}" for text, count in found.most_common(MOST)]
     return lines + ([f"and {len(found) - MOST:,} others"] if len(found) > MOST else [])
