@@ -92,7 +92,7 @@ def _check_options(args: argparse.Namespace) -> None:
     """Raise UsageError for an option that the figure does not have."""
     for option, figure in OPTION_OF.items():
         if getattr(args, option) is not None and args.figure != figure:
-            raise UsageError(f"argument --{option}: it is {figure}'s, not {args.figure}'s")
+            raise UsageError(f"argument --{option} goes with {figure}, not with {args.figure}")
     if args.figure != "growth":
         return
     for option in ("where", "peaks", "models"):
@@ -138,6 +138,8 @@ def _of_capture(args: argparse.Namespace) -> Figure:
     rows = CapturedRows(capture)
     if args.where:
         rows = rows.where(args.where)
+        if not len(rows.table):
+            raise PyprofError(f"{', '.join(args.files)}: there is no row for which {args.where} is true")
     own = {option: getattr(args, option) for option in OPTION_OF if getattr(args, option) is not None}
     try:
         with packages():

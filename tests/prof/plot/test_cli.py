@@ -60,8 +60,8 @@ def test_width_height_and_dpi_are_the_pictures(golden, tmp_path):
 @pytest.mark.parametrize(
     ("argv", "what"),
     [
-        (["layers", "f", "-o", "x.png", "--by", "op"], "argument --by: it is roofline's, not layers's"),
-        (["growth", "f", "-o", "x.png", "--step", "1"], "argument --step: it is timeline's, not growth's"),
+        (["layers", "f", "-o", "x.png", "--by", "op"], "argument --by goes with roofline, not with layers"),
+        (["growth", "f", "-o", "x.png", "--step", "1"], "argument --step goes with timeline, not with growth"),
         (["growth", "f", "-o", "x.png", "--peaks", "p"], "argument --peaks: growth takes a peaks.json, not a capture"),
         (
             ["growth", "f", "-o", "x.png", "--models", "m"],
@@ -91,6 +91,14 @@ def test_nothing_to_show_is_one_line_and_no_file(golden, tmp_path, capsys):
         "or torch.profiler's with_modules=True)\n"
     )
     assert not out.exists()
+
+
+@pytest.mark.parametrize("figure", ["roofline", "layers", "phases", "timeline"])
+def test_a_condition_that_no_row_fulfils_is_why_there_is_nothing_to_show(figure, golden, tmp_path, capsys):
+    """The capture has layers, steps, times and counts."""
+    file = golden("h200_lenet_init.sqlite.gz")
+    assert cli.main([figure, file, "-o", str(tmp_path / "x.png"), "--where", "op == 'nope'"]) == 1
+    assert capsys.readouterr().err == f"pyprof plot: {file}: there is no row for which op == 'nope' is true\n"
 
 
 def test_a_file_that_is_there_stays(golden, tmp_path, capsys):
