@@ -24,6 +24,7 @@ from pyprof.files import check_output, open_output
 if TYPE_CHECKING:
     from pyprof.benchmark.bench_result import Bench
 
+TOP = 20  # calls that --replay makes
 EPILOG = """\
 The statement and --setup are Python code, which is run. They see torch, F (torch.nn.functional), nn,
 math, device, the sweep's variables, and rand(*shape), which makes a tensor of random numbers; a sweep
@@ -60,7 +61,7 @@ def build_parser() -> Parser:
     replayed = parser.add_argument_group("replay")
     capture = "a capture or kernel table, whose heaviest calls are made again with random inputs and timed alone"
     replayed.add_argument("--replay", metavar="FILE", help=capture)
-    replayed.add_argument("--top", metavar="N", type=whole_number(), default=20, help="how many (default: 20)")
+    replayed.add_argument("--top", metavar="N", type=whole_number(), help=f"how many (default: {TOP})")
     where = imported("pyprof.prof.table.where", "checked_condition")
     replayed.add_argument("--where", metavar="COND", type=where, help="only these rows, as prof.py --where takes it")
     add("--device", default="", metavar="DEVICE", help="cuda, cuda:1, cpu (default: cuda if there is a GPU)")
@@ -93,8 +94,9 @@ def _check(args: argparse.Namespace) -> None:
     for option, value in (given | {"--plot": args.plot, "--peaks": args.peaks}).items():
         if args.replay and value:
             raise UsageError(f"{option} does not go with --replay")
-    if not args.replay and args.where:
-        raise UsageError("--where goes with --replay")
+    for option, value in (("--where", args.where), ("--top", args.top)):
+        if value and not args.replay:
+            raise UsageError(f"{option} goes with --replay")
     if args.json and args.csv == "-":
         raise UsageError("--json prints on standard output: give --csv another name")
     points(args.sweep)
@@ -189,7 +191,7 @@ def _replay(args: argparse.Namespace) -> Done:
     device = torch.device(measured_device(args.device))
     captured, calls = capture_calls(args.replay, args.where)
     with progress(None, not args.quiet) as say:
-        rows = replay(calls[: args.top], device, QUICK if args.quick else FULL, say)
+        rows = replay(calls[: args.top or TOP], device, QUICK if args.quick else FULL, say)
     gpus = sorted({name for name in captured.table.coded("gpu").values if name})
     document = replays(rows, facts(device)["device"], gpus, sum(call.ns for call in calls) * 1e-9)
     warnings = [*captured.warnings, *_other_device(document.device, gpus, device.type)]

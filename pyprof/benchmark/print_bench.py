@@ -8,7 +8,7 @@ from typing import Any
 from pyprof.benchmark.bench_document import Replays, Totals
 from pyprof.benchmark.bench_result import Bench, Measured, time_text
 from pyprof.benchmark.replay_calls import ReplayedCall, arguments_text
-from pyprof.quantities import amount
+from pyprof.quantities import amount, counted
 from pyprof.text import printable
 
 WIDTH = 160  # of a table that is not printed on a terminal
@@ -69,15 +69,16 @@ def print_replays(rows: Sequence[ReplayedCall], document: Replays) -> None:
             console.print(printable(f"{row.call.op}: not made again: {row.why}"), markup=False)
     shown = f"{100 * document.shown_s / document.total_s:.3g}%" if document.total_s else "0%"
     console.print(f"These are {shown} of {time_text(document.total_s)} in the capture.", markup=False)
-    for name, totals in (("calls", document.all), ("matrix products", document.products)):
-        if totals.calls:
+    of_products = document.products if document.products != document.all else None
+    for name, totals in (("distinct call", document.all), ("distinct matrix product", of_products)):
+        if totals is not None and totals.calls:
             console.print(_sum(name, totals), markup=False)
 
 
 def _sum(name: str, totals: Totals) -> str:
     share = f" ({100 * totals.alone_s / totals.capture_s - 100:+.1f}%)" if totals.capture_s else ""
     return (
-        f"{totals.calls} distinct {name} took {time_text(totals.capture_s)} in the capture, "
+        f"{counted(totals.calls, name)} took {time_text(totals.capture_s)} in the capture, "
         f"{time_text(totals.alone_s)} alone{share}, {time_text(totals.warm_s)} with inputs in the cache."
     )
 

@@ -106,6 +106,7 @@ WRONG = [
     (["x", "--replay", "net.dict"], 2, "expected either a STATEMENT or --replay FILE"),
     (["--replay", "net.dict", "--warm"], 2, "--warm does not go with --replay"),
     (["x", "--where", "op == 'mm'"], 2, "--where goes with --replay"),
+    (["x", "--top", "3"], 2, "--top goes with --replay"),
     (["--replay", "net.dict", "--where", "nonsense =="], 2, "argument --where"),
     (["x", "--sweep", "M=3:1:*2"], 2, "argument --sweep: M: 3:1:*2 does not rise from its first value to its last"),
     (["x", "--sweep", "M=1", "--sweep", "M=2"], 1, "--sweep M was given twice"),
