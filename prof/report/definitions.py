@@ -95,12 +95,13 @@ TERMS = (
     Term(
         "latency-bound",
         "Neither limit explains the time: the kernel is below 25% of its limit, and takes at most 5 µs or has fewer "
-        "blocks than the GPU has multiprocessors (SMs).",
+        "blocks than the GPU has multiprocessors (SMs; AMD: compute units).",
     ),
     Term(
         "tensor cores",
-        "Units for products of small matrices. Whether a kernel uses them is read from its name.",
-        ("Matrix math",),
+        "Units for products of small matrices; AMD calls them matrix cores. Whether a kernel uses them is read from "
+        "its name.",
+        ("matrix cores", "Matrix math"),
     ),
     Term(
         "GPU utilisation",
@@ -108,7 +109,9 @@ TERMS = (
     ),
     Term(
         "SM efficiency",
-        "Estimated share of the GPU's multiprocessors (SMs) that have a block to run, as torch.profiler defines it.",
+        "Estimated share of the GPU's multiprocessors (SMs; AMD: compute units, CUs) that have a block to run, as "
+        "torch.profiler defines it.",
+        ("CU efficiency",),
     ),
     Term(
         "achieved occupancy",

@@ -68,7 +68,7 @@ def page_model(
     owner, names = owners(table)
     calls, call = call_columns(table, annotation, limits)
     return {
-        **_vocabulary(),
+        **_vocabulary(summary),
         "title": title,
         "summary": _summary(summary),
         "ranks": ranks_section(summary.pace),
@@ -96,12 +96,12 @@ def _card(card: Advice, unit: str) -> dict[str, Any]:
     return {**fields, **words, "sure": sure(card)}
 
 
-def _vocabulary() -> dict[str, Any]:
-    """What is the same on every page: the names and meanings that the page's code looks up."""
+def _vocabulary(summary: Summary) -> dict[str, Any]:
+    """The names and meanings that the page's code looks up: the same on every page of the same maker's GPUs."""
     return {
         "format": FORMAT,
         "version": __version__,
-        "unit_names": {name: unit_name(name) for name in UNITS},
+        "unit_names": {name: summary.in_makers_words(unit_name(name)) for name in UNITS},
         "phases": list(PHASES),
         "classes": list(CLASSES),
         "why": [{"name": name, "words": WORDS[name]} for name in CAUSES],

@@ -24,6 +24,7 @@ from pyprof.prof.summary.components import Part, Series, StepPart, components, p
 from pyprof.prof.summary.expert_rows import ExpertTokens, PaddedTiles, expert_tokens, padded_tiles
 from pyprof.prof.summary.measured_work import Measured, measured_work
 from pyprof.prof.summary.withheld import withheld
+from pyprof.prof.summary.wording import hardware_words
 from pyprof.prof.timing.clocks import Clocks, clocks
 from pyprof.prof.timing.collectives import Collective, collectives
 from pyprof.prof.timing.gpus import device_rows, ends
@@ -131,6 +132,10 @@ class Summary:
     def worker(self) -> str:
         """Whether the rows ran on a GPU or a CPU."""
         return "CPU" if self.on_cpu else "GPU"
+
+    def in_makers_words(self, text: str) -> str:
+        """A text about the hardware in the words of the GPUs' maker."""
+        return hardware_words(text, [device.name for device in self.devices])
 
     @property
     def step_ns(self) -> float:

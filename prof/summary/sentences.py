@@ -86,7 +86,7 @@ def _device_names(devices: Sequence[Usage]) -> str:
 
 def sentences(summary: Summary) -> list[str]:
     """Where the time went, the most important first."""
-    return [sentence for make in MAKERS for sentence in make(summary)]
+    return [summary.in_makers_words(sentence) for make in MAKERS for sentence in make(summary)]
 
 
 def assumptions(summary: Summary) -> list[str]:
@@ -131,7 +131,8 @@ def figures(summary: Summary) -> list[Figure]:
             rate = f"{least}{amount(summary.flop_per_s, 'FLOP/s')}"
             shown.append(Figure("FLOP rate", rate, known))
         if not math.isnan(summary.mean("mfu")):
-            shown.append(Figure("MFU", f"{least}{work.mfu_text(summary)}", f"of {work.peak_text(summary)}"))
+            peak = summary.in_makers_words(work.peak_text(summary))
+            shown.append(Figure("MFU", f"{least}{work.mfu_text(summary)}", f"of {peak}"))
     return shown
 
 

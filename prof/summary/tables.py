@@ -113,7 +113,7 @@ def _work(summary: Summary) -> Iterator[SummaryTable]:
     yield _table_of_parts("kinds", "By kind of work", summary.kinds, summary.total_ns, summary.worker)
     matrix = summary.matrix
     if matrix.ns and len(matrix.units) > 1:
-        units = [replace(part, name=unit_name(part.name)) for part in matrix.units]
+        units = [replace(part, name=summary.in_makers_words(unit_name(part.name))) for part in matrix.units]
         yield _table_of_parts("units", "Matrix math by unit", units, matrix.ns, summary.worker)
 
 

@@ -542,6 +542,18 @@ def test_unknown_sizes_of_copies_are_not_0_bytes():
     assert " 0 B" not in words
 
 
+def test_gpus_of_amd_have_matrix_cores_and_compute_units():
+    """The kernel's name has a matrix instruction, MI16x16x1."""
+    words = {}
+    for gpu in ("AMD Instinct MI300X", H200):
+        name = "Cijk_Ailk_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT256x256x64_MI16x16x1_SN_LDSB1"
+        found = summary(run_of({"name": name, "start": 0, "ns": 9, "grid": (8, 1, 1), "block": (256, 1, 1)}, gpu=gpu))
+        words[gpu] = "\n".join(sentences(found))
+    assert "100% of it on matrix cores: bf16 matrix cores 100%" in words["AMD Instinct MI300X"]
+    assert "tensor cores" not in words["AMD Instinct MI300X"] and "SM efficiency" not in words["AMD Instinct MI300X"]
+    assert "100% of it on tensor cores: bf16 tensor cores 100%" in words[H200]
+
+
 def test_kernels_of_no_known_kind_are_no_kind():
     words = said(run_of({"name": "step_of_my_solver", "start": 0, "ns": 9, "reason": "no range"}))
     assert "Most of GPU time is in kernels of no known kind: 100% (0.0090 ms)." in words
