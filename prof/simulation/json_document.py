@@ -11,7 +11,9 @@ from pyprof.prof.replay.tasks import ROOM, STREAM_WAIT
 from pyprof.prof.replay.without_profiler import WithoutProfiler
 from pyprof.prof.simulation.path_places import PathPlace
 from pyprof.prof.simulation.replay_device import OnOtherGpu
+from pyprof.prof.timing.loading import loading
 from pyprof.prof.timing.profiler_cost import unprofiled
+from pyprof.prof.work.annotate import annotate
 
 
 class StepReplayed(Record):
@@ -92,6 +94,10 @@ class Simulation(Record):
     profiler_removed: Annotated[bool, doc("whether all other figures are without that cost, too (--without-profiler)")]
     output: Annotated[FileWritten | None, doc("the simulated timeline, with -o")]
     device: Annotated[ReplayedDevice | None, doc("the GPU of all figures replayed, with --device")] = None
+    loading_ns: Annotated[
+        int,
+        doc("time of the copies that load the model, a part of the capture that the summary leaves out; 0: of none"),
+    ] = 0
 
 
 def simulation(
@@ -104,7 +110,7 @@ def simulation(
     without: bool = False,
 ) -> Simulation:
     """The document. ``replayed``: the run that it describes, ``without`` the profiler's cost or on an ``other`` GPU."""
-    idle = replayed.idle_ns()
+    idle, table = replayed.idle_ns(), replayed.table
     causes = replayed.tasks.cause
     return Simulation(
         recorded_ns=replayed.recorded_ns,
@@ -126,6 +132,7 @@ def simulation(
         profiler_removed=without,
         output=FileWritten.of(output) if output else None,
         device=None if other is None else _device(other),
+        loading_ns=int(table.ints("kDuration")[loading(table, annotate(table))].sum()),
     )
 
 

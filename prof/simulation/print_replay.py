@@ -50,6 +50,11 @@ def _head(document: Simulation) -> Iterator[str]:
         f"{ms(document.idle_recorded_ns)}"
     )
     yield f"{document.calls:,} calls, {document.operations:,} GPU operations, {_waits(document)}"
+    if document.loading_ns:
+        yield (
+            f"All this includes loading the model: copies before the first kernel, {ms(document.loading_ns)}, and the "
+            "host's work until then. The summary of pyprof prof leaves them out."
+        )
     yield from _doubts(document)
     yield from _device(document)
     yield from _without_profiler(document.without_profiler, "step" if document.steps else "capture")

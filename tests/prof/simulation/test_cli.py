@@ -46,6 +46,19 @@ def test_a_run_by_hand(tmp_path, capsysbinary):
     assert {place["what"]: place["ns"] for place in add} == {"host": 100_000, "kernels": 50_000, "latency": 5000}
 
 
+def test_loading_that_the_summary_leaves_out_is_said_to_be_in_the_replay(tmp_path, capsysbinary):
+    """µs: the run by hand after a copy of 500, more than a fiftieth of the rest; without it nothing is said."""
+    events = [call(1000, 1), kernel(1010, 50, 1), call(1100, 2), kernel(1110, 50, 2)]
+    load = {**kernel(110, 500, 3), "cat": "gpu_memcpy", "name": "Memcpy HtoD (Pageable -> Device)"}
+    for more, ns in (([{**call(100, 3), "name": "cudaMemcpyAsync"}, load], 500_000), ([], 0)):
+        file = str(write(tmp_path / "net.json", begin(0), op("aten::mm", 1000, 6), *more, *events))
+        assert answered(main, capsysbinary, [file, "--json"])["loading_ns"] == ns
+        assert main([file]) == 0
+        told = " ".join(capsysbinary.readouterr().out.decode().split())
+        said = "includes loading the model: copies before the first kernel, 0.5000 ms, and the host's work until then."
+        assert (said in told) == bool(ns)
+
+
 def test_a_hand_over_to_the_backward_thread(tmp_path, capsysbinary):
     """The main thread waits from 5 to 60; its launch at 70 follows the other thread's call, which ends at 55."""
     events = [call(0, 1), kernel(9, 2, 1), call(50, 2, AUTOGRAD), kernel(59, 2, 2), call(70, 3), kernel(79, 21, 3)]
