@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-VERSION = 1  # parse/formats/recorded_cpu.py reads it
+VERSION = 1  # parse/formats/own_record.py reads it
 
 
 def cpu_record() -> dict[str, Any] | None:

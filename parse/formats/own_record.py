@@ -4,6 +4,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from pyprof import compiled_record, cpu_record
+from pyprof.table.cpu_facts import CpuFacts
+
 
 class OwnRecord(msgspec.Struct):
     """A record under the key ``pyprof``. A reader knows one version of each."""
@@ -34,3 +37,26 @@ def own_record(
     if found is not None and found.version != version:
         return None, [f"{record} version {found.version}, not {version}: left out"]
     return found, []
+
+
+class _Cpu(OwnRecord):
+    facts: CpuFacts | None = None
+
+
+class _Compiled(OwnRecord):
+    graphs: dict[str, str]
+
+
+def cpu_facts(own: bytes) -> tuple[CpuFacts | None, list[str]]:
+    """What pyprof recorded of the CPU (pyprof/cpu_record.py), and warnings."""
+    unreadable = "what was recorded of the CPU cannot be read and is"
+    record, warnings = own_record(own, "cpu", _Cpu, cpu_record.VERSION, unreadable, "the record of the CPU has")
+    return record.facts if record else None, warnings
+
+
+def compiled_records(own: bytes) -> tuple[dict[str, str], list[str]]:
+    """The records of compiled graphs as JSON texts, by the number of the graph, and warnings."""
+    what = "the records of compiled graphs"
+    unreadable = f"{what} under the key pyprof cannot be read and are"
+    record, warnings = own_record(own, "compiled", _Compiled, compiled_record.VERSION, unreadable, f"{what} have")
+    return record.graphs if record else {}, warnings

@@ -11,12 +11,11 @@ import numpy as np
 from pyprof.errors import InputError
 from pyprof.gc_pause import uncollected
 from pyprof.parse.attribute.capture import Capture
-from pyprof.parse.formats import recorded_cpu
 from pyprof.parse.formats.lost_records import reported_losses, untimed
 from pyprof.parse.formats.measured_steps import of_trace
+from pyprof.parse.formats.own_record import compiled_records, cpu_facts
 from pyprof.parse.formats.possible_times import times_warning
 from pyprof.parse.kineto.collectives import with_coalesced
-from pyprof.parse.kineto.compiled_records import compiled_records
 from pyprof.parse.kineto.cpu_rows import host_rows
 from pyprof.parse.kineto.embedded_graphs import embedded_graphs
 from pyprof.parse.kineto.event_types import WANTED, Trace
@@ -56,7 +55,7 @@ def _capture(file: Path, trace: Trace, events: Events) -> Capture:
     storages, storage_warnings = recorded_storages(trace.pyprof)
     measured, measured_warnings = of_trace(trace.pyprof)
     compiled, compiled_warnings = compiled_records(trace.pyprof)
-    cpu, cpu_warnings = recorded_cpu.of_trace(trace.pyprof)
+    cpu, cpu_warnings = cpu_facts(trace.pyprof)
     samples, sample_warnings = gpu_samples(trace, clock, _rank(trace))
     capture = Capture(
         file=str(file),
