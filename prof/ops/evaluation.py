@@ -159,7 +159,8 @@ def checked(name: str, args: tuple[Any, ...], count: Callable[[], Any]) -> Work 
     parts = [work] if isinstance(work, Work) else work.values() if isinstance(work, dict) else [None]
     if not all(isinstance(w, Work) and all(isinstance(n, Real) for n in (w.flop, w.read, w.write)) for w in parts):
         raise ModelError(f"{name}: its model returned {work!r:.200}, expected Work")
-    return work
+    found: Work | Parts = work
+    return found
 
 
 def evaluate_call(name: str, marker: Marker) -> Work | Parts:
