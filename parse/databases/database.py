@@ -82,8 +82,8 @@ class Database:
         self.wrong: dict[str, dict[str, Ints]] = {}  # table -> column -> the rows whose value is not a whole number
         # A virtual table has no page; it runs code of a module on whatever the file contains. No profiler makes one.
         found = self.rows(
-            "SELECT name, type, sql FROM sqlite_master WHERE type = 'view' OR (type = 'table' AND rootpage > 0)"
-            " ORDER BY name"
+            "SELECT name, type, sql FROM sqlite_master"
+            " WHERE (type = 'view' OR (type = 'table' AND rootpage > 0)) AND typeof(name) = 'text' ORDER BY name"
         )
         self._views = {name: str(sql) for name, kind, sql in found if kind == "view"}
         guard.check_views(self._views)

@@ -48,6 +48,19 @@ def as_view(path: Path, select: str) -> Path:
     return made(capture(path), f"ALTER TABLE {KERNEL} RENAME TO x", f"CREATE VIEW {KERNEL} AS {select}")
 
 
+@pytest.mark.parametrize("keep", [True, False])
+def test_a_table_whose_name_is_no_text_is_none(tmp_path, keep):
+    """Found by the fuzzer: its name could not be sorted among the others, for the error of a file without events."""
+    whole = capture(tmp_path / "a") if keep else made(tmp_path / "a", "CREATE TABLE x (i)")
+    rename = "UPDATE sqlite_master SET name = CAST(name AS BLOB) WHERE name = 'StringIds'"
+    path = made(whole, "CREATE TABLE IF NOT EXISTS StringIds (id, value)", "PRAGMA writable_schema = ON", rename)
+    with database(path) as db:
+        assert "StringIds" not in db.columns and all(isinstance(name, str) for name in db.columns)
+    with pytest.raises(InputError) as error:
+        reader(path)(path)
+    assert "\n" not in str(error.value)
+
+
 def test_a_view_that_repeats_itself_is_refused(tmp_path):
     select = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
     columns = 'i AS start, i AS "end", i AS correlationId, i AS globalPid'
