@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from pyprof.capture import session
 from pyprof.capture.autograd_ranges import program_profiler_is_on
 from pyprof.capture.graph_captures import GraphCaptures
-from pyprof.capture.kineto_turns import Turns
+from pyprof.capture.kineto_turns import Turns, without_inductor
 from pyprof.capture.sinks import Entry, Profiler, pop, push
 from pyprof.capture.step_finder import StepFinder
 from pyprof.capture.trace_file import Recording, event_text, events_of, write_trace
@@ -322,7 +322,8 @@ class TraceFile(Collector):
         since_2_5 = {"acc_events": False} if "acc_events" in inspect.signature(profile).parameters else {}
         with self._switch():
             profiler = profile(activities=activities, record_shapes=True, profile_memory=memory, **since_2_5)
-            profiler.__enter__()
+            with without_inductor():
+                profiler.__enter__()
         self._send_markers(self._sink)
         return profiler
 

@@ -97,6 +97,25 @@ class Turns:
 
 
 @contextmanager
+def without_inductor() -> Iterator[None]:
+    """Meanwhile PyTorch's profiler does not import inductor to ask its settings whether it uses CUDA graphs.
+
+    The import takes a second. In a program that has not imported inductor these settings are off, unless
+    TORCHINDUCTOR_CUDAGRAPHS is set. Sources, seen in 2.13: prepare_trace in torch/profiler/profiler.py, and
+    torch/_inductor/config.py.
+    """
+    from torch.profiler import profiler
+
+    patches = Patches()
+    if "torch._inductor" not in sys.modules and "TORCHINDUCTOR_CUDAGRAPHS" not in os.environ:
+        patches.set(profiler, "hasattr", lambda owner, name: name != "_inductor" and hasattr(owner, name))
+    try:
+        yield
+    finally:
+        patches.undo()
+
+
+@contextmanager
 def without_noise() -> Iterator[None]:
     """Hold back what is written to standard error, then write it without the lines of Kineto that match `_NOISE`.
 
