@@ -76,37 +76,21 @@ def test_lenet_runs_alone_and_under_pyprof_with_the_same_loss(tmp_path: Path) ->
 
 
 def test_trace_names_the_script_s_line(tmp_path: Path) -> None:
-    name = script(tmp_path, "import torch\nx = torch.ones(3)\ntorch.relu(x)\n")
-    assert pyprof_run(tmp_path, "-o", "net.json.gz", name).returncode == 0
+    """And it ends as it says; how else scripts end is in test_script_first.py."""
+    name = script(tmp_path, "import torch\nx = torch.ones(3)\ntorch.relu(x)\nraise SystemExit\n")
+    done = pyprof_run(tmp_path, "-o", "net.json.gz", name)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["net.json.gz", "script.py"]
     relu = [marker for marker in markers(tmp_path / "net.json.gz") if marker.op == "relu"]
     assert [marker.trace for marker in relu] == [["script.py:3"]]
 
 
-SCRIPTS = [
-    ("raise SystemExit", 0, ""),
-    ("import sys; sys.exit('stopped here')", 1, "stopped here"),
-    ("import torch; torch.relu(torch.ones(2)); 1 / 0", 1, "ZeroDivisionError"),
-    ("raise KeyboardInterrupt", -2, "KeyboardInterrupt"),
-    ("import sys; print(sys.argv, __name__, sys.path[0] != ''); sys.exit(3)", 3, ""),
-]
-
-
-@pytest.mark.parametrize(("text", "code", "error"), SCRIPTS, ids=[str(i) for i in range(len(SCRIPTS))])
-def test_exit_code_is_passed_on_and_the_file_written(tmp_path: Path, text: str, code: int, error: str) -> None:
-    done = pyprof_run(tmp_path, "-o", "net.json.gz", script(tmp_path, text), "--flag", "x")
-    assert done.returncode == code
-    assert error in done.stderr
-    assert "pyprof/capture/run" not in done.stderr  # a traceback begins with the script's own frame
-    events(tmp_path / "net.json.gz")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["net.json.gz", "script.py"]
-    if "argv" in text:
-        assert done.stdout == "['script.py', '--flag', 'x'] __main__ True\n"
-
-
 def test_module_mode(tmp_path: Path) -> None:
-    script(tmp_path, "import sys, torch; torch.relu(torch.ones(2)); print(sys.argv[1:])")
+    lines = ["import sys, torch", "torch.relu(torch.ones(2))", "print(sys.argv[1:], 'torch._inductor' in sys.modules)"]
+    script(tmp_path, "\n".join(lines))
     done = pyprof_run(tmp_path, "-o", "net.json.gz", "-m", "script", "a")
-    assert (done.returncode, done.stdout) == (0, "['a']\n")
+    # PyTorch's profiler would import inductor, which takes a second
+    assert (done.returncode, done.stdout) == (0, "['a'] False\n")
 
 
 def test_an_existing_file_is_kept_unless_forced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

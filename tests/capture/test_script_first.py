@@ -32,51 +32,42 @@ def names(p):
     return sorted((e.key, e.count) for e in p.key_averages())
 """
 PROGRAMS = {
-    "profiler": NET
+    "profilers of its own": NET
     + """
 train()
 with profile(activities=[ProfilerActivity.CPU]) as p:
     train()
-train()
 print(names(p))
 p.export_chrome_trace("own.json")
-""",
-    "profiler with a schedule": NET
-    + """
-import warnings; warnings.simplefilter("ignore")
-def ready(p):
-    print(p.step_num, names(p))
-    p.export_chrome_trace(f"own{p.step_num}.json")
-with profile(activities=[ProfilerActivity.CPU], schedule=schedule(wait=1, warmup=1, active=2, repeat=2),
-             on_trace_ready=ready) as p:
-    for _ in range(10):
-        train(); p.step()
-""",
-    "profilers of the autograd module": NET
-    + """
+train()
 with torch.autograd.profiler.profile() as p:
     train()
 print(names(p))
 with torch.autograd.profiler.profile(use_kineto=False) as p:
     train()
 print(names(p))
+with profile(activities=[ProfilerActivity.CPU], with_stack=True) as p:  # with the Python stack of modules
+    train()
+print(sorted((e.name(), e.dtypes()) for e in p.profiler.kineto_results.events() if e.name().startswith("aten::add")))
+def ready(p):
+    print(p.step_num, names(p))
+    p.export_chrome_trace(f"own{p.step_num}.json")
+import warnings
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    with profile(activities=[ProfilerActivity.CPU], schedule=schedule(wait=1, warmup=1, active=2, repeat=2),
+                 on_trace_ready=ready) as p:
+        for _ in range(12):  # the last four after its cycles
+            train(); p.step()
+with profile(activities=[ProfilerActivity.CPU]):
+    train(); 1 / 0
 """,
-    "profiler around a failure": NET + "with profile(activities=[ProfilerActivity.CPU]):\n    train(); 1 / 0\n",
-    "what a script sees": """
-import os, sys, __main__
+    "what a script sees, and what lives longer than it": """
+import argparse, atexit, os, pickle, sys, threading, time, __main__
 print(__file__, sys.argv, sys.path, __name__, __package__, __spec__, __cached__, __doc__, __builtins__)
 print(sorted(vars(__main__)), vars(__main__) is globals(), sys.modules["__main__"] is __main__)
-os.chdir("/")
-print(open(__file__).readline(), os.path.samefile(__file__, __main__.__file__))
-""",
-    "profiler with the Python stack of modules": NET
-    + """
-with profile(activities=[ProfilerActivity.CPU], with_stack=True) as p:
-    train()
-print(sorted((e.name(), e.dtype()) for e in p.profiler.kineto_results.events() if e.name().startswith("aten::add")))
-""",
-    "what an atexit handler finds": """
-import atexit, os, pickle, sys
+parser = argparse.ArgumentParser(); parser.add_argument("--lr", type=float); parser.add_argument("--name")
+print(parser.parse_args())
 class Last:
     def __del__(self): print("deleted", flush=True)
 last = Last()
@@ -84,11 +75,15 @@ def bye():
     import __main__
     print(os.getcwd(), sys.argv, __main__.last is last, type(pickle.loads(pickle.dumps(Last()))) is Last, flush=True)
 atexit.register(bye)
+def late():
+    time.sleep(0.3); print(sys.argv, os.getcwd(), sys.modules["__main__"].__file__)
 os.chdir("/")
-print("end")
+print(open(__file__).readline(), os.path.samefile(__file__, __main__.__file__))
+threading.Thread(target=late).start()
+sys.exit(5)
 """,
     "an exception that is no Exception": """
-import asyncio, torch
+import asyncio
 class Stop(BaseException): pass
 try:
     raise Stop("here")
@@ -114,29 +109,7 @@ import sys
 sys.excepthook = lambda *args: sys.exit(5)
 raise ValueError("no")
 """,
-    "the interpreter ends by SIGINT": "import torch; torch.ones(1)\nraise KeyboardInterrupt('by hand')\n",
-    "objects of the script's classes from a spawned process": """
-import multiprocessing
-class Point:
-    x = 3
-def work(_): return Point()
-if __name__ == "__main__":
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        print([point.x for point in pool.map_async(work, [1]).get(timeout=200)])
-""",
-    "exit code and handlers": """
-import argparse, atexit, sys, threading, time
-parser = argparse.ArgumentParser(); parser.add_argument("--lr", type=float); parser.add_argument("--name")
-print(parser.parse_args())
-""",
-    "a thread that outlives the script": """
-import os, sys, threading, time
-def late():
-    time.sleep(0.3); print(sys.argv, os.getcwd(), sys.modules["__main__"].__file__)
-threading.Thread(target=late).start()
-os.chdir("/")
-sys.exit(5)
-""",
+    "the interpreter ends by SIGINT": "raise KeyboardInterrupt('by hand')\n",
     "excepthook": """
 import sys
 def hook(kind, error, traceback):
@@ -144,29 +117,30 @@ def hook(kind, error, traceback):
 sys.excepthook = hook
 raise ValueError("no")
 """,
-    "fork": """
+    "fork, and a pool left open": """
 import os, sys, torch
+from concurrent.futures import ThreadPoolExecutor
 child = os.fork()
 code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) if child else 3
 print("parent of" if child else "child", code, torch.relu(torch.ones(2)).sum().item(), flush=True)
 if child == 0:
     sys.exit(code)
-""",
-    "a pool left open": """
-from concurrent.futures import ThreadPoolExecutor
-import torch
 pool = ThreadPoolExecutor(2)
 print(pool.submit(lambda: torch.relu(torch.ones(3)).sum().item()).result())
 later = pool.submit(print, "the last task", flush=True)
+sys.exit(code)
 """,
-    "processes": """
+    "processes, and objects of the script's classes from them": """
 import multiprocessing, sys, torch
+class Point:
+    x = 3
 def work(x):
-    return torch.relu(torch.full((2,), float(x))).sum().item(), __name__
+    return torch.relu(torch.full((2,), float(x))).sum().item(), __name__, Point()
 if __name__ == "__main__":
-    for method in ("fork", "spawn"):
-        with multiprocessing.get_context(method).Pool(2) as pool:
-            print(method, pool.map(work, [1, 2]))
+    for method, count in (("fork", 2), ("spawn", 1)):
+        with multiprocessing.get_context(method).Pool(count) as pool:
+            for found, name, point in pool.map_async(work, [1, 2]).get(timeout=200):
+                print(method, found, name, point.x, type(point) is Point)
 """,
     "signals": """
 import os, signal, sys, torch
@@ -209,11 +183,13 @@ def test_a_program_does_what_it_does_without_pyprof(tmp_path: Path, name: str) -
     assert "USDT:" not in under.stderr and "gpuGetDeviceCount" not in under.stderr
     assert {path.name for path in tmp_path.iterdir()} == own | {"script.py", "net.json.gz"}
     events(tmp_path / "net.json.gz")  # whole and valid
-    assert ("uses PyTorch's profiler itself" in under.stderr) == ("profile" in name)
+    assert ("uses PyTorch's profiler itself" in under.stderr) == ("profilers" in name)
     assert under.stderr.count("net.json.gz\n") == (1 if name == "sigterm" else 2)  # wrote, next: once, by the parent
-    if name == "profiler":  # the user's own trace has none of our marks
-        assert "pyprof" not in (tmp_path / "own.json").read_text(encoding="utf-8")
-        assert [marker.op for marker in markers(tmp_path / "net.json.gz")].count("linear") == 1  # of the three steps
+    if own:  # the user's own traces have none of our marks
+        assert own == {"own.json", "own4.json", "own8.json"}
+        assert all("pyprof" not in (tmp_path / file).read_text(encoding="utf-8") for file in own)
+        # of all steps, those between the schedule's cycles and the last profiler
+        assert [marker.op for marker in markers(tmp_path / "net.json.gz")].count("linear") == 4
 
 
 def test_a_profiler_on_another_thread_keeps_its_profile(tmp_path: Path) -> None:
