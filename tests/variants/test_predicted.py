@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from tests.parse.kineto.kineto_file import AUTOGRAD, begin, call, kernel, op, write
-from tests.variants.test_try import TRAINING, answer, pyprof_try
+from tests.variants.test_try import TRAINING, pyprof_try
 
 torch = pytest.importorskip("torch")
 
-from pyprof.variants.cli import _Trial, build_parser  # noqa: E402
+from pyprof.variants.cli import _Trial, build_parser, main  # noqa: E402
 from pyprof.variants.json_document import MeasuredStep, PredictedStep, TriedVariant, TryDocument  # noqa: E402
 from pyprof.variants.predict import Predictor  # noqa: E402
 from pyprof.variants.print_try import try_lines  # noqa: E402
@@ -48,38 +48,10 @@ def capture(folder: Path) -> Path:
     )
 
 
-def test_the_predicted_step_is_the_measured_one_less_what_the_change_removes(tmp_path: Path) -> None:
-    capture(tmp_path)
-    words = "--json --repeat 1 --warmup 2 --steps 6 --capture net.json --with zero_grad,optimizer SCRIPT"
-    done = pyprof_try(tmp_path, TRAINING, *words.split())
-    document = answer(done)
-    step_ms = document["as_it_is"]["runs_ms"][0]  # the first run's: the prediction is made after it
-    zero_grad, optimizer = document["variants"]
-    assert zero_grad["predicted"]["ms"] == pytest.approx(step_ms / 1.4, rel=1e-3)
-    assert zero_grad["predicted"]["low_ms"] < zero_grad["predicted"]["ms"] < zero_grad["predicted"]["high_ms"]
-    assert optimizer["predicted"] is None  # the capture has none
-    assert document["input"] == [{"name": "net.json", "profiler": None}]
-
-
-def test_with_plan_its_changes_are_tried_and_the_table_has_the_prediction(tmp_path: Path) -> None:
-    capture(tmp_path)
-    words = "--repeat 1 --warmup 2 --steps 6 --capture net.json SCRIPT --plan"
-    done = pyprof_try(tmp_path, TRAINING, *words.split())
-    assert done.returncode == 3  # the script's own
-    rows = [line for line in done.stderr.splitlines() if line.startswith(("change", "zero_grad"))]
-    assert rows[0].split()[-1] == "predicted"
-    assert rows[1].endswith(")") and " to " in rows[1].rpartition("(")[2]  # 0.71 (0.66 to 0.77)
-
-
-def test_a_capture_of_a_cpu_is_refused_before_the_script_runs(tmp_path: Path) -> None:
-    write(tmp_path / "net.json", begin(0), op("aten::mm", 0, 20))
-    done = pyprof_try(tmp_path, TRAINING, "--capture", "net.json", "SCRIPT")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "net.json: expected GPU operations" in done.stderr
-
-
 MS = {  # of the runs, by their changes
     "": 10.0,
+    "zero_grad": 9.0,
+    "optimizer": 9.5,
     "amp": 8.0,
     "amp+tf32": 7.99,
     "amp+optimizer": 6.0,
@@ -96,11 +68,49 @@ class MadeUp:
     def run(self, changes: Any, shown: bool = False) -> Ran:
         self.ran.append("+".join(changes))
         ns = MS[self.ran[-1]] * 1e6
-        facts = Facts(gpu="NVIDIA H200", capability=[9, 0], models=["Net"], dtypes=["float32"], unfused=1)
+        facts = Facts(gpu="NVIDIA H200", capability=[9, 0], models=["Net"], dtypes=["float32"], unfused=1, zero_fills=1)
         record = RunRecord(
             OPTIMIZER, [round(ns * (1 + 0.0005 * k)) for k in range(-10, 11)], 10, True, [], 1, facts, []
         )
         return Ran(0, record, "")
+
+
+@pytest.fixture
+def train(tmp_path: Path, monkeypatch: Any) -> Path:
+    """A folder with a script whose runs take the times of MS, and a capture."""
+    monkeypatch.setattr("pyprof.variants.run_variants.Runner", lambda *_: MadeUp())
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(TRAINING, encoding="utf-8")
+    return capture(tmp_path)
+
+
+@pytest.mark.usefixtures("train")
+def test_the_predicted_step_is_the_measured_one_less_what_the_change_removes(capsys: Any) -> None:
+    assert main(["--json", "--repeat", "2", "--capture", "net.json", "--with", "zero_grad,optimizer", "train.py"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["as_it_is"]["runs_ms"][0] == 10  # the first run's: the prediction is made after it
+    zero_grad, optimizer = document["variants"]
+    assert zero_grad["predicted"]["ms"] == pytest.approx(10 / 1.4, rel=1e-3)
+    assert zero_grad["predicted"]["low_ms"] < zero_grad["predicted"]["ms"] < zero_grad["predicted"]["high_ms"]
+    assert optimizer["predicted"] is None  # the capture has none
+    assert document["input"] == [{"name": "net.json", "profiler": None}]
+    measured = [document["as_it_is"], *(each["measured"] for each in document["variants"])]
+    assert [each["runs_ms"] for each in measured] == [[10, 10], [9, 9], [9.5, 9.5]]
+
+
+@pytest.mark.usefixtures("train")
+def test_with_plan_its_changes_are_tried_and_the_table_has_the_prediction(capsys: Any) -> None:
+    assert main(["--repeat", "1", "--capture", "net.json", "train.py", "--plan"]) == 0
+    rows = [line for line in capsys.readouterr().err.splitlines() if line.startswith(("change", "zero_grad"))]
+    assert rows[0].split()[-1] == "predicted"
+    assert rows[1].endswith(")") and " to " in rows[1].rpartition("(")[2]  # 7.14 (6.6 to 7.7)
+
+
+def test_a_capture_of_a_cpu_is_refused_before_the_script_runs(tmp_path: Path) -> None:
+    write(tmp_path / "net.json", begin(0), op("aten::mm", 0, 20))
+    done = pyprof_try(tmp_path, TRAINING, "--capture", "net.json", "SCRIPT")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "net.json: expected GPU operations" in done.stderr
 
 
 def test_the_plan_s_changes_are_tried_on_top_of_those_that_gained(capsys: Any) -> None:

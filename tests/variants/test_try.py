@@ -70,7 +70,7 @@ def alone(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def tried(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
     folder = tmp_path_factory.mktemp("try")
-    words = "--warmup 2 --steps 6 SCRIPT --with amp,optimizer,zero_grad,channels_last,tf32 --lr 7"
+    words = "--repeat 1 --warmup 2 --steps 6 SCRIPT --with amp,optimizer,zero_grad,channels_last,tf32 --lr 7"
     return folder, pyprof_try(folder, TRAINING, *words.split())
 
 

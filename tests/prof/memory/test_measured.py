@@ -4,6 +4,7 @@ The captures of an H200 are read from the folder that PYPROF_MEMORY names: NAME.
 and beside them what torch.cuda.max_memory_allocated() and max_memory_reserved() returned in each step.
 """
 
+import gc
 import json
 import os
 import subprocess
@@ -122,12 +123,21 @@ def run(checkpointed, make, file):
         step()
 
 
-def run_alone(checkpointed, pattern, file):
-    """``run`` in a process of its own: one with other tests frees their memory while this one's peak is measured."""
-    call = f"run({checkpointed}, CASES[{pattern!r}], {str(file)!r})"
-    code = f"from tests.prof.memory.test_measured import CASES, run; {call}"
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """The captures of each case, plain and checkpointed, by a process of their own: one with other tests frees their
+    memory while a peak is measured."""
+    folder = tmp_path_factory.mktemp("memory")
+    code = f"from tests.prof.memory.test_measured import run_all; run_all({str(folder)!r})"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=300)
-    return load_memory(file)
+    return {name: [folder / f"{number}.{kind}.json.gz" for kind in KINDS] for number, name in enumerate(CASES)}
+
+
+def run_all(folder):
+    for number, make in enumerate(CASES.values()):
+        for kind in KINDS:
+            gc.collect()  # what is left of the run before it
+            run(kind == "checkpointed", make, Path(folder) / f"{number}.{kind}.json.gz")
 
 
 def transformer():
@@ -193,14 +203,14 @@ def stage():
     return net, lambda model: [model.stage], loss_of
 
 
+KINDS = ("plain", "checkpointed")
 CASES = {"Net:h.*": transformer, "Net:stage:*": residual, "Net:stage": stage}
 
 
 @pytest.mark.parametrize("pattern", CASES)
-def test_the_peak_and_the_kernels_that_run_again(pattern, tmp_path):
+def test_the_peak_and_the_kernels_that_run_again(pattern, files):
     """Within 10% of the bytes that checkpointing frees (25% are asked for), and exactly the ops that it repeats."""
-    plain = run_alone(False, pattern, tmp_path / "plain.json.gz")
-    done = run_alone(True, pattern, tmp_path / "checkpointed.json.gz")
+    plain, done = map(load_memory, files[pattern])
     (before,), (after,) = (memory_numbers(run.memory, run.kernels, pattern) for run in (plain, done))
     found = before.checkpointing[0]
     measured = before.peak_bytes - after.peak_bytes
