@@ -216,10 +216,15 @@ def read(folder: Path, file: Path) -> dict[str, Any]:
             "flows": {(row["slice_out"], row["slice_in"]) for row in flows}}  # fmt: skip
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.fixture(scope="module", params=FORMS)
+def of_small(request, tmp_path_factory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("small")
+    return read(folder, write(folder, request.param, small()))
+
+
 @with_processor
-def test_perfetto_reads_the_small_table(tmp_path, form):
-    found = read(tmp_path, write(tmp_path, form, small()))
+def test_perfetto_reads_the_small_table(of_small):
+    found = of_small
     rows = {s["args"]["idx"]: s for s in found["slices"] if "idx" in s["args"]}
     assert [(rows[i]["ts"], rows[i]["dur"]) for i in range(1, 6)] == [
         (5000, 1000), (8000, 500), (5500, 2500), (12345, 4000), (16345, 0),
@@ -244,10 +249,9 @@ def test_perfetto_reads_the_small_table(tmp_path, form):
     assert {(out["args"]["idx"], s["args"]["idx"]) for out, s in pairs(found) if "idx" in out["args"]} == {(1, 4)}
 
 
-@pytest.mark.parametrize("form", FORMS)
 @with_processor
-def test_perfetto_reads_tracks_gaps_and_counters_of_the_small_table(tmp_path, form):
-    found = read(tmp_path, write(tmp_path, form, small()))
+def test_perfetto_reads_tracks_gaps_and_counters_of_the_small_table(of_small):
+    found = of_small
     idle = [s for s in found["slices"] if s["category"] == "idle"]
     # 8500 to 12345; the launch came at 9500: 1000 of 3845 ns late
     assert [(s["ts"], s["dur"], s["name"], s["args"]["idle_why"], s["args"]["late_ns"]) for s in idle] == [
