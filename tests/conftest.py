@@ -1,12 +1,14 @@
 """What all tests share: where the large captures lie, and the checkout."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from pyprof import gc_pause
+from pyprof.prof.kept_files import keep_files
 from tests.paths import ROOT
 
 # How long an example takes says nothing where other programs want the cores. A folder that examples share is no fault:
@@ -18,6 +20,13 @@ settings.load_profile("pyprof")
 
 # A process of all tests is large and reads thousands of small files: it need not give memory back after each.
 gc_pause.LARGE = 1 << 60
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _kept_files() -> Iterator[None]:
+    """Commands that run in this process read each of the checkout's captures once, as `pyprof mcp` does."""
+    with keep_files(100):
+        yield
 
 
 @pytest.fixture(scope="session")

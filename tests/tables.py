@@ -1,6 +1,7 @@
 """Kernel tables for tests: parsed from files, made by Hypothesis out of hostile texts, and their rows as values."""
 
 import json
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ from hypothesis import strategies as st
 
 from pyprof.parse.detect import reader
 from pyprof.parse.tables.correlate import correlate
+from pyprof.prof.load import load_table
 from pyprof.prof.table.check_cells import FORMS, TIMES
+from pyprof.prof.work.annotate import Annotation, annotate
 from pyprof.table.columns import NULL, Coded, Ragged, Table
 from pyprof.table.schema import KERNELS, Column
 
@@ -30,8 +33,26 @@ JSON = st.recursive(
 
 
 def parsed(file: Path) -> Table:
-    """The kernel table of a profiler's file."""
+    """The kernel table of a profiler's file. Each of the checkout's captures is read once."""
+    facts = file.stat()
+    return _parsed(file, facts.st_mtime_ns, facts.st_ino, facts.st_size)
+
+
+@lru_cache(maxsize=100)
+def _parsed(file: Path, *_unchanged: int) -> Table:
     return correlate(reader(file)(file))
+
+
+_annotated: dict[Path, tuple[Table, Annotation]] = {}
+
+
+def annotated(file: Path) -> tuple[Table, Annotation]:
+    """The kernel table of a capture as commands load it, which this process keeps, with its FLOPs and bytes."""
+    table = load_table(file).table
+    known = _annotated.get(file)
+    if known is None or known[0] is not table:
+        known = _annotated[file] = table, annotate(table)
+    return known
 
 
 def encodable(text: str) -> bool:

@@ -99,9 +99,14 @@ def kinds_of(row: Operation) -> frozenset[str]:
         return frozenset([FILL])
     if row.kind == "memcpy":
         return frozenset([COPY if re.search("HtoD|DtoH|Host", row.name) else MOVE])
-    if COLLECTIVE.search(row.name):
+    if is_collective(row.name):
         return frozenset([COMMUNICATION])
     return _of_names(innermost(row), row.full or row.name)
+
+
+@cache
+def is_collective(kernel: str) -> bool:
+    return COLLECTIVE.search(kernel) is not None
 
 
 @cache

@@ -9,7 +9,7 @@ from dataclasses import replace
 from statistics import median
 from typing import Any, NamedTuple
 
-from tools.audit_kinds import COLLECTIVE, OTHER, kind_bounds
+from tools.audit_kinds import OTHER, is_collective, kind_bounds
 from tools.audit_raw import Capture, Operation
 from tools.audit_work import work_sums
 
@@ -175,7 +175,7 @@ def waits(operations: Sequence[Operation]) -> list[Interval]:
 
 
 def is_communication(row: Operation) -> bool:
-    return row.kind == "kernel" and COLLECTIVE.search(row.name) is not None
+    return row.kind == "kernel" and is_collective(row.name)
 
 
 def exposed(operations: Sequence[Operation]) -> int:

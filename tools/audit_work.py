@@ -10,6 +10,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 from tools.audit_kinds import FILL, MOVE, innermost, kinds_of
@@ -167,6 +168,7 @@ ON_TENSOR_CORES = re.compile(
 NOT_ON_TENSOR_CORES = re.compile(r"(?:^|_)[sd]gemm_|_ffma_|_simt_|gemv|dot_kernel|implicit_convolve_[sd]gemm|scudnn")
 
 
+@cache
 def tensor_core(name: str) -> str:
     """ "1" or "0" where the kernel's name says whether it used tensor cores, else empty."""
     if NOT_ON_TENSOR_CORES.search(name):

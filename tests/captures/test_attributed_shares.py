@@ -91,7 +91,7 @@ def test_a_recommenders_tables_and_optimizer(data: Path) -> None:
     assert notes.flops[adam].sum() == 6 * 13 * 50_009_351
     rate = notes.bytes / np.maximum(table.ints("kDuration"), 1)  # bytes a ns, or GB/s; times are whole microseconds
     assert rate[table.ints("kDuration") > 20_000].max() < 2100
-    assert check_sums(table) > 1000
+    assert check_sums(table, notes) > 1000
 
 
 def test_the_pages_tables_are_up_to_date(data: Path) -> None:

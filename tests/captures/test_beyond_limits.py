@@ -16,10 +16,10 @@ import pytest
 from pyprof.dtypes import ITEM_BYTES
 from pyprof.errors import PyprofError
 from pyprof.prof.limits.roofline import roofline
-from pyprof.prof.work.annotate import Annotation, annotate
+from pyprof.prof.work.annotate import Annotation
 from pyprof.table.columns import NULL, Table
 from tests.paths import GOLDEN
-from tests.tables import parsed
+from tests.tables import annotated
 
 LONG_NS, MOST = 4000, 105  # %
 L2_BYTES_PER_S = {
@@ -28,7 +28,7 @@ L2_BYTES_PER_S = {
     "H200": 6.7e12,  # tests/device/l2_rate.py on an H200: neg of 16 MiB to another 16 MiB, the best of 30 cases
 }
 IN_CACHE = "its operands fit into the L2 cache"
-annotate_rows = annotate
+annotated_rows = annotated
 LOOKUP = "fbgemm::split_embedding_codegen_lookup_rowwise_adagrad_function"
 EXPLAINED = {  # (part of the capture's name, aten op) -> why a row beyond the cache is faster than the memory
     ("trace_diff__control", LOOKUP): "15.8 million indices repeat rows, which then come from the cache (1.25 times)",
@@ -41,8 +41,7 @@ EXPLAINED = {  # (part of the capture's name, aten op) -> why a row beyond the c
 
 def beyond(file: Path) -> Counter[tuple[str, str]]:
     """(aten op, reason) of the rows above 105% of their limit; the reason is empty if there is none."""
-    table = parsed(file)
-    notes = annotate_rows(table)
+    table, notes = annotated_rows(file)
     limits = roofline(table, notes)
     ns, aten, copies = table.ints("kDuration"), table.coded("aten").texts(), table.coded("kind").texts()
     found: Counter[tuple[str, str]] = Counter()
@@ -87,9 +86,9 @@ def test_each_row_beyond_its_limit_has_a_reason_on_every_capture(data: Path) -> 
 def test_a_wrong_count_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """With three times the bytes, kernels of an H200 would run above the memory's rate."""
 
-    def three_times(table: Table) -> Annotation:
-        notes = annotate(table)
-        return replace(notes, bytes=np.where(notes.bytes == NULL, NULL, 3 * notes.bytes))
+    def three_times(file: Path) -> tuple[Table, Annotation]:
+        table, notes = annotated(file)
+        return table, replace(notes, bytes=np.where(notes.bytes == NULL, NULL, 3 * notes.bytes))
 
-    monkeypatch.setattr(f"{__name__}.annotate_rows", three_times)
+    monkeypatch.setattr(f"{__name__}.annotated_rows", three_times)
     assert [op for op, reason in beyond(GOLDEN / "h200_gpt2_bf16.json.gz") if not reason]

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 from pyprof.errors import PyprofError
-from pyprof.prof.work.annotate import annotate
+from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.calls import op_calls
 from pyprof.prof.work.count import Counted
 from pyprof.table.columns import NULL, Table
 from tests.paths import GOLDEN
-from tests.tables import parsed
+from tests.tables import annotated
 
 
-def check_sums(table: Table) -> int:
+def check_sums(table: Table, notes: Annotation) -> int:
     """Check the FLOPs of every call, and the bytes of its main kernels; the number of calls that were checked."""
-    notes, calls = annotate(table), op_calls(table)
+    calls = op_calls(table)
     main, kind = np.array(notes.role.texts()) == "main", table.coded("kind").texts()
     name, nodes, seq = table.coded("kShortName").texts(), table.coded("nodes").texts(), table.ragged("seqId").lists()
     rows_of, sums_at = defaultdict(list), defaultdict(set)
@@ -61,15 +61,15 @@ def possible_sums(op: Counted, inner: set[tuple[int, int]]) -> list[tuple[int, i
 
 @pytest.mark.parametrize("name", sorted(path.name for path in GOLDEN.glob("*.gz")))
 def test_sums_over_kernels_are_sums_over_ops(name: str) -> None:
-    assert check_sums(parsed(GOLDEN / name)) > 5
+    assert check_sums(*annotated(GOLDEN / name)) > 5
 
 
 def test_sums_over_kernels_on_every_capture(data: Path) -> None:
     checked = 0
     for file in sorted(path for folder in ("kineto", "nsys", "round2") for path in (data / folder).iterdir()):
         try:
-            table = parsed(file)
+            table, notes = annotated(file)
         except (PyprofError, IsADirectoryError):
             continue
-        checked += check_sums(table)
+        checked += check_sums(table, notes)
     assert checked > 40_000

@@ -14,7 +14,6 @@ from hypothesis import given, settings
 
 from pyprof.command.envelope import envelope, write_envelope
 from pyprof.prof import cli
-from pyprof.prof.kept_files import keep_files
 from pyprof.prof.summary.capture_numbers import Summary
 from pyprof.prof.table import json_document as answers
 from pyprof.prof.table.columns import COLUMN, COLUMNS
@@ -100,8 +99,7 @@ def test_each_answer_of_many_real_captures(data, capfdbinary):
     files = sorted([*(data / "nsys").glob("*.gz"), *(data / "kineto").glob("*.json*")])
     read = dict.fromkeys(QUESTIONS, 0)
     for file in (file for file in files if file.stat().st_size <= 1_000_000):
-        with keep_files(2):  # with and without the host's calls; to read takes longer than most answers
-            answers_of = {asked: run(capfdbinary, "--json", *asked.split(), str(file)) for asked in QUESTIONS}
+        answers_of = {asked: run(capfdbinary, "--json", *asked.split(), str(file)) for asked in QUESTIONS}
         for asked, (code, out, err) in answers_of.items():
             found = valid(strict(out), "prof")
             assert code == (found["error"]["exit_code"] if found["schema"] == "pyprof/error/1" else 0), (asked, file)

@@ -44,6 +44,7 @@ def test_only_the_last_ones_are_kept(tmp_path, monkeypatch):
 
 
 def test_nothing_is_kept_outside_of_the_block(monkeypatch):
+    monkeypatch.setattr("pyprof.prof.kept_files._kept", None)  # where the tests keep files
     names = reads(monkeypatch)
     with keep_files(0):
         load_table(LENET)

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from pyprof.errors import InputError, SchemaError
+from pyprof.prof.kept_files import keep_files
 from pyprof.prof.load import load_table
 from tests.paths import GOLDEN
 
@@ -132,7 +133,8 @@ def test_a_file_that_is_not_there(tmp_path):
 
 def test_it_says_what_it_does():
     said = []
-    load_table(GOLDEN / "h200_lenet.sqlite.gz", said.append)
+    with keep_files(0):
+        load_table(GOLDEN / "h200_lenet.sqlite.gz", said.append)
     assert said == ["reading h200_lenet.sqlite.gz", "attributing 57 rows"]
 
 

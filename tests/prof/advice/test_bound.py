@@ -14,10 +14,9 @@ from pyprof.errors import PyprofError
 from pyprof.prof.advice import Run, advise, together_ms
 from pyprof.prof.advice.card import RULES, Finding
 from pyprof.prof.advice.rank import findings
-from pyprof.prof.load import load_table
-from pyprof.prof.work.annotate import annotate
 from tests.paths import GOLDEN
 from tests.prof.advice.advice_rows import run
+from tests.tables import annotated
 
 US = 1000
 
@@ -54,16 +53,14 @@ def check(of: Run) -> None:
     "name", sorted(str(path.relative_to(GOLDEN)) for path in GOLDEN.rglob("*.gz") if ".csv" not in path.name)
 )
 def test_of_golden_captures(name: str) -> None:
-    table = load_table(GOLDEN / name).table
-    check(Run(table, annotate(table)))
+    check(Run(*annotated(GOLDEN / name)))
 
 
 def test_of_every_capture(data: Path) -> None:
     checked = 0
     for file in sorted(path for folder in ("kineto", "nsys", "round2") for path in (data / folder).glob("*.gz")):
         with suppress(PyprofError):  # not a capture of GPU work
-            table = load_table(file).table
-            check(Run(table, annotate(table)))
+            check(Run(*annotated(file)))
             checked += 1
     assert checked > 40
 

@@ -6,7 +6,6 @@ report`` writes. The figures are computed once more from the rows in the page's 
 
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html import escape
 from html.parser import HTMLParser
@@ -18,7 +17,6 @@ import numpy as np
 import pytest
 
 from pyprof.prof import cli
-from pyprof.prof.kept_files import keep_files
 from pyprof.prof.notebook import load
 from pyprof.prof.report import cli as report_cli
 from tests.paths import ROOT
@@ -133,14 +131,13 @@ def name_of(file: Path) -> str:
 
 
 @pytest.fixture(scope="module", params=CAPTURES, ids=name_of)
-def both(request, tmp_path_factory) -> Iterator[tuple[Shown, Shown]]:
+def both(request, tmp_path_factory) -> tuple[Shown, Shown]:
     """The terminal's summary and the page of a capture, which the tests of both then need not read again."""
     folder, file = tmp_path_factory.mktemp("same"), str(request.param)
-    with keep_files(2):
-        assert cli.main(["--summary", "-w", "200", "-o", str(folder / "summary.txt"), file]) == 0
-        assert report_cli.main([file, "-q", "-o", str(folder / "page.html")]) == 0
-        terminal = read_terminal((folder / "summary.txt").read_text(encoding="utf-8"))
-        yield terminal, read_page((folder / "page.html").read_text(encoding="utf-8"))
+    assert cli.main(["--summary", "-w", "200", "-o", str(folder / "summary.txt"), file]) == 0
+    assert report_cli.main([file, "-q", "-o", str(folder / "page.html")]) == 0
+    terminal = read_terminal((folder / "summary.txt").read_text(encoding="utf-8"))
+    return terminal, read_page((folder / "page.html").read_text(encoding="utf-8"))
 
 
 def test_headline_sentences_and_tables_are_the_same(both):
