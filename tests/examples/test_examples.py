@@ -32,6 +32,35 @@ def run(folder: Path, *words: str, env: dict[str, str] = ON_CPU) -> str:
     return done.stdout
 
 
+# Runs programs as `python PROGRAM` does, each in a fork of its own and in its own folder, with one import of torch.
+EACH = """
+import os, runpy, sys, torch, torch._dynamo
+for program, folder in zip(sys.argv[1::2], sys.argv[2::2]):
+    child = os.fork()
+    if not child:
+        os.chdir(folder)
+        sys.argv, sys.path[0] = [program], os.path.dirname(program)
+        with open("standard_output", "w") as out:
+            os.dup2(out.fileno(), 1)
+        runpy.run_path(program, run_name="__main__")
+        sys.exit()
+    if os.waitpid(child, 0)[1]:
+        sys.exit(f"{program} failed")
+"""
+SHORT = ("gpt", "autograd_function", "annotate", "torch_jit", "count_flops", "plugin/train")
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, str]]:
+    """The folder of each short program, and what it printed."""
+    folders = {name: tmp_path_factory.mktemp(name.replace("/", "-")) for name in SHORT}
+    words = [word for name in SHORT for word in (str(EXAMPLES / f"{name}.py"), str(folders[name]))]
+    if hasattr(os, "fork"):
+        run(folders["gpt"], "-c", EACH, *words)
+        return {name: (folder, (folder / "standard_output").read_text("utf-8")) for name, folder in folders.items()}
+    return {name: (folder, run(folder, str(EXAMPLES / f"{name}.py"))) for name, folder in folders.items()}
+
+
 def table(text: str, first: str) -> list[list[str]]:
     """The words of the lines after the one that begins with ``first``, up to an empty line."""
     lines = [line.split() for line in text.splitlines()]
@@ -58,22 +87,22 @@ def test_a_program_is_short(program):
     assert len(program.read_text(encoding="utf-8").splitlines()) <= 80
 
 
-def test_gpt(tmp_path):
+def test_gpt(ran):
     """128 tokens a step. Products of a block: 2 * 128 * 64 * (192 + 64 + 256 + 256) = 12,582,912; of the head:
     2 * 128 * 64 * 1003 = 16,433,152. Two blocks and the head, three steps: 124,796,928."""
-    out = run(tmp_path, str(EXAMPLES / "gpt.py"))
+    folder, out = ran["gpt"]
     assert "100% of" in out and "of CPU time is attributed to an op" in out
     assert len(table(out, "op")) == 5  # which five, depends on how busy the machine is
-    ops = pyprof.load(tmp_path / "gpt.json.gz").ops.set_index(["op", "dir"])
+    ops = pyprof.load(folder / "gpt.json.gz").ops.set_index(["op", "dir"])
     assert ops.loc[("linear", "fprop"), "flops"] == 124_796_928
     # bf16 is advised where the CPU multiplies it, and there is nothing else to advise
     nothing = out.rstrip().endswith("no advice (a run on a CPU has no GPU kernels to improve)")
     assert nothing != ('torch.autocast("cpu", dtype=torch.bfloat16)' in out)
 
 
-def test_autograd_function(tmp_path):
+def test_autograd_function(ran):
     """64 * 256 elements: one product each in the forward, two in the backward."""
-    out = run(tmp_path, str(EXAMPLES / "autograd_function.py"))
+    _, out = ran["autograd_function"]
     assert "49,152 FLOP" in out
     flops: dict[str, int] = {}
     for _, _, direction, _, flop, _ in table(out, "mod"):
@@ -81,17 +110,17 @@ def test_autograd_function(tmp_path):
     assert flops == {"fprop": 16384, "bprop": 32768}
 
 
-def test_annotate(tmp_path):
-    out = run(tmp_path, str(EXAMPLES / "annotate.py"))
+def test_annotate(ran):
+    _, out = ran["annotate"]
     layers = {words[0]: words for words in table(out, "layer")}
     assert list(layers) == ["student", "student:augment", "student:Sequential", "student:Sequential:1", "loss", "NaN"]
     assert int(layers["loss"][5]) > 0  # time of its backward
     assert layers["student:augment"][5] == "0"  # images need no gradient
 
 
-def test_torch_jit(tmp_path):
+def test_torch_jit(ran):
     """Two products of 2 * 32 * 128 * 256, sigmoid 3 and a product 1 for each of 32 * 256 elements."""
-    out = run(tmp_path, str(EXAMPLES / "torch_jit.py"))
+    _, out = ran["torch_jit"]
     assert re.findall(r"^(\w+): \d+ operations, ([\d,]+) FLOP", out, re.MULTILINE) == [
         ("eager", "4,227,072"),
         ("scripted", "4,227,072"),
@@ -120,9 +149,9 @@ def test_ddp(tmp_path):
     assert calls == [(rank, step, "c10d::allreduce_") for rank in "01" for step in "23"]
 
 
-def test_count_flops(tmp_path):
+def test_count_flops(ran):
     """Linear, forward: 2 * 128 tokens * 64 * 256, twice. The layer of 100,000 squared: 2 * 1000 * 1e10."""
-    out = run(tmp_path, str(EXAMPLES / "count_flops.py"))
+    _, out = ran["count_flops"]
     counts = {(words[0], words[1]): words[3] for words in table(out, "op") if len(words) == 5}
     assert counts["linear", "forward"] == "8,388,608"
     assert "2.000e+13 FLOP in a layer of 40 GB" in out
@@ -147,11 +176,10 @@ def test_notebook(tmp_path, monkeypatch):
 COUNTED = ['"524288","3145728"']
 
 
-@pytest.fixture(scope="module")
-def plugin(tmp_path_factory):
+@pytest.fixture
+def plugin(ran):
     """The folder where its program ran, without the plug-in installed, and what it printed."""
-    folder = tmp_path_factory.mktemp("plugin")
-    return folder, run(folder, str(EXAMPLES / "plugin" / "train.py"))
+    return ran["plugin/train"]
 
 
 def test_without_a_model_the_flops_are_unknown(plugin):

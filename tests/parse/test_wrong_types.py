@@ -137,12 +137,15 @@ def test_a_value_of_a_wrong_type_is_unknown_and_said(name, table, column, tmp_pa
         path = changed(name, table, column, value, tmp_path)
         capture = reader(path)(path)
         check(capture, whole)
-        check(lean_reader(path)(path), whole)
+        lean = value not in WRONG[1:]  # which are unknown like the first, in the one place that all readers share
+        if lean:
+            check(lean_reader(path)(path), whole)
         if value in WRONG and (table, column) not in TEXTS | NOT_NEEDED and table != "OSRT_API":
             said = [text for text in capture.warnings if "which are unknown" in text and column in text]
             assert len(said) == 1 and said[0].startswith("1 "), (value, capture.warnings)
-            notes, _ = read_brief(path)  # which reads fewer columns
-            assert {text for text in notes.warnings if "which are unknown" in text} <= set(said)
+            if lean:
+                notes, _ = read_brief(path)  # which reads fewer columns
+                assert {text for text in notes.warnings if "which are unknown" in text} <= set(said)
 
 
 @pytest.mark.parametrize(("name", "table", "column"), list(columns()))

@@ -67,11 +67,14 @@ class Net(nn.Module):
 
 
 @pytest.fixture(autouse=True)
-def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
+def _without_cached_graphs() -> Any:
+    """Inductor makes each graph anew; what the C++ compiler made of the same code it may take from its cache."""
+    from torch._inductor import config
+
     torch._dynamo.reset()
     pyprof.init()
-    yield
+    with config.patch(fx_graph_cache=False):
+        yield
     pyprof.deinit()
     torch._dynamo.reset()
 
@@ -269,7 +272,11 @@ def test_after_many_sizes_they_are_unknown(tmp_path: Path, monkeypatch: pytest.M
     assert sorted(shapes) == [-1, 3, 5]
 
 
-def test_code_from_inductors_cache_has_its_record(tmp_path: Path) -> None:
+def test_code_from_inductors_cache_has_its_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch._inductor import config
+
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(config, "fx_graph_cache", True)
     net, x = nn.Sequential(nn.Linear(4, 8), nn.GELU()), torch.randn(2, 4)
     compiled = torch.compile(net)
     first = recorded(tmp_path / "first.json", lambda: compiled(x))
