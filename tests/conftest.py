@@ -24,8 +24,8 @@ gc_pause.LARGE = 1 << 60
 
 @pytest.fixture(scope="session", autouse=True)
 def _kept_files() -> Iterator[None]:
-    """Commands that run in this process read each of the checkout's captures once, as `pyprof mcp` does."""
-    with keep_files(100):
+    """Commands that run in this process read each capture once, as `pyprof mcp` does; all take less than 1 GB."""
+    with keep_files(1000):
         yield
 
 
