@@ -65,6 +65,8 @@ RULES = {
     "gelu": "fusion:Call F.gelu",
     "swish": "fusion:Call F.silu",
     "ema": "parameter_loop",
+    "checkpoint": "kept_activations",
+    "labels": "copy_to_host",
     "rms_norm": "fusion:Call F.rms_norm",
     "norm": "fusion:Call F.rms_norm",
     "sorted": "mask_loop",

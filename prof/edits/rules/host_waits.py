@@ -151,6 +151,39 @@ def pageable_copy(scenario: Scenario) -> Iterator[Proposal]:
     )
 
 
+@edit_rule("copy_to_host")
+def copy_to_host(scenario: Scenario) -> Iterator[Proposal]:
+    """Large copies to pageable memory of the host, which is mostly new to the process: it is mapped page by page.
+
+    What pinned memory that is kept brings is counted; the wait stays, and so does what the host does with the values.
+    """
+    run = scenario.run
+    size = run.table.ints("bytes")
+    to_host = (run.texts("kind") == "memcpy") & named_rows(run.table, *TO_HOST) & named_rows(run.table, "Pageable")
+    rows = np.flatnonzero(to_host & (size != NULL) & (size >= LARGE))
+    if not len(rows) or run.device is None or run.device.arch in PCIE_3:
+        yield Abstained("copy_to_host", "no large copy to pageable memory of the host, or an unknown GPU")
+        return
+    pinned = COPY_NS + 1e9 * size[rows] / (PINNED_PCIE_5 if run.device.arch in PCIE_5 else PINNED)
+    total, took = float(size[rows].sum()), float(run.dur[rows].sum())
+    yield Edit(
+        rule="copy_to_host",
+        change=(
+            "Copy less to the host: choose, sum or round on the GPU and copy the result. What is needed whole goes to "
+            "pinned memory that is kept."
+        ),
+        why=(
+            f"{run.number(rows, 'copy moves', 'copies move')} {rounded(run.ms(total))} MB to pageable memory of the "
+            f"host at {rounded(total / max(took, 1.0), 3)} GB/s: {rounded(run.ms(took))} ms. Counted is pinned memory"
+        ),
+        cost=COSTS["copy_to_host"],
+        rows=rows,
+        ns=np.minimum(run.dur[rows], pinned),
+        left=np.ones(len(rows)),
+        deviation=0.3,
+    )
+
+
 def _pageable(run: Run) -> Bools:
     """Copies of pageable memory to the GPU, of known sizes."""
     to_device = (run.texts("kind") == "memcpy") & named_rows(run.table, *TO_DEVICE)

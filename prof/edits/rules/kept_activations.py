@@ -1,0 +1,71 @@
+"""Activations kept, where activation checkpointing runs forward passes again in the backward pass."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+
+from pyprof.prof.advice import Run
+from pyprof.prof.edits.costs import COSTS
+from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
+from pyprof.prof.edits.scenario import Scenario
+from pyprof.quantities import rounded
+from pyprof.table.columns import Ints
+
+SAME = 0.9  # of the time of forward kernels in the backward pass: the share of those that ran in the forward pass, too
+NAMED = 3  # layers
+
+
+@edit_rule("kept_activations")
+def kept_activations(scenario: Scenario) -> Iterator[Proposal]:
+    """Forward kernels that run in the backward pass as they did in the forward pass: they and their launches go.
+
+    Abstains where they are others, as for gradients of gradients.
+    """
+    run = scenario.run
+    rows = np.flatnonzero((run.phase == "backward") & (run.texts("dir") == "fprop"))
+    if not len(rows):
+        yield Abstained("kept_activations", "nothing runs again in the backward pass")
+        return
+    if float(run.dur[_again(run, rows)].sum()) < SAME * float(run.dur[rows].sum()):
+        yield Abstained("kept_activations", "forward ops in the backward pass are not those of the forward pass")
+        return
+    layers = list(dict.fromkeys(name for name in (run.layer(row).partition(":")[0] for row in rows.tolist()) if name))
+    of = f" of {', '.join(layers[:NAMED])}{' and others' if len(layers) > NAMED else ''}" if layers else ""
+    yield Edit(
+        rule="kept_activations",
+        change=(
+            "Keep activations in place of recomputing them: call the layers without torch.utils.checkpoint, as many of "
+            "them as the memory allows."
+        ),
+        why=(
+            f"{run.number(rows, 'kernel', 'kernels')}{of} run a second time in the backward pass: "
+            f"{rounded(run.ms_of(rows))} ms"
+        ),
+        cost=COSTS["kept_activations"],
+        rows=rows,
+        ns=np.zeros(len(rows)),
+        left=np.zeros(len(rows)),
+        deviation=0.1,
+    )
+
+
+def _again(run: Run, rows: Ints) -> Ints:
+    """Those of the rows that the forward pass of the same step has as often, by op and sizes.
+
+    The layers' paths differ: where a layer runs again, those around it do not.
+    """
+
+    def key(row: int) -> tuple[int, str, int]:
+        return int(steps[row]), str(run.aten[row]), int(sizes[row])
+
+    steps, sizes = run.table.ints("step"), run.table.coded("sizes").codes
+    left = Counter(map(key, np.flatnonzero(run.phase == "forward").tolist()))
+    found = []
+    for row in rows.tolist():
+        if left[key(row)] > 0:
+            left[key(row)] -= 1
+            found.append(row)
+    return np.array(found, np.int64)
