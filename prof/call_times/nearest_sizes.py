@@ -49,15 +49,22 @@ class Sizes(NamedTuple):
 def ratio(call: Call, slower: float, before: Variant, after: Variant, leave_out: int = -1) -> Ratio | None:
     """What a call takes afterwards over what it takes now; None if too little like it was measured.
 
-    ``slower``: its time now over its time at the GPU's limits (``limit_us``). ``leave_out``: a measured call.
+    ``slower``: its time now over its time at the GPU's limits (``limit_us``), which counts to 7%. ``leave_out``: a
+    measured call.
     """
+    return _ratio(call, round(10 * math.log2(max(slower, 1e-3))), before, after, leave_out)
+
+
+@lru_cache(maxsize=1 << 16)
+def _ratio(call: Call, tenths: int, before: Variant, after: Variant, leave_out: int) -> Ratio | None:
+    """``tenths``: of the logarithm of base 2 of how much slower the call is. A run has few different calls."""
     of_kind = measured().get((call.kind, call.direction))
     if of_kind is None or before not in of_kind.us or after not in of_kind.us:
         return None
     now, then = of_kind.us[before], of_kind.us[after]
     distance = ((of_kind.features - np.array(call.features)) ** 2).sum(1)
     speeds = np.log2(now / of_kind.roof[before.precision])
-    distance += (OF_SPEED * (speeds - math.log2(max(slower, 1e-3)))) ** 2
+    distance += (OF_SPEED * (speeds - tenths / 10)) ** 2
     known = ~np.isnan(now) & ~np.isnan(then)
     if 0 <= leave_out < len(known):
         known[leave_out] = False

@@ -11,7 +11,6 @@ import numpy as np
 from pyprof.dtypes import HALF
 from pyprof.prof.advice import Run
 from pyprof.prof.advice.alignment import Gemm, product_of
-from pyprof.prof.advice.run_columns import numel
 from pyprof.prof.call_times.call import PRODUCTS, Call, Variant, convolution, pixels, product
 from pyprof.prof.call_times.nearest_sizes import PEAKS, Ratio, limit_us, ratio
 from pyprof.table.columns import Floats, Ints
@@ -31,6 +30,7 @@ PIXELS = {
 CHANGES_LAYOUT = ("nchwToNhwc", "nhwcToNchw")  # cuDNN's kernels
 UNITS = {"fp32": "fp32", "tf32": "tc_tf32", "bf16": "tc_bf16"}
 ALIKE = 1.5  # how far the ratio of two peaks may be from that of the GPU that measured
+MOST = 1 << 40
 COMMON = 0.08  # deviation of a sum of many calls, whose own errors cancel
 
 
@@ -62,13 +62,14 @@ def like_the_measured(run: Run, before: str, after: str) -> bool:
 def calls_of(run: Run) -> Iterator[CallOfRun]:
     """The products, convolutions, norms, poolings and upsamplings of a run whose sizes and precision are known."""
     device = run.device
-    if device is None:
+    if device is None or not device.arch.startswith("sm_"):
         return
     form = form_of(run)
     allowed = {family for family in ("gemm", "conv") if bool((run.precision[run.family == family] == "tf32").any())}
     for rows in _of_one_op(run):
         main = _main(run, rows)
-        call = _call(run, main, len([row for row in rows if run.role[row] == "main"]))
+        several = sum(run.role[row] == "main" for row in rows) > 1
+        call = run.once(_several if several else _single, main)
         precision = _precision(run, main, allowed)
         took = float(run.dur[list(rows)].sum()) / 1e3
         if call is None or not precision or took <= 0:
@@ -98,15 +99,23 @@ def _main(run: Run, rows: Sequence[int]) -> int:
     return max((row for row in rows if run.role[row] == "main"), key=lambda row: float(run.dur[row]))
 
 
-def _call(run: Run, row: int, mains: int) -> Call | None:
-    """The call of an op. ``mains``: its main kernels; a convolution's backward pass has one for each gradient."""
+def _single(run: Run, row: int) -> Call | None:
+    return _call(run, row, several=False)
+
+
+def _several(run: Run, row: int) -> Call | None:
+    return _call(run, row, several=True)
+
+
+def _call(run: Run, row: int, several: bool) -> Call | None:
+    """The call of an op. ``several``: it has a main kernel for each of several gradients, as a convolution does."""
     if run.family[row] == "gemm":
         found = product_of(run, row)
         return _product(found, str(run.texts("dir")[row])) if found else None
     if run.family[row] == "conv":
-        return _convolution(run, row, mains)
+        return _convolution(run, row, several)
     kind, shapes = _kind_of(str(run.aten[row])), run.shapes(row)
-    if not shapes or len(shapes[0]) not in (4, 5) or not numel(shapes[0]):
+    if not shapes or len(shapes[0]) not in (4, 5) or not _usual(*shapes[0]):
         return None
     batch, channels, *sides = shapes[0]
     return pixels(kind, "bprop" if "backward" in str(run.aten[row]) else "fprop", batch, channels, math.prod(sides))
@@ -117,7 +126,7 @@ def _kind_of(op: str) -> str:
 
 
 def _product(found: Gemm, direction: str) -> Call | None:
-    if not min(found.batch, found.m, found.n, found.k):
+    if not _usual(found.batch, found.m, found.n, found.k):
         return None
     if len(found.leads) >= 2:
         (first, _), (second, _) = found.leads[:2]
@@ -127,11 +136,16 @@ def _product(found: Gemm, direction: str) -> Call | None:
     return product(direction, found.batch, found.m, found.n, found.k)
 
 
-def _convolution(run: Run, row: int, mains: int) -> Call | None:
+def _usual(*sizes: int) -> bool:
+    """Whether these are sizes: a damaged file may have any number."""
+    return all(1 <= size < MOST for size in sizes)
+
+
+def _convolution(run: Run, row: int, several: bool) -> Call | None:
     backward = "backward" in str(run.aten[row])
-    direction = "fprop" if not backward else "bprop" if mains > 1 else "wgrad"
+    direction = "fprop" if not backward else "bprop" if several else "wgrad"
     shapes = run.shapes(row)[: 3 if backward else 2]  # of the gradient, the input and the weight
-    if len(shapes) != (3 if backward else 2) or any(len(shape) < 3 for shape in shapes):
+    if len(shapes) != (3 if backward else 2) or not all(len(shape) > 2 and _usual(*shape) for shape in shapes):
         return None
     given, weight = shapes[-2:]
     batch, channels, *sides = given
@@ -149,7 +163,7 @@ def _convolution(run: Run, row: int, mains: int) -> Call | None:
         out = round(float(np.nan_to_num(run.flop[row])) / (2.0 * batch * filters * weight[1] * kernel))
     if kind == "conv2d" and groups == channels == filters > 1:
         kind = "depthwise"
-    return convolution(kind, direction, batch, channels, side, filters, out, kernel, groups) if out else None
+    return convolution(kind, direction, batch, channels, side, filters, out, kernel, groups) if _usual(out) else None
 
 
 def _kind_of_rank(given: Sequence[int], weight: Sequence[int], transposed: bool) -> str:
