@@ -136,9 +136,13 @@ def _chosen(
     distance = [spans[number] - middle for number in numbers]
     if len(numbers) > 2:
         odd = _odd(distance, max(FAR * float(np.median(np.abs(distance))), LEAST * middle))
-        left_out += [(numbers[i], f"{spans[numbers[i]] / middle:.2f} times the median step") for i in odd]
+        left_out += [(numbers[i], _times_the_median(spans[numbers[i]], middle)) for i in odd]
     gone = {number for number, _ in left_out}
     return [number for number in numbers if number not in gone], sorted(left_out)
+
+
+def _times_the_median(span: float, middle: float) -> str:
+    return f"{span / middle:.2f} times the median step" if middle else "the median step takes no time"
 
 
 def _odd(distance: Sequence[float], far: float) -> list[int]:

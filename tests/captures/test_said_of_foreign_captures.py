@@ -82,7 +82,7 @@ def test_passes_are_not_compared_where_most_kernels_have_no_op(say: Callable[...
 
 def test_fills_and_casts_are_no_matrix_math(say: Callable[..., str]) -> None:
     """62 kernels igemm_* and Cijk_*: 1.621 + 0.0899 ms."""
-    assert "takes 1.710 ms (32.0% of GPU time), 100% of it on tensor cores: bf16" in say(MIOPEN, "--summary")
+    assert "takes 1.710 ms (32.0% of GPU time), 100% of it on matrix cores: bf16" in say(MIOPEN, "--summary")
 
 
 def test_a_step_without_the_profiler_is_the_step_that_was_captured(say: Callable[..., str]) -> None:

@@ -35,6 +35,10 @@ def test_a_first_step_that_warms_up_is_left_out_and_said():
     assert got.step.tolist() == [-1, 0, 1, 2, 3]
 
 
+def test_a_first_step_before_others_that_take_no_time_is_left_out():
+    assert found(table_of(steps(5, 0, 0, 0))).left_out == ((0, "the median step takes no time"),)
+
+
 def test_a_step_that_was_cut_short_is_left_out():
     assert found(table_of(steps(100, 101, 99, 20))).left_out == ((3, "0.20 times the median step"),)
 
