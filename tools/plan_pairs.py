@@ -74,6 +74,19 @@ RULES = {
     "merged": "sibling_layers:Put tables",
     "window": "made_on_cpu",
     "pairs": "made_on_cpu+index_gradient",
+    "vocab": "alignment",
+    "heads": "sibling_layers:Make one layer",
+    "end": "item",
+    "meter": "item",
+    "cache": "static_cache",
+    "cells": "cell_loop",
+    "mask": "made_on_cpu",
+    "sort": "mask_loop",
+    "causal": "attention_backend",
+    "none": "zero_grad",
+    "positions": "made_on_cpu",
+    "tables": "made_on_cpu",
+    "eye": "made_on_cpu",
 }
 WORTH, NEAR, NEAR_END, NOTHING = 0.03, 0.25, 0.10, 0.01  # shares of a step, of a saving, of a final step, of a step
 NONE = (0.0, 0.0, 0.0)

@@ -7,10 +7,16 @@ from msgspec import Meta
 
 from pyprof.parse.formats.own_record import OwnRecord, own_record
 from pyprof.step_timer import VERSION
-from pyprof.table.measured_steps import LARGEST_NS, MeasuredStep
+from pyprof.table.measured_steps import LARGEST_NS, MeasuredStep, TimedCalls
 
 VERSIONED = "the record of measured steps has"
 _Ns = Annotated[int, Meta(ge=0, lt=LARGEST_NS)]
+
+
+class _Calls(msgspec.Struct):
+    names: tuple[str, ...]
+    calls: tuple[_Ns, ...]
+    end_ns: _Ns
 
 
 class _Step(msgspec.Struct):
@@ -18,6 +24,7 @@ class _Step(msgspec.Struct):
     host_ns: _Ns
     gpu_ns: _Ns | None = None
     alone: bool = False
+    calls: _Calls | None = None
 
 
 class _Record(OwnRecord):
@@ -44,4 +51,15 @@ def of_marker(text: str) -> tuple[tuple[MeasuredStep, ...], list[str]]:
 
 
 def _steps(record: _Record) -> tuple[MeasuredStep, ...]:
-    return tuple(MeasuredStep(s.number, s.host_ns, s.gpu_ns, record.marked, s.alone) for s in record.steps)
+    return tuple(
+        MeasuredStep(s.number, s.host_ns, s.gpu_ns, record.marked, s.alone, _timed_calls(s.calls))
+        for s in record.steps
+    )
+
+
+def _timed_calls(calls: _Calls | None) -> TimedCalls | None:
+    """The calls of a step; None without any, or if they are damaged."""
+    if calls is None:
+        return None
+    found = TimedCalls(calls.names, *(calls.calls[first::3] for first in range(3)), calls.end_ns)
+    return found if found.is_possible() else None

@@ -5,6 +5,7 @@ import numpy as np
 from pyprof.gc_pause import uncollected
 from pyprof.parse.attribute.capture import Capture, HostCalls
 from pyprof.parse.attribute.range_tree import RangeTree
+from pyprof.parse.attribute.scope import Kind
 from pyprof.parse.attribute.steps import steps
 from pyprof.parse.tables.correlate import at_times, attribute
 from pyprof.parse.tables.hand_overs import hand_overs
@@ -44,6 +45,7 @@ def host_table(capture: Capture, tree: RangeTree) -> HostTable:
         "rank": rank_of(capture, len(order)),
         "after": after,
         "ranges": _ranges(tree, pid[order], thread, start, end, after),
+        "calls": _marked_calls(tree, pid[order], start),
     }
     return HostTable(len(order), columns)
 
@@ -58,6 +60,25 @@ def _ranges(tree: RangeTree, pid: Ints, thread: Ints, start: Ints, end: Ints, af
         rows = np.flatnonzero((pid == process) & (before >= 0))
         until, since = (np.searchsorted(begun, times, "right") for times in (start[rows], end[before[rows]]))
         found[rows] = np.maximum(until - since, 0)
+    return found
+
+
+def _marked_calls(tree: RangeTree, pid: Ints, start: Ints) -> Ints:
+    """How many of PyTorch's calls with a marker had begun in each call's process, on the thread that makes most of
+    them; a marker within another one is part of that call. ``NULL`` in processes without markers."""
+    found = np.full(len(start), NULL, np.int64)
+    inside = np.zeros(len(tree), bool)
+    marker = tree.kind == Kind.MARKER
+    for level in tree.levels[1:]:
+        around = tree.parent[level]
+        inside[level] = inside[around] | marker[around]
+    outermost = np.flatnonzero(marker & ~inside & tree.is_first)
+    for process in np.unique(tree.pid[outermost]).tolist():
+        mine = outermost[tree.pid[outermost] == process]
+        threads, count = np.unique(tree.thread[mine], return_counts=True)
+        begun = np.sort(tree.start[mine[tree.thread[mine] == threads[count.argmax()]]])
+        rows = np.flatnonzero(pid == process)
+        found[rows] = np.searchsorted(begun, start[rows], "right")
     return found
 
 

@@ -16,6 +16,7 @@ from pyprof.prof.replay.chains import chains
 from pyprof.prof.replay.recorded_run import Recorded, ranges_before
 from pyprof.prof.replay.replayed_run import Replayed, replay
 from pyprof.prof.replay.tasks import CALL, DEPENDS, GAP, HOST, LAUNCH, QUEUE, SYNC, WORK, Tasks
+from pyprof.prof.replay.timed_calls import TimedShares, timed_shares
 from pyprof.prof.replay.without_profiler import MOST_NS
 from pyprof.prof.timing.gpus import TO_DEVICE, named_rows
 from pyprof.prof.timing.profiler_cost import OwnShare, estimated_share
@@ -114,6 +115,7 @@ class BaseRun:
         updated = self._calls_of("aten", lambda op: op.removeprefix("aten::") in ELEMENTS)
         single = self._calls_of("phase", "optimizer".__eq__) & updated
         stepping = (self._calls_of("op", lambda op: '.step"' in op or op.endswith('"zero_"]')) | single) & ~lists
+        lists, stepping = lists & ~self.is_timed, stepping & ~self.is_timed
         found[lists] = np.minimum(found[lists], LIST_NS / share)
         found[stepping] = np.minimum(found[stepping], STEPPING_NS / share)
         return found
@@ -139,15 +141,35 @@ class BaseRun:
         found: Bools = self.unprofiled(self.own_share) > LONG_NS
         return found
 
+    @cached_property
+    def timed(self) -> TimedShares | None:
+        """The shares of the host's captured time that were measured call by call; None if none were."""
+        return timed_shares(self.replayed)
+
+    @cached_property
+    def is_timed(self) -> Bools:
+        """Per call: whether the share of its captured time was measured."""
+        return np.zeros(len(self.recorded.calls), bool) if self.timed is None else ~np.isnan(self.timed.of_call)
+
+    def shares(self, share: float) -> Floats:
+        """Per call: the share of its captured time that is the program's, if it is this one of all of the host's."""
+        return np.full(len(self.recorded.calls), share) if self.timed is None else self.timed.at(share)
+
     def unprofiled(self, share: float) -> Floats:
         """Per call: the host's work before it without the profiler, if this share of what it slows is the program's."""
-        found: Floats = self.segment - np.minimum((1 - share) * self.segment, self.most_of_profiler)
+        most = np.where(self.is_timed, np.inf, self.most_of_profiler)
+        found: Floats = self.segment - np.minimum((1 - self.shares(share)) * self.segment, most)
+        return found
+
+    def own_at(self, share: float) -> Floats:
+        """Per call: its own duration without the profiler, likewise."""
+        found: Floats = np.where(self.slowed, self.own * self.shares(share), self.own)
         return found
 
     def added_ns(self, share: float) -> float:
         """What a small op that a change adds takes the host, without the profiler: a little more than launches do."""
         giving = self.recorded.calls.among(*GIVING)
-        own = np.where(self.slowed, self.own * share, 0.0) + np.where(self.pauses, 0.0, self.unprofiled(share))
+        own = np.where(self.slowed, self.own_at(share), 0.0) + np.where(self.pauses, 0.0, self.unprofiled(share))
         low, high = ADDED_NS
         return float(np.clip(ADDED * own.sum() / max(int(giving.sum()), 1), low, high))
 
@@ -190,6 +212,8 @@ class BaseRun:
     @cached_property
     def host_share(self) -> OwnShare:
         """The share of the host's captured time that is not the profiler's, with its interval."""
+        if self.timed is not None:
+            return self.timed.interval()
         own = own_of(self.run)
         return own if own.measured else self.estimated_share
 

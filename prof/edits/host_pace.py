@@ -33,7 +33,7 @@ def likely_shares(base: BaseRun, step_ns: float, alone_ns: float, count: int) ->
     chance = _by_estimate(base, share)
     if step_ns:
         chance = chance + _by_time(lambda each: scenario.step_ns(each, np.zeros(0)), share, step_ns, MEASURED)
-    if alone_ns:
+    if alone_ns and base.timed is None:  # which says the same, of the same iteration
         chance = chance + _by_time(scenario.alone_ns, share, alone_ns, MEASURED_ALONE)
     chance = np.exp(chance - chance.max())
     reached = (np.cumsum(chance) - chance / 2) / chance.sum()
@@ -45,7 +45,8 @@ def likely_shares(base: BaseRun, step_ns: float, alone_ns: float, count: int) ->
 def _by_estimate(base: BaseRun, share: Floats) -> Floats:
     """The logarithm of each share's likelihood by what is known without the step's time, but for a constant."""
     known = unprofiled(base.table.measured)
-    own: OwnShare = base.host_share if known is None or host_ran_ahead(known) else base.estimated_share
+    measured = base.timed is not None or known is None or host_ran_ahead(known)
+    own: OwnShare = base.host_share if measured else base.estimated_share
     far = np.log(share / own.share)
     below, above = float(np.log(own.share / own.low)), float(np.log(own.high / own.share))
     wide: Floats = np.where(far < 0, below, above) / TENTH

@@ -155,7 +155,7 @@ class Scenario:
         segment = base.unprofiled(share) * np.where(base.pauses & ~self._within_graphs, 1.0, stays)
         segment = np.where(self.prompt, np.minimum(segment, READY_NS), segment)
         segment += self.added * base.added_ns(share)
-        own = np.where(base.slowed, base.own * share, base.own) * left
+        own = base.own_at(share) * left
         own[self.released & ~base.slowed] = 0.0
         ns = self.ns * np.append(errors, 1.0)[self.owner]
         duration = tasks.duration.copy()

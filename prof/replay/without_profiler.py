@@ -4,18 +4,22 @@ Each range (op, marker, layer) and each call of the GPU's API costs the profiler
 keeps a share of its recorded time, but loses at most ``MOST_NS`` for each range and call, so that pauses, in which
 there are none, stay. Where steps were timed before the profiler started, the share is the one with which the replay's
 steps take as long as these; otherwise, and where the host does not limit the step, it is an estimate with an interval.
+Where each call was timed, too (``timed_calls``), each has a share of its own, and only their level is fitted.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from pyprof.prof.replay.recorded_run import ranges_before
 from pyprof.prof.replay.replayed_run import Replayed
 from pyprof.prof.replay.tasks import CALL, HOST, Tasks
+from pyprof.prof.replay.timed_calls import TimedShares, timed_shares
 from pyprof.prof.timing.profiler_cost import OwnShare, estimated_share, unprofiled
 from pyprof.table.columns import Floats
 
@@ -29,6 +33,7 @@ LEAST_SHARE, ROUNDS, NEAR = 0.02, 8, 0.003
 GPU_DEVIATION, HOST_DEVIATION = 0.01, 0.055
 HOST_MATTERS = 0.15  # of the step's time, the part that goes with the host's work, from which on it does so fully
 TENTH = 1.2816  # a normal distribution has a tenth beyond this many standard deviations
+Scaled = Callable[[float], Replayed]
 GPU_LIMITS = 0.9  # if nearly no host time makes a step at most this much shorter, the GPU limits it
 
 
@@ -48,11 +53,13 @@ class WithoutProfiler:
 
 def without_profiler(replayed: Replayed) -> WithoutProfiler:
     """The replay without the profiler's cost."""
-    share = _fitted(replayed) or estimated_share(replayed.table)
-    runs = [_scaled(replayed, value) for value in (share.share, share.low, share.high)]
+    timed = timed_shares(replayed)
+    scaled = partial(_scaled, replayed, timed)
+    share = _fitted(replayed, scaled, timed) or (timed.interval() if timed else estimated_share(replayed.table))
+    runs = [scaled(value) for value in (share.share, share.low, share.high)]
     found, *ends = runs
     step, low, high = (mean_step_ns(run) for run in (found, *ends))
-    more = TENTH * run_to_run_ns(step, mean_step_ns(_scaled(replayed, LEAST_SHARE)))
+    more = TENTH * run_to_run_ns(step, mean_step_ns(scaled(LEAST_SHARE)))
     low, high = step - math.hypot(max(step - low, 0), more), step + math.hypot(max(high - step, 0), more)
     saved = replayed.tasks.duration - found.tasks.duration
     of_ranges, of_calls = (int(saved[replayed.tasks.kind == kind].sum()) for kind in (HOST, CALL))
@@ -74,7 +81,7 @@ def mean_step_ns(replayed: Replayed) -> float:
     return float(np.mean(steps[1:] or steps)) if steps else float(replayed.replayed_ns)
 
 
-def _fitted(replayed: Replayed) -> OwnShare | None:
+def _fitted(replayed: Replayed, scaled: Scaled, timed: TimedShares | None) -> OwnShare | None:
     """The share with which the replay's step is as long as those that were measured without the profiler.
 
     None where none were measured, where the capture marks no steps, and where the host does not limit them.
@@ -82,14 +89,14 @@ def _fitted(replayed: Replayed) -> OwnShare | None:
     found = unprofiled(replayed.table.measured)
     if found is None or not replayed.steps():
         return None
-    at_estimate = mean_step_ns(_scaled(replayed, estimated_share(replayed.table).share))
-    if mean_step_ns(_scaled(replayed, LEAST_SHARE)) > GPU_LIMITS * found.step_ns >= GPU_LIMITS**2 * at_estimate:
+    at_estimate = mean_step_ns(scaled(timed.of_all if timed else estimated_share(replayed.table).share))
+    if mean_step_ns(scaled(LEAST_SHARE)) > GPU_LIMITS * found.step_ns >= GPU_LIMITS**2 * at_estimate:
         return None
-    share, low, high = (_share_for(replayed, ns) for ns in (found.step_ns, found.low_ns, found.high_ns))
+    share, low, high = (_share_for(scaled, ns) for ns in (found.step_ns, found.low_ns, found.high_ns))
     return OwnShare(share, min(low, share), max(high, share), measured=True)
 
 
-def _share_for(replayed: Replayed, wanted_ns: float) -> float:
+def _share_for(scaled: Scaled, wanted_ns: float) -> float:
     """The share with which a step takes that long; the least or all of it where none does.
 
     A step's time grows with the share: not at all where the GPU limits it, and nearly in a line where the host does. So
@@ -98,13 +105,13 @@ def _share_for(replayed: Replayed, wanted_ns: float) -> float:
     such a bend would stay for good.
     """
     low, high = LEAST_SHARE, 1.0
-    below, above = (mean_step_ns(_scaled(replayed, share)) - wanted_ns for share in (low, high))
+    below, above = (mean_step_ns(scaled(share)) - wanted_ns for share in (low, high))
     if above <= 0 or below >= 0:
         return high if above <= 0 else low
     went_up: bool | None = None
     for _ in range(ROUNDS):
         middle = low + (high - low) * below / (below - above)
-        beyond = mean_step_ns(_scaled(replayed, middle)) - wanted_ns
+        beyond = mean_step_ns(scaled(middle)) - wanted_ns
         if abs(beyond) < NEAR * wanted_ns:
             break
         again, went_up = went_up is (beyond < 0), beyond < 0
@@ -115,17 +122,21 @@ def _share_for(replayed: Replayed, wanted_ns: float) -> float:
     return middle
 
 
-def _scaled(replayed: Replayed, share: float) -> Replayed:
-    return with_hosts_at(replayed, np.full(len(replayed.run.calls), share))
+def _scaled(replayed: Replayed, timed: TimedShares | None, share: float) -> Replayed:
+    """The run with this share of the host's captured time; calls that were timed have shares of their own, in full."""
+    if timed is None:
+        return with_hosts_at(replayed, np.full(len(replayed.run.calls), share))
+    return with_hosts_at(replayed, timed.at(share), np.where(np.isnan(timed.of_call), MOST_NS, np.inf))
 
 
-def with_hosts_at(replayed: Replayed, share: Floats) -> Replayed:
-    """The run with the host's work for each call at this share of it, but at most ``MOST_NS`` shorter per range and
+def with_hosts_at(replayed: Replayed, share: Floats, most_ns: Floats | float = MOST_NS) -> Replayed:
+    """The run with the host's work for each call at this share of it, but at most ``most_ns`` shorter per range and
     call."""
     tasks: Tasks = replayed.tasks
     on_host = np.isin(tasks.kind, (HOST, CALL))
     call = np.where(on_host, tasks.item, 0)
     events = np.where(tasks.kind == HOST, 1 + ranges_before(replayed.host, replayed.run.calls)[call], 1)
-    cost = np.minimum((1 - share[call]) * tasks.duration, MOST_NS * events)
+    most = np.broadcast_to(most_ns, len(share))[call] * events
+    cost = np.minimum((1 - share[call]) * tasks.duration, most)
     duration = np.where(on_host, tasks.duration - cost.astype(np.int64), tasks.duration)
     return replayed.with_tasks(replace(tasks, duration=duration))

@@ -44,7 +44,7 @@ class Unprofiled:
     gpu_ns: Annotated[float | None, doc("their median on the GPU, by events at these ends; null: not timed there")]
     marked: Annotated[bool, doc("whether pyprof's markers were pushed meanwhile, as under nsys")]
     host_alone_ns: Annotated[
-        float | None, doc("the host's time for the last of them, which began on an idle GPU; null: none did")
+        float | None, doc("the host's median time for the last of them, which began on an idle GPU; null: none did")
     ] = None
 
 
@@ -75,7 +75,7 @@ def unprofiled(steps: Sequence[MeasuredStep]) -> Unprofiled | None:
         host_ns=median(step.host_ns for step in late),
         gpu_ns=median(on_gpu) if on_gpu else None,
         marked=any(step.marked for step in steps),
-        host_alone_ns=float(alone[-1].host_ns) if alone else None,
+        host_alone_ns=median(step.host_ns for step in alone) if alone else None,
     )
 
 

@@ -30,9 +30,10 @@ from pyprof.cpu_record import cpu_record
 from pyprof.cupti_teardown import letting_go
 from pyprof.errors import PyprofError
 from pyprof.memory_record import memory_record
-from pyprof.step_timer import StepTimer
+from pyprof.step_timer import StepTimer, TimesCalls
 
-FEWEST_FOR_ONE_ALONE = 4  # iterations before the window, of which the last one begins on an idle GPU (step_timer)
+# Of so many iterations before the window, how many begin on an idle GPU (step_timer), the last ones.
+ALONE = ((8, 3), (4, 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +120,13 @@ class Collector(ABC):
         self._iterations += 1
         self._collect_next()
         if self._is_passing_over():
-            last = self._iterations == self._begin_after - 1
-            self._timer.begin(self._iterations, alone=last and self._begin_after >= FEWEST_FOR_ONE_ALONE)
+            number = next((last for fewest, last in ALONE if self._begin_after >= fewest), 0)
+            alone = self._iterations >= self._begin_after - number
+            self._timer.begin(self._iterations, alone, self._call_timer() if alone else None)
+
+    def _call_timer(self) -> TimesCalls | None:
+        """What times the calls of an iteration that nothing records."""
+        return None
 
     def _is_passing_over(self) -> bool:
         """Whether the next iteration is before the window, and nothing records it."""
@@ -289,6 +295,11 @@ class TraceFile(Collector):
         """Stop collecting, and keep the records until `write`."""
         self._wanted = False
         self._close_range()
+
+    def _call_timer(self) -> TimesCalls | None:
+        from pyprof.capture.call_timer import CallTimer
+
+        return CallTimer.of(session.current())
 
     def pause(self, kineto: bool = False) -> None:
         """Make way: the program's own profiler is about to begin. ``kineto``: it needs the process's one Kineto."""

@@ -49,13 +49,14 @@ class MarkerMode(TorchFunctionMode):
         self.sink: Sink | None = None
         self.failures: list[str] = []  # ops whose arguments could not be described; their markers have no arguments
         self._targets = Targets()
-        self._known: dict[Any, Target | Special | ValueRead | None] = self._targets.known
-        self._known.update(specials())
-        self._known.update((read, ValueRead(target)) for read in VALUE_READS if (target := self._targets.add(read)))
+        self.known: dict[Any, Target | Special | ValueRead | None] = self._targets.known
+        self.known.update(specials())
+        self.known.update((read, ValueRead(target)) for read in VALUE_READS if (target := self._targets.add(read)))
         self._tracer = tracer
         self.nvtx = nvtx
         self.nvtx_pop = nvtx.pop if nvtx else nvtx_pop
-        # Runs the calls that are not marked, if not None: in the exact mode, and after the session's end.
+        # Runs the calls that are not marked, if not None: in the exact mode, while calls are timed (call_timer.py), and
+        # after the session's end.
         self.divert: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any] | None = None
         self.ranges: dict[str, Entry] = {}  # the ranges of PyTorch's record_function, by name
 
@@ -66,7 +67,7 @@ class MarkerMode(TorchFunctionMode):
             return func(*args, **kwargs) if kwargs else func(*args)
         sink = self.sink
         try:
-            target: Any = self._known[func]
+            target: Any = self.known[func]
         except KeyError:
             target = self._targets.add(func)
         if target is None or sink is None or _tracing():

@@ -177,7 +177,8 @@ class Session:
         tracer = Tracer(options.trace == "all", stack) if options.trace or stack else None
         self.mode = mode.MarkerMode(tracer, self._nvtx)
         self.compiled = CompiledGraphs(self)
-        self._is_late = late and self._nvtx is None and not options.dispatch and not dynamo_modes.is_in_use()
+        # Whether this thread does not have the mode yet.
+        self.is_late = late and self._nvtx is None and not options.dispatch and not dynamo_modes.is_in_use()
         self.set_profiler(None)
         try:
             replace_names(self.patches, self.mode, options.layers, self.autograd, lambda: current() is self)
@@ -186,7 +187,7 @@ class Session:
             self.compiled.close()
             self.patches.undo()
             raise
-        if self._is_late:
+        if self.is_late:
             self.compiled.before_any(self.not_late)
         else:
             mode.enter(self.mode)
@@ -216,8 +217,8 @@ class Session:
         """Look at this thread's calls from now on."""
         from pyprof.capture import mode
 
-        if self._is_late:
-            self._is_late = False
+        if self.is_late:
+            self.is_late = False
             mode.enter(self.mode)
 
     def pass_over(self, passing: bool) -> None:
