@@ -52,8 +52,7 @@ def of_marker(text: str) -> tuple[tuple[MeasuredStep, ...], list[str]]:
 
 def _steps(record: _Record) -> tuple[MeasuredStep, ...]:
     return tuple(
-        MeasuredStep(s.number, s.host_ns, s.gpu_ns, record.marked, s.alone, _timed_calls(s.calls))
-        for s in record.steps
+        MeasuredStep(s.number, s.host_ns, s.gpu_ns, record.marked, s.alone, _timed_calls(s.calls)) for s in record.steps
     )
 
 

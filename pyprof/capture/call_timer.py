@@ -133,4 +133,3 @@ def _shortest(tensor: torch.Tensor) -> int:
             tensor.dim()
         took.append(_clock() - begun)
     return min(took) // _TRIALS
-
