@@ -26,9 +26,9 @@ AHEAD, NEAR = 16, 200  # calls that are compared to find a place, and how far fr
 EVERYWHERE = 20  # times in a step that it is sought among all timed calls
 WAITED = 0.2  # the host may wait for the GPU for this share of the time at a place; with more, the rest is not known
 SURE = 0.1  # half of the 80% interval of the logarithm of the host's time in an iteration
-# Where the host launches more than a GPU's queue holds, and the GPU works nearly as long as the host took, the queue was
-# full, as in a long backward pass: the host needs that time at most. The share of backward passes is 1.4 times that of
-# the rest in the median of 17 programs on H100 and H200 (0.8 to 2.1), for a profiler records no markers in them.
+# Where the host launches more than a GPU's queue holds, and the GPU works nearly as long as the host took, the queue
+# was full, as in a long backward pass: the host needs that time at most. The share of backward passes is 1.4 times
+# that of the rest in the median of 17 programs on H100 and H200 (0.8 to 2.1): a profiler records no markers in them.
 QUEUE, HELD, OF_HELD = 1_000, 0.85, 1.4
 LEAST, MOST = 0.05, 1.0  # of a share: a profiler makes no work twenty times as long, and none shorter
 

@@ -11,7 +11,7 @@ from pyprof.prof.advice.copies import LARGE
 from pyprof.prof.edits.base_run import calls_of_memory
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
-from pyprof.prof.edits.scenario import Scenario
+from pyprof.prof.edits.scenario import RANGES, Scenario
 from pyprof.prof.limits.architectures import PCIE_3, PCIE_5, PINNED, PINNED_PCIE_5
 from pyprof.prof.timing.gpus import SMALL, TO_DEVICE, TO_HOST, named_rows
 from pyprof.prof.timing.input_data import BATCH
@@ -19,7 +19,7 @@ from pyprof.quantities import rounded
 from pyprof.table.columns import NULL, Bools, Floats, Ints
 
 LARGEST = 1 << 16  # bytes of sizes and indices
-LARGEST_MADE = 1 << 20  # bytes of what a layer makes on the CPU; batches are larger, and copied outside of layers
+LARGEST_MADE = 1 << 20  # bytes of what a layer copies from the CPU without ops there that make it
 COPY_NS = 2000.0  # of a copy besides moving its bytes
 PIECES = 4  # small copies of one line and step that one copy can do
 COPYING = ("copy_", "_to_copy", "")  # the program's own copies; the ops around some are not known
@@ -124,7 +124,7 @@ def pageable_copy(scenario: Scenario) -> Iterator[Proposal]:
     run = scenario.run
     size = run.table.ints("bytes")
     chosen = _pageable(run) & np.isin(run.phase, ("data", "forward", "other", "")) & (run.aten == "copy_")
-    chosen[made_in_layers(run)] = False
+    chosen[made_on_host(scenario)] = False
     rows = np.flatnonzero(chosen)
     rows = rows[scenario.calls(rows) >= 0]
     if not len(rows) or run.device is None or run.device.arch in PCIE_3:
@@ -191,13 +191,37 @@ def _pageable(run: Run) -> Bools:
     return found
 
 
-def made_in_layers(run: Run) -> Ints:
-    """Small copies of pageable memory to the GPU within layers, if they are the same in each step: no data."""
-    size, steps = run.table.ints("bytes"), run.table.ints("step")
-    small = np.flatnonzero(_pageable(run) & (size <= LARGEST_MADE) & (run.phase != "backward"))
-    rows = np.array([row for row in small.tolist() if run.layer(row)], np.int64)
+def made_on_host(scenario: Scenario) -> Ints:
+    """Copies of pageable memory to the GPU of what the program makes on the CPU, of the same sizes in each step."""
+    run, base = scenario.run, scenario.base
+    rows = np.flatnonzero(_pageable(run) & (run.phase != "backward"))
+    rows = rows[scenario.calls(rows) >= 0]
+    unit, known = base.unit[scenario.calls(rows)], base.unit >= 0
+    ranges = np.bincount(base.unit[known], base.ranges[known], len(base.unit))[unit]
+    return _made(run, rows, ranges, np.isin(unit, base.unit[base.pauses]))
+
+
+def _made(run: Run, rows: Ints, ranges: Floats, paused: Bools) -> Ints:
+    """Of these copies, those of what the program makes on the CPU; ``ranges``, ``paused``: what the host does before.
+
+    That is what a layer copies, if it is small or ops on the CPU made it; and after a step's first layer, as for a
+    loss, what the host makes for so long that it pauses. Batches are copied before, and labels are not made.
+    """
+    size, steps, within = run.table.ints("bytes"), run.table.ints("step"), run.names("layer")[rows]
+    by_layer = within & ((size[rows] <= LARGEST_MADE) | (ranges > RANGES))
+    rows = rows[by_layer | (~within & paused & ~before_layers(run)[rows])]
     each = {tuple(size[rows[steps[rows] == step]].tolist()) for step in np.unique(steps).tolist()}
     return rows if len(each) == 1 else rows[:0]
+
+
+def before_layers(run: Run) -> Bools:
+    """A mask of the rows before the first layer of their step; of a step without layers, all of them."""
+    steps, inside = run.table.ints("step"), run.names("layer")
+    found = ~np.isin(steps, steps[inside])
+    for step in np.unique(steps[inside]).tolist():
+        mine = np.flatnonzero(steps == step)
+        found[mine[: int(np.argmax(inside[mine]))]] = True
+    return found
 
 
 @edit_rule("allocator")
@@ -248,8 +272,10 @@ def _syncs_before(scenario: Scenario, calls: Ints) -> Ints:
 def data_loader(scenario: Scenario) -> Iterator[Proposal]:
     """Pauses of the host before the copies of a batch, in training: the batch is made while nothing else goes on."""
     run, base = scenario.run, scenario.base
-    copies = (run.texts("kind") == "memcpy") & (run.phase == "data") & named_rows(run.table, *TO_DEVICE)
-    rows = np.flatnonzero(copies & (run.table.ints("bytes") >= BATCH))
+    copies = (run.texts("kind") == "memcpy") & named_rows(run.table, *TO_DEVICE)
+    large = (run.phase == "data") & (run.table.ints("bytes") >= BATCH)
+    early = np.isin(run.phase, ("data", "forward", "other", "")) & before_layers(run) & run.names("layer").any()
+    rows = np.setdiff1d(np.flatnonzero(copies & (large | early)), made_on_host(scenario))
     trains = bool(np.isin(run.phase, ("backward", "optimizer")).any())
     calls = scenario.calls(rows)
     paused = np.unique(segments_of(scenario, calls[calls >= 0]))

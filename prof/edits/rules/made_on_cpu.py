@@ -1,4 +1,4 @@
-"""Tensors that a layer makes on the CPU in each forward pass, such as windows, masks and indices, and then copies."""
+"""Tensors that the forward pass makes on the CPU in each step, such as windows, masks and indices, and then copies."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ import numpy as np
 
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
-from pyprof.prof.edits.rules.host_waits import made_in_layers, released_by, segments_of
+from pyprof.prof.edits.rules.host_waits import made_on_host, released_by, segments_of
 from pyprof.prof.edits.scenario import Scenario
 
 
 @edit_rule("made_on_cpu")
 def made_on_cpu(scenario: Scenario) -> Iterator[Proposal]:
-    """Small copies of pageable memory to the GPU within a layer, of the same sizes in each step.
+    """Copies to the GPU of what a layer or a loss makes on the CPU, of the same sizes in each step (``made_on_host``).
 
-    As buffers of the layer they stay on the GPU: the copy, the work of the CPU before it and the wait for it go away.
+    As buffers they stay on the GPU: the copy, the work of the CPU before it and the wait for it go away.
     """
     run = scenario.run
-    rows = made_in_layers(run)
+    rows = made_on_host(scenario)
     calls = scenario.calls(rows)
     rows, calls = rows[calls >= 0], calls[calls >= 0]
     if not len(rows):
-        yield Abstained("made_on_cpu", "no layer copies equal small tensors from the CPU in each step")
+        yield Abstained("made_on_cpu", "neither a layer nor a loss makes tensors of equal sizes on the CPU in each step")
         return
     yield Edit(
         rule="made_on_cpu",
         change=(
-            "Keep on the GPU what a layer makes on the CPU each time: make it once, register_buffer(..., "
+            "Keep on the GPU what is made on the CPU each time: make it once, register_buffer(..., "
             "persistent=False), or make it with device=x.device."
         ),
         why=(
-            f"{run.number(rows, 'copy', 'copies')} of small tensors to the GPU within layers "
+            f"{run.number(rows, 'copy', 'copies')} to the GPU of tensors that a layer or a loss makes on the CPU "
             f"({run.trace(int(rows[0]))}): the host makes each, and waits for its copy"
         ),
         cost=COSTS["made_on_cpu"],

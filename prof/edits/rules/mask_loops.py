@@ -109,8 +109,11 @@ def _taken_from_own(run: Run, rows: Ints) -> bool:
     takes = rows[np.isin(run.aten[rows], GATHERS)]
     made = rows[~np.isin(run.aten[rows], (*COMPARES, *GATHERS, *SCATTERS, *SIZED)) & (run.role[rows] != "aux")]
     made = made[~np.isin(run.family[made], ("fill", "reduction"))]
+    # A mask is copied where it is asked for its elements, if its values do not lie side by side.
+    asking = {(run.op(row), place(run, row)) for row in rows[np.isin(run.aten[rows], SIZED)].tolist()}
+    made = [row for row in made.tolist() if (run.op(row), place(run, row)) not in asking]
     sources = {int(size) for size in run.elements[takes].tolist() if size}
-    return any(_made(run, row) in sources for row in made.tolist())
+    return any(_made(run, row) in sources for row in made)
 
 
 def _made(run: Run, row: int) -> int:

@@ -23,7 +23,7 @@ class Norm(nn.Module):
         self.width, self.on = width, on
 
     def forward(self, x: Tensor) -> Tensor:
-        if "norm" in self.on:
+        if "layer_norm" in self.on:
             return F.layer_norm(x, (self.width,), eps=1e-6)
         return F.layer_norm(x.float(), (self.width,), eps=1e-6).type_as(x)
 

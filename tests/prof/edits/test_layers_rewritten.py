@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pyprof.prof.edits.rules.host_waits import _after_joining, made_in_layers
+from pyprof.prof.edits.rules.host_waits import _after_joining, _made, before_layers
 from pyprof.prof.edits.rules.sibling_layers import PRODUCTS, TABLES, _edit, _groups
 from tests.prof.advice.advice_rows import mm, run
 
@@ -77,9 +77,32 @@ def copied(step, nbytes, layer=("Net", "spectrum")):
     }  # fmt: skip
 
 
+def made_of(*rows, ranges=5, paused=False):
+    count = len(rows)
+    return _made(run(*rows), np.arange(count), np.full(count, ranges), np.full(count, paused)).tolist()
+
+
 def test_what_a_layer_copies_equally_in_each_step_is_made_on_the_cpu():
-    made = run(copied(1, 2048), copied(1, 4096), copied(2, 2048), copied(2, 4096))
-    assert made_in_layers(made).tolist() == [0, 1, 2, 3]
+    assert made_of(copied(1, 2048), copied(1, 4096), copied(2, 2048), copied(2, 4096)) == [0, 1, 2, 3]
+
+
+def test_what_ops_on_the_cpu_make_for_a_layer_may_be_large():
+    """A table of sines takes twenty ops; a batch that the model moves by itself only the copy."""
+    rows = copied(1, 1 << 24), copied(2, 1 << 24)
+    assert made_of(*rows, ranges=20) == [0, 1]
+    assert made_of(*rows) == []
+
+
+def test_for_a_loss_the_host_makes_what_it_pauses_for():
+    """A mask between the model and the loss is made; labels are there already, and a batch comes before the model."""
+    steps = [(linear("q", step=step), copied(step, 1 << 24, ())) for step in (1, 2)]
+    rows = [row for pair in steps for row in pair]
+    after, found = run(*rows), np.array([1, 3])
+    assert _made(after, found, np.full(2, 20), np.ones(2, bool)).tolist() == [1, 3]
+    assert _made(after, found, np.full(2, 20), np.zeros(2, bool)).tolist() == []
+    before = run(rows[1], rows[0], rows[3], rows[2])
+    assert before_layers(before).tolist() == [True, False, True, False]
+    assert _made(before, np.array([0, 2]), np.full(2, 20), np.ones(2, bool)).tolist() == []
 
 
 @pytest.mark.parametrize(
@@ -87,11 +110,10 @@ def test_what_a_layer_copies_equally_in_each_step_is_made_on_the_cpu():
     [
         (copied(1, 2048), copied(2, 1024)),  # as large as the data say
         (copied(1, 2048, ()), copied(2, 2048, ())),  # a batch, outside of layers
-        (copied(1, 1 << 24), copied(2, 1 << 24)),
     ],
 )
 def test_copies_of_data_are_not(rows):
-    assert made_in_layers(run(*rows)).tolist() == []
+    assert made_of(*rows, ranges=20, paused=True) == []
 
 
 def test_small_copies_of_one_line_become_one():

@@ -120,6 +120,20 @@ def test_masks_that_shrink_are_left_alone(tmp_path):
     assert isinstance(proposed("mask_loop", scenario), Abstained)
 
 
+def test_a_mask_that_is_copied_to_be_asked_is_not_what_an_iteration_computes(tmp_path):
+    """torch.where(mask[expert]) copies a mask that does not lie side by side: 2 × 1,000 values, as the tensor of two
+    weights per token has, of which each iteration takes its own. That made the loop look like one that feeds itself."""
+    program = Program()
+    for number in range(6):
+        program.op("copy_", (2, TOKENS), (2, TOKENS), called="where", line=30)
+        program.op("nonzero", (2, TOKENS), copied=True, called="where", line=30)
+        program.op("index", (TOKENS, WIDTH), (), called="__getitem__", line=31)
+        program.op("mm", (100 + number, WIDTH), (WIDTH, WIDTH), called="linear", line=32)
+        program.op("index", (TOKENS, 2), (), called="__getitem__", line=33)
+        program.op("index_add_", (TOKENS, WIDTH), (), (100 + number, WIDTH), called="index_add_", line=34)
+    assert "of 6 iterations" in proposed("mask_loop", program.scenario(tmp_path)).why
+
+
 def test_a_mask_that_one_line_reads_and_writes_by_is_asked_twice_in_each_iteration(tmp_path):
     """y[mask] = x[mask] @ w: both ask for the mask's elements on one line, and only every other time a mask is made
     between two of them (as in a relational graph network of ten kinds of edges, whose loop was not found)."""
