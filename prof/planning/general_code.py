@@ -49,6 +49,13 @@ GENERAL = tuple(GeneralForm(*form) for form in (
      "y = F.rms_norm(x, (x.shape[-1],), weight, eps)"),
     ("fusion", "Call F.silu", "y = x * torch.sigmoid(x)", "y = F.silu(x)"),
     ("copy_to_host", "", "labels = scores.softmax(1).cpu().argmax(1)", "labels = scores.argmax(1).cpu()"),
+    ("parallel_modules", "",
+     "self.heads = nn.ModuleList(Head(width, size) for _ in range(n))\n"
+     "y = torch.cat([head(x) for head in self.heads], dim=-1)",
+     "self.qkv = nn.Linear(width, 3 * n * size)\n"
+     "q, k, v = self.qkv(x).view(batch, length, 3, n, size).permute(2, 0, 3, 1, 4)\n"
+     "y = F.scaled_dot_product_attention(q, k, v, is_causal=True)\n"
+     "y = y.transpose(1, 2).reshape(batch, length, -1)"),
     ("kept_activations", "", "x = torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False)", "x = layer(x)"),
     ("fusion", "Fuse the element-wise kernels", "def activation(x):\n    ...  # the element-wise ops",
      "@torch.compile\ndef activation(x):\n    ...  # the element-wise ops, unchanged"),

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.nn import functional
 
 from pyprof.capture import mode
 from pyprof.capture.special import ValueRead
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 
 MOST = 50_000  # calls of an iteration; of one with more, none are kept
 BETWEEN_WAITS = 200  # calls; a GPU's queue has room for 1,024 launches
-_TRIALS = 200
+SERIES, TRIALS = 5, 50  # of small calls, by which the cost of timing is measured
+COLD = 1.1  # in a program, whose code is not in the caches, timing costs this much more than in a loop
 _WAIT = object()
 _clock = time.perf_counter_ns
 
@@ -66,17 +68,16 @@ class CallTimer:
         if self._mode.divert is not self._run_call:  # the session was closed meanwhile
             return TimedCalls(None, 0)
         calls, self._calls = self._calls, []
-        cost = self._cost_ns()
+        costs = self._costs_ns()
         self._mode.divert = None
         if self._entered and self._session.is_late:
             mode.leave(self._mode)
         rows = list(zip(*(iter(calls),) * 3, strict=True))
-        waited = sum(end - begin for target, begin, end in rows if target is _WAIT)
         names: dict[str, int] = {}
-        numbers = [number for row in self._marked(rows, cost, names) for number in row]
+        numbers = [number for row in self._marked(rows, costs, names) for number in row]
         kept = numbers and len(numbers) <= 3 * MOST
         record = {"names": list(names), "calls": numbers, "end_ns": ended - self._last} if kept else None
-        return TimedCalls(record, waited + cost * sum(target is not _WAIT for target, _, _ in rows))
+        return TimedCalls(record, sum(_besides_ns(row, costs) for row in rows))
 
     def _run(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if threading.get_ident() != self._thread:
@@ -101,22 +102,25 @@ class CallTimer:
             wait_for_gpu()
         self._calls += (_WAIT, begun, _clock())
 
-    def _cost_ns(self) -> int:
-        """What timing adds to a call: the time of calls that do nothing with the mode on, less that with it off."""
-        tensor = torch.empty(0)
+    def _costs_ns(self) -> tuple[int, int]:
+        """What timing adds to a call that would be marked, and to another one such as that of ``x.shape``: the time of
+        small calls with the mode on, less that with it off."""
         self._until_wait = 1 << 62
-        timed = _shortest(tensor)
+        timed = [_shortest(calls) for calls in SMALL]
         off = mode.leave(self._mode)
-        plain = _shortest(tensor)
+        plain = [_shortest(calls) for calls in SMALL]
         if off:
             mode.enter(self._mode)
-        return max(timed - plain, 0)
+        marked, other = (max(round(COLD * (a - b)), 0) for a, b in zip(timed, plain, strict=True))
+        return marked, other
 
-    def _marked(self, rows: list[tuple[Any, int, int]], cost: int, names: dict[str, int]) -> Iterator[tuple[int, ...]]:
+    def _marked(
+        self, rows: list[tuple[Any, int, int]], costs: tuple[int, int], names: dict[str, int]
+    ) -> Iterator[tuple[int, ...]]:
         """Of each call that would be marked: the number of its name, the ns since the one before, and its own ns."""
         self._last, more = self._begun, 0
         for target, begun, ended in rows:
-            more += ended - begun if target is _WAIT else cost
+            more += _besides_ns((target, begun, ended), costs)
             if type(target) is Target:
                 gap = max(begun - self._last - more, 0)
                 yield names.setdefault(target.op, len(names)), gap, ended - begun
@@ -124,12 +128,36 @@ class CallTimer:
         self._last += more
 
 
-def _shortest(tensor: torch.Tensor) -> int:
-    """The time of a call that does nothing, ns: of several series the shortest."""
-    took = []
-    for _ in range(5):
+def _besides_ns(row: tuple[Any, int, int], costs: tuple[int, int]) -> int:
+    """How much longer timing made the iteration by a call, or by a wait."""
+    target, begun, ended = row
+    if target is _WAIT:
+        return ended - begun
+    return costs[0] if type(target) is Target else costs[1]
+
+
+def _shortest(calls: Callable[[torch.Tensor], int]) -> float:
+    """The ns of one of some calls: the least of several series."""
+    tensor, took, count = torch.zeros(4), [], 1
+    for _ in range(SERIES):
         begun = _clock()
-        for _ in range(_TRIALS):
-            tensor.dim()
+        for _ in range(TRIALS):
+            count = calls(tensor)
         took.append(_clock() - begun)
-    return min(took) // _TRIALS
+    return min(took) / (TRIALS * count)
+
+
+def _small_ops(x: torch.Tensor) -> int:
+    x.mul_(0.5).add_(x, alpha=0.5)
+    torch.neg(x)
+    functional.layer_norm(functional.relu(x), (4,))
+    x.norm()
+    return 6
+
+
+def _attributes(x: torch.Tensor) -> int:
+    x.dim(), x.shape, x.grad, x.data
+    return 4
+
+
+SMALL = (_small_ops, _attributes)

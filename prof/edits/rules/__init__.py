@@ -15,6 +15,7 @@ from pyprof.prof.edits.rules import (  # noqa: F401
     made_on_cpu,
     mask_loops,
     memory_format,
+    parallel_modules,
     part_graphs,
     reduced_precision,
     sample_loops,

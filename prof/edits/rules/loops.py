@@ -79,11 +79,12 @@ def _over_tensors(run: Run, chosen: Bools) -> Bools:
 
 
 def _place(run: Run, row: int) -> str:
-    """The function that has the loop: file of the innermost line; clipping and other library calls by their line."""
-    line = run.trace(row)
+    """The call of the function that has the loop: the lines that lead to it, and the file of the innermost line;
+    clipping and other library calls by their line."""
+    lines = [str(line) for line in run.listed("trace", row)]
     called = run.listed("op", row)
     name = str(called[0]) if called and "clip" in str(called[0]) else ""
-    return name + line.rpartition(":")[0]
+    return " ".join([name, *lines[:-1], *(line.rpartition(":")[0] for line in lines[-1:])])
 
 
 def _is_loop(run: Run, rows: list[int]) -> bool:
@@ -95,8 +96,10 @@ def reads_of(run: Run, rows: Ints) -> Ints:
     """The values that the loop reads from the GPU, one for each tensor or so, for each of which the host waits."""
     places = {_place(run, row) for row in rows.tolist()}
     asked = np.flatnonzero((run.aten == "_local_scalar_dense") & ((run.phase == "optimizer") | behind(run)))
-    found = np.array([row for row in asked.tolist() if _place(run, row) in places], np.int64)
-    return found if run.count(len(found)) >= MANY else found[:0]
+    lines = Counter(run.trace(row) for row in asked.tolist() if _place(run, row) in places)
+    # Other lines of the same file read a loss or so once per step.
+    looped = {line for line, count in lines.items() if run.count(count) >= MANY}
+    return np.array([row for row in asked.tolist() if run.trace(row) in looped], np.int64)
 
 
 def _edit(scenario: Scenario, rows: Ints) -> Edit:

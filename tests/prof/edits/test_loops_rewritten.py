@@ -358,6 +358,19 @@ def test_few_ops_or_those_of_torch_optim_are_no_loop_of_the_program():
     assert isinstance(parameter_loop(*loop(40, "mul_", clips=["Adam.step"])), Abstained)
 
 
+def test_loops_of_two_functions_in_one_file_are_two_changes():
+    """Clipping, called from line 60, and averages, called from line 61. The loss that line 70 reads once is no part."""
+    clip = [{**row, "trace": ["train.py:60", "train.py:7"]} for row in loop(20, "linalg_vector_norm")]
+    average = [{**row, "trace": ["train.py:61", "train.py:12"]} for row in loop(20, "lerp_")]
+    read = {"kind": "memcpy", "aten": "aten::_local_scalar_dense", "kShortName": "Memcpy DtoH (Device -> Pageable)",
+            "bytes": 4, "ns": 1_000, "phase": "optimizer"}  # fmt: skip
+    reads = [{**read, "trace": ["train.py:60", "train.py:8"]}] * 20 + [{**read, "trace": ["train.py:60", "train.py:9"]}]
+    rows = of_rows(*clip, *reads, *average)
+    clipping, averaging = EDIT_RULES["parameter_loop"](rows)
+    assert clipping.change.startswith("Clip") and averaging.change.startswith("Update")
+    assert clipping.rows.tolist() == list(range(40)) and averaging.rows.tolist() == list(range(41, 61))
+
+
 def behind_backward(shapes, **more):
     """20 sums after the backward pass of a step, of a capture without lines: of tensors of so many shapes in turn."""
     backward = {**mm(64, 64, 64, 9_000), "phase": "backward", "step": 1}
