@@ -24,7 +24,7 @@ def made_on_cpu(scenario: Scenario) -> Iterator[Proposal]:
     rows, calls = rows[calls >= 0], calls[calls >= 0]
     if not len(rows):
         yield Abstained(
-            "made_on_cpu", "neither a layer nor a loss makes tensors of equal sizes on the CPU in each step"
+            "made_on_cpu", "no layer or loss makes tensors of equal sizes on the CPU in each step"
         )
         return
     yield Edit(

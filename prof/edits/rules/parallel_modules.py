@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from itertools import groupby
 from typing import NamedTuple
 
@@ -47,9 +48,10 @@ def parallel_modules(scenario: Scenario) -> Iterator[Proposal]:
     every: list[int] = []
     for modules in found:
         within = re.compile(rf"\b{re.escape(modules.name)}\.\d+")
+        where = partial(_without_number, within)
         rows = with_backward(run, modules.rows, {place(run, row) for row in modules.rows})
         mine = [row for row in rows if within.search(run.layer(row))]
-        merge(run, mine, modules.count, merged, lambda run, row: within.sub("", f"{run.layer(row)} {run.trace(row)}"))
+        merge(run, mine, modules.count, merged, where)
         every += mine
     rows_, ns, left = merged.arrays()
     yield Edit(
@@ -69,6 +71,11 @@ def parallel_modules(scenario: Scenario) -> Iterator[Proposal]:
         left=left,
         deviation=0.3,
     )
+
+
+def _without_number(module: re.Pattern[str], run: Run, row: int) -> str:
+    """Where a row's op is called, whichever module of the list calls it."""
+    return module.sub("", f"{run.layer(row)} {run.trace(row)}")
 
 
 def _parallel(run: Run) -> Iterator[Parallel]:
