@@ -60,17 +60,20 @@ def timed_shares(replayed: Replayed) -> TimedShares | None:
     run, tasks, count = replayed.run, replayed.tasks, 2 * len(timed.name)
     on_host = np.flatnonzero(tasks.kind <= CALL)
     spent = np.bincount(tasks.item[on_host], tasks.duration[on_host], len(run.calls))
+    counted, steps = _whole_visits(replayed, place)
     known = np.flatnonzero(place >= 0)
-    steps = len(np.unique(replayed.host.ints("step")[run.calls.row[known]]))
-    captured, waited = (np.bincount(place[known], ns[known], count) / steps for ns in (spent, _waited_ns(replayed)))
+    captured, waited = (
+        np.bincount(place[counted], ns[counted], count) / np.maximum(np.bincount(steps, minlength=count), 1)
+        for ns in (spent, _waited_ns(replayed))
+    )
     used = np.flatnonzero(captured > 0)
     took = np.diff(_left_at(timed)[used], prepend=0.0)
     share = np.full(count, np.nan)
     share[used] = np.clip((took - waited[used]) / captured[used], LEAST, MOST)
-    busy, launches = _given(replayed, place, count, steps)
+    busy, launches = _given(replayed, place, count)
     held = (launches[used] > QUEUE) & (busy[used] > HELD * took)
     share[used[waited[used] > WAITED * took]] = np.nan
-    spent_at = np.bincount(place[known], spent[known], count)
+    spent_at = np.bincount(place[counted], spent[counted], count)
     certain = used[~held & ~np.isnan(share[used])]
     if not spent_at[certain].any():
         return None
@@ -104,14 +107,25 @@ def _left_at(timed: TimedCalls) -> Floats:
     return found
 
 
-def _given(replayed: Replayed, place: Ints, count: int, steps: int) -> tuple[Floats, Floats]:
+def _whole_visits(replayed: Replayed, place: Ints) -> tuple[Ints, Ints]:
+    """(the calls at a place in a step, without those of the place and step in which the capture begins in the middle of
+    the host's work, and per place and step of these, the place)."""
+    calls, step = replayed.run.calls, replayed.host.ints("step")[replayed.run.calls.row]
+    known = np.flatnonzero(place >= 0)
+    visits, number = np.unique(np.stack([place[known], step[known]]), axis=1, return_inverse=True)
+    begins = (calls.before[known] < 0) & (calls.after[known] < 0)
+    whole = ~np.isin(np.arange(visits.shape[1]), number[begins])
+    return known[whole[number]], visits[0][whole]
+
+
+def _given(replayed: Replayed, place: Ints, count: int) -> tuple[Floats, Floats]:
     """Per place, what the host gives the GPU there, per step: ns of work, and launches."""
     work = replayed.run.work
     launched = np.flatnonzero(work.call >= 0)
     launched = launched[place[work.call[launched]] >= 0]
     at = place[work.call[launched]]
-    busy = np.bincount(at, (work.end - work.start)[launched], count) / steps
-    return busy, np.bincount(at, minlength=count) / steps
+    steps = len(np.unique(replayed.host.ints("step")[replayed.run.calls.row[np.flatnonzero(place >= 0)]]))
+    return np.bincount(at, (work.end - work.start)[launched], count) / steps, np.bincount(at, minlength=count) / steps
 
 
 def _waited_ns(replayed: Replayed) -> Floats:

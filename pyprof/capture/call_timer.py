@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 MOST = 50_000  # calls of an iteration; of one with more, none are kept
 BETWEEN_WAITS = 200  # calls; a GPU's queue has room for 1,024 launches
+COLD = 1.1  # in a program, whose code is not in the caches, timing costs this much more than in a loop of small calls
 SERIES, TRIALS = 5, 50  # of small calls, by which the cost of timing is measured
-COLD = 1.1  # in a program, whose code is not in the caches, timing costs this much more than in a loop
 _WAIT = object()
 _clock = time.perf_counter_ns
 
@@ -59,6 +59,7 @@ class CallTimer:
         self._entered = self._session.is_late
         if self._entered:
             mode.enter(self._mode)
+        self._calls, self._until_wait = [], BETWEEN_WAITS
         self._mode.divert = self._run_call
         self._begun = _clock()
 
@@ -137,13 +138,14 @@ def _besides_ns(row: tuple[Any, int, int], costs: tuple[int, int]) -> int:
 
 
 def _shortest(calls: Callable[[torch.Tensor], int]) -> float:
-    """The ns of one of some calls: the least of several series."""
+    """The ns of one of some calls: the least of several series, in this thread's processor time, to which other
+    programs add nothing."""
     tensor, took, count = torch.zeros(4), [], 1
     for _ in range(SERIES):
-        begun = _clock()
+        begun = time.thread_time_ns()
         for _ in range(TRIALS):
             count = calls(tensor)
-        took.append(_clock() - begun)
+        took.append(time.thread_time_ns() - begun)
     return min(took) / (TRIALS * count)
 
 

@@ -170,11 +170,11 @@ def test_a_second_range_is_left_out_and_said(tmp_path: Path, capsys: pytest.Capt
     assert "left out" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("warmup", "alone"), [(3, []), (5, [4])])
-def test_the_last_of_several_iterations_before_the_window_begins_on_an_idle_gpu(
+@pytest.mark.parametrize(("warmup", "alone"), [(3, []), (5, [4]), (8, [5, 6, 7])])
+def test_the_last_of_several_iterations_before_the_window_begin_on_an_idle_gpu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warmup: int, alone: list[int]
 ) -> None:
-    monkeypatch.setattr("pyprof.step_timer._wait_for_gpu", lambda: True)
+    monkeypatch.setattr("pyprof.step_timer.wait_for_gpu", lambda: True)
     weight = torch.ones(4, requires_grad=True)
     with pyprof.profile(tmp_path / "net.json.gz", warmup=warmup, steps=1):
         for _ in range(warmup + 1):

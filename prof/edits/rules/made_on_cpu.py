@@ -23,9 +23,7 @@ def made_on_cpu(scenario: Scenario) -> Iterator[Proposal]:
     calls = scenario.calls(rows)
     rows, calls = rows[calls >= 0], calls[calls >= 0]
     if not len(rows):
-        yield Abstained(
-            "made_on_cpu", "no layer or loss makes tensors of equal sizes on the CPU in each step"
-        )
+        yield Abstained("made_on_cpu", "no layer or loss makes tensors of equal sizes on the CPU in each step")
         return
     yield Edit(
         rule="made_on_cpu",

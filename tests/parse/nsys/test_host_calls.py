@@ -111,3 +111,21 @@ def test_the_ranges_before_a_call_are_those_since_its_threads_call_before(tmp_pa
     ranges = [push(start, start + 1, "aten::add") for start in (5, 7, 20, 40)]
     found = host(tmp_path, **{API: calls, KERNEL: [kernel(60, corr) for corr in (1, 2, 3)], NVTX: ranges})
     assert found.ints("ranges").tolist() == [0, 2, 1, 0]
+
+
+def test_the_marked_calls_before_a_call_are_those_of_the_thread_that_makes_most_of_them(tmp_path):
+    """Two markers begin before the second call, one of them within the other, and one before the third; that of thread
+    2 is no part of thread 1's count, but its call counts what thread 1 had begun."""
+
+    def marker(start, end, **more):
+        return push(start, end, '{"v":1,"mod":"torch","op":"add","args":[]}', **more)
+
+    calls = [api(0, 4, 1), api(10, 14, 2), api(30, 34, 3), api(50, 54, 4, 51, tid=2)]
+    ranges = [marker(5, 16), marker(7, 15), marker(20, 36), marker(45, 56, tid=2)]
+    found = host(tmp_path, **{API: calls, KERNEL: [kernel(60, corr) for corr in (1, 2, 3)], NVTX: ranges})
+    assert found.ints("calls").tolist() == [0, 1, 2, 2]
+
+
+def test_without_markers_no_calls_are_counted(tmp_path):
+    found = host(tmp_path, **{API: [api(0, 4, 1)], KERNEL: [kernel(60, 1)], NVTX: [push(0, 4, "aten::add")]})
+    assert found.ints("calls").tolist() == [NULL]
