@@ -16,6 +16,7 @@ import numpy as np
 
 from pyprof.prof.kernels.name_patterns import Helper, find_helper, find_product
 from pyprof.prof.kernels.operand_dtypes import kernel_dtypes
+from pyprof.prof.limits.hardware_words import hardware_words
 from pyprof.prof.ops.evaluation import assumption, find
 from pyprof.prof.ops.model import FAMILY, MODELS
 from pyprof.prof.timing.collectives import traffic
@@ -279,6 +280,7 @@ def _main_share(main: int, kernels: int) -> str:
 def _tensor_cores(row: _Row) -> list[Line]:
     if row.on_cpu:
         return []
+    cores = hardware_words("tensor cores", filter(None, [row.text("gpu")]))
     used, precision = (column.take([row.number]).texts()[0] for column in (row.annotation.tc, row.annotation.tcprec))
     if used == "-":
         known = (
@@ -286,7 +288,7 @@ def _tensor_cores(row: _Row) -> list[Line]:
             if row.op.name or row.list("op") or row.text("aten")
             else "no op is known, and the name is of no"
         )
-        return [("tensor cores", f"-: {known} matrix product")]
+        return [(cores, f"-: {known} matrix product")]
     helper, product = find_helper(row.kernel), find_product(row.kernel)
     if helper is not None:
         why = f"a helper kernel ({helper.kind}); its name is known from {helper.seen}"
@@ -294,7 +296,7 @@ def _tensor_cores(row: _Row) -> list[Line]:
         why = f"the kernel's name is of a family of matrix products, known from {product[0].seen}"
     else:
         why = "the kernel's name is of no known family of matrix products"
-    return [("tensor cores", f"{used}{f' with {precision}' if precision else ''}: {why}")]
+    return [(cores, f"{used}{f' with {precision}' if precision else ''}: {why}")]
 
 
 def _measured(row: _Row) -> list[Line]:

@@ -70,8 +70,8 @@ def _card(run: Run, name: str, finding: Finding, shares: tuple[str, ...]) -> Adv
         op=run.op(best) if known else "",
         layer=run.layer(best) if known else "",
         trace=run.trace(best) if known else "",
-        why=finding.why + limit,
-        change=finding.change,
+        why=run.in_makers_words(finding.why) + limit,
+        change=run.in_makers_words(finding.change),
         confidence="medium" if limit and finding.confidence == "high" else finding.confidence,
         shares=shares,
     )

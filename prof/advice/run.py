@@ -10,6 +10,7 @@ from pyprof.prof.advice.host_time import captured_ns, host_ns, launches_timed
 from pyprof.prof.advice.run_columns import Rows, numel
 from pyprof.prof.kernels.frameworks import is_pytorch
 from pyprof.prof.limits.devices import Device
+from pyprof.prof.limits.hardware_words import hardware_words
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import roofline
 from pyprof.prof.timing.gpus import devices_of_rows, launched_at
@@ -309,6 +310,10 @@ class Run(Rows):
         """The GPU, if all of the run was on GPUs of one known kind."""
         kinds = {(d.part, d.arch, d.sms): d for d in self.limits.devices}
         return next(iter(kinds.values())) if len(kinds) == 1 and bool((self.limits.device >= 0).all()) else None
+
+    def in_makers_words(self, text: str) -> str:
+        """A text about the hardware in the words of the GPU's maker."""
+        return hardware_words(text, [self.device.name] if self.device else [])
 
     @property
     def bandwidth(self) -> float:

@@ -92,6 +92,11 @@ class Comparison:
     left_out: tuple[str, ...]  # "layers", "shapes": details that only one side has
 
     @property
+    def gpus(self) -> tuple[str, ...]:
+        """The names of the GPUs of both sides."""
+        return (*self.a.gpus, *self.b.gpus)
+
+    @property
     def swaps(self) -> list[Swap]:
         return sorted((s for e in self.entries for s in e.swaps), key=lambda s: (-abs(s.ns.change), s.name))
 

@@ -9,6 +9,7 @@ from pyprof.prof.diff.gate import Check, Verdict
 from pyprof.prof.diff.kernels import Swap
 from pyprof.prof.diff.lines import VARYING, Kernel, Side
 from pyprof.prof.diff.noise import Delta
+from pyprof.prof.limits.hardware_words import hardware_words
 from pyprof.prof.ranks.pace_records import Pace
 from pyprof.prof.ranks.slow_sentences import cause_text, held_sentence
 from pyprof.prof.summary.wording import amount
@@ -220,12 +221,13 @@ def _kernels(found: Comparison) -> Iterator[str]:
 
 
 def _tensor(found: Comparison) -> Iterator[str]:
-    for count, key, does in ((found.tc_lost, "tc_lost", "no longer run"), (found.tc_gained, "tc_gained", "now run")):
+    for count, key, when in ((found.tc_lost, "tc_lost", "no longer"), (found.tc_gained, "tc_gained", "now")):
         names = [_entry(e) for e in found.entries if getattr(e, key)]
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-        what = f"{count} matrix product{'s' if count > 1 else ''} {does} on them ({', '.join(names[:NAMED])}{more})"
+        does = f"matrix products {when} run" if count > 1 else f"matrix product {when} runs"
+        what = f"{count} {does} on them ({', '.join(names[:NAMED])}{more})"
         if count:
-            yield f"Tensor cores {key.removeprefix('tc_')}: {what}."
+            yield f"{hardware_words('Tensor cores', found.gpus)} {key.removeprefix('tc_')}: {what}."
 
 
 def _work(found: Comparison) -> Iterator[str]:
@@ -341,8 +343,8 @@ def replaced(swap: Swap) -> tuple[str, str]:
     return f"{a}: {before}", f"{b}: {after}"
 
 
-def swap_words(swap: Swap, places: int) -> str:
-    """One line about an op whose kernels changed."""
+def swap_words(swap: Swap, places: int, gpus: Sequence[str] = ()) -> str:
+    """One line about an op whose kernels changed, in the words of the GPUs' maker."""
     where = swap.name if swap.matches == 1 else f"{swap.name} ({swap.matches} places)"
     aten = swap.place.aten.removeprefix("aten::")
     what = f"{where} {swap.place.phase}" + (f", {aten}" if aten and aten != swap.place.op else "")
@@ -351,7 +353,7 @@ def swap_words(swap: Swap, places: int) -> str:
     before, after = swap.tc
     cores = ""
     if not math.isnan(before) and not math.isnan(after) and (before > 0.5) != (after > 0.5):
-        cores = f", tensor cores {before > 0.5:d} -> {after > 0.5:d}"
+        cores = f", {hardware_words('tensor cores', gpus)} {before > 0.5:d} -> {after > 0.5:d}"
     return f"{what}: {times}{cores}{_shapes(swap)}"
 
 

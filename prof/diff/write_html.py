@@ -13,6 +13,7 @@ from pyprof.prof.diff.compare import Comparison, Entry
 from pyprof.prof.diff.gate import Verdict
 from pyprof.prof.diff.noise import Delta
 from pyprof.prof.diff.table_rows import Row, every_entry, table_rows
+from pyprof.prof.limits.hardware_words import hardware_words
 from pyprof.prof.page import environment, part, policy, script
 
 SWAPS = 60  # changes of kernels; the rest is in --json
@@ -35,6 +36,7 @@ def _model(found: Comparison, verdicts: Sequence[Verdict]) -> dict[str, Any]:
     gate_lines = [line for verdict in verdicts for line in say.verdict_words(verdict)]
     return {
         "version": __version__,
+        "tensor_cores": hardware_words("tensor cores", found.gpus),
         "title": f"{Path(found.a.name).name} -> {Path(found.b.name).name}",
         "clocks": say.clock_words(found),
         "headline": say.headline(found),
@@ -45,14 +47,14 @@ def _model(found: Comparison, verdicts: Sequence[Verdict]) -> dict[str, Any]:
         "sentences": list(map(plain, say.sentences(found))),
         "warnings": list(map(plain, say.warnings(found))),
         "gates": [{"text": line, "fails": line.startswith("failed")} for line in gate_lines],
-        "entries": [_entry(row, places, extent) for row, extent in _extents(entries)],
+        "entries": [_entry(row, places, extent, found.gpus) for row, extent in _extents(entries)],
         "still": sum(_still(row) for row in entries),
         "phases": _table(table_rows(found, found.phases, unit, None, False), places),
         "kinds": _table(table_rows(found, found.kinds, unit, None, True), places),
         "layers": _table(table_rows(found, found.layers, unit, None, True), places) if len(found.layers) > 1 else [],
         "swaps": [
             {
-                "words": say.swap_words(swap, places),
+                "words": say.swap_words(swap, places, found.gpus),
                 **dict(zip(("before", "after"), say.replaced(swap), strict=True)),
             }
             for swap in found.swaps[:SWAPS]
@@ -77,7 +79,8 @@ def _figures(found: Comparison, places: int) -> list[dict[str, str]]:
     worker = "CPU ops" if found.a.on_cpu else "GPU works"
     times = ((say.unit(found), found.step), (worker, found.busy), ("idle", found.idle))
     figures = [_figure(name, value, places) for name, value in times]
-    for name, count, way in (("tensor cores lost", found.tc_lost, "slower"), ("gained", found.tc_gained, "faster")):
+    lost = f"{hardware_words('tensor cores', found.gpus)} lost"
+    for name, count, way in ((lost, found.tc_lost, "slower"), ("gained", found.tc_gained, "faster")):
         if found.tc_lost or found.tc_gained:
             figures.append({"name": name, "value": str(count), "of": "matrix products", "way": way if count else ""})
     return figures
@@ -124,7 +127,7 @@ def _still(row: Row) -> bool:
     return row.entry is not None and not row.ns.counts
 
 
-def _entry(row: Row, places: int, extent: tuple[float, float]) -> dict[str, Any]:
+def _entry(row: Row, places: int, extent: tuple[float, float], gpus: Sequence[str]) -> dict[str, Any]:
     entry = row.entry
     return {
         **_numbers(row, places, extent),
@@ -134,16 +137,16 @@ def _entry(row: Row, places: int, extent: tuple[float, float]) -> dict[str, Any]
         "noise": row.noise(places),
         "still": _still(row),
         "plain": round(row.ns.change),
-        "details": _details(entry, places) if entry else [],
+        "details": _details(entry, places, gpus) if entry else [],
     }
 
 
-def _details(entry: Entry, places: int) -> list[str]:
+def _details(entry: Entry, places: int, gpus: Sequence[str]) -> list[str]:
     lines = [
         f"operations per step: {entry.count[0]:,.6g} -> {entry.count[1]:,.6g}",
         f"matched by: {', '.join(entry.how)}",
     ]
     for swap in entry.swaps[:SWAPS]:
         before, after = say.replaced(swap)
-        lines += [say.swap_words(swap, places), f"A: {before}", f"B: {after}"]
+        lines += [say.swap_words(swap, places, gpus), f"A: {before}", f"B: {after}"]
     return lines

@@ -108,7 +108,7 @@ def _swaps(console: Console, found: Comparison, places: int) -> None:
     title = "Kernels that changed" + (f": the {SWAPS} greatest of {len(swaps)}" if len(swaps) > SWAPS else "")
     prose(console, title, "bold")
     for swap in swaps[:SWAPS]:
-        prose(console, say.swap_words(swap, places), "", hang=2)
+        prose(console, say.swap_words(swap, places, found.gpus), "", hang=2)
         before, after = say.replaced(swap)
         for arrow, kernels in (("  " if swap.b else "no longer", before), ("->" if swap.a else "also", after)):
             if kernels:

@@ -22,6 +22,7 @@ from pyprof.prof.kernels.name_patterns import find_helper, find_product, stays_o
 from pyprof.prof.kernels.operand_dtypes import kernel_dtypes
 from pyprof.prof.kernels.precision import HOST_PRECISION, ROUNDED_PRECISION, tensor_unit
 from pyprof.prof.limits.devices import Device, find_device
+from pyprof.prof.limits.hardware_words import hardware_words
 from pyprof.prof.limits.occupancy import Geometry, by_device, floats, geometry, json_list
 from pyprof.prof.limits.peaks_file import Peaks, with_peaks
 from pyprof.prof.ops.model import MATRIX
@@ -60,7 +61,9 @@ class Roofline:
         said = []
         for device in self.devices:
             if device.known:
-                said.append(f"{device.name or 'GPU'}: peaks and bandwidth from {device.source}")
+                said.append(
+                    f"{device.name or 'GPU'}: peaks and bandwidth from {hardware_words(device.source, [device.name])}"
+                )
             else:
                 what = "peaks" if device.byte_per_s is not None else "peaks and bandwidth"
                 said.append(f"{device.name or 'GPU'}: {what} unknown (measure them: pyprof peaks -o peaks.json)")

@@ -185,8 +185,8 @@ def _change(change: Change, before: Forecast) -> PlannedChange:
     return PlannedChange(
         rule=edit.rule,
         title=edit.title,
-        change=edit.change,
-        why=edit.why,
+        change=run.in_makers_words(edit.change),
+        why=run.in_makers_words(edit.why),
         cost=edit.cost,
         op=run.op(row) if row >= 0 else "",
         layer=run.layer(row) if row >= 0 else "",

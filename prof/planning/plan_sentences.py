@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from pyprof.prof.advice.advised import StepTime
 from pyprof.prof.advice.report import NO_SHAPES, TIMED, partly_timed
+from pyprof.prof.limits.hardware_words import hardware_words
 from pyprof.prof.planning.json_document import PlanDocument, PlannedChange
 from pyprof.prof.planning.search import LEAST
 from pyprof.quantities import counted, rounded
@@ -76,7 +77,8 @@ def _device(document: PlanDocument) -> str:
         "to be the same."
     )
     if device.replaced:
-        said += f" Products per step without tensor cores, since it lacks theirs: {rounded(device.replaced)}."
+        without = f" Products per step without tensor cores, since it lacks theirs: {rounded(device.replaced)}."
+        said += hardware_words(without, [device.name])
     if device.unknown:
         said += f" Kernels per step that cannot run there, scaled by the bandwidth: {rounded(device.unknown)}."
     return said

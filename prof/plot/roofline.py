@@ -17,6 +17,7 @@ from pyprof.command.json_schema import doc, nan_doc
 from pyprof.errors import PyprofError
 from pyprof.prof.kernels.precision import on_tensor_cores, precision_of
 from pyprof.prof.limits.devices import Device
+from pyprof.prof.limits.hardware_words import hardware_words
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import Roofline, roofline
 from pyprof.prof.work.annotate import Annotation
@@ -215,7 +216,7 @@ def draw(shown: Rooflines, look: Look) -> Picture:
         flat = [roof for roof in shown.roofs[1:] if roof.best <= top]
         for roof in flat:
             _draw_roof(axes, roof, shown.roofs[0], theme)
-        sides = [Side("\n".join(roof_words(roof)), max(roof.rates)) for roof in flat]
+        sides = [Side("\n".join(roof_words(roof, shown.device)), max(roof.rates)) for roof in flat]
         _scatter(axes, shown.dots, theme)
         legend(axes, look)
         names = [Label(dot.name, dot.ai, dot.flop_per_s) for dot in shown.dots[:LABELLED]]
@@ -289,8 +290,8 @@ def _style(roof: Roof, theme: Theme) -> dict[str, Any]:
     return {"color": theme.dim, "zorder": 2, **strength}
 
 
-def roof_words(roof: Roof) -> tuple[str, str]:
-    """The units of a roof (or "memory"), and its rates.
+def roof_words(roof: Roof, device: str = "") -> tuple[str, str]:
+    """The units of a roof (or "memory") in the words of the device's maker, and its rates.
 
     >>> roof_words(Roof(("tc_bf16",), True, (), 989e12)), roof_words(Roof((), True, (("", 4.25e12),), 4.8e12))
     (('bf16 tensor cores', '989 TFLOP/s'), ('memory', '4.25 of 4.8 TB/s'))
@@ -305,4 +306,4 @@ def roof_words(roof: Roof) -> tuple[str, str]:
     rates = [amount(rate, unit) for _, rate in roof.measured] or [amount(roof.best, unit)]
     if roof.measured and roof.sheet:
         rates = [", ".join(text.split()[0] for text in rates) + f" of {amount(roof.sheet, unit)}"]
-    return "; ".join(names) or "memory", ", ".join(rates)
+    return hardware_words("; ".join(names), [device]) or "memory", ", ".join(rates)

@@ -105,7 +105,7 @@ def _vocabulary(summary: Summary) -> dict[str, Any]:
         "phases": list(PHASES),
         "classes": list(CLASSES),
         "why": [{"name": name, "words": WORDS[name]} for name in CAUSES],
-        "meanings": column_meanings(),
+        "meanings": {key: summary.in_makers_words(text) for key, text in column_meanings().items()},
         "launching": LAUNCH_ALONE,  # the reason of rows whose time gives no rates
     }
 

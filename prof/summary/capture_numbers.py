@@ -13,6 +13,7 @@ import numpy as np
 
 from pyprof.command.json_schema import doc
 from pyprof.parse.attribute.reasons import UNKNOWN
+from pyprof.prof.limits.hardware_words import hardware_words
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import Roofline, roofline
 from pyprof.prof.memory.memory_numbers import DeviceMemory, memory_numbers
@@ -24,7 +25,6 @@ from pyprof.prof.summary.components import Part, Series, StepPart, components, p
 from pyprof.prof.summary.expert_rows import ExpertTokens, PaddedTiles, expert_tokens, padded_tiles
 from pyprof.prof.summary.measured_work import Measured, measured_work
 from pyprof.prof.summary.withheld import withheld
-from pyprof.prof.summary.wording import hardware_words
 from pyprof.prof.timing.clocks import Clocks, clocks
 from pyprof.prof.timing.collectives import Collective, collectives
 from pyprof.prof.timing.gpus import device_rows, ends

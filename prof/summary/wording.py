@@ -1,6 +1,6 @@
 """Amounts, rates, lists and names in the words of the summary."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from pyprof import quantities
 from pyprof.quantities import ms
@@ -37,23 +37,6 @@ def joined(words: Sequence[str]) -> str:
     ('a', 'a, b and c')
     """
     return ", ".join(words[:-1]) + f" and {words[-1]}" if len(words) > 1 else "".join(words)
-
-
-OF_AMD = (("tensor cores", "matrix cores"), ("SM efficiency", "CU efficiency"))
-
-
-def hardware_words(text: str, gpus: Iterable[str]) -> str:
-    """The text in the words of the GPUs' maker, if it is AMD for all of them.
-
-    >>> hardware_words("bf16 tensor cores", ["AMD Instinct MI300X"]), hardware_words("tensor cores", [])
-    ('bf16 matrix cores', 'tensor cores')
-    """
-    names = list(gpus)
-    if not names or not all(name.startswith(("AMD", "gfx")) for name in names):
-        return text
-    for ours, theirs in OF_AMD:
-        text = text.replace(ours, theirs)
-    return text
 
 
 def times(ratio: float) -> str:

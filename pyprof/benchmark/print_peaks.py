@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyprof.benchmark.sweeps import memory_rate
 from pyprof.prof.limits.architectures import unit_of
 from pyprof.prof.limits.devices import find_device
+from pyprof.prof.limits.hardware_words import hardware_words
 from pyprof.quantities import rounded
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def print_peaks(peaks: Mapping[str, Any]) -> None:
 def _title(peaks: Mapping[str, Any]) -> str:
     sms = f", {peaks['sms']} SMs" if "sms" in peaks else f", {peaks.get('threads', '?')} threads"
     cache = f", last cache {peaks['cache_bytes'] / 2**20:.0f} MiB"
-    return f"{peaks['device']} ({peaks['arch']}{sms}{cache}), torch {peaks['torch']}"
+    return f"{peaks['device']} ({peaks['arch']}{hardware_words(sms, [peaks['device']])}{cache}), torch {peaks['torch']}"
 
 
 def _tables(peaks: Mapping[str, Any]) -> Iterator[Table]:

@@ -80,6 +80,11 @@ def test_the_tables_compare_with_the_data_sheet(found, capsys):
     assert "fp8: not measured: not on this device" in out
 
 
+def test_a_gpu_of_amd_has_compute_units(found, capsys):
+    print_peaks({**found, "device": "AMD Instinct MI300X", "arch": "gfx942", "sms": 304})
+    assert "AMD Instinct MI300X (gfx942, 304 CUs, last cache" in capsys.readouterr().out
+
+
 UNITS_OF = [
     ("bf16", "sm_90", "tc_bf16"),
     ("tf32", "sm_80", "tc_tf32"),

@@ -45,5 +45,11 @@ def test_no_word_on_group_norms(why):
     assert cards(*FILLED[why], rule="group_norm") == []
 
 
+@pytest.mark.parametrize(("gpu", "units"), [("AMD Instinct MI300X", "304 CUs"), ("NVIDIA H200", "132 SMs")])
+def test_the_processors_have_the_name_that_their_maker_gave_them(gpu, units):
+    (card,) = cards(norm(), rule="group_norm", gpu=gpu)
+    assert units in card.why
+
+
 def test_an_unknown_gpu():
     assert cards(norm(), rule="group_norm", gpu="a GPU of tomorrow") == []

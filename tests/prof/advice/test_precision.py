@@ -31,6 +31,12 @@ def test_how_the_products_ran_is_said():
         assert how in card.why
 
 
+@pytest.mark.parametrize(("gpu", "unit"), [("AMD Instinct MI300X", "matrix cores"), ("NVIDIA H200", "tensor cores")])
+def test_the_units_have_the_name_that_their_maker_gave_them(gpu, unit):
+    (card,) = cards(fp32(20_000_000, "volta_sgemm_128x128_nn"), rule="amp", gpu=gpu)
+    assert f"ran without {unit} at" in card.why
+
+
 def test_amp_by_hand():
     # at 811.3e12/s 169.4 µs, and 5; casts: 201326592 bytes / 4 × 2/3 × 6 bytes at 4.08e12/s: 49.3 µs
     (card,) = cards(fp32(), rule="amp")

@@ -144,6 +144,14 @@ def test_lost_and_gained_tensor_cores_are_counted_by_product():
     )
 
 
+@pytest.mark.parametrize(("gpu", "cores"), [("AMD Instinct MI300X", "atrix cores"), ("NVIDIA H200", "ensor cores")])
+def test_lost_cores_have_the_name_that_their_maker_gave_them(gpu, cores):
+    found = compare(*(side(table_of([[mm(us, name=name)]], gpu=gpu)) for us, name in ((2, TC), (8, NO_TC))))
+    (swap,) = found.swaps
+    assert swap_words(swap, 3, found.gpus).endswith(f"{cores} 1 -> 0")
+    assert any(f"{cores} lost: 1 matrix product no longer runs on them" in s for s in sentences(found))
+
+
 def test_unchanged_kernels_that_all_run_longer_are_the_machines_doing():
     a, b = ([[mm(100), row(100, "relu"), row(50, "gelu")]], [[mm(103), row(103, "relu"), row(51.5, "gelu")]])
     found = compared(a, b)

@@ -111,6 +111,11 @@ def test_measured_roofs_stand_beside_the_data_sheets():
     assert roofline.roof_words(fp32) == ("fp32", "51 of 67 TFLOP/s")
 
 
+def test_roofs_of_amd_are_those_of_matrix_cores():
+    roof = roofline.Roof(("tc_bf16",), True, (), 1307.4e12)
+    assert roofline.roof_words(roof, "AMD Instinct MI300X")[0] == "bf16 matrix cores"
+
+
 def test_no_dot_at_all_is_told():
     with pytest.raises(PyprofError, match="no operation has a count of FLOPs"):
         rooflines(aten=Coded.of(["my::own"] * 6))
