@@ -97,6 +97,8 @@ def _sort_joined(words: list[str]) -> list[str]:
 @uncollected()  # the collector would look at every object of all modules several times
 def _run(args: argparse.Namespace) -> Done:
     """Do what the given options ask for. Without options, on a terminal, it prints the summary."""
+    if args.csv or args.json or args.jsonl:
+        args.width = None  # these forms have no width
     if args.file is None and (sys.stdin is None or sys.stdin.isatty()):
         raise UsageError("no file: give net.dict or net.parquet, or a net.dict on standard input")
     options_of_table = {

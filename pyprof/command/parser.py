@@ -49,14 +49,14 @@ def add_json(parser: argparse._ActionsContainer, help: str = JSON_HELP) -> None:
 def add_forms(
     group: argparse._ArgumentGroup, least: int, width: str, json: str = JSON_HELP
 ) -> argparse._MutuallyExclusiveGroup:
-    """Add ``-w`` (from ``least`` on) and ``--json``, of which a command takes one: only lines of text have a width.
+    """Add ``-w`` (from ``least`` on) and ``--json``, and return what other forms are to be added to.
 
-    Returns what other forms are to be added to.
+    A command takes one form. Beside one that is no text, ``-w`` has no effect, so that a script may always give it.
     """
+    characters = whole_number(least, 6, f"a number from {least} on")
+    group.add_argument("-w", metavar="N", dest="width", type=characters, help=f"{width}; only text has a width")
     forms = group.add_mutually_exclusive_group()
     add_json(forms, json)
-    characters = whole_number(least, 6, f"a number from {least} on")
-    forms.add_argument("-w", metavar="N", dest="width", type=characters, help=width)
     return forms
 
 

@@ -52,13 +52,32 @@ def test_every_command_takes_it_and_has_a_schema(command, capfdbinary):
     assert "usage:" in err
 
 
-@pytest.mark.parametrize("form", ["--json", "--csv", "--jsonl"])
-@pytest.mark.parametrize("command", cli.COMMANDS, ids=lambda command: command.name)
-def test_a_width_goes_with_lines_of_text_alone(command, form, capfdbinary):
-    options = importlib.import_module(command.module).build_parser()._option_string_actions
-    if {"-w", form} <= set(options):
-        code, _, err = run(cli.main, capfdbinary, command.name, "-w", "100", form)
-        assert code == 2 and err.endswith(f"argument {form}: not allowed with argument -w\n")
+OF_WIDTH = {
+    "prof": ([LENET], ["--json", "--csv", "--jsonl"]),
+    "plan": ([KINETO], ["--json"]),
+    "replay": ([KINETO], ["--json"]),
+    "diff": ([LENET, LENET], ["--json"]),
+    "memory": ([str(GOLDEN / "memory/h200_resnet50.json.gz")], ["--json", "--csv"]),
+    "ncu": ([str(GOLDEN / "ncu/h200_lenet.raw.csv.gz")], ["--json", "--csv"]),
+}
+
+
+def test_the_commands_with_a_width_are_known():
+    parsers = {command.name: importlib.import_module(command.module).build_parser() for command in cli.COMMANDS}
+    of_width = {
+        name: [form for form in ("--json", "--csv", "--jsonl") if form in parser._option_string_actions]
+        for name, parser in parsers.items()
+        if "-w" in parser._option_string_actions
+    }
+    assert of_width == {name: forms for name, (_, forms) in OF_WIDTH.items()}
+
+
+@pytest.mark.parametrize(("command", "form"), [(name, form) for name, (_, forms) in OF_WIDTH.items() for form in forms])
+def test_a_width_changes_nothing_beside_forms_that_are_no_text(command, form, capfdbinary):
+    """Version 1.0.0 took both in all but prof, and scripts may give them."""
+    files, _ = OF_WIDTH[command]
+    code, out, err = run(cli.main, capfdbinary, command, form, *files)
+    assert (code, out) == (0, run(cli.main, capfdbinary, command, "-w", "70", form, *files)[1]), err
 
 
 # parse

@@ -204,7 +204,6 @@ def test_a_width_too_small_is_bad_usage(netdict, capsysbinary):
         (["--where", "op == mm", "x"], "character 7: 'mm': no column; a text is written in quotes: 'mm'"),
         (["-w", "-5", "x"], "expected a number from 0 on"),
         (["-w", "wide", "x"], "expected a number from 0 on, found 'wide'"),
-        (["-w", "80", "--csv", "x"], "not allowed with argument"),
         (["x", "y"], "unrecognized arguments: y"),
     ],
 )
