@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Annotated, NamedTuple
 
 from pyprof.command.json_schema import Record, doc
+from pyprof.command.terminal_text import cut_to, wrapped
 from pyprof.prof.diff.compare import Comparison, Entry
 from pyprof.prof.diff.json_document import CaptureSide, Times, times_of
 from pyprof.prof.diff.sentences import digits, percent, shown_ms, signed_ms
@@ -14,6 +15,9 @@ from pyprof.text import printable
 NAMED = 3  # parts of a step that a line names
 OF_CHANGE = 0.1  # of the step's change: parts that changed less are not reasons
 BAR = 20  # characters of the longest step's bar
+NUMBERS = 22  # characters of the columns with the step's time and its change, blanks before them included
+LEAST_NAME = 12  # characters of a capture's name that are left on the shortest line
+INDENT = "    "  # of lines that say what changed the step of the capture above
 
 
 class PartOfChange(Record):
@@ -87,26 +91,38 @@ def _part(entry: Entry) -> PartOfChange:
     return PartOfChange(name=entry.name, phase=entry.phase, change_ns=round(entry.ns.change))
 
 
-def trend_lines(captures: Sequence[Compared], document: Trend) -> Iterator[str]:
-    """The trend as text: a line per capture."""
+def trend_lines(captures: Sequence[Compared], document: Trend, width: int) -> Iterator[str]:
+    """The trend as text, in lines of ``width`` characters or fewer: a line per capture.
+
+    Where a bar does not fit, none is drawn; where what changed does not fit, it is on lines of its own.
+    """
     longest = max((point.step_ns for point in document.points), default=0)
     places = max((digits(capture.found) for capture in captures if capture.found is not None), default=2)
     names = [_short(point.capture.name, document) for point in document.points]
-    width = max(map(len, names))
-    yield f"{'capture':{width}}  {'step, ms':>10}  {'change':>8}"
-    for name, point, capture in zip(names, document.points, captures, strict=True):
+    shown = [cut_to(name, max(width - NUMBERS, LEAST_NAME), "middle") for name in names]
+    size = max(map(len, shown))
+    yield f"{'capture':{size}}  {'step, ms':>10}  {'change':>8}"
+    words = [_words(*each, places) for each in zip(document.points, captures, strict=True)]
+    bars = size + NUMBERS + 2 + BAR <= width
+    room = width - size - NUMBERS - (2 + BAR) * bars - 2
+    beside = all(len(text) <= room for text in words)
+    for name, point, capture, text in zip(shown, document.points, captures, words, strict=True):
         bar = "█" * max(round(BAR * point.step_ns / longest), 1) if longest else ""
         moved = percent(capture.found.step.ratio) if capture.found is not None and point.changed else ""
-        line = f"{name:{width}}  {shown_ms(point.step_ns, places):>10}  {moved:>8}  {bar:{BAR}}"
-        yield f"{line}  {_words(point, capture, places)}".rstrip()
+        line = f"{name:{size}}  {shown_ms(point.step_ns, places):>10}  {moved:>8}" + f"  {bar:{BAR}}" * bars
+        yield f"{line}  {text if beside else ''}".rstrip()
+        if not beside:
+            yield from wrapped(text, width, INDENT, INDENT)
     yield ""
     if not all(point.changed for point in document.points[1:]):
-        yield f"Blank: less than {document.least:.1%}, or less than the steps of a capture differ among themselves."
-    yield from _conclusion(document, names, places)
+        blank = f"Blank: less than {document.least:.1%}, or less than the steps of a capture differ among themselves."
+        yield from wrapped(blank, width)
+    for sentence in _conclusion(document, names, places):
+        yield from wrapped(sentence, width)
 
 
 def _words(point: Point, capture: Compared, places: int) -> str:
-    """What changed the step, as much as a line takes."""
+    """What changed the step: the greatest parts."""
     if capture.found is None or not point.changed:
         return ""
     parts = list(_reasons(capture.found))

@@ -52,6 +52,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _run(args: argparse.Namespace) -> Done:
     from pyprof.command.progress import progress
+    from pyprof.command.terminal_text import output_width
     from pyprof.files import open_output
     from pyprof.prof.diff.gate import check
     from pyprof.prof.diff.trend import trend, trend_lines
@@ -70,8 +71,10 @@ def _run(args: argparse.Namespace) -> Done:
         inputs = [Input(capture.side.name, capture.profiler) for capture in captures]
         write_answer("trend", document, input=inputs, warnings=warnings)
     else:
+        width, _ = output_width(None, None)
+        text = trend_lines(captures, document, width)
         with open_output(None) as out:
-            out.write("".join(f"{line}\n" for line in trend_lines(captures, document)).encode())
+            out.write("".join(f"{line}\n" for line in text).encode())
     failed = "; ".join(verdict.text for verdict in verdicts if verdict.fails)
     lines = warned(warnings)
     return Done([*lines, f"failed: {failed}"], FAILED) if failed else Done(lines)

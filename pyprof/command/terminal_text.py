@@ -90,10 +90,18 @@ def safe(text: str) -> str:
     return text if text.isascii() and text.isprintable() else CONTROL.sub("?", clean(text))
 
 
+def wrapped(words: str, width: int, first: str = "", hang: str = "") -> list[str]:
+    """A text in lines of at most ``width`` and ``WIDEST`` characters, terminal control sequences removed."""
+    whole = UNIT.sub("\\1\xa0", safe(words))  # keeps a number and its unit on one line
+    lines = textwrap.wrap(
+        whole, min(width, WIDEST), initial_indent=first, subsequent_indent=hang, break_on_hyphens=False
+    )
+    return [line.replace("\xa0", " ") for line in lines]
+
+
 def prose(console: Console, words: str, style: str, hang: int = 0) -> None:
     """Print a text, with terminal control sequences removed, in lines of at most ``WIDEST`` characters."""
     from rich.text import Text
 
-    whole = UNIT.sub("\\1\xa0", safe(words))  # keeps a number and its unit on one line
-    for line in textwrap.wrap(whole, min(console.width, WIDEST), subsequent_indent=" " * hang, break_on_hyphens=False):
-        console.print(Text(line.replace("\xa0", " "), style), no_wrap=True, overflow="ignore", crop=False)
+    for line in wrapped(words, console.width, hang=" " * hang):
+        console.print(Text(line, style), no_wrap=True, overflow="ignore", crop=False)

@@ -49,6 +49,19 @@ def test_a_folder_is_read_in_the_order_of_numbers(nights: list[Path], capfd: pyt
     assert "Blank: less than 1.0%, or less than the steps of a capture differ among themselves." in lines
 
 
+@pytest.mark.parametrize("columns", [40, 60, 80, 120])
+def test_lines_are_no_longer_than_the_terminal(
+    columns: int, nights: list[Path], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What changed the step stands on lines of its own where it does not fit beside the bars."""
+    monkeypatch.setattr("pyprof.command.terminal_text.output_width", lambda *_: (columns, True))
+    assert main(["-q", *map(str, nights)]) == 0
+    out = capfd.readouterr().out
+    assert max(map(len, out.splitlines())) <= columns
+    assert "mm0 forward +0.400; mm1 forward +0.400" in " ".join(out.split())  # nothing is cut off
+    assert ("█" in out) == (columns > 55)  # 11 of the names, 22 of the numbers, 22 of the bars
+
+
 def test_the_gate_is_of_the_last_two(nights: list[Path], capfd: pytest.CaptureFixture[str]) -> None:
     assert main([*map(str, nights[:3]), "--fail-if", "step > 3%"]) == 3
     assert "failed: step > 3%" in capfd.readouterr().err
