@@ -132,7 +132,7 @@ def _run(args: argparse.Namespace) -> Done:
     if args.json or args.summary:
         _print_summary(args, notes, [Contents.of(table) for table in tables])
         return Done()
-    return Done([*warned(_not_written(whole, args.output)), *_closing_lines(notes, whole)])
+    return Done([*warned(_not_written(whole, args.output)), *_closing_lines(notes, whole, args.output)])
 
 
 @given_back()
@@ -266,15 +266,16 @@ def _print_summary(args: argparse.Namespace, notes: list[CaptureNotes], contents
         out.write("\n".join(pages).encode())
 
 
-def _closing_lines(notes: list[CaptureNotes], table: Table) -> list[str]:
-    """The warnings, and a line that summarizes the table."""
+def _closing_lines(notes: list[CaptureNotes], table: Table, output: str | None) -> list[str]:
+    """The warnings, and a line that says which file was written and summarizes the table."""
     from pyprof.parse.attribute.contents import Contents
     from pyprof.parse.summary import one_line
 
     source = ", ".join(dict.fromkeys(file.profiler for file in notes))
     if len(notes) > 1:
         source = f"{len(notes)} files, {source}"
-    return [*warned(_warnings(notes)), one_line(source, Contents.of(table))]
+    written = f"wrote {output}: " if output and output != "-" else ""
+    return [*warned(_warnings(notes)), f"{written}{one_line(source, Contents.of(table))}"]
 
 
 def _warnings(notes: list[CaptureNotes]) -> list[str]:

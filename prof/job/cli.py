@@ -77,7 +77,7 @@ def _run(args: argparse.Namespace) -> Done:
     _check(args)
     of_path: list[str] = []
     if len(args.files) == 1 and is_job(Path(args.files[0])) and not args.output:
-        job = read_job(Path(args.files[0]))
+        job, of_path = read_job(Path(args.files[0])), _without_effect(args)
     elif args.output:
         job, of_path = _made(args)
     else:
@@ -92,6 +92,14 @@ def _run(args: argparse.Namespace) -> Done:
     with open_output(None) as out:
         out.write("".join(f"{line}\n" for line in job_lines(document, args.top, width)).encode())
     return Done([*warned([*_of_files(job), *of_path]), *_closing(args, job)])
+
+
+def _without_effect(args: argparse.Namespace) -> list[str]:
+    """A warning of options for workers where no file is read."""
+    options = {"--workers": args.workers, "--memory": args.memory, "--scheduler": args.scheduler}
+    given = [option for option, value in options.items() if value]
+    why = f"without effect: the captures of {args.files[0]} have been read, and its results are printed"
+    return [f"{', '.join(given)}: {why}"] if given else []
 
 
 def _of_files(job: Job) -> list[str]:

@@ -159,12 +159,14 @@ def _measured(args: argparse.Namespace, device: Any) -> list[tuple[Mapping[str, 
 
 def _print(args: argparse.Namespace, found: Sequence[tuple[Mapping[str, Any], Bench]]) -> None:
     from pyprof.benchmark.print_bench import print_sweep
+    from pyprof.command.terminal_text import output_width
 
     if args.sweep:
         print_sweep(found)
         return
+    width, _ = output_width(None, None)
     with open_output(None) as out:
-        out.write(f"{found[0][1]!r}\n".encode())
+        out.write("".join(f"{line}\n" for line in found[0][1].lines(width)).encode())
 
 
 def _plot(args: argparse.Namespace, found: Sequence[tuple[Mapping[str, Any], Bench]]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pyprof.benchmark.other_programs import caution
+from pyprof.command.terminal_text import wrapped
 from pyprof.quantities import amount, binary_bytes
 
 GRAPH, EVENTS, CPU = "cuda graph", "cuda events", "cpu timer"
@@ -119,12 +120,19 @@ class Bench:
         return {"forward": self.forward} | ({"backward": self.backward} if self.backward else {})
 
     def __repr__(self) -> str:
+        return "\n".join([*self._figures(), *(f"  {note}" for note in self.notes())])
+
+    def lines(self, width: int) -> list[str]:
+        """The same as ``repr`` with the notes in lines of ``width`` characters or fewer."""
+        return [*self._figures(), *(line for note in self.notes() for line in wrapped(note, width, "  ", "  "))]
+
+    def _figures(self) -> list[str]:
         lines = [f"{self.name} on {self.device}"]
         for direction, measured in self.directions().items():
             lines.append(f"  {direction:8} {described(measured)}")
             if measured.warm is not None:
                 lines.append(f"  {'':8} {_times(measured.warm)} if the inputs stay in the cache")
-        return "\n".join([*lines, *(f"  {note}" for note in self.notes())])
+        return lines
 
     def notes(self) -> list[str]:
         """How it was measured, in sentences."""

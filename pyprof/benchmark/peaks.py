@@ -65,7 +65,7 @@ def _run(args: argparse.Namespace) -> Done:
         plot(peaks, args.plot, args.force)
     if args.json:
         write_answer("peaks", peaks, warnings=said)
-    return Done(warned(said))
+    return Done([*warned(said), *(f"wrote {file}" for file in (args.output, args.plot) if file and file != "-")])
 
 
 def measure(device: str, *, quick: bool = False, shown: bool = False) -> dict[str, Any]:

@@ -174,6 +174,14 @@ def test_the_text_of_a_result():
     ]
 
 
+@pytest.mark.parametrize("width", [60, 80])
+def test_the_notes_of_a_result_are_wrapped(width):
+    found = Bench("relu", "NVIDIA H200", Measured(timing(5e-6), None, None, None, None), None, **NOTHING)
+    head, _, *notes = found.lines(width)
+    assert head == "relu on NVIDIA H200" and max(map(len, notes)) <= width
+    assert " ".join(line.removeprefix("  ") for line in notes) == " ".join(found.notes())
+
+
 def test_a_call_that_waits_is_told():
     forward = Measured(timing(5e-5, EVENTS, host_s=4.8e-5, why="the call waits for the GPU"), None, None, None, None)
     found = Bench("nonzero", "NVIDIA H200", forward, None, **NOTHING, uncounted=("nonzero",))

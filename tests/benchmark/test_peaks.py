@@ -148,7 +148,8 @@ def test_it_writes_the_file_and_prints_the_tables(found, tmp_path, capsys, monke
     monkeypatch.setattr(peaks, "measure", lambda *_, **__: found)
     assert peaks.main(["-o", str(tmp_path / "peaks.json")]) == 0
     assert json.loads((tmp_path / "peaks.json").read_text()) == json.loads(json.dumps(found))
-    assert "811.2" in capsys.readouterr().out
+    said = capsys.readouterr()
+    assert "811.2" in said.out and said.err == f"pyprof peaks: wrote {tmp_path / 'peaks.json'}\n"
 
 
 def test_a_gpu_out_of_power_is_measured_before_and_after(monkeypatch):

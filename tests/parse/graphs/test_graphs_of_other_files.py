@@ -72,9 +72,8 @@ def test_the_commands_take_the_option(tmp_path, replayed, graph, capfd):
     out = tmp_path / "net.dict"
     assert cli.main([str(replayed), "--graphs", str(graph), "-o", str(out)]) == 0
     assert ops(read_table(str(out))) == ["aten::mm", "aten::relu", "aten::add"]
-    assert (
-        capfd.readouterr().err == "parse.py: kineto: 3 kernels; 100% of 0.0150 ms of GPU time is attributed to an op\n"
-    )
+    attributed = "kineto: 3 kernels; 100% of 0.0150 ms of GPU time is attributed to an op"
+    assert capfd.readouterr().err == f"parse.py: wrote {out}: {attributed}\n"
     assert cli.main([str(replayed), "--graphs", str(graph), "--summary"]) == 0
     assert "100%" in capfd.readouterr().out
     assert prof.main([str(replayed), "--graphs", str(graph), "-c", "op,flops", "--csv"]) == 0

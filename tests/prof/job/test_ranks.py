@@ -293,6 +293,17 @@ def test_wrong_words(
     assert message in capfd.readouterr().err
 
 
+def test_options_for_workers_are_said_to_be_without_effect_where_none_works(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    made(tmp_path, *write_job(tmp_path, [Rank()]))
+    capfd.readouterr()
+    assert main([str(tmp_path / "job"), "--workers", "2", "--memory", "1GiB"]) == 0
+    assert "pyprof ranks: warning: --workers, --memory: without effect: the captures" in capfd.readouterr().err
+    assert main([str(tmp_path / "job")]) == 0
+    assert "without effect" not in capfd.readouterr().err
+
+
 # Merging, and workers in other processes
 
 
