@@ -26,7 +26,9 @@ ITEM = {"fp32": 4, "tf32": 4, "bf16": 2}
 START_US = 1.5
 NEAREST = 5
 FEWEST = 8  # measured calls of a kind, below which there is no answer
-FARTHEST = 8.0  # distance of the nearest one, beyond which there is none: 2**8 times another size, or other options
+# There is no answer if even the nearest measured call is farther away than this. A call of which one size is 2**8 times
+# as large is as far away.
+FARTHEST = 8.0
 OF_SPEED = 1.5  # the weight of how near to the limit the call runs now
 NEAR = 0.3  # distances below this, squared, count alike
 

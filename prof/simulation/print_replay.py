@@ -52,8 +52,8 @@ def _head(document: Simulation) -> Iterator[str]:
     yield f"{document.calls:,} calls, {document.operations:,} GPU operations, {_waits(document)}"
     if document.loading_ns:
         yield (
-            f"All this includes loading the model: copies before the first kernel, {ms(document.loading_ns)}, and the "
-            "host's work until then. The summary of pyprof prof leaves them out."
+            f"These times include the copies before the first kernel ({ms(document.loading_ns)}) and the host's work "
+            "until then, which the summary of pyprof prof counts as loading and leaves out."
         )
     yield from _doubts(document)
     yield from _device(document)

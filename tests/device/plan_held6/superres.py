@@ -64,7 +64,7 @@ class Critic(nn.Module):
 
 
 def features(width: int, depths: tuple[int, ...]) -> nn.Sequential:
-    """The convolutions of a classifier, which tell how like two pictures are."""
+    """The convolutions of an image classifier. A perceptual loss compares their outputs for two images."""
     layers: list[nn.Module] = []
     inner = 3
     for stage, depth in enumerate(depths):
