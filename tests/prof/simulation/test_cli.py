@@ -55,7 +55,7 @@ def test_loading_that_the_summary_leaves_out_is_said_to_be_in_the_replay(tmp_pat
         assert answered(main, capsysbinary, [file, "--json"])["loading_ns"] == ns
         assert main([file]) == 0
         told = " ".join(capsysbinary.readouterr().out.decode().split())
-        said = "include the copies before the first kernel (0.5000 ms) and the host's work until then, which the summary"
+        said = "include the copies before the first kernel (0.5000 ms) and the host's work until then, which the"
         assert (said in told) == bool(ns)
 
 
