@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from string import ascii_letters
 from typing import Any
 
-from pyprof.errors import ShapeError
+from pyprof.errors import ShapeError, UnknownArgument
 from pyprof.prof.ops.gemm import bias_gradient, dimensions, gradients, mm, multiplies, op, product
 from pyprof.prof.ops.model import UNKNOWN, Parts, Tensor, Work, distinct, model, total
 from pyprof.prof.ops.operands import Out, broadcast, elementwise, given, moved, output
@@ -214,6 +214,29 @@ def bilinear_backward(x1: Tensor, x2: Tensor, weight: Tensor, bias: Any = None) 
     if isinstance(bias, Tensor) and bias.needs_grad:
         parts["bias"] = bias_gradient(y, bias)
     return parts
+
+
+@op("_trilinear")
+def trilinear(
+    a: Tensor, b: Tensor, c: Tensor, expand1: Any, expand2: Any, expand3: Any, summed: Any, *, out: Out = None
+) -> Work:
+    """The sum over ``summed`` of a * b * c, each with dimensions of size 1 put in where ``expand`` says
+
+    flop    first a and b, summed over what c lacks, then the result and c. bilinear(x1, x2, weight) is
+            _trilinear(x1, weight, x2, [1,3], [0], [1,2], [2,3]): 2 * rows * O * J * (I + 1)
+    Source: aten/src/ATen/native/Linear.cpp, _trilinear: two calls of sumproduct_pair.
+    """
+    tensors, expanded = (a, b, c), (expand1, expand2, expand3)
+    if not all(isinstance(dims, (list, tuple)) for dims in (*expanded, summed)):
+        raise UnknownArgument("the dimensions of the operands are not recorded")
+    rank = len(a.shape) + len(expand1)
+    operands = []
+    for tensor, dims in zip(tensors, expanded, strict=True):
+        operands.append(labelled("".join(ascii_letters[d] for d in range(rank) if d not in dims), tensor))
+    kept = "".join(ascii_letters[d] for d in range(rank) if d not in summed)
+    pairs = steps(operands, kept, None)
+    result = output(out, pairs[-1].result.tensor)
+    return elementwise(sum(step_work(pair).flop for pair in pairs), distinct(*tensors), result)
 
 
 @model("cdist", "_cdist_forward", family="distance")

@@ -23,7 +23,8 @@ ASSUMPTIONS: dict[str, Callable[[tuple[Any, ...]], str]] = {}  # a model's name 
 # Conversions, and products, whose models accept one sparse operand.
 SPARSE = names(
     "mm _sparse_mm addmm _sparse_addmm matmul matmul.backward addmm.backward mv addmv linear _to_dense _to_sparse "
-    "_to_sparse_csr _to_sparse_csc _to_sparse_bsr _to_sparse_bsc _coalesce sparse_mask sparse_sampled_addmm"
+    "_to_sparse_csr _to_sparse_csc _to_sparse_bsr _to_sparse_bsc _coalesce sparse_mask "
+    "sparse_sampled_addmm _sparse_mm_reduce_impl"
 )
 # Ops that run a product with a sparse operand as an inner op.
 SPARSE_PRODUCTS = frozenset({"aten::_sparse_mm", "aten::_sparse_addmm", "aten::_sparse_sparse_matmul"})
@@ -123,13 +124,17 @@ def parameters(name: str) -> tuple[str, ...]:
 
 
 def evaluate(
-    name: str, args: tuple[Any, ...], out: tuple[Tensor | None, ...] | None = None, served: object = None
+    name: str,
+    args: tuple[Any, ...],
+    out: tuple[Tensor | None, ...] | None = None,
+    served: object = None,
+    in_place: bool = False,
 ) -> Work | Parts:
     """The work of a call of the model registered as ``name`` (see ``find``).
 
     ``args``: the op's arguments in its schema's order; arguments beyond those of the model are dropped.
     ``out``: the descriptions of the outputs, if the capture has them. ``served``: a server's batch that the call is
-    part of (``paged_attention.Batch``), if it is known.
+    part of (``paged_attention.Batch``), if it is known. ``in_place``: whether the op is the in-place form of the model.
 
     Raises UnknownArgument if the count depends on something that the capture lacks. Any other exception of a model
     becomes a ModelError (arguments that the model was not written for), so that an unusual trace cannot stop a report.
@@ -137,7 +142,7 @@ def evaluate(
     function = MODELS[name]
     takes_sparse = name in SPARSE or FAMILY[name] == "view"
     if not takes_sparse and any(isinstance(a, Tensor) and a.nonzero is not None for a in args):
-        raise UnknownArgument(f"{name} of a sparse tensor has no model")
+        return _of_stored_values(name, args, in_place)
     count, extras = _signature(function)
     given = {name: value for name, value in (("out", out), ("served", served)) if name in extras}
 
@@ -146,6 +151,21 @@ def evaluate(
         return function(*positional, **named, **given)
 
     return checked(name, args, call)
+
+
+def _of_stored_values(name: str, args: tuple[Any, ...], in_place: bool) -> Work:
+    """The work of an element-wise op of one sparse tensor: that of its stored values, which keep their indices.
+
+    A result of its own gets a copy of the indices; an op in place leaves them as they are.
+    """
+    tensor, *others = (a for a in args if isinstance(a, Tensor) and a.shape)
+    if others or FAMILY[name] != "pointwise":
+        raise UnknownArgument(f"{name} of a sparse tensor has no model")
+    if not isinstance(tensor.nonzero, int):
+        raise UnknownArgument("a sparse operand: the capture does not record how many elements it stores")
+    values = Tensor((tensor.nonzero,), tensor.dtype)
+    work = evaluate(name, tuple(values if a is tensor else a for a in args))
+    return total(work) + (Work() if in_place else Work(0, tensor.index_bytes, tensor.index_bytes))
 
 
 def checked(name: str, args: tuple[Any, ...], count: Callable[[], Any]) -> Work | Parts:

@@ -62,7 +62,7 @@ def typed(result: Tensor, *dtypes: Any) -> Tensor:
     return next((result.like(result.shape, name) for name in map(dtype_name, dtypes) if name), result)
 
 
-@op("mm _sparse_mm")
+@op("mm")
 def mm(a: Tensor, b: Tensor, out_dtype: Any = None, *, out: Out = None) -> Work:
     """C[M,N] = A[M,K] @ B[K,N], in A's dtype or ``out_dtype``"""
     m, n, k = dimensions("mm", a, b)

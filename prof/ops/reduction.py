@@ -71,6 +71,15 @@ def sum_(self: Tensor, *arguments: Any, out: Out = None) -> Work:
     return Work(adds(tensor, count), tensor.nbytes, result(count, typed(tensor, arguments, "int64"), out))
 
 
+@op("hash_tensor")
+def hash_tensor(self: Tensor, dim: Any = None, *, out: Out = None) -> Work:
+    """Exclusive or of the elements' bits, each widened to 64 bits: no flop; an integer of 8 bytes per result
+
+    Source: torch.hash_tensor's documentation.
+    """
+    return Work(0, self.nbytes, INDEX_BYTES * kept(self, dim, out))
+
+
 @op("prod")
 def prod(self: Tensor, *arguments: Any, out: Out = None) -> Work:
     """E - O multiplications"""

@@ -4,10 +4,11 @@ nnz is the number of stored elements. Products with a sparse operand are those o
 many elements a tensor stores; ``pyprof.count`` knows it.
 """
 
+import math
 from typing import Any
 
 from pyprof.errors import UnknownArgument
-from pyprof.prof.ops.gemm import dimensions, multiply_adds
+from pyprof.prof.ops.gemm import dimensions, multiplies, multiply_adds, product
 from pyprof.prof.ops.model import Family, Tensor, Work, distinct, model
 from pyprof.prof.ops.operands import INDEX_BYTES, Out, first_output, moved, number
 from pyprof.prof.ops.result_types import addition_flop
@@ -48,6 +49,27 @@ def sparse_mask(self: Tensor, mask: Tensor) -> Work:
     """Copies the elements of a dense tensor that the mask stores; reads the mask's indices, and writes them, too"""
     values = moved(stored(mask), self)
     return Work(0, values + mask.index_bytes, values + mask.index_bytes)
+
+
+@model("_sparse_mm", "_sparse_mm_reduce_impl", family="gemm")
+def sparse_mm(a: Tensor, b: Tensor, reduce: Any = "sum", *, out: Out = None) -> Work:
+    """C[M,N] = A[M,K] @ B[K,N] where A is sparse; ``reduce`` says how the products of an element of C are combined
+
+    sum           2*nnz*N
+    mean          the same, and a division per element of C
+    amax, amin    the nnz*N products alone; with gradients enabled, the position of each extreme is written, too
+    Source: torch.sparse.mm's documentation; ATen/native/sparse/SparseCsrTensorMath.cpp, _sparse_mm_reduce_impl.
+    """
+    m, n, _ = dimensions("_sparse_mm", a, b)
+    described = first_output(out)
+    result = described if described is not None and described.nonzero is None else b.like((m, n))
+    work = product(m * n * a.shape[1], (a, b), result)
+    if reduce in ("sum", "mean"):
+        return work + Work(result.numel if reduce == "mean" else 0)
+    if reduce not in ("amax", "amin"):
+        raise UnknownArgument("how the products are reduced is not recorded")
+    places = math.nan if not out or len(out) < 2 else 0 if out[1] is None else out[1].nbytes
+    return Work(multiplies(stored(a) * n, a, b), work.read, work.write + places)
 
 
 @model("sparse_sampled_addmm", family="gemm")

@@ -81,10 +81,10 @@ def api_work(call: ApiCall, in_optimizer: bool) -> Work | None:
             call.args = as_autocast(call.args, frozenset({"float32"}), dtype)
         elif dtype == "float32" and any(part.model == "_to_copy" for part in call.inner):
             call.args = as_autocast(call.args, LOW, dtype)  # for example a loss or a norm
-    return count_op(call.model, call.args, call.out, in_optimizer).work
+    return count_op(call.model, call.args, call.out, in_optimizer, call.op.endswith("_")).work
 
 
-def count_op(name: str, arguments: tuple[Any, ...], out: Any, in_optimizer: bool) -> OpCount:
+def count_op(name: str, arguments: tuple[Any, ...], out: Any, in_optimizer: bool, in_place: bool = False) -> OpCount:
     """Count one op. An optimizer's arithmetic on single numbers (step counters, bias corrections) counts as zero work.
 
     It is bookkeeping, and runs on the host by default.
@@ -95,7 +95,7 @@ def count_op(name: str, arguments: tuple[Any, ...], out: Any, in_optimizer: bool
     if name in HOST or ((in_optimizer or name.startswith("_foreach_")) and _only_scalars(arguments)):
         return OpCount(name, model, Work(), "")
     try:
-        return OpCount(name, model, total(evaluate(model, arguments, out)), "")
+        return OpCount(name, model, total(evaluate(model, arguments, out, in_place=in_place or name.endswith("_"))), "")
     except ModelError as error:
         return OpCount(name, model, None, str(error))
 

@@ -175,6 +175,15 @@ def test_equal_shapes_of_other_memory_are_read_apart() -> None:
     assert pyprof.count(torch._foreach_addcmul, a, b, b).forward == Work(40, 160, 80)
 
 
+def test_an_element_wise_op_of_a_sparse_tensor_counts_its_stored_values() -> None:
+    """Five float32 on a diagonal, 20 bytes, with two int64 each, 80 bytes: these are copied, but not in place."""
+    sparse = torch.eye(5).to_sparse()
+    assert pyprof.count(lambda: torch.tanh(sparse)).ops["tanh"].forward.nbytes == 100 + 100
+    found = pyprof.count(sparse.sqrt_)
+    assert (found.ops["sqrt_"].forward.flop, found.ops["sqrt_"].forward.nbytes) == (5, 20 + 20)
+    assert pyprof.count(lambda: sparse + sparse).uncounted  # how many elements the sum stores is in the data
+
+
 @pytest.mark.filterwarnings("ignore:Sparse CSR")
 def test_a_sparse_operand_counts_by_what_it_stores() -> None:
     dense = torch.zeros(8, 5)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyprof.errors import ModelError, ShapeError
+from pyprof.errors import ModelError, ShapeError, UnknownArgument
 from pyprof.prof.ops.evaluation import evaluate
 from pyprof.prof.ops.model import FAMILY, UNKNOWN, Tensor, Work, total
 from tests.prof.ops.op_cases import Row, i32, t, worked
@@ -164,6 +164,11 @@ ROWS: list[Row] = [
     ("_sparse_semi_structured_apply", (t(32, 32, dtype=H), t(128, dtype="uint8")), Work(0, 2176, 2048)),
     ("_sparse_semi_structured_apply_dense", (t(32, 32, dtype=H), t(128, dtype="uint8")), Work(0, 2176, 2048)),
     # contractions
+    # bilinear's: 2*2*5*4*(3+1) flop, (6+60+8)*4 bytes read
+    ("_trilinear", (t(2, 3), t(5, 3, 4), t(2, 4), [1, 3], [0], [1, 2], [2, 3], 1), Work(320, 296, 40)),
+    # nothing is summed: 24 products of a and b, 24 with c; (24 + 24 + 24) * 4 bytes
+    ("_trilinear", (t(2, 3, 4), t(2, 3, 4), t(2, 3, 4), [], [], [], [], 1), Work(48, 288, 96)),
+    ("_trilinear", (t(2, 3), t(5, 3, 4), t(2, 4), UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN), UnknownArgument),
     ("bilinear", (t(2, 3), t(2, 4), t(5, 3, 4), t(5)), Work(320, 316, 40)),  # 2*2*5*4*(3+1); (6+8+60+5)*4; 10*4
     ("cdist", (t(3, 4), t(5, 4), 2.0), Work(180, 128, 60)),  # 15 pairs * 3*4; 32*4; 15*4
     ("_cdist_forward", (t(3, 4), t(5, 4), 1.0, None), Work(105, 128, 60)),  # 15 * (2*4-1)
@@ -292,11 +297,11 @@ def test_a_backward_is_two_products(m: int, n: int, k: int) -> None:
     assert parts["wgrad"] == evaluate("mm", (t(n, m), t(m, k)))
 
 
-@pytest.mark.parametrize("op", ["mm", "relu", "sum"])
+@pytest.mark.parametrize("op", ["mm", "mul", "sum"])
 def test_what_a_sparse_tensor_has_no_model_for_is_unknown(op: str) -> None:
     sparse = t(4, 4, nonzero=3, index_bytes=24)
     with pytest.raises(ModelError, match="spars"):
-        evaluate(op, (sparse, sparse) if op == "mm" else (sparse,))
+        evaluate(op, (sparse, sparse) if op in ("mm", "mul") else (sparse,))
 
 
 def test_an_error_of_a_chain_names_it() -> None:

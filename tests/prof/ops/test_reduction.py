@@ -37,6 +37,9 @@ ROWS: list[Row] = [
     ("linalg_vector_norm", (XC, float("inf"), [1], False, None), Work(96, 192, 16)),
     ("dist", (XC, XC), Work(144, 384, 4)),  # 24 differences of 2
     ("prod", (X, 1, False, None), Work(20, 96, 16)),
+    ("hash_tensor", (X,), Work(0, 96, 8)),  # one integer of 64 bits
+    ("hash_tensor", (X, [1], False, 0), Work(0, 96, 32)),  # four of them
+    ("hash_tensor", (X, UNKNOWN), UnknownArgument),
     ("trace", (t(6, 4),), Work(3, 16, 4)),  # the diagonal alone is read
     ("mean nanmean", (X,), Work(24, 96, 4)),
     ("mean", (X, [1], True, None), Work(24, 96, 16)),
