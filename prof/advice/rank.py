@@ -46,14 +46,18 @@ def advise(run: Run, found: Sequence[tuple[str, Finding]] | None = None) -> list
 
 
 def limited(run: Run, gpu: float, whole: float) -> str:
-    """A sentence for a step that the host limits, so that it gets shorter by less than the GPU's work; else empty.
+    """A sentence for a step that gets shorter by less than the GPU's work, because of the host; else empty.
 
     ``gpu``, ``whole``: what the GPU's work and the step get shorter by, ms.
     """
     if whole > LIMITED * gpu:
         return ""
-    host = "is" if run.host_ns > HOST_SURE * run.queued_ns else "may be"
-    return f". The GPU's work would fall by {rounded(gpu)} ms, but the step by less, because the host {host} the limit"
+    why = "the host may be the limit"
+    if run.host_ns > HOST_SURE * run.queued_ns:
+        why = "the host is the limit"
+    elif HOST_SURE * run.host_ns < run.queued_ns:
+        why = "the GPU would then wait longer for the host"
+    return f". The GPU's work would fall by {rounded(gpu)} ms, but the step by less, because {why}"
 
 
 def _card(run: Run, name: str, finding: Finding, shares: tuple[str, ...]) -> Advice:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, BinaryIO
 
 from pyprof.command.terminal_text import cut_to, safe
@@ -216,7 +216,7 @@ def brief(advised: Advised) -> list[str]:
             nothing = f"no change alone saves 0.5% of {_one(run)} in nine of ten cases"
         unknown = _unknown(run).strip().removesuffix(".")
         more = [text for text in (_perhaps(advised), unknown, "" if run.has_sizes else NO_SHAPES) if text]
-        return [". ".join([f"What to change: {nothing}{outlook}", *more])]
+        return [_stopped([f"What to change: {nothing}{outlook}", *more])]
     step = run.step_ns if advised.now is None else advised.now.ms * 1e6
     most = "at most " if advised.now is None else ""
     mean = _mean(run) if advised.now is None else ", without the profiler"
@@ -225,7 +225,13 @@ def brief(advised: Advised) -> list[str]:
     first = f" (the first {FIRST} are shown)" if len(found) > FIRST else ""
     title = f"What to change: {count} {amount}{first}{outlook}"
     lines = [_line(advice, run.unit) for advice in found[:FIRST]]
-    return [". ".join(filter(None, (title, _perhaps(advised)))), *lines]
+    return [_stopped(filter(None, (title, _perhaps(advised)))), *lines]
+
+
+def _stopped(sentences: Iterable[str]) -> str:
+    """The sentences as one text, with a stop at the end if they are several; one alone is a heading."""
+    text = ". ".join(sentences)
+    return f"{text}." if ". " in text and not text.endswith(".") else text
 
 
 def _perhaps(advised: Advised) -> str:

@@ -44,7 +44,10 @@ def replay_lines(document: Simulation, top: int, width: int = WIDTH) -> Iterator
 def _head(document: Simulation) -> Iterator[str]:
     what = "Replay without the profiler" if document.profiler_removed else "Replay"
     difference = _difference(document.difference)
-    yield f"{what}: {ms(document.replayed_ns)}, the capture {ms(document.recorded_ns)} ({difference})"
+    yield (
+        f"{what}: {ms(document.replayed_ns)}, the capture {ms(document.recorded_ns)} ({difference}), from the host's "
+        "first call on"
+    )
     yield (
         f"GPU idle: {ms(document.idle_replayed_ns)} by dependencies alone, in the capture "
         f"{ms(document.idle_recorded_ns)}"

@@ -17,6 +17,7 @@ from pyprof.prof.advice import RULES, Run, advise, together_ms
 from pyprof.prof.advice.advised import StepTime, UnsureChange, advised_by_sums
 from pyprof.prof.advice.card import rule
 from pyprof.prof.advice.json_document import advice_document
+from pyprof.prof.advice.rank import limited
 from pyprof.prof.advice.report import _limit, brief, cards, host_ms, write_advice
 from pyprof.prof.advice.run import NOT_PYTORCH
 from pyprof.prof.table.columns import COLUMN
@@ -99,7 +100,7 @@ def test_the_summary_of_cpu_ops_says_what_to_change_or_what_it_cannot_know():
     made = table(mm(4096, 4096, 4096, 180_000, "addmm") | {"kind": "cpu"})
     assert brief(advised_by_sums(Run(made, annotate(made)), "")) == [
         "What to change: nothing was found that saves more than 0.5% of the capture. The capture does not say what CPU "
-        "it ran on, so nothing is said about threads, bf16 and data loading: `pyprof run` records it"
+        "it ran on, so nothing is said about threads, bf16 and data loading: `pyprof run` records it."
     ]
 
 
@@ -113,7 +114,7 @@ def test_what_is_less_sure_is_not_said_to_be_nothing():
     found = replace(advised_by_sums(Run(made, annotate(made)), ""), cards=[], unsure=[LIKELY])
     assert brief(found) == [
         "What to change: no change alone saves 0.5% of the capture in nine of ten cases. Less sure, or only with "
-        "another change (pyprof plan weighs these): Allow TF32 (about 0.3 ms, or nothing)"
+        "another change (pyprof plan weighs these): Allow TF32 (about 0.3 ms, or nothing)."
     ]
     out = io.BytesIO()
     write_advice(found, out, 400)
@@ -126,7 +127,7 @@ def test_what_saves_more_after_another_change_is_named_beside_the_cards():
     (little,) = (replace(card, saved_ms=0.5) for card in found.cards[:1])
     title, _ = brief(replace(found, cards=[little], unsure=[SECOND, LIKELY]))
     assert title.endswith(
-        ": Launch the step as a CUDA graph (about 1 ms with this before it: Do not read values)"
+        ": Launch the step as a CUDA graph (about 1 ms with this before it: Do not read values)."
     )  # and not TF32, which saves less than the card
     text = " ".join(" ".join(cards(replace(found, cards=[little], unsure=[SECOND, LIKELY]))).split())
     assert "Launch the step as a CUDA graph (about 1 ms with this before it: Do not read values)." in text
@@ -146,6 +147,17 @@ def steady(ns, more=None, ahead=5_000):
     ]  # fmt: skip
 
 
+def test_why_a_step_gets_shorter_by_less_does_not_contradict_what_is_the_limit():
+    reasons = {
+        5_000: "the host is the limit",
+        9_900: "the host may be the limit",
+        15_000: "the GPU would then wait longer for the host",
+    }
+    for ns, why in reasons.items():
+        assert limited(run(*steady(ns)), 2.0, 1.0).endswith(f"but the step by less, because {why}")
+        assert limited(run(*steady(ns)), 1.0, 1.0) == ""
+
+
 LIMITS = {  # what the kernels take -> the verdict; the GPU takes 1.1 µs more for each, 0.61, 1.10 and 1.61 ms
     5_000: "the host is the limit",
     9_900: "neither is clearly the limit",
@@ -159,7 +171,7 @@ def test_the_summary_says_what_is_the_limit_without_a_profiler(ns):
     title, *_ = brief(advised_by_sums(made, ""))
     told = {5_000: "0.5", 9_900: "0.99", 15_000: "1.5"}[ns]
     assert title.endswith(
-        f". Without a profiler the host needs about 1 ms (0.69 to 1.3) per capture and the GPU {told} ms: {LIMITS[ns]}"
+        f". Without a profiler the host needs about 1 ms (0.69 to 1.3) per capture and the GPU {told} ms: {LIMITS[ns]}."
     )
 
 
@@ -188,7 +200,7 @@ def test_idle_time_in_front_of_launched_work_is_explained_by_neither():
     made = run(*steady(15_000, ahead=25_000))
     title, *_ = brief(advised_by_sums(made, ""))
     assert title.endswith(
-        "and the GPU 1.5 ms: neither explains 1.4 ms per capture in which the GPU is idle though work is launched"
+        "and the GPU 1.5 ms: neither explains 1.4 ms per capture in which the GPU is idle though work is launched."
     )
 
 
@@ -324,7 +336,7 @@ def test_the_command(tmp_path, capsysbinary):
 def test_rules_that_lack_shapes_are_not_rules_that_find_nothing():
     made = table(*[{**row, "sizes": None} for row in steady(15_000)])
     lacking = "Most rules need the shapes of aten ops, which the capture does not have"
-    assert brief(advised_by_sums(Run(made, annotate(made)), ""))[0].endswith(f". {lacking}")
+    assert brief(advised_by_sums(Run(made, annotate(made)), ""))[0].endswith(f". {lacking}.")
     assert " ".join(written(False, made).split()).endswith(f"There is no advice. {lacking}.")
 
 
@@ -346,7 +358,7 @@ def turns(copy="Memcpy DtoH (Device -> Pinned)", **more):
 def test_a_host_that_waits_for_each_result_takes_turns_with_the_gpu():
     """The GPU works 10 of 17.6 ms, and the rest is the host's; with more of either, the whole takes longer."""
     title, *_ = brief(replace(advised_by_sums(run(*turns()), ""), cards=[]))
-    assert title.endswith(": they take turns, so neither alone is the limit")
+    assert title.endswith(": they take turns, so neither alone is the limit.")
 
 
 @pytest.mark.parametrize(
