@@ -73,12 +73,22 @@ def _code_lines(change: PlannedChange, width: int) -> Iterator[str]:
 
 
 def _code(sign: str, line: str, width: int) -> list[str]:
-    """A line of code behind its sign; if it is longer than the width, its rest is on further lines."""
+    """A line of code behind its sign; if it is longer than the width, its rest is on further lines.
+
+    A comment is then on lines of its own before the code, so that what is copied from there runs.
+    """
     first = f"{INDENT}{sign} "
-    further = first + " " * (len(line) - len(line.lstrip()) + 8)
-    return textwrap.wrap(
-        safe(line), width, initial_indent=first, subsequent_indent=further, break_on_hyphens=False
-    ) or [first.rstrip()]
+    margin = first + " " * (len(line) - len(line.lstrip()))
+    code, mark, comment = line.partition("  # ")
+    lines = []
+    if mark and len(first) + len(line) > width and not any(code.count(quote) % 2 for quote in "'\""):
+        lines = _wrapped_code(comment, width, f"{margin}# ", f"{margin}# ")
+        line = code
+    return [*lines, *_wrapped_code(line, width, first, margin + " " * 8)] or [first.rstrip()]
+
+
+def _wrapped_code(text: str, width: int, first: str, further: str) -> list[str]:
+    return textwrap.wrap(safe(text), width, initial_indent=first, subsequent_indent=further, break_on_hyphens=False)
 
 
 def _checked_lines(document: PlanDocument, checked: PlanChecked, width: int) -> Iterator[str]:

@@ -133,6 +133,14 @@ def test_lines_are_no_longer_than_asked_for(capsys, width):
     assert "80% interval" in "".join(lines)
 
 
+def test_code_whose_comment_has_no_room_can_still_be_copied(capsys):
+    """The comment stands before the line of 72 characters, of which a terminal of 80 shows 67."""
+    assert main([str(GOLDEN / "memory/h200_lstm.json.gz"), "-q", "-w", "80"]) == 0
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    place = lines.index('+ torch.set_float32_matmul_precision("high")')
+    assert lines[place - 1] == "+ # at the start: products"
+
+
 def test_a_second_capture_after_the_change(capsysbinary):
     """GPT-2's output layer, and the same program with the vocabulary padded: two captures of an H200."""
     eager, padded = (str(GOLDEN / f"h200_diff_{name}.json.gz") for name in ("eager", "padded"))
