@@ -5,7 +5,7 @@ import sys
 
 from pyprof.command.argument_types import parsed, whole_number
 from pyprof.command.frame import Done, run_command
-from pyprof.command.parser import Parser, add_common, add_forms
+from pyprof.command.parser import LinesAsWritten, Parser, add_common, add_forms
 from pyprof.errors import UsageError
 from pyprof.gc_pause import uncollected
 from pyprof.prof.load import add_counters, add_input
@@ -21,7 +21,7 @@ def build_parser() -> Parser:
         description="Annotate the kernel table: FLOPs, bytes, tensor cores, op, layer and direction of every kernel.\n"
         "On a terminal, without an option that chooses rows, columns or a form: the summary.",
         epilog=_columns_help(),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=LinesAsWritten,
     )
     add_input(parser, nargs="?")
     add_counters(parser)

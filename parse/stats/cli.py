@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyprof.command.argument_types import parsed
 from pyprof.command.envelope import write_answer
 from pyprof.command.frame import Done, run_command, warned
-from pyprof.command.parser import Parser, add_common, add_json
+from pyprof.command.parser import LinesAsWritten, Parser, add_common, add_json
 
 if TYPE_CHECKING:
     from pyprof.parse.stats.reports import Wanted
@@ -22,7 +22,7 @@ def build_parser() -> Parser:
         description="The tables of nsys stats, from an nsys or nvprof database or a torch.profiler trace.\n"
         "A table for which the file lacks data is left out, and standard error says what is missing.",
         epilog=_reports_help(),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=LinesAsWritten,
     )
     parser.add_argument("file", help="net.sqlite, net.sql or net.json, gzipped or not")
     reports: dict[str, Any] = {"metavar": "NAME[,NAME]", "type": parsed(_reports), "default": _reports(DEFAULT)}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyprof.command.argument_types import imported, whole_number
 from pyprof.command.envelope import Input, write_answer
 from pyprof.command.frame import Done, run_command
-from pyprof.command.parser import Parser, add_common, add_forms
+from pyprof.command.parser import LinesAsWritten, Parser, add_common, add_forms
 from pyprof.errors import UsageError
 from pyprof.prof.load import add_models, load_model_files
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 FAILED = 3  # exit code of a gate that fails: neither bad input (1) nor wrong usage (2)
 EPILOG = """\
 conditions of --fail-if, on the change B - A per step: QUANTITY > NUMBER (>= < <= == !=), and, or, not, ( )
-  step, gpu, idle, forward, backward, optimizer, data, prefill, decode, mixed, other    times: 3%, 0.5 ms, 20 us
-  op:NAME layer:NAME kind:NAME kernel:NAME                      times of what a glob matches
-  kernels, tc_lost, tc_gained, flops, bytes                     amounts: 10, 3%, 2 GFLOP, 1 GB
+  times    step, gpu, idle, forward, backward, optimizer, data, prefill, decode, mixed, other: 3%, 0.5 ms, 20 us
+  globs    op:NAME layer:NAME kind:NAME kernel:NAME: the times of what NAME, a glob, matches
+  amounts  kernels, tc_lost, tc_gained, flops, bytes: 10, 3%, 2 GFLOP, 1 GB
 A change within noise counts as zero.
 exit code: 0; 3 if a condition is true; 1 for bad input; 2 for wrong usage
 
@@ -36,10 +36,10 @@ examples:
 def build_parser() -> Parser:
     parser = Parser(
         prog="pyprof diff",
-        description="Compare two captures of a program: how much faster or slower a step got, and where. Ops are\n"
+        description="Compare two captures of a program: how much faster or slower a step got, and where. Ops are "
         "matched by layer, op, arguments and direction. Times are means over steps, with their noise.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=LinesAsWritten,
     )
     first = "the one to compare with: net.dict (or .gz), net.parquet, or a profiler's file (net.sqlite, net.json, ...)"
     parser.add_argument("before", metavar="A", help=first)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyprof.command.argument_types import file_name, number, parsed, whole_number
 from pyprof.command.envelope import Input, write_answer
 from pyprof.command.frame import Done, run_command, warned
-from pyprof.command.parser import Parser, add_common, add_json
+from pyprof.command.parser import LinesAsWritten, Parser, add_common, add_json
 from pyprof.errors import MissingPackage, PyprofError, UsageError, packages
 from pyprof.prof.load import add_models, add_peaks, load_model_files
 from pyprof.prof.table.where import checked_condition
@@ -34,7 +34,7 @@ def build_parser() -> Parser:
         prog="pyprof plot",
         description="Draw a figure of a capture with matplotlib, as PNG, SVG or PDF.",
         epilog="figures:\n" + "\n".join(f"  {name:8}  {does}" for name, does in FIGURES.items()),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=LinesAsWritten,
     )
     add = parser.add_argument
     add("figure", choices=list(FIGURES), metavar="FIGURE", help=f"{', '.join(FIGURES)}; see below")

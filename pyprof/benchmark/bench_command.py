@@ -16,7 +16,7 @@ from pyprof.benchmark.timer import FULL, QUICK
 from pyprof.command.argument_types import imported, parsed, whole_number
 from pyprof.command.envelope import write_answer
 from pyprof.command.frame import Done, run_command, warned
-from pyprof.command.parser import Parser, add_common, add_json
+from pyprof.command.parser import LinesAsWritten, Parser, add_common, add_json
 from pyprof.command.progress import progress
 from pyprof.errors import UsageError, require
 from pyprof.files import check_output, open_output
@@ -26,12 +26,14 @@ if TYPE_CHECKING:
 
 TOP = 20  # calls that --replay makes
 EPILOG = """\
-The statement and --setup are Python code, which is run. They see torch, F (torch.nn.functional), nn,
-math, device, the sweep's variables, and rand(*shape), which makes a tensor of random numbers; a sweep
-may vary its dtype, layout and align.
+The statement and --setup are Python code, which is run. They see torch, F (torch.nn.functional), nn, math, device, \
+the sweep's variables, and rand(*shape), which makes a tensor of random numbers; a sweep may vary its dtype, layout \
+and align.
 
 sweeps:
-  M=1:4096:*2        1, 2, 4, ... 4096        M=64:1024:+64    64, 128, ... 1024        M=1,17,4096
+  M=1:4096:*2        1, 2, 4, ... 4096
+  M=64:1024:+64      64, 128, ... 1024
+  M=1,17,4096        these three
   dtype=bf16,fp32    fp64, fp32, fp16, bf16, fp8, int8, int32, int64
   layout=row,column  and channels_last        align=2,16       bytes, 1 to 256
 
@@ -45,11 +47,11 @@ examples:
 def build_parser() -> Parser:
     parser = Parser(
         prog="pyprof bench",
-        description="Time a statement by itself, forward and backward, beside its FLOPs, bytes and the hardware's\n"
-        "limit; or make the heaviest calls of a capture again and time them alone. On a GPU, CUDA graphs time\n"
+        description="Time a statement by itself, forward and backward, beside its FLOPs, bytes and the hardware's "
+        "limit; or make the heaviest calls of a capture again and time them alone. On a GPU, CUDA graphs time "
         "the calls.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=LinesAsWritten,
     )
     add = parser.add_argument
     add("statement", nargs="?", metavar="STATEMENT", help="what to time, such as 'F.linear(x, w)'")

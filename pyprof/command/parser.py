@@ -1,7 +1,9 @@
 """The argument parser of every command, and the options that mean the same everywhere."""
 
 import argparse
+import re
 import sys
+import textwrap
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -10,6 +12,9 @@ from pyprof.command.argument_types import whole_number
 from pyprof.command.envelope import usage_error
 
 JSON_HELP = "one JSON object with everything that is printed, errors too (pyprof schema prints its schema)"
+
+COMMAND = re.compile(r" +(?:pyprof|prof\.py|parse\.py) ")  # an example
+NAMED = re.compile(r" +\S+  +")  # of a list: a name, and blanks up to what it means
 
 
 class Parser(argparse.ArgumentParser):
@@ -34,6 +39,27 @@ class Parser(argparse.ArgumentParser):
         """Print help, which has characters such as \u00d7 that some locales' encodings lack."""
         encoding = getattr(file, "encoding", None) or "utf-8"
         super()._print_message(message.encode(encoding, "replace").decode(encoding), file)
+
+
+class LinesAsWritten(argparse.HelpFormatter):
+    """Help that keeps the lines of description and epilog, and wraps those that are longer than the terminal.
+
+    What goes on stands below the text that follows the line's name. Commands are not wrapped, so that they can be
+    copied.
+    """
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n".join(part for line in text.splitlines() for part in _wrapped_help(line, width, indent) or [""])
+
+
+def _wrapped_help(line: str, width: int, indent: str) -> list[str]:
+    if COMMAND.match(line):
+        return [indent + line]
+    named = NAMED.match(line)
+    hang = indent + " " * (len(named[0]) if named and len(named[0]) < width / 2 else len(line) - len(line.lstrip()))
+    return textwrap.wrap(
+        line, width, initial_indent=indent, subsequent_indent=hang, break_on_hyphens=False, break_long_words=False
+    )
 
 
 def wants_json(words: Sequence[str]) -> bool:

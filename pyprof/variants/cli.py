@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pyprof.command.argument_types import number, whole_number
 from pyprof.command.envelope import fail, write_answer
 from pyprof.command.frame import Done, run_command
-from pyprof.command.parser import add_common, add_json
+from pyprof.command.parser import LinesAsWritten, add_common, add_json
 from pyprof.command.script_line import ScriptParser, tell_misplaced
 from pyprof.cpu_record import cores
 from pyprof.errors import PyprofError, UsageError, require
@@ -36,10 +36,10 @@ def build_parser() -> ScriptParser:
     changes = "\n".join(f"  {change.name:16}{change.does}" for change in ALL)
     parser = ScriptParser(
         prog="pyprof try",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=LinesAsWritten,
         usage="pyprof try [options] [-m] SCRIPT [--with CHANGES] [--capture FILE] [--plan] [args ...]",
-        description="Run an unchanged script as it is and once per change that is applied to it from outside, each in\n"
-        "a process of its own without a profiler, and print the step's time, peak memory and first losses\n"
+        description="Run an unchanged script as it is and once per change that is applied to it from outside, each in "
+        "a process of its own without a profiler, and print the step's time, peak memory and first losses "
         "side by side. The script's files stay as they are.",
         epilog=f"changes:\n{changes}",
         follow=FOLLOW,

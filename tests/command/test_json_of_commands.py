@@ -52,6 +52,15 @@ def test_every_command_takes_it_and_has_a_schema(command, capfdbinary):
     assert "usage:" in err
 
 
+@pytest.mark.parametrize("command", cli.COMMANDS, ids=lambda command: command.name)
+def test_help_fits_a_terminal_of_80_characters(command, monkeypatch):
+    """Except for examples, which can be copied, and the usage of pyprof try, which it writes itself."""
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = importlib.import_module(command.module).build_parser().format_help().splitlines()
+    long = [line for line in lines if len(line) > 80]
+    assert all(line.startswith(("  pyprof ", "  prof.py ", "usage: pyprof try")) for line in long), long
+
+
 OF_WIDTH = {
     "prof": ([LENET], ["--json", "--csv", "--jsonl"]),
     "plan": ([KINETO], ["--json"]),

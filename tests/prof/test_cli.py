@@ -109,7 +109,8 @@ def test_names_and_headers_are_distinct():
     assert len({column.name for column in COLUMNS}) == len({column.header for column in COLUMNS}) == len(COLUMNS)
 
 
-def test_help_lists_every_column_with_unit_and_meaning(capsys):
+def test_help_lists_every_column_with_unit_and_meaning(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")  # so that no line is wrapped
     with pytest.raises(SystemExit) as done:
         cli.main(["-h"])
     assert done.value.code == 0
