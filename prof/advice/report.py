@@ -267,8 +267,10 @@ def _outlook(run: Run, now: StepTime | None) -> str:
     host, gpu = _host(run, now), f"{rounded(run.busy_ns / 1e6, 2)} ms"
     if run.for_ranks_ns > WORTH_SAYING * run.busy_ns:
         gpu += f" ({rounded(run.for_ranks_ns / 1e6, 2)} ms of them waiting for other ranks)"
-    limit = LIMITS[_limit(run, now)]
-    if run.stalled_ns > HOST_BOUND * run.step_ns:
+    limits = _limit(run, now)
+    limit = LIMITS[limits]
+    host_is_all = now is not None and limits == "host"  # the host's time is then that of the step (``host_ms``)
+    if not host_is_all and run.stalled_ns > HOST_BOUND * run.step_ns:
         stalled = rounded(run.stalled_ns / 1e6, 2)
         limit = f"neither explains {stalled} ms per {run.unit} in which the GPU is idle though work is launched"
     return f". Without a profiler the host needs {host} per {run.unit} and the GPU {gpu}: {limit}"

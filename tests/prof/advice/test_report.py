@@ -333,6 +333,14 @@ def test_the_command(tmp_path, capsysbinary):
     assert b": saves 10.7 ms per capture" in capsysbinary.readouterr().out
 
 
+def test_a_host_that_needs_the_whole_step_explains_it():
+    """Kernels of 5 µs, each launched 25 µs before it starts: the host needs 2.5 ms, as long as the step."""
+    advised = advised_by_sums(run(*steady(5_000, ahead=25_000)), "")
+    assert "neither explains" in brief(advised)[0]
+    title, *_ = brief(replace(advised, now=StepTime(ms=2.5, low_ms=2.0, high_ms=3.0)))
+    assert title.endswith("the host needs about 2.5 ms (2 to 3) per capture and the GPU 0.5 ms: the host is the limit.")
+
+
 def test_rules_that_lack_shapes_are_not_rules_that_find_nothing():
     made = table(*[{**row, "sizes": None} for row in steady(15_000)])
     lacking = "Most rules need the shapes of aten ops, which the capture does not have"
