@@ -60,5 +60,6 @@ def _timed_calls(calls: _Calls | None) -> TimedCalls | None:
     """The calls of a step; None without any, or if they are damaged."""
     if calls is None:
         return None
-    found = TimedCalls(calls.names, *(calls.calls[first::3] for first in range(3)), calls.end_ns)
+    name, gap, own = (calls.calls[first::3] for first in range(3))
+    found = TimedCalls(calls.names, name, gap, own, calls.end_ns)
     return found if found.is_possible() else None

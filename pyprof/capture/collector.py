@@ -297,7 +297,7 @@ class TraceFile(Collector):
         self._close_range()
 
     def _call_timer(self) -> TimesCalls | None:
-        from pyprof.capture.call_timer import CallTimer
+        from pyprof.step_calls import CallTimer
 
         return CallTimer.of(session.current())
 

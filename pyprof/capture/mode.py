@@ -55,7 +55,7 @@ class MarkerMode(TorchFunctionMode):
         self._tracer = tracer
         self.nvtx = nvtx
         self.nvtx_pop = nvtx.pop if nvtx else nvtx_pop
-        # Runs the calls that are not marked, if not None: in the exact mode, while calls are timed (call_timer.py), and
+        # Runs the calls that are not marked, if not None: in the exact mode, while calls are timed (step_calls.py), and
         # after the session's end.
         self.divert: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any] | None = None
         self.ranges: dict[str, Entry] = {}  # the ranges of PyTorch's record_function, by name

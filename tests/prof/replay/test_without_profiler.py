@@ -87,9 +87,8 @@ def test_a_step_that_no_host_makes_that_short():
 )
 def test_where_the_gpu_is_the_limit_no_share_is_fitted(monkeypatch, least, estimated, fits):
     run = profiled(2000, measured=10_000_000)
-    monkeypatch.setattr(module, "_scaled", lambda _run, share: share)
     monkeypatch.setattr(
         module, "mean_step_ns", lambda share: 1e6 * (least if share == module.LEAST_SHARE else estimated)
     )
     monkeypatch.setattr(module, "_share_for", lambda _run, _ns: 0.4)
-    assert (module._fitted(run) is not None) == fits
+    assert (module._fitted(run, lambda share: share, None) is not None) == fits

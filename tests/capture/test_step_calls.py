@@ -10,8 +10,9 @@ import torch
 from torch.nn import functional
 
 import pyprof
-from pyprof.capture import call_timer, session
-from pyprof.capture.call_timer import CallTimer
+from pyprof import step_calls
+from pyprof.capture import session
+from pyprof.step_calls import CallTimer
 from pyprof.capture.session import Options, begin
 from pyprof.parse.read import read_profile
 from pyprof.prof.replay.timed_calls import _timed
@@ -19,7 +20,7 @@ from pyprof.prof.replay.timed_calls import _timed
 
 @pytest.fixture(autouse=True)
 def _idle_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("pyprof.step_timer", "pyprof.capture.call_timer"):
+    for module in ("pyprof.step_timer", "pyprof.step_calls"):
         monkeypatch.setattr(f"{module}.wait_for_gpu", lambda: True)
 
 
@@ -108,7 +109,7 @@ def test_results_stay_and_nothing_is_left_behind(timer):
 def test_waits_for_the_gpu_do_not_count(timer, monkeypatch):
     """Every 200 calls the GPU is waited for, here for 5 ms each time, so that its queue is never full."""
     waits = []
-    monkeypatch.setattr(call_timer, "wait_for_gpu", lambda: waits.append(time.sleep(0.005)))
+    monkeypatch.setattr(step_calls, "wait_for_gpu", lambda: waits.append(time.sleep(0.005)))
     x = torch.ones(2)
     timer.begin()
     begun = time.perf_counter_ns()
@@ -121,7 +122,7 @@ def test_waits_for_the_gpu_do_not_count(timer, monkeypatch):
 
 
 def test_ranks_do_not_wait(timer, monkeypatch):
-    monkeypatch.setattr(call_timer, "wait_for_gpu", lambda: pytest.fail("waited"))
+    monkeypatch.setattr(step_calls, "wait_for_gpu", lambda: pytest.fail("waited"))
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
     timer.begin()
     for _ in range(300):
@@ -130,7 +131,7 @@ def test_ranks_do_not_wait(timer, monkeypatch):
 
 
 def test_too_many_calls_are_not_kept(timer, monkeypatch):
-    monkeypatch.setattr(call_timer, "MOST", 3)
+    monkeypatch.setattr(step_calls, "MOST", 3)
     timer.begin()
     for _ in range(4):
         torch.ones(1)
