@@ -132,6 +132,7 @@ def _finding(run: Run, kind: Kind, rows: Ints, mark: Ints, loop: bool) -> Iterat
         f"{rounded(parameters / run.steps / run.lanes / 1e6)} M parameters"
     )
     change = f"Use the fused optimizer: torch.optim.{'Adam or AdamW' if kind is ADAM else 'SGD'} with fused=True."
-    called = len(np.unique(run.table.ints("opId")[rows])) - 2 * run.steps * run.lanes
-    calls = launches if loop else max(called, 0) * LIST_NS / CALL_NS
+    number = run.table.ints("opId")  # of the calls, two remain for each group: the fused one, and one that counts steps
+    kept = 2 * len(np.unique(number[mark]))
+    calls = launches if loop else min(max(len(np.unique(number[rows])) - kept, 0) * LIST_NS / CALL_NS, len(rows) - kept)
     yield Finding(rows, saved, why, change, "medium", launches=launches, calls=calls)

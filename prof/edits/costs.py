@@ -13,6 +13,8 @@ COSTS = {
     "attention": "other rounding, and other random numbers for dropout; the attention weights are not returned",
     "attention_backend": OF_CALLS,
     "optimizer": OF_CALLS,
+    "parameter_groups": "groups with the same options alone can be one; a program that finds a group by its place must "
+    "find it anew, and saved states of the optimizer have other groups",
     "parameter_loop": "memory: temporaries of all parameters exist at once, if the loop made any",
     "fusion": COMPILED,
     "compile": "a minute or so to compile at the first call, and again for other shapes; other rounding",

@@ -42,6 +42,13 @@ GENERAL = tuple(GeneralForm(*form) for form in (
      "optimizer = torch.optim.AdamW(model.parameters(), lr=lr, fused=True)"),
     ("optimizer", "Use the fused optimizer: torch.optim.SGD", "optimizer = torch.optim.SGD(model.parameters(), lr=lr)",
      "optimizer = torch.optim.SGD(model.parameters(), lr=lr, fused=True)"),
+    ("parameter_groups", "",
+     "groups = []\nfor p in model.parameters():\n"
+     '    groups.append({"params": [p], "weight_decay": decay if p.ndim > 1 else 0.0})\n'
+     "optimizer = torch.optim.AdamW(groups, lr=lr)",
+     "large = [p for p in model.parameters() if p.ndim > 1]\nsmall = [p for p in model.parameters() if p.ndim <= 1]\n"
+     'groups = [{"params": large, "weight_decay": decay}, {"params": small, "weight_decay": 0.0}]\n'
+     "optimizer = torch.optim.AdamW(groups, lr=lr)"),
     ("fusion", 'Call F.gelu(x, approximate="tanh")',
      "y = 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))",
      'y = F.gelu(x, approximate="tanh")'),

@@ -16,6 +16,7 @@ from pyprof.prof.edits.rules import (  # noqa: F401
     mask_loops,
     memory_format,
     parallel_modules,
+    parameter_groups,
     part_graphs,
     reduced_precision,
     sample_loops,
