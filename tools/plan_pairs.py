@@ -88,6 +88,8 @@ RULES = {
     "tables": "made_on_cpu",
     "eye": "made_on_cpu",
     "groups": "parameter_groups",
+    "grad": "inference_mode",
+    "inference": "inference_mode",
 }
 WORTH, NEAR, NEAR_END, NOTHING = 0.03, 0.25, 0.10, 0.01  # shares of a step, of a saving, of a final step, of a step
 NONE = (0.0, 0.0, 0.0)

@@ -32,6 +32,7 @@ COSTS = {
     "cell_loop": "another layer, whose checkpoints have other names; memory for the results of all time steps at once",
     "sibling_layers": "one layer in place of several, whose checkpoints have other names and shapes",
     "parallel_modules": "one module in place of a list, whose checkpoints have other names and shapes",
+    "inference_mode": "a line of code; the results cannot be used in a backward pass later",
     "index_gradient": "other rounding, from run to run, too: atomic additions have no fixed order",
     "made_on_cpu": "memory for what is kept",
     "kept_activations": "memory: the activations of these layers stay until their backward pass",

@@ -45,7 +45,8 @@ class Edit:
     ns: Floats = field(default_factory=lambda: np.zeros(0))  # per row: its duration afterwards
     left: Floats = field(default_factory=lambda: np.zeros(0))
     keeps_views: bool = False  # ops around the launches that go, which launch nothing themselves, such as views, remain
-    added: Floats = field(default_factory=lambda: np.zeros(0))  # per row: launches that come before it, such as casts
+    # Per row: launches that come before it, such as casts. Less than 0: host's work before it that goes, in launches.
+    added: Floats = field(default_factory=lambda: np.zeros(0))
     deviation: float = 0.0  # standard deviation of the logarithm of ``ns``
     dtype: str = ""  # of the operands of ``retyped`` that were float32
     retyped: Ints = field(default_factory=_none)  # rows

@@ -154,7 +154,7 @@ class Scenario:
         stays = left + (1 - left) * self._of_calls(self.views)
         segment = base.unprofiled(share) * np.where(base.pauses & ~self._within_graphs, 1.0, stays)
         segment = np.where(self.prompt, np.minimum(segment, READY_NS), segment)
-        segment += self.added * base.added_ns(share)
+        segment = np.maximum(segment + self.added * base.added_ns(share), 0.0)
         own = base.own_at(share) * left
         own[self.released & ~base.slowed] = 0.0
         ns = self.ns * np.append(errors, 1.0)[self.owner]

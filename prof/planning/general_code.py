@@ -150,6 +150,7 @@ GENERAL = tuple(GeneralForm(*form) for form in (
     ("part_graph", "", "for moment in range(count):\n    act()  # reads and writes the same tensors each time",
      "graph = torch.cuda.CUDAGraph()  # once, after a few calls of act() on a side stream\n"
      "with torch.cuda.graph(graph):\n    act()\nfor moment in range(count):\n    graph.replay()"),
+    ("inference_mode", "", "out = model(x)", "with torch.inference_mode():\n    out = model(x)"),
     ("index_gradient", "", "pairs = x[:, rows, columns]",
      "place = rows * x.size(2) + columns  # once\npairs = x.flatten(1).index_select(1, place)"),
     ("made_on_cpu", "", "window = torch.hann_window(size).to(x.device)",

@@ -10,6 +10,7 @@ from pyprof.prof.edits.rules import (  # noqa: F401
     growing_tensors,
     host_waits,
     index_gradients,
+    inference_mode,
     kept_activations,
     loops,
     made_on_cpu,
