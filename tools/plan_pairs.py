@@ -89,6 +89,8 @@ RULES = {
     "eye": "made_on_cpu",
     "groups": "parameter_groups",
     "grad": "inference_mode",
+    "decoder": "loop_of_products",
+    "logits": "loop_of_products",
     "inference": "inference_mode",
 }
 WORTH, NEAR, NEAR_END, NOTHING = 0.03, 0.25, 0.10, 0.01  # shares of a step, of a saving, of a final step, of a step

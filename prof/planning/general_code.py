@@ -134,6 +134,10 @@ GENERAL = tuple(GeneralForm(*form) for form in (
      "for part in x:  # of one time\n    h = cell(part, h)\n    outs.append(h)",
      "gru = nn.GRU(cell.input_size, cell.hidden_size)  # once, with the cell's weights\n"
      "outs, h = gru(x, h[None])"),
+    ("loop_of_products", "",
+     "loss = 0.0\nfor t in range(length):\n"
+     "    loss = loss + F.cross_entropy(head(states[:, t]), target[:, t]) / length",
+     "loss = F.cross_entropy(head(states).flatten(0, 1), target.flatten())"),
     ("mask_loop", "",
      "for number, weight in enumerate(weights):\n    chosen = (label == number).nonzero().squeeze(1)\n"
      "    out[chosen] += x[chosen] @ weight",

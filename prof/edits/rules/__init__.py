@@ -12,6 +12,7 @@ from pyprof.prof.edits.rules import (  # noqa: F401
     index_gradients,
     inference_mode,
     kept_activations,
+    loop_of_products,
     loops,
     made_on_cpu,
     mask_loops,

@@ -121,7 +121,7 @@ def _depends(run: Run, cells: list[int], extent: list[int]) -> str:
         if not size:
             return "the shapes of a cell's products are not known"
         for row in range(begin - 1, before, -1):
-            if run.role[row] != "aux" and size in _made(run, row):
+            if run.role[row] != "aux" and size in made(run, row):
                 if run.family[row] not in READS and run.aten[row] not in CELLS:
                     return f"a cell's input may come from the step before ({run.op(row)}, {run.trace(row)})"
                 break
@@ -135,7 +135,7 @@ def _input(run: Run, cell: int) -> int:
     return numel(shapes[0]) if shapes else 0
 
 
-def _made(run: Run, row: int) -> tuple[int, ...]:
+def made(run: Run, row: int) -> tuple[int, ...]:
     """The elements of an op's result, or what they may be, as far as its operands tell."""
     shapes = [shape for shape in run.shapes(row) if numel(shape)]
     if run.family[row] == "gemm" and len(shapes) > 1:
