@@ -19,10 +19,12 @@ from pyprof.prof.edits.rules.merged_rows import Merged, alike, merge, place
 from pyprof.prof.edits.scenario import Scenario
 from pyprof.quantities import rounded
 
-LOSSES = "nll_loss_forward nll_loss2d_forward mse_loss smooth_l1_loss huber_loss binary_cross_entropy".split()
+# Of classes. Predicted amounts, as of mse_loss, may go back into the loop in part, which only a view shows.
+LOSSES = ("nll_loss_forward", "nll_loss2d_forward")
 ITERATIONS = 8  # of a loop, at least
 SUMMED = 0.5  # of the iterations, at least, add to the weight's gradient
 VIEWS = 3  # nodes before a product's own that select its input and turn its weight
+LATER = 2  # nodes that a loss makes after the number that it began with
 
 
 class Part(NamedTuple):
@@ -35,14 +37,15 @@ class Part(NamedTuple):
 
 @edit_rule("loop_of_products")
 def loop_of_products(scenario: Scenario) -> Iterator[Proposal]:
-    """A linear layer and the loss of its result, position by position, as one call of each for all positions.
+    """A linear layer and the cross-entropy of its result, position by position, as one call of each for all positions.
 
     The layer is the same one if autograd adds up gradients of its weight. No iteration needs the layer's result of
-    another one if no op but the loss takes a tensor as large as that, and none samples.
+    another one if no op but the loss takes a tensor as large as that, forward or backward, and none samples. A piece of
+    the result that is taken without a gradient is not seen.
     """
     run = scenario.run
     found: list[list[Part]] = []
-    why = f"no line computes a loss {ITERATIONS} times or more within a step"
+    why = f"no line computes a loss of classes {ITERATIONS} times or more within a step"
     for losses in _loops(run):
         parts, why = _parts(run, losses)
         if parts:
@@ -82,11 +85,27 @@ def _parts(run: Run, losses: list[int]) -> tuple[list[Part], str]:
     for row in range(parts[0].product, parts[-1].loss + 1):
         if run.aten[row] in SAMPLED:
             return [], f"an op of the loop samples ({run.aten[row]}, {run.trace(row)})"
-        if row not in mine and size in map(numel, run.shapes(row)):
-            return [], f"more than the loss may be made of the product's result ({run.op(row)}, {run.trace(row)})"
+    back = _backward(run, parts)
+    mine.update(back)
+    used = (row for row in _around(parts, back) if row not in mine and size in map(numel, run.shapes(row)))
+    other = products[0] if size == _input(run, products[0]) else next(used, -1)
+    if other >= 0:
+        return [], f"more than the loss may be made of the product's result ({run.op(other)}, {run.trace(other)})"
     if _sums(run, parts) < SUMMED * len(parts):
         return [], "autograd does not add up gradients of one weight, so that the products may be of several layers"
     return parts, ""
+
+
+def _around(parts: list[Part], back: list[int]) -> Iterator[int]:
+    """The rows of the loop, and of its backward pass with what lies in between."""
+    yield from range(parts[0].product, parts[-1].loss + 1)
+    yield from range(min(back, default=0), max(back, default=-1) + 1)
+
+
+def _input(run: Run, product: int) -> int:
+    """The elements of what a product multiplies with its weight; 0 if unknown."""
+    shapes = [shape for shape in run.shapes(product) if len(shape) == 2]
+    return numel(shapes[0]) if shapes else 0
 
 
 def _product(run: Run, after: int, loss: int, size: int) -> int:
@@ -110,7 +129,7 @@ def _numbers(run: Run, part: Part) -> tuple[int, int]:
     """The first and the last number that autograd gave to nodes of a part; (0, -1) without numbers."""
     number = run.table.ragged("seqId")
     first, last = number.take(np.array([part.product])).values, number.take(np.array(part.rows)).values
-    return (int(first.min()) - VIEWS, int(last.max())) if len(first) else (0, -1)
+    return (int(first.min()) - VIEWS, int(last.max()) + LATER) if len(first) else (0, -1)
 
 
 def _backward(run: Run, parts: list[Part]) -> list[int]:
@@ -180,7 +199,7 @@ def _edit(scenario: Scenario, loops: list[list[Part]]) -> Edit:
             f"{run.first_shape(first.loss)[0]} rows. With the backward pass, which adds up as many gradients of one "
             f"weight, that is {rounded(run.count(len(every)))} launches per {run.unit}; once for all takes "
             f"{rounded(gone)} ms of the GPU's less. No other op of the loop takes a tensor as large as the layer's "
-            "result"
+            "result. No position may need the result of another one"
         ),
         cost=COSTS["loop_of_products"],
         rows=rows_,

@@ -89,7 +89,7 @@ def sampling(name):
 
 NOT_ONE = "autograd does not add up gradients of one weight, so that the products may be of several layers"
 ABSTAINS = {
-    "seven positions": (loop(7), "no line computes a loss 8 times or more within a step"),
+    "seven positions": (loop(7), "no line computes a loss of classes 8 times or more within a step"),
     "a head for each task, each with a weight of its own": (loop(sums=False), NOT_ONE),
     "heads' gradients that are added to those of the step before": (
         changed(lambda each: each["aten"] == "aten::add_", nodes=["torch::autograd::AccumulateGrad", "aten::add_"]),
@@ -102,21 +102,33 @@ ABSTAINS = {
     "probabilities as the next input": (
         sampling("softmax"), "more than the loss may be made of the product's result (softmax, model.py:11)",
     ),
+    "a piece of the result as the next input, by its gradient": (
+        [*loop()[0:-30], row("fill_", 240, LOGITS, line=CELL, phase="backward", dir="bprop"), *loop()[-30:]],
+        "more than the loss may be made of the product's result (fill_, model.py:5)",
+    ),
+    "a layer that may take its own result": (
+        changed(lambda each: each["aten"] == "aten::addmm", sizes=[[WORDS], LOGITS, [WORDS, WORDS]]),
+        "more than the loss may be made of the product's result (addmm, model.py:9)",
+    ),
+    "a loss of amounts": (
+        changed(lambda each: each["aten"] == "aten::nll_loss_forward", aten="aten::mse_loss"),
+        "no line computes a loss of classes 8 times or more within a step",
+    ),
     "losses without a layer": (
         [each for each in loop() if each["aten"] != "aten::addmm"],
         "before each loss of a loop, no product of one layer makes what the loss is computed from",
     ),
     "a backward pass for each position": (
         [each for place in range(TIMES) for each in (*forward(place), *backward(place))],
-        "no line computes a loss 8 times or more within a step",
+        "no line computes a loss of classes 8 times or more within a step",
     ),
     "one position per step": (
         [{**each, "step": (each["seqId"][0] - 100) // 20} for each in loop()],
-        "no line computes a loss 8 times or more within a step",
+        "no line computes a loss of classes 8 times or more within a step",
     ),
     "inference, which has no loss": (
         [each for place in range(TIMES) for each in forward(place)[:3]],
-        "no line computes a loss 8 times or more within a step",
+        "no line computes a loss of classes 8 times or more within a step",
     ),
 }  # fmt: skip
 
