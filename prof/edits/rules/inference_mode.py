@@ -41,7 +41,11 @@ def inference_mode(scenario: Scenario) -> Iterator[Proposal]:
     nodes: Floats = each[scenario.origin[run.origin]]
     rows = np.flatnonzero(nodes > 0)
     if run.count(_recorded(whole)) < NODES or not len(rows):
-        yield Abstained("inference_mode", "the numbers of autograd do not grow: nothing is recorded")
+        why = "the numbers of autograd do not grow: nothing is recorded"
+        known = whole.records_gradients
+        yield Abstained(
+            "inference_mode", why if known else "no op has a number of autograd's, as where it records none"
+        )
         return
     yield Edit(
         rule="inference_mode",
@@ -63,6 +67,8 @@ def _unfit(scenario: Scenario, run: Run) -> str:
     phases, ways = scenario.base.table.coded("phase"), scenario.base.table.coded("dir")
     if bool((phases.among(*TRAINING) | ways.among("bprop")).any()):
         return "the run has a backward pass or an optimizer"
+    if bool(run.in_graph.any()):
+        return "work that a CUDA graph launches may be a backward pass"
     if not run.marked or run.incomplete:
         return "a backward pass may lie outside of the capture, which marks no whole steps"
     return ""

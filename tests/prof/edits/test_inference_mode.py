@@ -53,7 +53,9 @@ def test_the_host_s_time_for_nodes_goes_but_never_more_than_it_took(tmp_path):
 
 KEPT = "the numbers of autograd do not grow: nothing is recorded"
 ABSTAINS = {
-    "ops without numbers, as under no_grad": (forward(lambda index: None), KEPT),
+    "ops without numbers, as under no_grad": (
+        forward(lambda index: None), "no op has a number of autograd's, as where it records none",
+    ),
     "one number, as no input needs a gradient": (forward(lambda index: 100), KEPT),
     "numbers of casts, which autocast records of weights under no_grad": (
         forward(lambda index: 100 + index, "copy_"), KEPT,
@@ -70,6 +72,13 @@ def test_it_says_nothing_of(case, tmp_path):
     events, why = ABSTAINS[case]
     only = proposal(captured(base(tmp_path, *events)))
     assert isinstance(only, Abstained) and only.why == why
+
+
+def test_a_graph_s_work_may_be_a_backward_pass(tmp_path):
+    launch = {**call(501, 99), "name": "cudaGraphLaunch"}
+    events = [*forward(lambda index: 100 + index), launch, kernel(520, 8, 99, graph_id=3, graph_node_id=5)]
+    only = proposal(captured(base(tmp_path, *events)))
+    assert isinstance(only, Abstained) and only.why == "work that a CUDA graph launches may be a backward pass"
 
 
 @pytest.mark.parametrize("name", ["autograd::engine::evaluate_function: AddBackward0", "Optimizer.step#SGD.step"])
