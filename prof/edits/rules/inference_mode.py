@@ -10,6 +10,7 @@ from pyprof.prof.advice import Run
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
 from pyprof.prof.edits.scenario import Scenario
+from pyprof.prof.limits.occupancy import json_list
 from pyprof.quantities import rounded
 from pyprof.table.columns import Floats
 
@@ -75,12 +76,16 @@ def _unfit(scenario: Scenario, run: Run) -> str:
 
 
 def _recorded(run: Run) -> int:
-    """How many numbers ops have, besides casts, which autocast records under no_grad, too, where they are of weights;
-    one fewer per step, for the number that ops without a node have."""
-    number, steps = run.table.ragged("seqId"), run.table.ints("step")
+    """How many numbers ops have, of those that have one only where autograd records; one fewer per step, for the number
+    that ops without a node have.
+
+    Autocast's casts of weights are recorded under no_grad, too, and an autograd.Function makes its node in any mode.
+    """
+    number, steps, nodes = run.table.ragged("seqId"), run.table.ints("step"), run.table.coded("nodes")
+    own = nodes.where(lambda text: all(str(name).startswith("aten::") for name in json_list(text)))
+    plain = (run.aten != "copy_") & (own | (nodes.codes < 0))
     rows = np.repeat(np.arange(run.rows), np.diff(number.offsets))
-    casts = (run.aten == "copy_")[rows]
-    found = set(zip(steps[rows[~casts]].tolist(), number.values[~casts].tolist(), strict=True))
+    found = set(zip(steps[rows[plain[rows]]].tolist(), number.values[plain[rows]].tolist(), strict=True))
     return len(found) - len({step for step, _ in found})
 
 

@@ -18,14 +18,17 @@ def proposal(scenario):
     return only
 
 
-def forward(number, name="add", steps=2, marked=True):
-    """µs: two steps of 20 ops; ``number``: the sequence number of the op with an index."""
+def forward(number, name="add", steps=2, marked=True, around=""):
+    """µs: two steps of 20 ops; ``number``: the sequence number of the op with an index, or of the one around it."""
     events = [
         x("user_annotation", f"ProfilerStep#{n}", 50 * OPS * n, 50 * OPS, layer=0)
         for n in range(steps if marked else 0)
     ]
     for index in range(OPS * steps):
         known = {} if number(index) is None else {"Sequence_number": number(index)}
+        if around:
+            events.append(op(around, 50 * index, 45, **known))
+            known = {}
         events.append(op(f"aten::{name}", 50 * index + 1, 40, Input_Dims=[[8, 8]], Input_type=["float"], **known))
         events += [call(50 * index + 30, index + 1), kernel(50 * index + 40, 8, index + 1, name="void add_kernel")]
     return events
@@ -59,6 +62,9 @@ ABSTAINS = {
     "one number, as no input needs a gradient": (forward(lambda index: 100), KEPT),
     "numbers of casts, which autocast records of weights under no_grad": (
         forward(lambda index: 100 + index, "copy_"), KEPT,
+    ),
+    "an autograd.Function of the program, which has a number in any mode": (
+        forward(lambda index: 100 + index, around="Scale"), KEPT,
     ),
     "no steps": (
         forward(lambda index: 100 + index, marked=False),
