@@ -62,11 +62,11 @@ def _of_classes(run: Run, rows: Ints) -> list[Ints]:
     """The rows of each class of optimizers, such as SGD for tables and AdamW for the rest; all, if none is named."""
     classes: dict[str, list[int]] = {}
     for row in rows.tolist():
-        classes.setdefault(_class(run, row), []).append(row)
+        classes.setdefault(class_of(run, row), []).append(row)
     return [np.array(found) for found in classes.values()]
 
 
-def _class(run: Run, row: int) -> str:
+def class_of(run: Run, row: int) -> str:
     """The class of the optimizer to whose step a row belongs: "AdamW"; empty if the capture does not name it."""
     called = run.listed("op", row)
     name = str(called[0]) if called else ""
@@ -75,7 +75,7 @@ def _class(run: Run, row: int) -> str:
 
 def _of_class(run: Run, rows: Ints) -> Iterator[Finding]:
     ops = Counter(run.aten[rows].astype(str).tolist())
-    kind = _kind(ops, {name for row in rows[:1].tolist() if (name := _class(run, row))})
+    kind = _kind(ops, {name for row in rows[:1].tolist() if (name := class_of(run, row))})
     if kind is None or any(op.startswith("_fused_") for op in ops) or np.isnan(run.nbytes[rows]).any():
         return
     rows = rows[~np.isin(run.aten[rows], ("zero_", "_foreach_zero_", "fill_"))]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pyprof.prof.advice import Run
-from pyprof.prof.advice.optimizer import CHUNKS, TENSORS
+from pyprof.prof.advice.optimizer import CHUNKS, TENSORS, class_of
 from pyprof.prof.advice.run_columns import numel
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
@@ -66,7 +66,7 @@ def _by_place(run: Run) -> Iterator[list[Call]]:
     steps, number = run.table.ints("step"), run.table.ints("opId")
     rows = np.flatnonzero((run.role == "main") & run.mentions("op", '.step"'))
     for row in rows.tolist():
-        name = str(run.listed("op", row)[0]).removesuffix(".step")
+        name = class_of(run, row)
         if name in OPTIMIZERS and str(run.aten[row]).startswith(ON_LISTS):
             key = (int(run.lane[row]), int(steps[row]), name, run.trace(row))
             calls.setdefault(key, {}).setdefault(int(number[row]), []).append(row)
@@ -124,15 +124,17 @@ def _edit(run: Run, found: list[list[Group]]) -> Edit:
             first = min(call.rows[0] for group in same for call in group)
             added[first] = float(sum(group[0].tensors for group in same) - same[0][0].tensors)
     rows, ns, left = merged.arrays()
-    groups_, launches = rounded(run.count(before)), rounded(run.count(len(rows)))
+    by = "if none has options of its own, which this capture does not tell"
+    if any(run.listed("args", row) for row in rows.tolist()):
+        by = "by the numbers that the ops get"
     return Edit(
         rule="parameter_groups",
         change="Give the optimizer its parameters in one group for each set of options, not in a group for each tensor "
         "or layer.",
         why=(
-            f"The optimizer runs its ops on lists for {groups_} groups one after the other, {launches} launches per "
-            f"{run.unit}; by the numbers that the ops get, {rounded(run.count(after))} would do, with "
-            f"{rounded(run.count(int((left > 0).sum())))} launches. What the host does for each tensor remains"
+            f"The optimizer runs its ops on lists for {rounded(run.count(before))} groups one after the other, "
+            f"{rounded(run.count(len(rows)))} launches per {run.unit}; {by}, {rounded(run.count(after))} would do, "
+            f"with {rounded(run.count(int((left > 0).sum())))} launches. What the host does for each tensor remains"
         ),
         cost=COSTS["parameter_groups"],
         rows=rows,

@@ -3,8 +3,10 @@
 import pytest
 
 from pyprof.prof.advice import Run, advise
+from pyprof.prof.advice.card import RULES
 from pyprof.prof.load import load_table
 from pyprof.prof.work.annotate import annotate
+from tests.prof.advice import advice_rows
 from tests.prof.advice.advice_rows import cards
 
 N = 100_000_000  # parameters, fp32
@@ -46,6 +48,13 @@ def test_optimizers_of_two_classes_are_judged_apart():
     steps = [{**row, "op": ["AdamW.step", row["aten"].removeprefix("aten::")]} for row in adam()]
     (card,) = cards(tables, *steps)
     assert (card.kernels, card.saved_ms) == (3, pytest.approx(1.4 + 0.0022 - 0.8102, abs=0.0001))
+
+
+def test_each_group_of_parameters_keeps_two_calls_in_a_fused_step():
+    """Ten groups of three calls: of 30 calls 20 remain, the fused one of each group and one that counts its steps."""
+    made = advice_rows.run(*(row for _ in range(10) for row in adam()))
+    (finding,) = RULES["optimizer"](made)
+    assert finding.calls == 10
 
 
 def test_adam_of_half_precision_parameters():

@@ -72,7 +72,16 @@ def test_numbers_of_each_tensor_are_compared_without_their_number():
     assert edit.left.sum() == 1 and edit.added[0] == 11  # 4 × 1 + 4 × 2 tensors, less the first call's one
 
 
+def test_without_recorded_numbers_the_groups_may_have_options_of_their_own():
+    (edit,) = proposals(*({**row, "args": None} for row in momentum(10)))
+    assert "; if none has options of its own, which this capture does not tell, 1 would do, with 3" in edit.why
+
+
 ABSTAINS = {
+    "an op that is no list of names": (
+        [{**row, "op": {"AdamW.step": 1}} for row in momentum(10)],
+        "no optimizer runs its ops on lists for 8 groups or more",
+    ),
     "few groups": (momentum(7), "no optimizer runs its ops on lists for 8 groups or more"),
     "clipping group by group": (
         [{**row, "op": ["clip_grad_norm_", "_foreach_mul_"]} for row in momentum(10)],
