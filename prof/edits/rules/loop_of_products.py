@@ -73,6 +73,8 @@ def _loops(run: Run) -> list[list[int]]:
 def _parts(run: Run, losses: list[int]) -> tuple[list[Part], str]:
     """What each iteration calls; or why that cannot be called once for all of them."""
     size = numel(run.first_shape(losses[0]))
+    if not size:
+        return [], "the capture does not have the sizes of the losses in a loop"
     before = max(losses[0] - (losses[1] - losses[0]), 0)
     products = [_product(run, a, b, size) for a, b in pairwise([before, *losses])]
     if min(products) < 0 or len({(place(run, row), run.layer(row), str(run.shapes(row))) for row in products}) > 1:

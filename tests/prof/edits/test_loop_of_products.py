@@ -114,6 +114,9 @@ ABSTAINS = {
         changed(lambda each: each["aten"] == "aten::nll_loss_forward", aten="aten::mse_loss"),
         "no line computes a loss of classes 8 times or more within a step",
     ),
+    "unknown sizes": (
+        changed(lambda each: True, sizes=None), "the capture does not have the sizes of the losses in a loop",
+    ),
     "losses without a layer": (
         [each for each in loop() if each["aten"] != "aten::addmm"],
         "before each loss of a loop, no product of one layer makes what the loss is computed from",
