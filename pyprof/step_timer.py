@@ -7,7 +7,7 @@ costs two CUDA events per iteration, and nothing waits for them before the progr
 
 Where the GPU is the limit, the host is held up by it, and how much time it needs itself does not show. So the last of
 several iterations before the profiler begin on an idle GPU: it is waited for. In these, PyTorch's calls may be timed
-one by one (step_calls.py).
+one by one (capture/step_calls.py).
 """
 
 from __future__ import annotations

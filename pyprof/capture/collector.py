@@ -297,7 +297,7 @@ class TraceFile(Collector):
         self._close_range()
 
     def _call_timer(self) -> TimesCalls | None:
-        from pyprof.step_calls import CallTimer
+        from pyprof.capture.step_calls import CallTimer
 
         return CallTimer.of(session.current())
 

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch.nn import Parameter
 
-from pyprof.capture.interruption import is_from_outside
 from pyprof.capture.targets import Parameters, Target
+from pyprof.interruption import is_from_outside
 from pyprof.marker import LONG_LIST, MAX_TEXT, Marker, format_marker
 
 TRACE_ROOM = 20_000  # characters kept free for the call stack, out of the MAX_TEXT characters of a marker

@@ -24,11 +24,11 @@ from torch.utils._python_dispatch import _push_mode as _push_dispatch_mode
 from pyprof.capture import describe
 from pyprof.capture.call_stack import Tracer
 from pyprof.capture.describe import PLAIN, key_of
-from pyprof.capture.interruption import is_from_outside
 from pyprof.capture.same_calls import NEVER, note
 from pyprof.capture.sinks import Entry, Nvtx, Sink, nvtx_pop, pop, push
 from pyprof.capture.special import VALUE_READS, Special, ValueRead, autograd_backward, specials
 from pyprof.capture.targets import Target, Targets
+from pyprof.interruption import is_from_outside
 
 _CALLS_MOST = 8_192  # remembered calls per op, and traces per call; a limit, so dynamic shapes cannot fill the memory
 _FAILURES_MOST = 100  # messages kept, for debugging

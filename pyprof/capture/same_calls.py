@@ -17,9 +17,9 @@ import torch
 from torch.nn import Parameter
 
 from pyprof.capture.describe import PLAIN
-from pyprof.capture.interruption import is_from_outside
 from pyprof.capture.sinks import Entry
 from pyprof.capture.targets import Target
+from pyprof.interruption import is_from_outside
 from pyprof.marker import LONG_LIST
 
 # Private; the same from 2.4 to 2.13. Without it every call gets a key.

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyprof.capture.autograd_ranges import AutogradRanges
-from pyprof.capture.interruption import is_from_outside
 from pyprof.capture.patch import Patches, after_this_call, on_every_thread
 from pyprof.capture.replaced_names import replace_names, restore_names
 from pyprof.capture.sinks import Both, Entry, Nvtx, Sink, pop, push
 from pyprof.compiled_record import COMPILED_RANGE, range_texts
+from pyprof.interruption import is_from_outside
 from pyprof.marker import TRITON
 from pyprof.provenance import dynamo_modes, inductor_hooks
 from pyprof.provenance.triton_launches import TritonLaunches

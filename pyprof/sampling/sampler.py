@@ -21,9 +21,9 @@ from typing import Any
 from pyprof.capture import session
 from pyprof.capture.collector import Collector, TraceFile, Window
 from pyprof.capture.control import only
-from pyprof.capture.interruption import is_from_outside
 from pyprof.capture.step_finder import StepFinder
 from pyprof.files import tell
+from pyprof.interruption import is_from_outside
 from pyprof.sampling.destinations import Destinations
 from pyprof.sampling.reader import Job, TraceReader
 

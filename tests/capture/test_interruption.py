@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from pyprof.capture import describe  # noqa: E402
-from pyprof.capture.interruption import is_from_outside  # noqa: E402
+from pyprof.interruption import is_from_outside  # noqa: E402
 
 from .conftest import Recorder  # noqa: E402
 
