@@ -17,7 +17,6 @@ from pyprof.prof.edits.rules import (  # noqa: F401
     made_on_cpu,
     mask_loops,
     memory_format,
-    parallel_modules,
     parameter_groups,
     part_graphs,
     reduced_precision,

@@ -6,8 +6,7 @@ import pytest
 from pyprof.prof.edits.edit import Abstained
 from pyprof.prof.edits.rules import EDIT_RULES
 from pyprof.prof.edits.rules.host_waits import _after_joining, _made, before_layers
-from pyprof.prof.edits.rules.parallel_modules import _parallel
-from pyprof.prof.edits.rules.sibling_layers import PRODUCTS, TABLES, _edit, _groups
+from pyprof.prof.edits.rules.sibling_layers import PRODUCTS, TABLES, _edit, _groups, _parallel
 from tests.prof.advice.advice_rows import mm, run
 from tests.prof.edits.test_scenario import of_rows
 
