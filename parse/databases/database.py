@@ -20,7 +20,7 @@ import numpy as np
 from pyprof.errors import InputError, SchemaError
 from pyprof.parse.databases import joined_rows
 from pyprof.parse.databases.guarded_connection import Guard
-from pyprof.parse.databases.joined_rows import JoinedRows, integers, joined
+from pyprof.parse.databases.joined_rows import JoinedRows, joined
 from pyprof.parse.databases.read_ahead import read_ahead
 from pyprof.parse.databases.unpacked_file import unpacked
 from pyprof.parse.databases.whole_numbers import WHOLE, without_others
@@ -262,7 +262,7 @@ class Database:
             rows += count
             self._guard.count_rows(rows)
             self._guard.count_text(len(texts))
-            yield [integers(column, count) for column in columns], texts
+            yield columns, texts
 
     def _texts_of_chunks(self, query: str, most: int, table: str, key: str, own: bool) -> Iterator[JoinedRows]:
         """The results of the query of ``chunks``; in a large file, a thread with its own connection reads them ahead.
@@ -340,7 +340,7 @@ class Database:
         self.check(source)
         key, text = source.column("id"), source.column("text")
         query = f'SELECT "{key}", CAST("{text}" AS TEXT) FROM "{source.table}" ORDER BY "{key}"'  # noqa: S608
-        numbers = None if wanted is None else set(np.unique(wanted).tolist())
+        numbers = None if wanted is None else set(wanted.tolist())
         rows = self.rows(query)
         odd = [number for number, (id_, _) in enumerate(rows) if type(id_) is not int and id_ is not None]
         self.note(source.table, key, np.array(odd, np.int64))

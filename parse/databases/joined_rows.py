@@ -15,7 +15,7 @@ from pyprof.table.columns import Ints
 
 CHUNK = 32_768  # rows joined into one text at a time; reading is slower with fewer or more rows
 FIRST, LAST = -(1 << 63), (1 << 63) - 1  # row numbers
-JoinedRows = tuple[int, bytes, list[bytes | None]]  # the number of rows, the joined text, the joined numbers
+JoinedRows = tuple[int, bytes, list[Ints]]  # the number of rows, the joined text, the columns of numbers
 
 
 def joined(connection: sqlite3.Connection, query: str, most: int, table: str, key: str) -> Iterator[JoinedRows]:
@@ -24,11 +24,12 @@ def joined(connection: sqlite3.Connection, query: str, most: int, table: str, ke
     ``key``: SQLite's name for the numbers of the table's rows; if empty, they have none, and one result has all rows.
     The query reads the rows between two numbers, which is faster than a limit to the rows. Where numbers are dense,
     they are as far apart as rows are wanted; elsewhere, the number of the last wanted row is looked up first.
+    Raises ValueError if a value is not an integer.
     """
     if not key:
         count, _, texts, *columns = _row_of_bytes(connection, query, most)
         if count:
-            yield count, texts or b"", columns
+            yield count, texts or b"", [integers(column, count) for column in columns]
         return
     last, greatest, dense = FIRST, FIRST, False
     while last < LAST:
@@ -43,7 +44,7 @@ def joined(connection: sqlite3.Connection, query: str, most: int, table: str, ke
         if count:
             _check_order(table, last, now)
             greatest = now
-            yield count, texts or b"", columns
+            yield count, texts or b"", [integers(column, count) for column in columns]
         last, dense = until, 2 * count >= most
     _place_of(connection, table, key, greatest, 1)  # in a damaged file, it may be a smaller one
 

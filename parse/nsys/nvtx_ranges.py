@@ -68,7 +68,7 @@ def read_ranges(
             found = f"expected numbers and texts in NVTX_EVENTS, found another value ({error}); export it again"
             raise SchemaError(db.file, found) from None
     push_pop, start_end = ranges.columns(ranges.push_pop), ranges.columns(ranges.start_end)
-    return Nvtx(push_pop, start_end, ranges.scopes(db), ranges.tids, ranges.flow.outs)
+    return Nvtx(push_pop, start_end, ranges.scopes(), ranges.tids, ranges.flow.outs)
 
 
 def sort_ranges(nvtx: Nvtx) -> Nvtx:
@@ -122,6 +122,7 @@ class _Reader:
         self.tids = tids
         self.push_pop, self.start_end = ([array(kind) for kind in kinds] for _ in range(2))
         self._in_domains: dict[tuple[int, ...], int] = {}  # (head, domain, process) of ranges in a named domain
+        self._domain_names: dict[tuple[int, int], str] = {}
 
     def read(self, db: Database, condition: str, temporary: bool) -> None:
         """Read the ranges that meet an SQL condition. ``temporary``: it names temporary tables."""
@@ -130,7 +131,10 @@ class _Reader:
         numbers = (sql.thread, sql.start, end, sql.domain_and_style, length)
         condition = f"CASE WHEN {sql.is_whole} THEN {condition} ELSE {sql.is_odd} END"
         for columns, texts in db.chunks(numbers, NVTX.table, sql.join, condition, sql.text, temporary):
+            is_first = not self._in_domains
             self._add(columns, texts)
+            if is_first and self._in_domains:  # looked up here, since another thread may be reading the next ranges
+                self._domain_names = domain_names(db)
 
     def _add(self, columns: list[Ints], texts: bytes) -> None:
         """Add ranges. Columns: globalTid, start, end, 2 * domain (+ 1 for start/end ranges), length of the text."""
@@ -177,10 +181,10 @@ class _Reader:
             ranges.scope = np.where(ranges.scope < 0, len(self.heads.texts) - 1 - ranges.scope, ranges.scope)
         return ranges
 
-    def scopes(self, db: Database) -> list[Scope]:
+    def scopes(self) -> list[Scope]:
         """The scopes of the heads, then those of ranges in named domains."""
         texts = [head.decode("utf-8", "replace") for head in self.heads.texts]  # programs may pass any bytes
-        names = domain_names(db) if self._in_domains else {}
+        names = self._domain_names
         in_domains = ((texts[head], names.get((process, domain), "")) for head, domain, process in self._in_domains)
         return [_scope(text, "") for text in texts] + [_scope(*of_domain) for of_domain in in_domains]
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from pyprof.parse.attribute import scope
 from pyprof.table import arrow
-from pyprof.table.columns import NULL, Ints
+from pyprof.table.columns import NULL, Ints, numbered
 
 SEQ, OP_ID, LINKS = b", seq = ", b", op_id = ", b", input_op_ids = "
 MOST_DIGITS = 18  # every number of 18 digits fits into 64 bits
@@ -196,10 +196,10 @@ def _plain_heads(
     cuts = np.stack([buffer.begin, *ends, parts.links], axis=1)[rows]  # ``ends``: of each name and each op id
     cuts = np.append(cuts.reshape(-1), buffer.end[rows[-1]])
     codes, values = _few_slices(buffer.raw, cuts) if one_by_one else _distinct_slices(buffer.data, cuts)
-    key, first, local = np.unique(codes[::4] * len(values) + codes[2::4], return_index=True, return_inverse=True)
-    parts.head[rows] = local.reshape(-1)
-    name, rest = (number.tolist() for number in np.divmod(key, len(values)))
-    return [(row, values[n] + OP_ID + values[r]) for row, n, r in zip(rows[first].tolist(), name, rest, strict=True)]
+    names, rests = codes[::4], codes[2::4]
+    first, parts.head[rows] = numbered(names, rests)
+    slices = zip(rows[first].tolist(), names[first].tolist(), rests[first].tolist(), strict=True)
+    return [(row, values[name] + OP_ID + values[rest]) for row, name, rest in slices]
 
 
 def _distinct_slices(data: NDArray[np.uint8], cuts: Ints) -> tuple[Ints, list[bytes]]:

@@ -242,8 +242,12 @@ def numbered(*columns: NDArray[Any]) -> tuple[Ints, Ints]:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     key, room = np.zeros(rows, np.int64), 1
     for column in columns:
-        low, span = int(column.min()), int(column.max()) - int(column.min()) + 1
-        if span > _ROOMY * rows + 1024:  # the values are far apart (for example because of NULL): number them first
+        low, high = int(column.min()), int(column.max())
+        if NULL == low < high:  # the known values may be close together
+            low = int(column[column != NULL].min()) - 1
+            column = np.maximum(column, low)
+        span = high - low + 1
+        if span > _ROOMY * rows + 1024:  # the values are far apart: number them first
             values, number = np.unique(column, return_inverse=True)
             low, span = 0, len(values)
         else:
