@@ -12,7 +12,7 @@ import numpy as np
 from pyprof.parse.attribute.contexts import Contexts
 from pyprof.parse.attribute.cpp_functions import made_by
 from pyprof.parse.attribute.range_tree import RangeTree
-from pyprof.table.columns import NULL, Bools, Indices, Ints, value_at
+from pyprof.table.columns import NULL, Bools, Indices, Ints
 
 
 def backward_nodes(tree: RangeTree, contexts: Contexts, inner: Ints) -> tuple[Ints, Bools]:
@@ -22,7 +22,7 @@ def backward_nodes(tree: RangeTree, contexts: Contexts, inner: Ints) -> tuple[In
     one, it belongs to the second forward pass of checkpointing.
     """
     levels = contexts.levels_to("node", inner)
-    return tree.ancestor(inner, levels), (levels > 0) & value_at(tree.recorded, inner, missing=False)
+    return tree.ancestor(inner, levels), tree.inside(np.where(levels > 0, inner, -1), tree.has_number)
 
 
 def forward_ops(tree: RangeTree, node: Ints, recomputed: Bools) -> Ints:

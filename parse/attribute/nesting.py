@@ -10,13 +10,15 @@ moment the pieces around it are exactly the ranges that are open.
 
 import heapq
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pyprof.table.columns import Codes, Indices, Ints
+
+Nested = tuple[Codes, list[Codes]]  # of one thread: each range's parent, and the ranges of each depth
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,7 @@ class Nesting:
     start: Ints
     end: Ints
     parent: Codes  # per piece: the index of the innermost piece that contains it; -1 for none
+    levels: list[Codes]  # the pieces of each depth, outermost pieces first
 
     def __len__(self) -> int:
         return len(self.source)
@@ -42,19 +45,23 @@ def nest(thread: Indices, start: Ints, end: Ints) -> Nesting:
             break
         by = sort(threads, start, end)
         order, threads, start, end = order[by], threads[by], start[by], end[by]
-    parts: list[tuple[NDArray[Any], ...]] = []  # per thread: the fields of its Nesting
+    parts: list[tuple[NDArray[Any], ...]] = []  # per thread: the fields of its Nesting, and its levels
+    levels: list[list[Codes]] = []
     total, overlapping = 0, False
     for lo, hi in pairwise(np.flatnonzero(np.diff(threads, prepend=-1, append=-1)).tolist()):
         ranges = order[lo:hi], threads[lo:hi], start[lo:hi], end[lo:hi]
-        parent = _parents(start[lo:hi], end[lo:hi])
-        if parent is None:
-            ranges, parent = _swept(*ranges)
+        nested = _parents(start[lo:hi], end[lo:hi])
+        if nested is None:
+            ranges, nested = _swept(*ranges)
             overlapping = True
+        parent, of_thread = nested
         parts.append((*ranges, np.where(parent >= 0, parent + total, -1).astype(np.int32)))
+        levels.append([level + np.int32(total) for level in of_thread])
         total += len(parent)
+    of_depth = [np.concatenate(level) for level in zip_longest(*levels, fillvalue=order[:0])]
     if overlapping:
-        return Nesting(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-    return Nesting(order, threads, start, end, np.concatenate([part[-1] for part in parts] or [order]))
+        return Nesting(*(np.concatenate(column) for column in zip(*parts, strict=True)), of_depth)
+    return Nesting(order, threads, start, end, np.concatenate([part[-1] for part in parts] or [order]), of_depth)
 
 
 def lasting(start: Ints, end: Ints) -> Ints:
@@ -82,39 +89,37 @@ def _by_all(thread: Indices, start: Ints, end: Ints) -> Codes:
 SORTS = (_by_thread, _by_all)
 
 
-def _parents(start: Ints, end: Ints) -> Codes | None:
-    """Parents within one thread, computed level by level; None if the ranges do not nest."""
-    index = np.arange(len(start))
-    depth = index - np.searchsorted(np.sort(end), start, "right")
+def _parents(start: Ints, end: Ints) -> Nested | None:
+    """Parents within one thread, computed level by level, and the levels; None if the ranges do not nest."""
+    depth = np.arange(len(start)) - np.searchsorted(np.sort(end), start, "right")
     if depth.min() < 0:
         return None
-    parent = np.full(len(start), -1, np.int32)
-    for above, level in pairwise(of_each_depth(depth)):
+    parent, levels = np.full(len(start), -1, np.int32), _of_each_depth(depth)
+    for above, level in pairwise(levels):
         at = np.searchsorted(above, level) - 1
         if at.min(initial=0) < 0:
             return None
         parent[level] = above[at]
-    inner = index[parent >= 0]
-    return parent if bool(np.all(end[inner] <= end[parent[inner]])) else None
+    return (parent, levels) if bool(np.all((parent < 0) | (end <= end[parent]))) else None
 
 
-def of_each_depth(depth: Indices) -> list[Codes]:
+def _of_each_depth(depth: Indices) -> list[Codes]:
     """The indices of the ranges of each depth, outermost ranges first."""
     counts = np.bincount(depth)
     few = np.int16 if len(counts) < 1 << 15 else np.int32  # numpy sorts 16 bits by counting
     return np.split(np.argsort(depth.astype(few), kind="stable").astype(np.int32), np.cumsum(counts)[:-1])
 
 
-def _swept(source: Codes, thread: Codes, start: Ints, end: Ints) -> tuple[tuple[Codes, Codes, Ints, Ints], Codes]:
-    """One thread's overlapping ranges, cut into pieces that nest."""
-    pieces: list[list[int]] = []  # source, start, end, parent
+def _swept(source: Codes, thread: Codes, start: Ints, end: Ints) -> tuple[tuple[Codes, Codes, Ints, Ints], Nested]:
+    """One thread's overlapping ranges, cut into pieces that nest; their parents and levels."""
+    pieces: list[list[int]] = []  # source, start, end, parent, depth
     stack: list[int] = []  # open pieces, outermost first
     ends: list[tuple[int, int]] = []  # (end, range)
     whole_end = end.tolist()
     piece_of: dict[int, int] = {}
 
     def open_piece(number: int, at: int) -> None:
-        pieces.append([number, at, whole_end[number], stack[-1] if stack else -1])
+        pieces.append([number, at, whole_end[number], stack[-1] if stack else -1, len(stack)])
         piece_of[number] = len(pieces) - 1
         stack.append(len(pieces) - 1)
 
@@ -134,8 +139,8 @@ def _swept(source: Codes, thread: Codes, start: Ints, end: Ints) -> tuple[tuple[
         heapq.heappush(ends, (whole_end[number], number))
     while ends:
         close(*reversed(heapq.heappop(ends)))
-    number, begins, finish, parent = np.array(pieces, np.int64).T
-    return (source[number], thread[number], begins, finish), parent.astype(np.int32)
+    number, begins, finish, parent, depth = np.array(pieces, np.int64).T
+    return (source[number], thread[number], begins, finish), (parent.astype(np.int32), _of_each_depth(depth))
 
 
 def innermost(nesting: Nesting, thread: Indices, time: Ints) -> Ints:

@@ -16,7 +16,7 @@ from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.attribute.scope import Kind, Scope
 from pyprof.parse.attribute.steps import updates_of
-from pyprof.table.columns import NULL, Bools, Ints, value_at
+from pyprof.table.columns import NULL, Bools, Ints
 
 TRANSFERS = ("", "in", "out")  # no copy, a copy from host to GPU, a copy from GPU to host
 # the names of a copy in nsys and nvprof, and in Kineto
@@ -81,17 +81,16 @@ def updating(capture: Capture, tree: RangeTree, inner: Ints) -> Bools:
     The next event after it, among these and the updates, is an update.
     """
     mask = np.zeros(capture.rows, bool)
-    if not np.isin(tree.kind, (Kind.NODE, Kind.ENGINE)).any():
+    if not tree.is_backward.any():
         return mask
     recorded = _recorded(tree)
-    rows = np.flatnonzero((inner >= 0) & ~value_at(tree.within(recorded), inner, missing=False))
+    rows = np.flatnonzero((inner >= 0) & ~tree.inside(inner, recorded))
     rows = rows[capture.launch_time[rows] != NULL]
-    steps, is_node = updates_of(tree), tree.is_first & np.isin(tree.kind, (Kind.NODE, Kind.ENGINE))
-    changes = _changes(tree)
+    steps, changes = updates_of(tree), _changes(tree)
     for pid in np.unique(tree.pid[np.append(steps, changes)]).tolist():
         of_process = rows[tree.pid[inner[rows]] == pid]
         here = tree.pid == pid
-        nodes = np.sort(tree.start[here & is_node], kind="stable")
+        nodes = np.sort(tree.start[here & tree.is_first & tree.is_backward], kind="stable")
         ops = np.sort(tree.start[here & tree.is_first & recorded], kind="stable")
         by_hand = _of_gradients(tree, changes[tree.pid[changes] == pid], nodes, ops)
         # An update by hand counts from its end, because its own launch is part of it.
@@ -120,10 +119,10 @@ def _recorded(tree: RangeTree) -> Bools:
 
 def _changes(tree: RangeTree) -> Ints:
     """The user's ops that change tensors in place, or take their norm: in no op, backward node or optimizer's range."""
-    around = tree.within(np.isin(tree.kind, (Kind.OP, Kind.NODE, Kind.ENGINE, Kind.OPTIMIZER)))
-    outermost = ~value_at(around, tree.parent, missing=False)
     named = tree.scopes_where(Kind.OP, lambda scope: bool(_CHANGES.fullmatch(scope.name)))
-    return np.flatnonzero(tree.is_first & outermost & named[tree.scope])
+    changes = np.flatnonzero(tree.is_first & named[tree.scope])
+    around = np.isin(tree.kind, (Kind.OP, Kind.NODE, Kind.ENGINE, Kind.OPTIMIZER))
+    return changes[~tree.inside(tree.parent[changes], around)]
 
 
 def _of_gradients(tree: RangeTree, changes: Ints, nodes: Ints, ops: Ints) -> Ints:

@@ -12,9 +12,9 @@ from collections.abc import Callable
 import numpy as np
 
 from pyprof.parse.attribute.capture import Capture
-from pyprof.parse.attribute.nesting import innermost, nest, of_each_depth
+from pyprof.parse.attribute.nesting import innermost, nest
 from pyprof.parse.attribute.scope import Kind, Scope, is_cpp_node
-from pyprof.table.columns import NULL, Bools, Codes, Ints, value_at
+from pyprof.table.columns import NULL, Bools, Indices, Ints, value_at
 
 
 class RangeTree:
@@ -45,10 +45,11 @@ class RangeTree:
         self.scopes = capture.scopes
         self.scope_kind = np.fromiter((scope.kind for scope in capture.scopes), np.int8, len(capture.scopes))
         self.kind = self.scope_kind[self.scope]
+        self.is_backward: Bools = np.isin(self.scope_kind, (Kind.NODE, Kind.ENGINE))[self.scope]  # backward nodes
         pids = capture.pids()
         one = len(pids) > 0 and bool((pids == pids[0]).all())  # a view that takes no memory
         self.pid = np.broadcast_to(pids[0], len(nesting)) if one else pids[self.thread]
-        self.levels = _levels(self.parent)
+        self.levels = nesting.levels
         self.forward_thread = None if given.forward_thread is None else given.forward_thread[self.source]
         self.forward_range: Ints | None = None  # per range, the forward op's range, -1: not named by the profiler
         if given.forward_range is not None:
@@ -56,7 +57,6 @@ class RangeTree:
         is_cpp = self.scopes_where(Kind.OP, is_cpp_node)[self.scope]
         self.is_node = (self.kind == Kind.NODE) | is_cpp
         self.has_number = (self.kind == Kind.OP) & (self.seq > 0) & ~is_cpp  # ops that autograd may have recorded
-        self.recorded = self.within(self.has_number)  # ops that autograd may have recorded, and what is inside them
 
     def __len__(self) -> int:
         return len(self.scope)
@@ -72,13 +72,16 @@ class RangeTree:
             mask[code] = test(self.scopes[code])
         return mask
 
-    def within(self, chosen: Bools) -> Bools:
-        """A mask of these ranges and those inside them, with no backward node in between."""
-        inside = chosen.copy()
-        boundary = np.isin(self.kind, (Kind.NODE, Kind.ENGINE))
-        for level in self.levels[1:]:
-            inside[level] |= inside[self.parent[level]] & ~boundary[level]
-        return inside
+    def inside(self, ranges: Indices, chosen: Bools) -> Bools:
+        """Which of the ranges (-1: none) are chosen, or in a chosen one with no backward node in between."""
+        found = np.zeros(len(ranges), bool)
+        asked = np.flatnonzero(ranges >= 0)
+        climbing = ranges[asked]
+        while len(asked):
+            found[asked] = reached = chosen[climbing]
+            going = ~reached & ~self.is_backward[climbing] & (self.parent[climbing] >= 0)
+            asked, climbing = asked[going], self.parent[climbing[going]]
+        return found
 
     def ancestor(self, ranges: Ints, levels: Ints) -> Ints:
         """Per range, its ancestor ``levels`` levels above; -1 if ``levels`` is negative."""
@@ -121,14 +124,3 @@ class RangeTree:
             last = nodes[np.searchsorted(around, wanted, "right") - 1]
             found[asked] = np.where(self.parent[last] == wanted, self.seq[last], NULL)
         return found
-
-
-def _levels(parent: Codes) -> list[Codes]:
-    """The ranges of each depth, outermost ranges first."""
-    depth = (parent >= 0).astype(np.int32)
-    above = parent.copy()
-    while len(inside := np.flatnonzero(above >= 0)):  # the distance upwards doubles in each pass
-        further = above[inside]
-        depth[inside] += depth[further]
-        above[inside] = above[further]
-    return of_each_depth(depth) if len(parent) else []

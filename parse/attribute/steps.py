@@ -38,7 +38,7 @@ class Nodes(NamedTuple):
 
 
 def nodes_of(tree: RangeTree) -> Nodes:
-    found = tree.is_first & np.isin(tree.kind, (Kind.NODE, Kind.ENGINE))
+    found = tree.is_first & tree.is_backward
     return Nodes(tree.pid[found], tree.start[found])
 
 
