@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -56,26 +55,28 @@ def calls_of(table: Table, capture: Capture | None) -> tuple[Host, Ints]:
 
 def _with_others(launches: Host, capture: Capture) -> Host:
     """The calls of the table first, then those of the file that launched none of its rows."""
-    from pyprof.parse.stats.recording import recording
-
-    with recording(Path(capture.file)) as events:
-        api = events.api
-    places = (np.concatenate([getattr(calls, key) for calls in (launches, api)]) for key in ("pid", "tid", "start"))
-    _, number = numbered(*places)
-    rest = np.flatnonzero(~np.isin(number[len(launches) :], number[: len(launches)]))
-    if not len(rest):
+    calls = capture.calls
+    if calls is None:
         return launches
-    others = api.at(rest)
+    timed = np.flatnonzero((calls.start != NULL) & (calls.end != NULL))
+    owners = capture.pids_and_tids(calls.thread[timed])
+    places = zip((launches.pid, launches.tid, launches.start), (*owners, calls.start[timed]), strict=True)
+    _, number = numbered(*map(np.concatenate, places))
+    rest = ~np.isin(number[len(launches) :], number[: len(launches)])
+    if not rest.any():
+        return launches
     ranks = np.unique(launches.rank)
-    unknown = np.full(len(rest), NULL, np.int64)
-    rank = np.full(len(rest), ranks[0] if len(ranks) == 1 else NULL, np.int64)
+    unknown = np.full(int(rest.sum()), NULL, np.int64)
+    rank = np.full(len(unknown), ranks[0] if len(ranks) == 1 else NULL, np.int64)
     (correlation,) = (arg.data for arg in launches.args)
     assert isinstance(correlation, np.ndarray)
-    fields = ("pid", "tid", "start", "end")
-    pid, tid, start, end = (np.concatenate([getattr(launches, key), getattr(others, key)]) for key in fields)
-    names, kinds = Coded.concat([launches.name, others.name]), same("api", len(pid))
+    rows = timed[rest]
+    others = rank, *(owner[rest] for owner in owners), calls.start[rows], calls.end[rows]
+    fields = ("rank", "pid", "tid", "start", "end")
+    columns = [np.concatenate([getattr(launches, key), own]) for key, own in zip(fields, others, strict=True)]
+    names = Coded.concat([launches.name, calls.name.take(rows)])
     args = [Arg("correlation", np.concatenate([correlation, unknown]))]
-    return Host(np.concatenate([launches.rank, rank]), pid, tid, start, end, names, kinds, args)
+    return Host(*columns, names, same("api", len(names)), args)
 
 
 def ranges_of(capture: Capture, rank: int) -> Host:

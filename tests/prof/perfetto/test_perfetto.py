@@ -376,6 +376,15 @@ def test_json_holds_nanoseconds_as_digits(tmp_path):
     assert '"ts":1000000000000000.001,"dur":0.003' in text
 
 
+def test_all_calls_of_a_file_of_amd_are_shown(tmp_path, data):
+    file = data / "round2" / "rocpd_mi300x_batched_gemm.db.gz"
+    assert cli.main([str(file), "-o", str(tmp_path / "net.json"), "-q"]) == 0
+    told = json.loads((tmp_path / "net.json").read_bytes())["traceEvents"]
+    calls = [e["name"] for e in told if e["ph"] == "X" and e["cat"] == "api"]
+    assert len(calls) == 623  # SELECT count(*) FROM regions, of which 301 launch
+    assert calls.count("hipEventRecord") == 2
+
+
 def test_times_before_the_capture_move_all(tmp_path):
     made = table({"ns": 10, "start": -500, "kShortName": "early"}, {"ns": 10, "start": 70, "kShortName": "late"})
     told = {e["name"]: e["ts"] for e in events(made, tmp_path) if e["ph"] == "X"}
