@@ -15,7 +15,7 @@ from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import roofline
 from pyprof.prof.timing.gpus import devices_of_rows, launched_at
 from pyprof.prof.timing.loading import loading
-from pyprof.prof.timing.steps import Step, steps
+from pyprof.prof.timing.steps import Step, steps_of_devices
 from pyprof.prof.timing.timeline import alone
 from pyprof.prof.timing.waiting import CAUSES, waiting
 from pyprof.prof.timing.warmup import warm_up
@@ -68,7 +68,10 @@ class Run(Rows):
         self.incomplete = losses(table)  # then there is no advice, because it would be false
         self.origin = _in_order(table, annotation)  # the row of the given table that each row comes from
         self.of_pytorch = _of_pytorch(table)
-        super().__init__(table.take(self.origin), annotation.take(self.origin))
+        if np.array_equal(self.origin, np.arange(len(table))):
+            super().__init__(table, annotation)
+        else:
+            super().__init__(table.take(self.origin), annotation.take(self.origin))
         self.limits = roofline(self.table, self.annotation, peaks)
         self.rows = len(self.origin)
         took = np.clip(self.table.ints("kDuration"), 0, LAST_NS)
@@ -360,7 +363,7 @@ def _times(table: Table, rows: Ints) -> list[Step]:
     _, owner = devices_of_rows(table)
     step = table.ints("step")
     kept = set(distinct(owner[rows], step[rows])[0])
-    found = [each for each in steps(table, owner) if (each.owner, each.number) in kept or each.number not in step]
+    found = [each for each in steps_of_devices(table) if (each.owner, each.number) in kept or each.number not in step]
     first = {each.owner: each.start_ns for each in reversed(found) if (each.owner, each.number) in kept}
     return [each for each in found if each.start_ns >= first.get(each.owner, each.start_ns + 1)]
 

@@ -29,7 +29,7 @@ from pyprof.prof.ops.model import MATRIX
 from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.kinds import NCCL, kinds
 from pyprof.table.attribution import launched_alone
-from pyprof.table.columns import Bools, Coded, Floats, Ints, Table, distinct, distinct_texts
+from pyprof.table.columns import Bools, Coded, Floats, Ints, Table, distinct, distinct_texts, kept_with_table
 
 # A kernel is bound by latency where both limits are below the share FAR of its time and it is either SHORT (starting
 # and ending any kernel takes 1 to 2 µs on an A100 or H200) or has fewer blocks than the GPU has SMs.
@@ -76,6 +76,7 @@ class Roofline:
         return list(dict.fromkeys(said))  # several GPUs of the same kind give one line
 
 
+@kept_with_table
 def roofline(table: Table, annotation: Annotation, peaks: Peaks | None = None) -> Roofline:
     """Compare every row with its device. ``peaks`` replaces the table's figures (``devices.load_peaks``)."""
     number, devices = _devices(table, peaks)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pyprof.table.columns import NULL, Bools, Ints, Table, distinct
+from pyprof.table.columns import NULL, Bools, Ints, Table, distinct, kept_with_table
 
 # How nsys and Kineto name copies
 TO_DEVICE, TO_HOST = ("Host-to-Device", "HtoD"), ("Device-to-Host", "DtoH")
@@ -15,9 +15,12 @@ DeviceKey = tuple[int, ...]  # rank, process, device; NULL where unknown
 LONG_LAUNCH_NS = 200_000
 
 
+@kept_with_table
 def devices_of_rows(table: Table) -> tuple[list[DeviceKey], Ints]:
     """The devices in order, and each row's index into them."""
-    return distinct(table.ints("rank"), table.ints("pid"), table.ints("device"))
+    keys, device = distinct(table.ints("rank"), table.ints("pid"), table.ints("device"))
+    device.flags.writeable = False
+    return keys, device
 
 
 def device_rows(table: Table, wanted: Bools | None = None) -> Iterator[tuple[DeviceKey, Ints]]:

@@ -18,7 +18,7 @@ import numpy as np
 from pyprof.command.json_schema import doc
 from pyprof.prof.timing.gpus import devices_of_rows, ends
 from pyprof.serving_range import SERVING_PHASES
-from pyprof.table.columns import NULL, Coded, Ints, Table, greatest, known, least
+from pyprof.table.columns import NULL, Coded, Ints, Table, greatest, kept_with_table, known, least
 from pyprof.table.intervals import covered
 
 LAST_NS = 1 << 62  # later times mean a damaged file
@@ -48,14 +48,19 @@ class Step:
 
 def slowest_steps(table: Table) -> dict[int, Step]:
     """Each marked step by number, in order; of several GPUs the slowest one's, from the first one's start."""
-    _, owner = devices_of_rows(table)
     found: dict[int, Step] = {}
-    for step in steps(table, owner):
+    for step in steps_of_devices(table):
         if step.number is not None:
             before = found.get(step.number, step)
             slowest = max(before, step, key=lambda each: each.span_ns)
             found[step.number] = replace(slowest, start_ns=min(before.start_ns, step.start_ns))
     return dict(sorted(found.items()))
+
+
+@kept_with_table
+def steps_of_devices(table: Table) -> list[Step]:
+    """The ``steps`` of each device."""
+    return steps(table, devices_of_rows(table)[1])
 
 
 def owners(table: Table) -> tuple[Ints, list[str]]:

@@ -20,7 +20,7 @@ from pyprof.prof.work.batches import batches_of_calls
 from pyprof.prof.work.casts import uncover
 from pyprof.prof.work.count import Counted, OpCall, count_call
 from pyprof.prof.work.cut_lists import proven_lists
-from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct, distinct_texts
+from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct, distinct_texts, kept_with_table
 from pyprof.table.graph_replays import replay_numbers
 
 SIGNATURE = (
@@ -67,6 +67,7 @@ def op_calls(table: Table) -> Calls:
     return Calls(number, signature, counted, names)
 
 
+@kept_with_table
 def call_numbers(table: Table) -> Ints:
     """The number of each row's call, which is identified by (pid, opId). For a call captured into a CUDA graph the
     launch is part of the identity, because each replay repeats the work. A row without an op is a call of its own."""
@@ -74,6 +75,7 @@ def call_numbers(table: Table) -> Ints:
     _, dense = distinct(pid, op, replay_numbers(table))
     alone = op == NULL
     dense[alone] = dense.max(initial=0) + 1 + np.arange(int(alone.sum()))
+    dense.flags.writeable = False
     return dense
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from pyprof.prof.kernels.name_patterns import find_helper, find_other, find_product, is_collective, stays_on_device
 from pyprof.prof.work.annotate import Annotation
-from pyprof.table.columns import Coded, Table, distinct_texts
+from pyprof.table.columns import Coded, Table, distinct_texts, kept_with_table
 
 PRODUCTS, CONVS, ATTENTION, RECURRENT = "GEMM", "convolution", "attention", "recurrent layers"
 ELEMENTWISE, NORMS, SOFTMAXES, LOSSES = "element-wise", "normalisation", "softmax", "loss"
@@ -71,6 +71,7 @@ OF_LISTS = tuple(
 )
 
 
+@kept_with_table
 def kinds(table: Table, annotation: Annotation) -> Coded:
     """The kind of every row, decided once per distinct (kind of row, family, kernel name, phase)."""
     kind, long, short, phase = (table.coded(key) for key in ("kind", "kLongName", "kShortName", "phase"))

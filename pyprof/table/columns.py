@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from operator import is_not
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +29,7 @@ Indices = NDArray[np.signedinteger[Any]]  # of either size
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Value = TypeVar("Value", bound=np.generic)
+Given, Result = ParamSpec("Given"), TypeVar("Result")
 NULL = int(np.iinfo(np.int64).min)  # an unknown value of an int column; in a float column it is NaN
 
 
@@ -320,6 +323,7 @@ class Table:
         self.columns = compact(
             {c.key: columns[c.key] if c.key in columns else blank(c.kind, rows) for c in self.schema}
         )
+        self.results: dict[object, tuple[tuple[object, ...], Any]] = {}  # see ``kept_with_table``
 
     def __len__(self) -> int:
         return self.rows
@@ -365,6 +369,26 @@ class Table:
         kinds = {table.cpu for table in tables}
         cpu = kinds.pop() if len(kinds) == 1 else None
         return cls(sum(len(table) for table in tables), columns, samples, measured, cpu)
+
+
+def kept_with_table(
+    function: Callable[Concatenate[Table, Given], Result],
+) -> Callable[Concatenate[Table, Given], Result]:
+    """Keep what a function gives for a table, which never changes, with that table.
+
+    It is made again if further arguments are not the same objects as before. Nobody may change it.
+    """
+
+    @wraps(function)
+    def known(table: Table, *args: Given.args, **kwargs: Given.kwargs) -> Result:
+        given = (*args, *kwargs.values())
+        before, result = table.results.get(function, ((), None))
+        if function not in table.results or len(before) != len(given) or any(map(is_not, before, given)):
+            result = function(table, *args, **kwargs)
+            table.results[function] = given, result
+        return cast("Result", result)
+
+    return known
 
 
 class MemoryTable(Table):
