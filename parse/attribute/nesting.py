@@ -10,7 +10,7 @@ moment the pieces around it are exactly the ranges that are open.
 
 import heapq
 from dataclasses import dataclass
-from itertools import pairwise, zip_longest
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -45,8 +45,8 @@ def nest(thread: Indices, start: Ints, end: Ints) -> Nesting:
             break
         by = sort(threads, start, end)
         order, threads, start, end = order[by], threads[by], start[by], end[by]
-    parts: list[tuple[NDArray[Any], ...]] = []  # per thread: the fields of its Nesting, and its levels
-    levels: list[list[Codes]] = []
+    parts: list[tuple[NDArray[Any], ...]] = []  # per thread: the fields of its Nesting
+    levels: list[list[Codes]] = []  # per depth: its pieces on each thread
     total, overlapping = 0, False
     for lo, hi in pairwise(np.flatnonzero(np.diff(threads, prepend=-1, append=-1)).tolist()):
         ranges = order[lo:hi], threads[lo:hi], start[lo:hi], end[lo:hi]
@@ -56,11 +56,14 @@ def nest(thread: Indices, start: Ints, end: Ints) -> Nesting:
             overlapping = True
         parent, of_thread = nested
         parts.append((*ranges, np.where(parent >= 0, parent + total, -1).astype(np.int32)))
-        levels.append([level + np.int32(total) for level in of_thread])
+        levels += [[] for _ in of_thread[len(levels) :]]
+        for pieces, level in zip(levels, of_thread, strict=False):
+            pieces.append(level + np.int32(total))
         total += len(parent)
-    of_depth = [np.concatenate(level) for level in zip_longest(*levels, fillvalue=order[:0])]
+    of_depth = [np.concatenate(pieces) for pieces in levels]
     if overlapping:
-        return Nesting(*(np.concatenate(column) for column in zip(*parts, strict=True)), of_depth)
+        source, threads, start, end, parents = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return Nesting(source, threads, start, end, parents, of_depth)
     return Nesting(order, threads, start, end, np.concatenate([part[-1] for part in parts] or [order]), of_depth)
 
 

@@ -72,11 +72,11 @@ def _with_others(launches: Host, capture: Capture) -> Host:
     assert isinstance(correlation, np.ndarray)
     rows = timed[rest]
     others = rank, *(owner[rest] for owner in owners), calls.start[rows], calls.end[rows]
-    fields = ("rank", "pid", "tid", "start", "end")
-    columns = [np.concatenate([getattr(launches, key), own]) for key, own in zip(fields, others, strict=True)]
+    before = launches.rank, launches.pid, launches.tid, launches.start, launches.end
+    rank, pid, tid, start, end = (np.concatenate(pair) for pair in zip(before, others, strict=True))
     names = Coded.concat([launches.name, calls.name.take(rows)])
     args = [Arg("correlation", np.concatenate([correlation, unknown]))]
-    return Host(*columns, names, same("api", len(names)), args)
+    return Host(rank, pid, tid, start, end, names, same("api", len(names)), args)
 
 
 def ranges_of(capture: Capture, rank: int) -> Host:

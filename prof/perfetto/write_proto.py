@@ -11,6 +11,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from itertools import chain
 from typing import Any, BinaryIO
 
@@ -32,13 +33,14 @@ from pyprof.prof.perfetto.byte_columns import (
     stacked,
     taken,
 )
-from pyprof.prof.perfetto.tracks import Arg, Slices, Trace, Track, in_order
+from pyprof.prof.perfetto.tracks import Arg, Counter, Slices, Trace, Track, in_order
 from pyprof.table.columns import NULL, Coded, Ints, Ragged
 from pyprof.text import clean
 
 EVENTS = 1 << 16  # written and compressed together: about three megabytes
 LEVEL = 2
-AHEAD = 8  # chunks that wait to be compressed
+AHEAD = 8  # chunks that wait to be made and compressed
+Chunk = Callable[[], bytes]  # makes many packets in one piece
 FIRST_UUID = 1  # of tracks; 0 is no track
 
 
@@ -84,14 +86,19 @@ def write_proto(trace: Trace, out: BinaryIO) -> None:
     """Write the trace. Times must not be negative."""
     interned = _Interned()
     encoders = [_PartEncoder(part, interned) for part in trace.slices]
-    with ThreadPoolExecutor(2) as pool:  # zlib releases Python's lock, and takes longer than the rest
+    with ThreadPoolExecutor(2) as pool:  # numpy, Arrow and zlib release Python's lock
         waiting: deque[Future[bytes]] = deque()
-        for chunk in chain([_head(trace, interned)], _events(trace, encoders), _counters(trace)):
-            waiting.append(pool.submit(zlib.compress, chunk, LEVEL))
+        head: list[Chunk] = [partial(_head, trace, interned)]
+        for packets in chain(head, _events(trace, encoders), _counters(trace)):
+            waiting.append(pool.submit(_compressed, packets))
             if len(waiting) > AHEAD:
                 _write_chunk(waiting.popleft().result(), out)
         for compressed in waiting:
             _write_chunk(compressed.result(), out)
+
+
+def _compressed(packets: Chunk) -> bytes:
+    return zlib.compress(packets(), LEVEL)
 
 
 def _write_chunk(compressed: bytes, out: BinaryIO) -> None:
@@ -221,14 +228,14 @@ def _flows(flows: Ragged, tag: bytes) -> Encoder:
 # Events
 
 
-def _events(trace: Trace, encoders: Sequence[_PartEncoder]) -> Iterator[bytes]:
-    """The packets of slices' begins and ends, many in one piece."""
+def _events(trace: Trace, encoders: Sequence[_PartEncoder]) -> Iterator[Chunk]:
+    """The packets of slices' begins and ends."""
     time, which, is_begin = in_order(trace.slices)
     track = np.concatenate([part.track for part in trace.slices])
     bounds = np.cumsum([0, *map(len, trace.slices)])
     ends = byte_table([number(9, SLICE_END) + number(11, FIRST_UUID + i) for i in range(len(trace.tracks))])
-    for begin in range(0, len(time), EVENTS):
-        part = slice(begin, begin + EVENTS)
+
+    def chunk(part: slice) -> bytes:
         slices, begins = which[part], is_begin[part]
         place = track[slices]  # of each event's fields in ``fields``: first those of ends
         fields = [ends]
@@ -239,7 +246,9 @@ def _events(trace: Trace, encoders: Sequence[_PartEncoder]) -> Iterator[bytes]:
                 fields.append(encoder.begins(slices[own] - low))
                 place[own] = np.arange(filled, filled + len(own))
                 filled += len(own)
-        yield _packets(time[part], taken(stacked(fields), place))
+        return _packets(time[part], taken(stacked(fields), place))
+
+    return (partial(chunk, slice(begin, begin + EVENTS)) for begin in range(0, len(time), EVENTS))
 
 
 def _packets(time: Ints, fields: ByteColumn) -> bytes:
@@ -250,10 +259,13 @@ def _packets(time: Ints, fields: ByteColumn) -> bytes:
     return content(joined([equal_widths(beside(len(time), b"\n", whole, before, size)), fields]))  # "\n": field 1
 
 
-def _counters(trace: Trace) -> Iterator[bytes]:
+def _counters(trace: Trace) -> Iterator[Chunk]:
     """The packets of the counters' values."""
-    for counter in trace.counters:
+
+    def chunk(counter: Counter, part: slice) -> bytes:
         head = number(9, COUNTER) + number(11, FIRST_UUID + counter.track) + varint(44 << 3 | 1)
+        return _packets(counter.time[part], doubles(head, counter.value[part].astype(np.float64)))
+
+    for counter in trace.counters:
         for begin in range(0, len(counter.time), EVENTS):
-            part = slice(begin, begin + EVENTS)
-            yield _packets(counter.time[part], doubles(head, counter.value[part].astype(np.float64)))
+            yield partial(chunk, counter, slice(begin, begin + EVENTS))

@@ -29,7 +29,8 @@ Indices = NDArray[np.signedinteger[Any]]  # of either size
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Value = TypeVar("Value", bound=np.generic)
-Given, Result = ParamSpec("Given"), TypeVar("Result")
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
 NULL = int(np.iinfo(np.int64).min)  # an unknown value of an int column; in a float column it is NaN
 
 
@@ -380,7 +381,7 @@ def kept_with_table(
     """
 
     @wraps(function)
-    def known(table: Table, *args: Given.args, **kwargs: Given.kwargs) -> Result:
+    def known(table: Table, /, *args: Given.args, **kwargs: Given.kwargs) -> Result:
         given = (*args, *kwargs.values())
         before, result = table.results.get(function, ((), None))
         if function not in table.results or len(before) != len(given) or any(map(is_not, before, given)):
