@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyprof.table.columns import NULL, Coded, compact, distinct, folded
+from pyprof.table.columns import NULL, Coded, Table, compact, distinct, folded, kept_with_table
 
-NUMBERS = st.sampled_from([NULL, -1, 0, 1, 2, 3, 1 << 40, (1 << 62) - 1])
+NUMBERS = st.sampled_from([NULL, NULL + 1, -1, 0, 1, 2, 3, 1 << 40, (1 << 62) - 1])
 
 
 def test_distinct_rows_ascend() -> None:
@@ -57,3 +57,17 @@ def test_few_texts_are_spread_over_many_rows(texts):
     assert found.texts() == [texts[row] for row in rows.tolist()]
     assert (found.codes.strides == (0,)) == (texts[0] == texts[1])
     assert len(Coded.of([]).spread(rows[:0])) == 0
+
+
+def test_a_result_is_kept_with_its_table_and_made_again_for_other_arguments() -> None:
+    asked: list[tuple[int, object]] = []
+
+    @kept_with_table
+    def rows_and(table: Table, other: object = None) -> int:
+        asked.append((len(table), other))
+        return len(asked)
+
+    one, two, first, second = Table(3, {}), Table(5, {}), object(), object()
+    assert [rows_and(one), rows_and(one), rows_and(two), rows_and(one)] == [1, 1, 2, 1]
+    assert [rows_and(one, first), rows_and(one, first), rows_and(one, second), rows_and(one)] == [3, 3, 4, 5]
+    assert asked == [(3, None), (5, None), (3, first), (3, second), (3, None)]
