@@ -197,7 +197,7 @@ def made_on_host(scenario: Scenario) -> Ints:
     rows = np.flatnonzero(_pageable(run) & (run.phase != "backward"))
     rows = rows[scenario.calls(rows) >= 0]
     unit, known = base.unit[scenario.calls(rows)], base.unit >= 0
-    ranges = np.bincount(base.unit[known], base.ranges[known], len(base.unit))[unit]
+    ranges: Floats = np.bincount(base.unit[known], base.ranges[known], len(base.unit)).astype(np.float64)[unit]
     return _made(run, rows, ranges, np.isin(unit, base.unit[base.pauses]))
 
 

@@ -154,7 +154,7 @@ class Parallel(NamedTuple):
 
     name: str  # of the list
     rows: list[int]  # of the forward pass
-    count: int
+    number: int
 
 
 @edit_rule("parallel_modules")
@@ -177,7 +177,7 @@ def parallel_modules(scenario: Scenario) -> Iterator[Proposal]:
         where = partial(_without_number, within)
         rows = with_backward(run, modules.rows, {place(run, row) for row in modules.rows})
         mine = [row for row in rows if within.search(run.layer(row))]
-        merge(run, mine, modules.count, merged, where)
+        merge(run, mine, modules.number, merged, where)
         every += mine
     rows_, ns, left = merged.arrays()
     yield Edit(
@@ -187,9 +187,9 @@ def parallel_modules(scenario: Scenario) -> Iterator[Proposal]:
             "dimension for the modules in the products that follow, as attention has for its heads."
         ),
         why=(
-            f"{rounded(found[0].count)} modules of {found[0].name} run the same ops one after the other, in "
+            f"{rounded(found[0].number)} modules of {found[0].name} run the same ops one after the other, in "
             f"{run.number(len(found), 'place', 'places')}: {rounded(run.count(len(every)))} kernels per {run.unit}, "
-            f"{rounded(run.ms_of(every))} ms; at once {rounded(run.count(float(left.sum())))} remain"
+            f"{rounded(run.ms_of(every))} ms; at once {rounded(run.count(round(float(left.sum()))))} remain"
         ),
         cost=COSTS["parallel_modules"],
         rows=rows_,

@@ -87,7 +87,7 @@ JOIN = {
 
 def in_parallel(*rows):
     made = run(*rows)
-    return [(each.name, each.count, each.rows) for each in _parallel(made)]
+    return [(each.name, each.number, each.rows) for each in _parallel(made)]
 
 
 def test_heads_of_a_list_are_one_module():
