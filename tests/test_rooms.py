@@ -66,7 +66,7 @@ ALLOWED = {
     "prof": "ground pyprof/command pyprof/table parse prof/timings prof/job prof/memory prof/ops prof/kernels "
     "prof/work/helpers prof/work prof/counters prof/limits prof/timing prof/advice prof/edits prof/summary prof/table",
     "prof/plot": "ground pyprof/command pyprof/table prof prof/kernels prof/work prof/limits prof/timing prof/table",
-    "prof/perfetto": "ground pyprof/command pyprof/table parse/attribute parse/stats prof prof/memory prof/work "
+    "prof/perfetto": "ground pyprof/command pyprof/table parse/attribute prof prof/memory prof/work "
     "prof/limits prof/timing prof/table",
     "prof/simulation": "ground pyprof/command pyprof/table prof prof/kernels prof/work prof/limits prof/timing "
     "prof/perfetto prof/replay",
