@@ -169,6 +169,7 @@ class Session:
         self._passing_over = False
         self.autograd: AutogradRanges | None = None
         self.graphs: NvtxGraphs | None = None
+        self.call_costs: tuple[int, int] | None = None  # of timing calls (step_calls.py)
         self._dispatch_mode: DispatchMode | None = None
         if options.sink == "nvtx" or (options.sink == "auto" and Nvtx.listening()):
             self._nvtx = Nvtx()

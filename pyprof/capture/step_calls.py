@@ -5,9 +5,10 @@ backward pass in a way of its own. The captured times alone do not show by how m
 mode times the calls that it would mark: how long after the end of the one before each began, and how long it took. The
 captured iterations make the same calls (``calls`` in the table of host calls counts them), and prof compares the two.
 
-Timing adds about 2 us to a call. That is measured afterwards, with calls that do nothing, and subtracted. If the GPU
-has much to do, the host is held up at a full queue: so the GPU is waited for now and then, and these waits do not
-count. A program of several ranks is not made to wait, for others may wait for what it would launch next.
+Timing adds about 2 us to a call. That is measured once, after the first such iteration, with small calls, and
+subtracted. If the GPU has much to do, the host is held up at a full queue: so the GPU is waited for now and then, and
+these waits do not count. A program of several ranks is not made to wait, for others may wait for what it would launch
+next.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class CallTimer:
         if self._mode.divert is not self._run_call:  # the session was closed meanwhile
             return TimedCalls(None, 0)
         calls, self._calls = self._calls, []
-        costs = self._costs_ns()
+        costs = self._session.call_costs = self._session.call_costs or self._costs_ns()
         self._mode.divert = None
         if self._entered and self._session.is_late:
             mode.leave(self._mode)
