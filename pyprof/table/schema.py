@@ -145,13 +145,6 @@ MEMORY: tuple[Column, ...] = (
     Column("freed", "int", "ns", "when an allocated block is freed; empty: not within the capture"),
     Column("category", "text", "", "what the block holds, where the capture records it"),
     Column("name", "text", "", "the tensor's name in the model, where the capture records it"),
-    Column(
-        "calls",
-        "int",
-        "",
-        "PyTorch calls with a marker that had begun by then, since the capture began; of the process's thread with the "
-        "most of them, and without calls inside others",
-    ),
     Column("op", "json", "", "what the user called at that time, outermost first; see the kernel table"),
     Column("layer", "json", "", "layer names around the forward op, outermost first"),
     Column("trace", "json", "", "the user's call stack at that time, file:line, outermost first"),

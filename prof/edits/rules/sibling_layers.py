@@ -241,10 +241,10 @@ def _are_parallel(run: Run, modules: list[list[int]]) -> bool:
     products = [row for row in modules[0] if run.family[row] == "gemm" and len(run.shapes(row)) > 1]
     if len(same) != 1 or not products:
         return False
-    taken = _flat(run, products[0])[0][-1]
     last = modules[0][-1]
-    made = _flat(run, last)[-1][-1] if run.family[last] == "gemm" else run.first_shape(last)[-1]
-    return bool(taken != made)
+    taken = _flat(run, products[0])[:1]
+    made = _flat(run, last)[-1:] if run.family[last] == "gemm" else [run.first_shape(last)]
+    return bool(taken and made and made[0] and taken[0][-1] != made[0][-1])
 
 
 def _flat(run: Run, row: int) -> list[list[int]]:

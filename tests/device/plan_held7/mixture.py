@@ -73,7 +73,7 @@ class Layer(nn.Module):
 
 
 def causal_mask(attention: Tensor) -> Tensor:
-    """A bias on scores against the future and against padding, of which there is none, [batch, 1, length, length]."""
+    """A bias on scores that masks the future and padding, [batch, 1, length, length]. No batch here has padding."""
     batch, length = attention.shape
     future = torch.full((length, length), float("-inf"), device=attention.device).triu(1)
     padding = (1.0 - attention.float())[:, None, None, :] * torch.finfo(HALF).min

@@ -109,6 +109,8 @@ def test_heads_of_a_list_are_one_module():
         [*(row for number in range(4) for row in head(number, WIDTH)), JOIN],
         [*(row for number in range(4) for row in head(number, 64 + 8 * number)), JOIN],  # of several sizes
         [*(row for number in range(4) for row in (RELU, *head(number))), JOIN],  # something stands between
+        # the last op's sizes are not recorded
+        [*(row for n in range(4) for row in (head(n)[0], {**RELU, "sizes": [], "layer": head(n)[1]["layer"]})), JOIN],
     ],
 )
 def test_modules_that_may_depend_on_each_other_stay(rows):
