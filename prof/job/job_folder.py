@@ -26,7 +26,7 @@ from msgspec import Meta
 from pyprof.errors import InputError, PyprofError
 from pyprof.files import open_output
 from pyprof.prof.job import JOB, is_job
-from pyprof.prof.job.partition import Partition, read_tables
+from pyprof.prof.job.partition import Partition, read_tables, unreadable
 from pyprof.prof.ranks.merged_ranks import WAITS, JobTables, Ranks, job_tables
 from pyprof.prof.ranks.pace_records import JobPath
 from pyprof.prof.ranks.rank_clocks import CLOCKS
@@ -144,4 +144,4 @@ def _table(file: Path, schema: pa.Schema) -> pa.Table:
     try:
         return pq.read_table(file, schema=schema)
     except (OSError, pa.ArrowException) as error:
-        raise InputError(file, f"{str(error).splitlines()[0]}; make the job anew") from error
+        raise InputError(file, unreadable(file, error)) from error

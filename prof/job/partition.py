@@ -199,6 +199,11 @@ def read_tables(job: Path, partition: Partition) -> RankTables:
         try:
             tables[name] = pq.read_table(file, schema=schema)
         except (OSError, pa.ArrowException) as error:
-            what = str(error).splitlines()[0]
-            raise InputError(file, f"expected the job's table {name}: {what}; make the job anew") from error
+            raise InputError(file, unreadable(file, error)) from error
     return RankTables(**tables)
+
+
+def unreadable(file: Path, error: OSError | pa.ArrowException) -> str:
+    """What is wrong with a table of the job, of which Arrow's message may be no more than its path."""
+    what = "there is no such file" if isinstance(error, FileNotFoundError) else str(error).splitlines()[0]
+    return f"expected the job's table {file.stem}: {what}; make the job anew"

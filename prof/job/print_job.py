@@ -18,6 +18,7 @@ from pyprof.prof.ranks.slow_sentences import (
     held_sentence,
     places,
     profiler_sentences,
+    slowed_by_profiler,
     whole,
 )
 from pyprof.quantities import counted, rounded
@@ -48,17 +49,20 @@ def job_lines(job: JobDocument, top: int, width: int) -> Iterator[str]:
 def _paragraphs(job: JobDocument, top: int) -> Iterator[str]:
     yield from _head(job)
     yield ""
+    path = [*path_sentences(job), ""]
+    first = slowed_by_profiler(job) and len(path) > 1
+    if first:
+        yield from path
+    for sentence in profiler_sentences(job):
+        yield sentence
+        yield ""
     if not job.slow:
         yield from _no_slow_rank(job)
     for slow in job.slow[:top]:
         yield from _slow(job, slow)
         yield ""
-    for sentence in profiler_sentences(job):
-        yield sentence
-        yield ""
-    path = list(path_sentences(job))
-    yield from path
-    yield from [""] if path else []
+    if not first and len(path) > 1:
+        yield from path
     if (more := len(job.slow) - top) > 0:
         yield f"Ranks that hold others up for 2% of {whole(job)} or longer, besides these: {more} (--top, --json)."
         yield ""

@@ -218,14 +218,18 @@ def _host_works_longer(
 def _for_more_calls(hosts: Mapping[int, HostWork], rank: int, peers: Sequence[int]) -> float:
     """What a host works longer than the others for its further operations, ns; 0 unless that explains most of it.
 
-    The others' host says how long one operation takes.
+    The others' host says how long one operation takes. Where the rank's own is the faster one, as hosts differ and
+    profilers slow them unequally, its work at the others' pace counts.
     """
     others = [hosts[peer] for peer in peers if peer in hosts]
     if rank not in hosts or not others:
         return 0.0
-    ns, operations = (sum(each) / len(others) for each in zip(*((e.ns, e.operations) for e in others), strict=True))
-    longer = hosts[rank].ns - ns
-    explained = (hosts[rank].operations - operations) * ns / max(operations, 1.0)
+    ns, operations, pace = (
+        sum(each) / len(others) for each in zip(*((e.ns, e.operations, e.pace) for e in others), strict=True)
+    )
+    own = hosts[rank]
+    longer = own.ns * max(pace / own.pace, 1.0) - ns
+    explained = (own.operations - operations) * ns / max(operations, 1.0)
     return min(explained, longer) if explained >= EXPLAINED * longer else 0.0
 
 

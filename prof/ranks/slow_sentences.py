@@ -11,7 +11,7 @@ from pyprof.text import printable
 # cause: what a rank that has it does longer than the others
 _CAUSES = {
     "kernels": "it launches {kernels:,.0f} kernels more{per_step}, which take {ms} ms",
-    "calls": "it launches {kernels:,.0f} kernels more{per_step}, for which its host works {ms} ms longer",
+    "calls": "it launches {kernels:,.0f} kernels more{per_step}, {ms} ms of work for its host at the others' pace",
     "inputs": "its GPU takes {ms} ms longer{per_step} for as many kernels with {flops:.0%} more FLOPs: larger inputs",
     "work": "its GPU takes {ms} ms longer{per_step} for as many kernels{same}",
     "copies": "its GPU spends {ms} ms more{per_step} in copies between host and GPU",
@@ -36,13 +36,22 @@ def held_sentence(slow: SlowRank, pace: Pace) -> str:
     share = f" ({slow.held_ns / pace.step_ns:.0%} of {whole(pace)})" if pace.step_ns else ""
     per_step = " per step" if pace.steps else ""
     others = "the other rank waits" if slow.peers == 1 else f"each of {slow.peers} other ranks waits"
-    return f"Rank {slow.rank} holds the others up: {others} {brief_ms(slow.held_ns)} ms{per_step} for it{share}."
+    who = "In the capture, rank" if slowed_by_profiler(pace) else "Rank"
+    return f"{who} {slow.rank} holds the others up: {others} {brief_ms(slow.held_ns)} ms{per_step} for it{share}."
+
+
+def slowed_by_profiler(pace: Pace) -> bool:
+    """Whether ranks wait for each other in steps that the profiler made longer: what is said of the program itself
+    then comes before what is seen in the capture."""
+    return pace.unprofiled_ns is not None and bool(pace.slow) and pace.step_ns > PROFILED * pace.unprofiled_ns
 
 
 def profiler_sentences(pace: Pace) -> Iterator[str]:
     """That a part of the waits is the profiler's, where it made the steps longer."""
     before = pace.unprofiled_ns
-    if before is not None and pace.slow and pace.step_ns > PROFILED * before:
+    if pace.path is not None and pace.path.measured_ns is not None:
+        before = pace.path.measured_ns  # the replayed ranks' steps, which the sentence on them gives, too
+    if before is not None and slowed_by_profiler(pace):
         yield (
             f"Without the profiler a step took {brief_ms(before)} ms, with it {brief_ms(pace.step_ns)} ms: late "
             "launches and pauses of the host, and the waits for them, are partly the profiler's."

@@ -12,6 +12,7 @@ from pyprof.prof.ranks.slow_sentences import (
     held_sentence,
     places,
     profiler_sentences,
+    slowed_by_profiler,
     whole,
 )
 from pyprof.prof.summary.capture_numbers import Summary
@@ -29,6 +30,10 @@ def rank_sentences(summary: Summary) -> Iterator[str]:
         yield f"In collectives, no rank holds the others up for 2% of {whole(pace)} or longer."
     elif not pace.slow:
         yield f"The {len(pace.ranks)} ranks keep pace: none holds the others up for 2% of {whole(pace)} or longer."
+    first = slowed_by_profiler(pace)
+    if first:
+        yield from path_sentences(pace)
+    yield from profiler_sentences(pace)
     for slow in pace.slow[:MOST]:
         yield held_sentence(slow, pace)
         for cause in slow.causes:
@@ -38,9 +43,9 @@ def rank_sentences(summary: Summary) -> Iterator[str]:
             yield f"Compared with the mean of the others, {NOTHING}."
     if len(pace.slow) > MOST:
         yield f"{counted(len(pace.slow) - MOST, 'more rank')} hold others up for 2% of {whole(pace)} or longer."
-    yield from profiler_sentences(pace)
     if pace.bubbles:
         yield bubble_sentence(pace)
-    yield from path_sentences(pace)
+    if not first:
+        yield from path_sentences(pace)
     if pace.experts is not None:
         yield expert_sentence(pace.experts, pace.steps > 0)

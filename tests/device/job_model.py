@@ -39,6 +39,7 @@ SIZES = {
     "busy": Config(
         layers=4, width=2048, heads=16, context=1024, batch=48, vocabulary=8192
     ),  # GPU, under a profiler too
+    "shared": Config(layers=6, width=512, heads=8, context=512, batch=8, vocabulary=8192),  # two ranks on one GPU
     "cpu": Config(layers=2, width=64, heads=4, context=32, batch=4, vocabulary=128),
 }
 

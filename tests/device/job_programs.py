@@ -9,6 +9,9 @@ Then they run again and are captured. Stragglers: ``host`` sleeps between forwar
 blocks, ``data`` waits for its data loader, ``copy`` copies from pageable memory, ``gc`` collects garbage, ``busy``
 shares its GPU with another process, ``launch`` does something before each linear layer.
 ``tpbusy`` is ``tp`` with six times the batch: the GPU sets the pace.
+
+--one-gpu: both ranks on one GPU, which they share by CUDA's multi-process service, if it was started before
+(nvidia-cuda-mps-control -d), and a smaller model, as NCCL then goes through sockets.
 """
 
 from __future__ import annotations
@@ -65,11 +68,13 @@ class Batches(Dataset):  # type: ignore[type-arg]
 class Case:
     """A case on this rank: its step, and what its injected delays took."""
 
+    size = "cuda"
+
     def __init__(self, name: str, rank: int) -> None:
         self.name = name
         form, self.state = name.split(".")
         self.slow = SLOW.get(self.state) == rank
-        size = "launches" if "launch" in self.state else "busy" if form == "tpbusy" else "cuda"
+        size = "launches" if "launch" in self.state else "busy" if form == "tpbusy" else self.size
         config = SIZES["cpu" if DEVICE == "cpu" else size]
         extra = EXTRA_BLOCKS if self.slow and self.state == "layers" else 0
         shares = () if form != "moe" else (0.25, 0.75) if self.state == "skew" else (0.5, 0.5)
@@ -228,11 +233,16 @@ def neighbour(stop: Any) -> None:
 
 def work(rank: int, args: argparse.Namespace, port: int) -> None:
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    if args.one_gpu:  # NCCL refuses two ranks on one GPU of one host, so they say that they are on two
+        os.environ.update(NCCL_HOSTID=f"host{rank}", NCCL_NET="Socket", NCCL_SOCKET_IFNAME="lo")
+        os.environ.update(NCCL_SOCKET_NTHREADS="2", NCCL_NSOCKS_PERTHREAD="4")
+        Case.size = "shared"
+    gpu = 0 if args.one_gpu else rank
     if DEVICE == "cuda":
-        torch.cuda.set_device(rank)
+        torch.cuda.set_device(gpu)
     torch.set_num_threads(1)
     _bind(rank)
-    device = torch.device("cuda", rank) if DEVICE == "cuda" else None
+    device = torch.device("cuda", gpu) if DEVICE == "cuda" else None
     dist.init_process_group("nccl" if device else "gloo", rank=rank, world_size=2, device_id=device)
     done = False
     try:
@@ -295,6 +305,7 @@ if __name__ == "__main__":
     parser.add_argument("out", type=Path)
     parser.add_argument("--cases", nargs="+", required=True)
     parser.add_argument("--nsys", action="store_true", help="this process is the rank $RANK, which nsys records")
+    parser.add_argument("--one-gpu", action="store_true", help="both ranks share a GPU and talk through sockets")
     parser.add_argument("--port", type=int, default=29517)
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
