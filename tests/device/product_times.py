@@ -22,7 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch.profiler import ProfilerActivity, profile
 
-TIMES, CHUNK = 3, 24
+TIMES, CHUNK = 3, 27
 MOST_BYTES, MOST_FLOP = 3e9, 0.6e12
 FIELDS = ("kind", "shape", "precision", "form", "dir", "us")
 aten = torch.ops.aten
@@ -34,7 +34,7 @@ class Call(NamedTuple):
     kind: str
     shape: str
     precision: str  # fp32, tf32, bf16
-    form: str  # nchw, nhwc; nt, nn, tn of a matrix product
+    form: str  # nchw, nhwc; nt, nn, tn of a matrix product; to8, to64: its sizes padded to multiples of these
     direction: str  # fprop, dgrad, wgrad; bprop where one op makes all gradients
     run: Callable[[], Any]
 
@@ -111,6 +111,15 @@ def gemm(rng: random.Random) -> Config:
     return "gemm", (size(rng, 4, 16), size(rng, 5, 15), size(rng, 5, 13))
 
 
+def odd(rng: random.Random) -> Config:
+    """(rows, results, inner) of a linear layer with a dimension that is no multiple of 16 bytes, mostly a vocabulary."""
+    rows = int(2 ** rng.randint(7, 13) * rng.choice((1, 1, 1.25, 1.5)))
+    results, inner = int(2 ** rng.uniform(9, 17.2)), int(2 ** rng.randint(7, 11) * rng.choice((1, 1, 1.5)))
+    if rng.random() < 0.2:  # any of the three may be odd
+        results, inner = min(inner, results), min(results, 4096)
+    return "odd", (rows, results, inner)
+
+
 def bmm(rng: random.Random) -> Config:
     """(batch, rows, results, inner)."""
     return "bmm", (size(rng, 3, 10), size(rng, 5, 11), size(rng, 5, 11), size(rng, 4, 8))
@@ -145,7 +154,8 @@ def pool(rng: random.Random) -> Config:
 
 
 KINDS = {
-    each.__name__: each for each in (conv2d, gemm, depthwise, conv1d, conv3d, transposed, bmm, attention, norm, pool)
+    each.__name__: each
+    for each in (conv2d, gemm, depthwise, conv1d, conv3d, transposed, bmm, attention, norm, pool, odd)
 }
 
 
@@ -155,6 +165,12 @@ def calls(config: Config) -> Iterator[Call]:
         yield from of_convolution(kind, shape)
     elif kind in ("gemm", "bmm"):
         yield from of_product(kind, shape)
+    elif kind == "odd":
+        yield from of_product("gemm", shape)
+        for unit in (8, 64):
+            padded = tuple(-(-size // unit) * unit for size in shape)
+            for call in of_product("gemm", padded) if padded != shape else ():
+                yield call._replace(shape=" ".join(map(str, shape)), form=f"to{unit}")
     elif kind == "attention":
         yield from of_attention(shape)
     else:
