@@ -92,6 +92,13 @@ RULES = {
     "decoder": "loop_of_products",
     "logits": "loop_of_products",
     "inference": "inference_mode",
+    "static": "static_cache",
+    "batched": "mask_loop",
+    "gru": "cell_loop",
+    "silu": "fusion:Call F.silu",
+    "decay": "parameter_loop",
+    "masks": "made_on_cpu",
+    "lengths": "item",
 }
 WORTH, NEAR, NEAR_END, NOTHING = 0.03, 0.25, 0.10, 0.01  # shares of a step, of a saving, of a final step, of a step
 NONE = (0.0, 0.0, 0.0)
