@@ -2,13 +2,15 @@
 
 The parser records the shapes of the step's gradients (``grads``). PyTorch's multi-tensor kernels process 65,536
 elements per block (kChunkSize, ATen/native/cuda/MultiTensorApply.cuh of 2.0 to 2.13). So the number of blocks that an
-op launched shows whether its lists hold tensors of these shapes or step counters of one element each. Otherwise they
-stay unknown.
+op launched shows whether its lists hold tensors of these shapes or step counters of one element each. Optimizers often
+have two groups, one with weight decay for the tensors of two dimensions or more and one for the others: then the op
+comes with the blocks of both. Otherwise lists stay unknown.
 """
 
 import json
 import math
 import re
+from collections.abc import Set
 
 import numpy as np
 
@@ -27,17 +29,21 @@ def proven_lists(table: Table, op: Ints) -> Coded:
     rows = np.flatnonzero((grads.codes >= 0) & (table.coded("aten").codes >= 0))
     if not len(rows):
         return out
-    blocks = np.bincount(op[rows], weights=blocks_along_x(table)[rows]).astype(np.int64)
-    pairs, pair = distinct(grads.codes[rows], blocks[op[rows]])
+    blocks = np.bincount(op[rows], weights=blocks_along_x(table)[rows]).astype(np.int64)[op[rows]]
+    names = table.coded("aten").codes[rows]
+    found, of_row = distinct(grads.codes[rows], names, blocks)
+    launches: dict[tuple[int, int], set[int]] = {}
+    for code, name, launched in found:
+        launches.setdefault((code, name), set()).add(launched)
     plain = _adds_a_number(table)
-    for number, (code, launched) in enumerate(pairs):
-        of_pair = rows[pair == number]
+    for number, (code, name, launched) in enumerate(found):
+        chosen = rows[of_row == number]
         for counter in (False, True):
-            texts = _proven(grads.values[code], launched, counter)
-            chosen = of_pair[plain[of_pair] == counter]
-            if texts and len(chosen):
+            texts = _proven(grads.values[code], launched, launches[code, name], counter)
+            some = chosen[plain[chosen] == counter]
+            if texts and len(some):
                 out.values.append(texts)
-                out.codes[chosen] = len(out.values) - 1
+                out.codes[some] = len(out.values) - 1
     return out
 
 
@@ -61,13 +67,14 @@ def _adds_a_number(table: Table) -> Bools:
     return both
 
 
-def _proven(grads: str, launched: int, may_count: bool) -> str:
-    """The shapes proven by the number of ``launched`` blocks; empty if they prove none. ``may_count``: the op may
-    instead have added to step counters; if the blocks fit both, nothing is proven."""
+def _proven(grads: str, launched: int, every: Set[int], may_count: bool) -> str:
+    """The shapes proven by the number of ``launched`` blocks; empty if they prove none. ``every``: those of all calls
+    of the op. ``may_count``: the op may instead have added to step counters; if the blocks fit both, nothing is proven.
+    """
     shapes = shapes_of(grads)
     if shapes is None:
         return ""
-    whole = sum(chunks(shape) for shape in shapes)
+    whole = _blocks(shapes)
     if launched and whole and whole % launched == 0:
         times = whole // launched  # gradients accumulated over several backward passes come as often
         part = shapes[: len(shapes) // times]
@@ -75,7 +82,26 @@ def _proven(grads: str, launched: int, may_count: bool) -> str:
             return json.dumps(part)
     if may_count and launched == len(shapes) and whole != launched:
         return json.dumps([[] for _ in shapes])
+    for group in _groups(shapes, every):
+        if launched == _blocks(group) and not (may_count and launched == len(group)):
+            return json.dumps(group)
     return ""
+
+
+def _groups(shapes: list[list[int]], every: Set[int]) -> list[list[list[int]]]:
+    """The tensors of two dimensions or more, and the others; none unless the op is called for each of these."""
+    for times in range(1, len(shapes) + 1):
+        part = shapes[: len(shapes) // times]
+        if len(part) * times == len(shapes) and shapes == part * times:
+            groups = [[shape for shape in part if (len(shape) > 1) is many] for many in (True, False)]
+            blocks = {*map(_blocks, groups)}
+            if 0 not in blocks and len(blocks) == 2 and blocks <= every:
+                return groups
+    return []
+
+
+def _blocks(shapes: list[list[int]]) -> int:
+    return sum(map(chunks, shapes))
 
 
 def shapes_of(grads: str) -> list[list[int]] | None:

@@ -112,7 +112,7 @@ def gemm(rng: random.Random) -> Config:
 
 
 def odd(rng: random.Random) -> Config:
-    """(rows, results, inner) of a linear layer with a dimension that is no multiple of 16 bytes, mostly a vocabulary."""
+    """(rows, results, inner) of a linear layer with an odd dimension, mostly a vocabulary."""
     rows = int(2 ** rng.randint(7, 13) * rng.choice((1, 1, 1.25, 1.5)))
     results, inner = int(2 ** rng.uniform(9, 17.2)), int(2 ** rng.randint(7, 11) * rng.choice((1, 1, 1.5)))
     if rng.random() < 0.2:  # any of the three may be odd

@@ -56,6 +56,23 @@ def test_blocks_prove_the_lists(aten, grids, grads, dtypes, proven):
 
 
 @pytest.mark.parametrize(
+    ("grids", "grads", "proven"),
+    [
+        ([2, 1], GRADS, ["[[300, 300]]", "[[10]]"]),  # one call for each group
+        ([2, 1], "[[300, 300], [10], [300, 300], [10]]", ["[[300, 300]]", "[[10]]"]),  # accumulated twice
+        ([2, 1], "[[10], [300, 300], [7, 7]]", ["", ""]),  # the matrices have 3 blocks
+        ([2, 4], GRADS, ["", ""]),  # no call for the others
+        ([2, 3], GRADS, ["", GRADS]),  # all together in one call, and in another something else
+        ([2, 1, 3], GRADS, ["[[300, 300]]", "[[10]]", GRADS]),  # gradients scaled together, weights by group
+        ([1, 1], "[[10], [7, 7]]", ["", ""]),  # could be either group
+    ],
+)
+def test_blocks_prove_the_lists_of_two_groups(grids, grads, proven):
+    found = table("aten::_foreach_mul_", grids, grads, '[[],""]')
+    assert proven_lists(found, np.arange(len(grids))).texts() == proven
+
+
+@pytest.mark.parametrize(
     "grads",
     [
         "[null]",
