@@ -9,6 +9,7 @@ from typing import NamedTuple
 CONVOLUTIONS = ("conv1d", "conv2d", "conv3d", "transposed2d", "depthwise")
 PRODUCTS = ("gemm", "bmm")
 LINE = 8  # elements of 16 bits that tensor cores load at once
+PER_HALF = 3.0  # how far calls are apart whose rows of 16 bits fill 16 bytes, and 8 of them
 
 
 class Variant(NamedTuple):
@@ -57,8 +58,10 @@ def product(direction: str, batch: int, m: int, n: int, k: int) -> Call:
     """``batch`` products of m × k and k × n.
 
     ``direction``: fprop if the second matrix is transposed in memory, wgrad if the first one is, dgrad if neither is.
+    The two sizes count that are contiguous in memory: those of which tensor cores load a line at once, if it is full.
     """
-    odd = tuple(3.0 * (size % LINE > 0) for size in (m, n, k))
+    lines = (m, n) if direction == "wgrad" else (k, n)
+    odd = tuple(PER_HALF * math.log2(LINE // math.gcd(size, LINE)) for size in lines)
     features = (math.log2(m), math.log2(n), math.log2(k), math.log2(batch) / 2, *odd)
     elements = batch * (m * n + m * k + n * k)
     return Call("bmm" if batch > 1 else "gemm", direction, features, 2.0 * batch * m * n * k, elements)

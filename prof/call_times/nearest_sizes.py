@@ -1,6 +1,6 @@
 """How the time of a call changes with precision and memory format: by the measured calls whose sizes are nearest.
 
-``data/h200.csv.gz`` has some 1,500 random sizes, measured on an H200 by tests/device/product_times.py. What is taken
+``data/h200.csv.gz`` has some 3,400 random sizes, measured on an H200 by tests/device/product_times.py. What is taken
 from it is the ratio of two times of one size, not a time, so that the GPU's own speed and what the sizes do not show
 (strides, sparse values, a cold cache) are in the captured time that it is multiplied with.
 """

@@ -34,7 +34,7 @@ class Call(NamedTuple):
     kind: str
     shape: str
     precision: str  # fp32, tf32, bf16
-    form: str  # nchw, nhwc; nt, nn, tn of a matrix product; to8, to64: its sizes padded to multiples of these
+    form: str  # nchw, nhwc; nt, nn, tn of a matrix product
     direction: str  # fprop, dgrad, wgrad; bprop where one op makes all gradients
     run: Callable[[], Any]
 
@@ -117,7 +117,7 @@ def odd(rng: random.Random) -> Config:
     results, inner = int(2 ** rng.uniform(9, 17.2)), int(2 ** rng.randint(7, 11) * rng.choice((1, 1, 1.5)))
     if rng.random() < 0.2:  # any of the three may be odd
         results, inner = min(inner, results), min(results, 4096)
-    return "odd", (rows, results, inner)
+    return "gemm", (rows, results, inner)
 
 
 def bmm(rng: random.Random) -> Config:
@@ -165,12 +165,6 @@ def calls(config: Config) -> Iterator[Call]:
         yield from of_convolution(kind, shape)
     elif kind in ("gemm", "bmm"):
         yield from of_product(kind, shape)
-    elif kind == "odd":
-        yield from of_product("gemm", shape)
-        for unit in (8, 64):
-            padded = tuple(-(-size // unit) * unit for size in shape)
-            for call in of_product("gemm", padded) if padded != shape else ():
-                yield call._replace(shape=" ".join(map(str, shape)), form=f"to{unit}")
     elif kind == "attention":
         yield from of_attention(shape)
     else:

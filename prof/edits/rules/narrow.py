@@ -8,7 +8,8 @@ last two. A backward op has the types of its forward op.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,11 +25,37 @@ WIDE = frozenset(
     "l1_loss smooth_l1_loss kl_div huber_loss binary_cross_entropy_with_logits cosine_similarity cdist dist "
     "grid_sampler_2d grid_sampler_3d".split()
 )
+TO_BOOL = frozenset("eq ne lt le gt ge isnan isinf isfinite logical_not logical_and logical_or logical_xor".split())
 WEIGHTED = ("aten::linear", "aten::addmm", "aten::conv")  # around products whose second operand is a weight
 CAST_NS = 1500.0  # besides moving the bytes
+# Casts to float32 run at 2.05 to 2.2 TB/s on an H200 (558 of 3 million elements and more, PyTorch 2.11), those to bf16
+# at 3.9 to 4.6 (735): the kernel for the former loads element by element.
+TO_WIDE = 2.1  # times as long as to the narrow type
 PARTS = 4  # tensors that one product's result is split into at most
 LEAST = 4096  # elements of the smallest tensors that are followed
 SHORTEST_NS = 2000.0  # of a kernel on half of the bytes
+# What remains of a kernel's time on half of the bytes: PyTorch's kernels for strided operands and for sums are not
+# limited by bytes alone (the medians of 44, 21 and 2 pairs of an H200; of 37 others 0.51). Where operands differ in
+# type, they are cast element by element (21 pairs: 1.43 and 1.37).
+STRIDED = {"elementwise_kernel": 0.9, "reduce_kernel": 0.9, "fused_dropout_kernel_vec": 0.7}
+MIXED = 1.4
+
+
+def _large(run: Run, row: int) -> list[int]:
+    """The elements of each large operand that may be float32: masks and indices keep their type."""
+    shapes, dtypes = run.shapes(row), run.listed("dtypes", row)
+    other = [dtype not in ("", "float32") for dtype in dtypes] if len(dtypes) == len(shapes) else [False] * len(shapes)
+    return [size for shape, fixed in zip(shapes, other, strict=True) if (size := numel(shape)) >= LEAST and not fixed]
+
+
+class _Cast(NamedTuple):
+    elements: int
+    widens: bool  # to float32
+
+    @property
+    def back(self) -> _Cast:
+        """The cast of the gradient."""
+        return _Cast(self.elements, not self.widens)
 
 
 class Flow:
@@ -40,7 +67,7 @@ class Flow:
         self.cast_ns: Floats = np.zeros(run.rows)  # per row: what the casts before it take
         self.casts: Floats = np.zeros(run.rows)  # and their number
         self._made: dict[int, list[int]] = {}  # elements -> bytes per element of the last two tensors of that many
-        self._forward: dict[int, tuple[float, list[int]]] = {}  # sequence number -> factor, elements of its casts
+        self._forward: dict[int, tuple[float, list[_Cast]]] = {}  # sequence number -> factor, casts of its gradients
         self._weights: set[tuple[int, str, str]] = set()  # those that the autocast of now has cast
         self._backward = False
         self._of = self.run.table.ragged("seqId").lists()
@@ -67,29 +94,33 @@ class Flow:
 
     def _go(self, row: int) -> None:
         run = self.run
-        sizes = [numel(shape) for shape in run.shapes(row)]
-        large = [size for size in sizes if size >= LEAST]
+        large = run.once(_large, row)
         if self.narrowed[row]:
-            cast = list(self._operands(row))
+            cast = [_Cast(size, widens=False) for size in self._operands(row)]
             self._cast(row, cast)
-            self._note(row, 0.5, cast)
+            self._note(row, 0.5, [each.back for each in cast])
             self._make(self._product_elements(row), 2)
             return
         if not large or run.dtype[row] != "float32":
             return
         widths = self._widths(large)
-        if run.aten[row].rstrip("_") in WIDE:
-            cast = [large[0]] if widths[0] == 2 else []
+        if run.aten[row].rstrip("_") in WIDE and not self._within_loss(row):
+            cast = [_Cast(large[0], widens=True)] if widths[0] == 2 else []
             self._cast(row, cast)
-            self._note(row, 1.0, cast)
+            self._note(row, 1.0, [each.back for each in cast])
             self._make(large[0], 4)
             return
-        wide = max(widths)
+        wide = widths[0] if run.aten[row].endswith("_") else max(widths)  # in place: the result's type is given
         factor = (sum(widths) + wide) / (4.0 * (len(widths) + 1))
         self.factor[row] = factor
         # The gradient of a narrow operand of a wide result is cast to its type.
-        self._note(row, factor, [large[0]] if min(widths) < wide else [])
-        self._make(large[0], wide)
+        self._note(row, factor, [_Cast(large[0], widens=False)] if min(widths) < wide else [])
+        if run.aten[row] not in TO_BOOL:
+            self._make(large[0], wide)
+
+    def _within_loss(self, row: int) -> bool:
+        """Whether this is the softmax of ``cross_entropy``, which asks for its input's type; its next op is wide."""
+        return self.run.aten[row] == "_log_softmax" and "aten::cross_entropy_loss" in self.run.texts("nodes")[row]
 
     def _widths(self, large: list[int]) -> list[int]:
         """The bytes per element of each operand."""
@@ -106,7 +137,7 @@ class Flow:
         if size >= LEAST:
             self._made[size] = [*self._made.pop(size, [])[-1:], width]  # the last key is the last one made
 
-    def _note(self, row: int, factor: float, cast: list[int]) -> None:
+    def _note(self, row: int, factor: float, cast: list[_Cast]) -> None:
         for number in self._of[row]:
             before, casts = self._forward.get(number, (factor, []))
             self._forward[number] = (min(before, factor), casts + cast)
@@ -123,9 +154,12 @@ class Flow:
             self._cast(max(row - (self.run.family[row] == "attention"), 0), cast)
             self._forward[number] = (factor, [])
 
-    def _cast(self, row: int, sizes: list[int]) -> None:
-        self.casts[row] += len(sizes)
-        self.cast_ns[row] += sum(CAST_NS + 1e9 * CAST_BYTES * size / self.run.bandwidth for size in sizes)
+    def _cast(self, row: int, casts: Sequence[_Cast]) -> None:
+        per_element = 1e9 * CAST_BYTES / self.run.bandwidth
+        self.casts[row] += len(casts)
+        self.cast_ns[row] += sum(
+            CAST_NS + per_element * cast.elements * (TO_WIDE if cast.widens else 1.0) for cast in casts
+        )
 
     def _operands(self, row: int) -> Iterator[int]:
         """The elements of the operands of a product that autocast has to cast."""
@@ -173,8 +207,12 @@ class Flow:
             return int(run.flop[row] / 2 / numel(matrices[1][1:]))
         return 0
 
-    def shortened(self) -> Floats:
+    def changed_ns(self) -> Floats:
         """Per row that is no product: its duration afterwards, ns, without casts."""
-        took = self.run.dur
-        shorter: Floats = np.minimum(took, np.maximum(took * self.factor, SHORTEST_NS))
-        return shorter
+        took, names = self.run.dur, self.run.texts("kShortName")
+        narrow, elementwise = self.factor <= 0.5, self.run.mentions("kShortName", "elementwise_kernel")
+        share = np.where(narrow, [STRIDED.get(str(name), 0.5) for name in names], self.factor)
+        mixed = elementwise & ~narrow & (self.factor < 1)
+        shorter = np.minimum(took, np.maximum(took * share, SHORTEST_NS))
+        found: Floats = np.where(mixed, took * MIXED, shorter)
+        return found

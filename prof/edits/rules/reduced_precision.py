@@ -89,7 +89,7 @@ def _narrowed(run: Run, every: Ints, unit: str) -> Edit:
     chosen = np.zeros(run.rows, bool)
     chosen[every] = True
     flow = Flow(run, chosen)
-    ns = flow.shortened()
+    ns = flow.changed_ns()
     rows, expected, deviation = _times(run, every, "bf16")
     ns[rows] = expected
     pictures, expected, _ = changed_ns(run, list(_of_pictures(run, flow)))
