@@ -66,7 +66,7 @@ def test_what_a_comparison_makes_is_not_followed():
 
 
 def test_the_softmax_of_cross_entropy_is_narrow_and_what_follows_is_wide():
-    """Under autocast on an H200, PyTorch 2.11: log_softmax in bf16, then a cast to float32 for nll_loss, as recorded."""
+    """Under autocast on an H200, PyTorch 2.11: log_softmax in bf16, then a cast to float32 for nll_loss."""
     nodes = ["aten::cross_entropy_loss", "aten::log_softmax", "aten::_log_softmax"]
     softmax = pointwise("_log_softmax", (ROWS, WIDE), nodes=nodes, kShortName="cunn_SoftMaxForward")
     found = flow(linear(ROWS, NARROW, WIDE), softmax, pointwise("nll_loss_forward", (ROWS, WIDE), (ROWS,)))
