@@ -17,6 +17,7 @@ from pyprof.dtypes import ITEM_BYTES
 from pyprof.prof.advice import Run
 from pyprof.prof.advice.fusion import FUSED_NS, NEW_BACKWARD, NEW_FORWARD
 from pyprof.prof.advice.run_columns import numel
+from pyprof.prof.kernels.name_patterns import stays_on_device
 from pyprof.table.columns import Bools
 
 SUMS = ("reduction", "norm", "softmax")
@@ -77,8 +78,13 @@ def fused_kernels(run: Run, fits: Bools) -> Iterator[Fused]:
 
 
 def fusible(run: Run) -> Bools:
-    """A mask of the rows that a compiler replaces by code of its own; those without shapes are left alone."""
-    found: Bools = np.isin(run.family, FUSED) & np.isin(run.phase, PHASES) & (run.texts("kind") == "kernel")
+    """A mask of the rows that a compiler replaces by code of its own; those without shapes are left alone.
+
+    A contiguous tensor's clone is a copy within the GPU's memory, as ``masked_fill`` makes it.
+    """
+    clones = (run.texts("kind") == "memcpy") & run.table.coded("kShortName").where(stays_on_device)
+    computes = (run.texts("kind") == "kernel") | clones
+    found: Bools = np.isin(run.family, FUSED) & np.isin(run.phase, PHASES) & computes
     known = run.table.coded("sizes").where(lambda text: any(sign in text for sign in "123456789"))
     return found & known & ~np.isin(run.aten, STAYS)
 

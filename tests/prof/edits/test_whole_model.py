@@ -52,6 +52,23 @@ def test_a_residual_a_norm_and_a_cast_are_one_kernel():
     assert found.ns(made) == pytest.approx(FUSED_NS + 14 * SIZE * RATE_NS, rel=0.001)
 
 
+def test_a_clone_within_the_gpus_memory_joins_its_neighbours():
+    """As masked_fill makes it: the product's result is read once, and the filled tensor written."""
+    clone = {"name": "Memcpy DtoD (Device -> Device)", "kind": "memcpy"}
+    _, (found,) = fused(
+        row("mul", (TOKENS, WIDTH), ()),
+        row("copy_", (TOKENS, WIDTH), (TOKENS, WIDTH), **clone),
+        row("masked_fill_", (TOKENS, WIDTH), (1, WIDTH), dtypes=["float32", "bool"]),
+    )
+    assert found.rows == [0, 1, 2]
+    assert found.nbytes + found.last == pytest.approx(8 * SIZE, rel=0.001)
+
+
+def test_a_copy_from_the_host_stays():
+    _, found = fused(row("copy_", (TOKENS, WIDTH), name="Memcpy HtoD (Pageable -> Device)", kind="memcpy"))
+    assert found == []
+
+
 def test_a_dropout_computes_its_random_numbers():
     made, (found,) = fused(row("gelu", (TOKENS, WIDTH)), row("native_dropout", (TOKENS, WIDTH)))
     assert found.more_ns == pytest.approx(0.002 * SIZE)  # ns an element
