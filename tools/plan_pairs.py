@@ -96,7 +96,7 @@ RULES = {
     "batched": "mask_loop",
     "gru": "cell_loop",
     "silu": "fusion:Call F.silu",
-    "decay": "parameter_loop",
+    "decay": "parameter_loop:Leave",
     "masks": "made_on_cpu",
     "lengths": "item",
 }

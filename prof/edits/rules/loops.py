@@ -1,4 +1,4 @@
-"""Python loops over parameters after the backward pass: optimizers, clipping and averages written tensor by tensor."""
+"""Python loops over parameters, tensor by tensor: optimizers, clipping and averages, and penalties of the loss."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHAPES = 4  # of the tensors of a loop, at least, which begins a step
 
 @edit_rule("parameter_loop")
 def parameter_loop(scenario: Scenario) -> Iterator[Proposal]:
-    """One op after the other for each parameter, as one op on lists of tensors (torch._foreach_*).
+    """One op after the other for each parameter, as one op on lists of tensors (torch._foreach_*), or as weight decay.
 
     Bytes and order of the ops stay as they are; launches become one for each list of 30 tensors or 21 M elements. What
     torch.optim could do by itself, its own rule says (optimizer), and is left out here.
@@ -32,10 +32,65 @@ def parameter_loop(scenario: Scenario) -> Iterator[Proposal]:
     for row in np.flatnonzero(_after_backward(run)).tolist():
         lines.setdefault(_place(run, row), []).append(row)
     found = [np.array(rows) for rows in lines.values() if _is_loop(run, rows)]
-    if not found:
+    penalties = [*_penalties(run)]
+    if not found and not penalties:
         yield Abstained("parameter_loop", f"no {MANY} kernels of one op and line after the backward pass")
     for rows in found:
         yield _edit(scenario, rows)
+    for rows in penalties:
+        yield _without_penalty(run, rows)
+
+
+def _penalties(run: Run) -> Iterator[Ints]:
+    """The rows, forward and backward, of each line that sums the squares of tensors of several shapes, one by one.
+
+    An L2 penalty in the loss, as w.pow(2).sum() or w.norm() ** 2 for each weight.
+    """
+    outside = ~run.names("layer") & run.names("trace") & np.isin(run.phase, ("forward", "other", ""))
+    sums = outside & np.isin(run.aten, ("sum", "linalg_vector_norm"))
+    squares = Counter(
+        run.trace(row) for row in np.flatnonzero(outside & (run.aten == "pow")).tolist() if _squares(run, row)
+    )
+    lines: dict[str, list[int]] = {}
+    for row in np.flatnonzero(_over_tensors(run, sums)).tolist():
+        lines.setdefault(run.trace(row), []).append(row)
+    many = {line for line, rows in lines.items() if run.count(min(len(rows), squares[line])) >= MANY}
+    inside = np.isin(run.phase, ("forward", "backward", "other", "")) & ~run.names("layer")
+    for line in many:
+        yield np.array([row for row in np.flatnonzero(inside).tolist() if run.trace(row) == line], np.int64)
+
+
+def _squares(run: Run, row: int) -> bool:
+    """Whether a power's exponent is 2."""
+    args = run.listed("args", row)
+    return len(args) > 1 and str(args[1]) in ("2", "2.0")
+
+
+def _without_penalty(run: Run, rows: Ints) -> Edit:
+    """The optimizer adds the penalty's gradient: it reads weights and gradients, and writes these, by ops on lists."""
+    weights = rows[np.isin(run.aten[rows], ("sum", "linalg_vector_norm")) & (run.phase[rows] != "backward")]
+    elements = float(run.elements[weights].sum())
+    launches = -(-len(weights) // TENSORS) + elements // CHUNKS
+    ns, left = np.zeros(len(rows)), np.zeros(len(rows))
+    ns[0] = min(1e9 * 12 * elements / run.bandwidth + 2000.0 * launches, float(run.dur[rows].sum()))
+    left[0] = min(launches, float(len(rows)))
+    return Edit(
+        rule="parameter_loop",
+        change=(
+            "Leave the sum of squares out of the loss, and give its factor, doubled, as weight_decay to SGD or Adam of "
+            "torch.optim, which add its gradient themselves (AdamW decays weights in another way)."
+        ),
+        why=(
+            f"The loss has the squares of {rounded(run.count(len(weights)))} tensors, one after the other: "
+            f"{rounded(run.count(len(rows)))} kernels per {run.unit}, forward and backward, {rounded(run.ms_of(rows))} "
+            "ms of the GPU and a launch by the host for each"
+        ),
+        cost="the loss that is printed has no penalty; AdamW, and optimizers of one's own, need another form",
+        rows=rows,
+        ns=ns,
+        left=left,
+        deviation=0.2,
+    )
 
 
 def _after_backward(run: Run) -> Bools:

@@ -371,6 +371,47 @@ def test_loops_of_two_functions_in_one_file_are_two_changes():
     assert clipping.rows.tolist() == list(range(40)) and averaging.rows.tolist() == list(range(41, 61))
 
 
+def penalty(count, exponent="2", shapes=5, line="train.py:9"):
+    """w.pow(2).sum() for each weight, added to the loss, and the gradients of its squares: 2 µs each."""
+
+    def row(aten, sizes, phase="forward", **more):
+        return {"aten": f"aten::{aten}", "sizes": sizes, "dtypes": ["float32"] * len(sizes), "ns": 2_000, "op": [aten],
+                "kShortName": "vectorized_elementwise_kernel", "phase": phase, "trace": [line], **more}  # fmt: skip
+
+    sizes = [[1 << 20, 1 + i % shapes] for i in range(count)]
+    forward = [
+        each
+        for size in sizes
+        for each in (
+            row("pow", [size, []], args=["", exponent]),
+            row("sum", [size, []], kShortName="reduce_kernel"),
+            row("add", [[], []]),
+        )
+    ]
+    return [*forward, *(row("mul", [size, []], "backward", dir="bprop") for size in sizes)]
+
+
+def test_a_penalty_of_squares_becomes_weight_decay():
+    """20 tensors of 1 to 5 times 2**20 elements, four of each: 63 million, a list of 30 tensors and three parts more.
+
+    80 kernels of 2 µs go, and weights and gradients are read and gradients written: 12 bytes per element.
+    """
+    rows = penalty(20)
+    edit = parameter_loop(*rows)
+    assert edit.change.startswith("Leave the sum of squares out of the loss")
+    assert edit.rows.tolist() == list(range(80)) and "squares of 20 tensors" in edit.why
+    elements = 4 * (1 + 2 + 3 + 4 + 5) << 20
+    launches = 1 + elements // CHUNKS
+    assert edit.ns.sum() == pytest.approx(min(1e9 * 12 * elements / run(*rows).bandwidth + 2000 * launches, 160_000))
+    assert edit.left.sum() == launches
+
+
+def test_what_is_no_penalty_of_squares_stays():
+    """Cubes; few tensors; tensors of one shape, as of a loop over samples; and a line that is not known."""
+    for rows in (penalty(20, exponent="3"), penalty(15), penalty(20, shapes=1), penalty(20, line="")):
+        assert isinstance(parameter_loop(*rows), Abstained)
+
+
 def behind_backward(shapes, **more):
     """20 sums after the backward pass of a step, of a capture without lines: of tensors of so many shapes in turn."""
     backward = {**mm(64, 64, 64, 9_000), "phase": "backward", "step": 1}
