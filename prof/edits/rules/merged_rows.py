@@ -56,7 +56,19 @@ def merge(run: Run, rows: Iterable[int], times: int, into: Merged, where: Callab
     for group in alike(run, rows, where):
         kept = max(1, round(len(group) / times))
         if len(group) > kept:
-            into.put(group, min(at_once_ns(run, group, kept), float(run.dur[group].sum())), kept)
+            most = float(run.dur[group].sum()) * _padding(run, group)
+            into.put(group, min(at_once_ns(run, group, kept), most), kept)
+
+
+def _padding(run: Run, rows: list[int]) -> float:
+    """How many times as much products of several sizes compute if each is as large as the largest of them.
+
+    torch.nn.functional.grouped_mm takes them as they are, in bf16; torch.bmm, for other types, takes padded rows.
+    """
+    flop = run.flop[rows]
+    if run.family[rows[0]] != "gemm" or run.dtype[rows[0]] == "bfloat16" or not flop.sum() > 0:
+        return 1.0
+    return float(len(rows) * flop.max() / flop.sum())
 
 
 def at_once_ns(run: Run, rows: list[int], kept: int) -> float:
@@ -68,7 +80,8 @@ def at_once_ns(run: Run, rows: list[int], kept: int) -> float:
     if run.family[rows[0]] == "gemm" and flop > 0 and run.device is not None:
         code = run.limits.unit.codes[rows[0]]
         if code >= 0:
-            unit = run.limits.unit.values[code]
+            unit, padding = run.limits.unit.values[code], _padding(run, rows)
+            flop, nbytes = flop * padding, nbytes * padding
             return kept * run.product_ns(flop / kept, nbytes / kept if nbytes == nbytes else 0.0, unit, GROUPED)
     sizes = {str(run.shapes(row)) for row in rows}
     if run.phase[rows[0]] == "backward" and run.aten[rows[0]] in WHOLE and len(sizes) <= kept:

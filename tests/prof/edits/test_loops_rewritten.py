@@ -315,6 +315,16 @@ def test_products_at_once_take_the_flops_and_bytes_of_all_in_so_many_kernels():
     assert at_once_ns(made, [0, 1, 2, 3], 2) == 2 * made.product_ns(flop / 2, nbytes / 2, unit, GROUPED)
 
 
+@pytest.mark.parametrize(("dtype", "times"), [("float32", 4 * 256 / 448), ("bfloat16", 1.0)])
+def test_products_of_several_sizes_are_padded_unless_they_can_be_grouped(dtype, times):
+    """64, 64, 64 and 256 rows: as torch.bmm takes them, four times 256. grouped_mm of bf16 takes them as they are."""
+    made = run(*[mm(rows, 256, 512, 9_000, dtype=dtype) for rows in (64, 64, 64, 256)])
+    flop, nbytes = 2 * 448 * 256 * 512, float(made.nbytes.sum())
+    (unit,) = {made.limits.unit.values[code] for code in made.limits.unit.codes.tolist()}
+    expected = made.product_ns(times * flop, times * nbytes, unit, GROUPED)
+    assert at_once_ns(made, [0, 1, 2, 3], 1) == pytest.approx(expected)
+
+
 def loop(count, *ops, clips=(), elements=1024):
     """An op after the other for each of so many parameters, 2 µs each."""
     return [
