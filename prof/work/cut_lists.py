@@ -7,10 +7,13 @@ have two groups, one with weight decay for the tensors of two dimensions or more
 comes with the blocks of both. Otherwise lists stay unknown.
 """
 
+from __future__ import annotations
+
 import json
 import math
 import re
 from collections.abc import Set
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -36,10 +39,11 @@ def proven_lists(table: Table, op: Ints) -> Coded:
     for code, name, launched in found:
         launches.setdefault((code, name), set()).add(launched)
     plain = _adds_a_number(table)
+    known = {code: _Gradients.of(grads.values[code]) for code in {code for code, _ in launches}}
     for number, (code, name, launched) in enumerate(found):
         chosen = rows[of_row == number]
         for counter in (False, True):
-            texts = _proven(grads.values[code], launched, launches[code, name], counter)
+            texts = _proven(known[code], launched, launches[code, name], counter)
             some = chosen[plain[chosen] == counter]
             if texts and len(some):
                 out.values.append(texts)
@@ -67,14 +71,28 @@ def _adds_a_number(table: Table) -> Bools:
     return both
 
 
-def _proven(grads: str, launched: int, every: Set[int], may_count: bool) -> str:
+@dataclass(frozen=True)
+class _Gradients:
+    """The shapes of a step's gradients, and those of the two groups that its parameters may be in."""
+
+    shapes: list[list[int]]
+    blocks: int
+    groups: list[tuple[list[list[int]], list[list[int]]]]  # matrices and the rest, for each way to repeat a part
+
+    @classmethod
+    def of(cls, text: str) -> _Gradients:
+        shapes = shapes_of(text) or []
+        parts = (shapes[: len(shapes) // times] for times in range(1, len(shapes) + 1) if not len(shapes) % times)
+        repeated = (part for part in parts if shapes == part * (len(shapes) // len(part)))
+        groups = [([s for s in part if len(s) > 1], [s for s in part if len(s) < 2]) for part in repeated]
+        return cls(shapes, _blocks(shapes), groups)
+
+
+def _proven(grads: _Gradients, launched: int, every: Set[int], may_count: bool) -> str:
     """The shapes proven by the number of ``launched`` blocks; empty if they prove none. ``every``: those of all calls
     of the op. ``may_count``: the op may instead have added to step counters; if the blocks fit both, nothing is proven.
     """
-    shapes = shapes_of(grads)
-    if shapes is None:
-        return ""
-    whole = _blocks(shapes)
+    shapes, whole = grads.shapes, grads.blocks
     if launched and whole and whole % launched == 0:
         times = whole // launched  # gradients accumulated over several backward passes come as often
         part = shapes[: len(shapes) // times]
@@ -82,22 +100,14 @@ def _proven(grads: str, launched: int, every: Set[int], may_count: bool) -> str:
             return json.dumps(part)
     if may_count and launched == len(shapes) and whole != launched:
         return json.dumps([[] for _ in shapes])
-    for group in _groups(shapes, every):
-        if launched == _blocks(group) and not (may_count and launched == len(group)):
-            return json.dumps(group)
+    for pair in grads.groups:
+        blocks = {*map(_blocks, pair)}
+        if 0 in blocks or len(blocks) < 2 or not blocks <= every:  # the op is called for both groups
+            continue
+        for group in pair:
+            if launched == _blocks(group) and not (may_count and launched == len(group)):
+                return json.dumps(group)
     return ""
-
-
-def _groups(shapes: list[list[int]], every: Set[int]) -> list[list[list[int]]]:
-    """The tensors of two dimensions or more, and the others; none unless the op is called for each of these."""
-    for times in range(1, len(shapes) + 1):
-        part = shapes[: len(shapes) // times]
-        if len(part) * times == len(shapes) and shapes == part * times:
-            groups = [[shape for shape in part if (len(shape) > 1) is many] for many in (True, False)]
-            blocks = {*map(_blocks, groups)}
-            if 0 not in blocks and len(blocks) == 2 and blocks <= every:
-                return groups
-    return []
 
 
 def _blocks(shapes: list[list[int]]) -> int:
