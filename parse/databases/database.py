@@ -303,7 +303,7 @@ class Database:
             self.wrong.update(database.wrong)
             return found
 
-        with ThreadPoolExecutor(1) as pool:
+        with ThreadPoolExecutor(1) as pool, self._guard.leaving():
             running = pool.submit(of_thread)
             yield result
 

@@ -8,6 +8,8 @@ because a view may never end, and the pages of a damaged table may lead back to 
 import re
 import sqlite3
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -35,8 +37,18 @@ class Guard:
         self.size = size  # bytes of the file
         self.most_rows = size // BYTES_PER_ROW  # of a table
         self.broken = ""
+        self._is_left = False  # nobody waits for what is read
         self._steps_left = STEPS + STEPS_PER_BYTE * size
         self._text_left = TEXT_BYTES + TEXT_BYTES_PER_BYTE * size
+
+    @contextmanager
+    def leaving(self) -> Iterator[None]:
+        """If an error leaves the block, such as that of ^C, end what other threads read, within a part of a second."""
+        try:
+            yield
+        except BaseException:
+            self._is_left = True
+            raise
 
     def connect(self, plain: Path) -> sqlite3.Connection:
         """Open the database, for one thread at a time. Only its first bytes are read."""
@@ -67,7 +79,9 @@ class Guard:
             raise sqlite3.DataError(self.broken)
 
     def count_rows(self, rows: int) -> None:
-        """Raise sqlite3.DataError if a table has more rows than the file's bytes can hold."""
+        """Raise sqlite3.DataError if a table has more rows than the file's bytes can hold; another error if left."""
+        if self._is_left:
+            raise sqlite3.OperationalError("interrupted")
         if rows > self.most_rows:
             self.broken = f"a table of more than {self.most_rows:,} rows, which its {self.size:,} bytes cannot hold"
             raise sqlite3.DataError(self.broken)
@@ -97,7 +111,7 @@ class Guard:
         self._steps_left -= STEPS_PER_CHECK
         if self._steps_left < 0 or time.thread_time() > until:
             self.broken = f"tables or views that do not end, or need far more work than its {self.size:,} bytes"
-        return bool(self.broken)
+        return bool(self.broken) or self._is_left
 
     def _allow(self, action: int, first: str | None, second: str | None, schema: str | None, view: str | None) -> int:
         """Called by SQLite for each part of a query. What is not refused are pyprof's own queries, and views."""

@@ -1,10 +1,13 @@
 """A command that is killed, at any moment: nothing of it stays, and what was there before stays as it was."""
 
+import gzip
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -153,6 +156,38 @@ def test_a_signal_in_a_function_that_sqlite_calls_is_no_damaged_file(number, tmp
         assert (done.returncode, done.stderr) == (130, "parse.py: interrupted\n")
     else:
         assert (done.returncode, done.stderr) == (-number, "")
+    assert place.left() == [] and place.is_old()
+
+
+# Interrupts its own process when the second part of a table is read by a thread, and says how many are read in all.
+IN_THREAD = """
+import atexit, os, signal, sys
+from pyprof.cli import main
+from pyprof.parse.nsys import nvtx_ranges
+signal.signal(signal.SIGINT, signal.default_int_handler)
+split, parts = nvtx_ranges.split_texts, []
+def struck(*args):
+    parts.append(0)
+    if len(parts) == 2:
+        os.kill(os.getpid(), signal.SIGINT)
+    return split(*args)
+nvtx_ranges.split_texts = struck
+atexit.register(lambda: print(len(parts)))
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_an_interrupt_ends_what_other_threads_read(tmp_path):
+    """A thread reads the ranges: 798,720 of them, in 25 parts, which takes seconds."""
+    place, large = Place(tmp_path, COMMANDS[0]), tmp_path / "large.sqlite"
+    large.write_bytes(gzip.decompress((GOLDEN / "h200_gpt2_step.sqlite.gz").read_bytes()))
+    with closing(sqlite3.connect(large, isolation_level=None)) as connection:
+        for _ in range(7):
+            connection.execute("INSERT INTO NVTX_EVENTS SELECT * FROM NVTX_EVENTS")
+    words = [sys.executable, "-c", IN_THREAD, "parse", str(large), "-o", str(place.target), "--force", "-q"]
+    done = subprocess.run(words, capture_output=True, text=True, env=place.environment)
+    assert (done.returncode, done.stderr) == (130, "parse.py: interrupted\n")
+    assert 2 <= int(done.stdout) < 13  # it ended long before all parts were read
     assert place.left() == [] and place.is_old()
 
 
