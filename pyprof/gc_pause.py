@@ -12,6 +12,19 @@ from contextlib import contextmanager
 
 LARGE = 320 << 20  # bytes that a process has used; in a smaller one, new pages would cost more than they spare
 
+_ARENA_MAX = -8  # M_ARENA_MAX of glibc's malloc.h
+
+
+def one_heap() -> None:
+    """Let all threads of the process share one heap, on Linux with glibc. For a process that runs commands alone.
+
+    Otherwise each thread that reads has a heap of its own, and ``malloc_trim`` does not give back the free memory at
+    the end of it: 50 to 100 MiB for a file of 1.28 GB.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt is not None:
+        mallopt(_ARENA_MAX, 1)
+
 
 @contextmanager
 def uncollected() -> Iterator[None]:

@@ -32,6 +32,7 @@ from pyprof.command.envelope import fail
 from pyprof.command.parser import Parser, wants_json
 from pyprof.errors import PyprofError, UsageError, packages
 from pyprof.files import remove_scratch, tell
+from pyprof.gc_pause import one_heap
 
 
 class Done(NamedTuple):
@@ -115,6 +116,8 @@ def run_command(
 
     ``runs_code``: whether the command runs a user's program in this process, whose signals are then its own.
     """
+    if not runs_code:
+        one_heap()
     with _removing_files(not runs_code) as received:
         return _run(prog, build_parser, _signal_first(work, received), argv, inputs)
     raise AssertionError("the process has ended by a signal")
