@@ -7,6 +7,7 @@ from typing import NamedTuple
 from pyprof.command.progress import Say
 from pyprof.compiled_record import CompiledRecord
 from pyprof.errors import InputError
+from pyprof.gc_pause import given_back
 from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.compiled_code import name_origins
 from pyprof.parse.attribute.contents import Contents
@@ -54,20 +55,22 @@ def read_profile(
     capture = (lean_reader if lean else reader)(file)(file)
     say(f"attributing {capture.rows:,} rows")
     capture.graphs += graphs
-    table, events, calls = _tables(capture, brief, inductor or {}, memory, host)
+    last = lean and not (host or memory)
+    table, events, calls = _tables(capture, brief, inductor or {}, memory, host, last)
     return Parsed(capture, CaptureNotes.of(capture, losses(table) or capture.losses), table, events, calls)
 
 
 def _tables(
-    capture: Capture, brief: bool, inductor: Mapping[str, CompiledRecord], memory: bool, host: bool
+    capture: Capture, brief: bool, inductor: Mapping[str, CompiledRecord], memory: bool, host: bool, last: bool
 ) -> tuple[Table, MemoryTable | None, HostTable | None]:
-    """The tables of a capture; options as in ``read_profile``."""
+    """The tables of a capture; options as in ``read_profile``. ``last``: as in ``correlate``."""
     joined = with_graphs(capture)
-    tree = RangeTree(joined)
+    with given_back():
+        tree = RangeTree(joined)
     name_origins(joined, tree)
     joined.unrecorded = dict(inductor)
     name_unrecorded(joined, tree)
-    table = correlate(joined, brief, tree) if capture.rows else Table(0, {})
+    table = correlate(joined, brief, tree, last=last) if capture.rows else Table(0, {})
     events = memory_table(joined, tree) if memory and not brief and capture.memory is not None else None
     calls = host_table(joined, tree) if host and joined.calls is not None else None
     return table, events, calls

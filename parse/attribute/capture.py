@@ -38,7 +38,12 @@ class Ranges:
         self.thread, self.scope = (column.astype(np.int32, copy=False) for column in (self.thread, self.scope))
 
     def __len__(self) -> int:
-        return len(self.start)
+        return len(self.scope)
+
+    def keep_names(self) -> None:
+        """Free all columns except threads and scopes, which ``CaptureNotes`` needs."""
+        self.start = self.end = self.seq = self.op_id = np.zeros(0, np.int64)
+        self.forward_thread = self.forward_range = self.number = None
 
     def last_time(self) -> int:
         """The last time at which a range began or was closed; ``NULL`` without ranges."""

@@ -16,37 +16,56 @@ from typing import NamedTuple
 import numpy as np
 
 from pyprof.parse.attribute.range_tree import RangeTree
-from pyprof.table.columns import NULL, Bools, Coded, Data, Ints, Ragged, coded_of, ints_of, numbered
+from pyprof.table.columns import NULL, Bools, Coded, Codes, Data, Ints, Ragged, coded_of, ints_of, numbered
 
 Mark = tuple[int, str]  # sequence number, name
+Template = tuple[str, tuple[int, ...]]  # a text with ``%d`` in place of each number, and the numbers
 ROWS, TOGETHER = 1 << 17, 4096  # rows whose stacks are looked at, and texts that are formatted, at once
 _NONE = 1 << 62  # stands for "no positive number around the launch"
 
 
-def sequence(tree: RangeTree, inner: Ints, node: Ints, recomputed: Bools, columns: dict[str, Data]) -> dict[str, Data]:
-    """The four columns. ``inner``: each row's innermost range; ``node``: the backward node around it, -1 for none.
+class Sequence(NamedTuple):
+    """The sequence numbers of the rows, before their texts are made, which take more memory than all other columns."""
+
+    own: Ints  # seqId; ``NULL`` for none
+    others: Ragged  # altSeqId
+    templates: list[Template]
+    template: Codes  # of each row's text: index into ``templates``
+    base: Ints  # of each row's text
+
+    def columns(self, columns: dict[str, Data]) -> dict[str, Data]:
+        """The four columns of the kernel table. ``columns``: its others."""
+        known = self.own != NULL
+        return {
+            "seqMarker": _texts(self.templates, self.template, self.base),
+            "seqId": Ragged(np.append(0, np.cumsum(known)), self.own[known]),
+            "altSeqId": self.others,
+            "subSeqId": _in_a_row(self.own, columns),
+        }
+
+
+def sequence(tree: RangeTree, inner: Ints, node: Ints, recomputed: Bools) -> Sequence:
+    """The numbers of the rows. ``inner``: each row's innermost range; ``node``: the backward node around it, or -1.
 
     A training loop repeats the same ranges with ever higher numbers: a million stacks of ranges have a few hundred
     patterns. So the rules are applied once per pattern, to numbers relative to a base: one less than the smallest
     number in the stack. A part of the rows at a time, since this takes more memory than its result.
     """
-    own = tree.numbers_of_nodes(np.where(recomputed, -1, node))
-    parts = [slice(begin, begin + ROWS) for begin in range(0, max(len(own), 1), ROWS)]
-    markers, numbers, others = zip(*(_of_rows(tree, inner[rows], own[rows]) for rows in parts), strict=True)
-    seq = np.concatenate(numbers)
-    known = seq != NULL
-    begins = np.cumsum([0, *(len(part.values) for part in markers)])
-    codes = [np.where(part.codes < 0, -1, part.codes + begin) for part, begin in zip(markers, begins, strict=False)]
-    return {
-        "seqMarker": Coded(np.concatenate(codes).astype(np.int32), [text for part in markers for text in part.values]),
-        "seqId": Ragged(np.append(0, np.cumsum(known)), seq[known]),
-        "altSeqId": Ragged.concat(others),
-        "subSeqId": _in_a_row(seq, columns),
-    }
+    number = tree.numbers_of_nodes(np.where(recomputed, -1, node))
+    known: dict[Template, int] = {}
+    parts = [slice(begin, begin + ROWS) for begin in range(0, max(len(number), 1), ROWS)]
+    found = (_of_rows(tree, inner[rows], number[rows], known) for rows in parts)
+    own, others, template, base = zip(*found, strict=True)
+    return Sequence(
+        np.concatenate(own), Ragged.concat(others), list(known), np.concatenate(template), np.concatenate(base)
+    )
 
 
-def _of_rows(tree: RangeTree, inner: Ints, own: Ints) -> tuple[Coded, Ints, Ragged]:
-    """seqMarker, seqId (``NULL`` for none) and altSeqId of some rows. ``own``: the number of the node around each."""
+def _of_rows(tree: RangeTree, inner: Ints, own: Ints, known: dict[Template, int]) -> tuple[Ints, Ragged, Codes, Ints]:
+    """``Sequence.own``, ``others``, ``template`` and ``base`` of some rows.
+
+    ``own``: the number of the node around each; ``known``: the templates so far, to which new ones are added.
+    """
     first_rows, stack_of_row = numbered(inner, own)
     around, number = inner[first_rows], own[first_rows]
     base = _base(tree, around, number)
@@ -54,10 +73,12 @@ def _of_rows(tree: RangeTree, inner: Ints, own: Ints) -> tuple[Coded, Ints, Ragg
     marks = [_marks(tree, int(around[i]), int(number[i]), int(base[i])) for i in example.tolist()]
     relative = np.array([NULL if found.own is None else found.own for found in marks], np.int64)[pattern]
     numbers = np.where(relative == NULL, NULL, relative + base)
+    template, text_base = _templates(marks, pattern, base, known)
     return (
-        _texts(marks, pattern, base).take(stack_of_row),
         numbers[stack_of_row],
         _others(marks, pattern, base).take(stack_of_row),
+        template[stack_of_row],
+        text_base[stack_of_row],
     )
 
 
@@ -109,29 +130,33 @@ def _marks(tree: RangeTree, around: int, number: int, base: int) -> _Marks:
     return _Marks(kept, *_numbers(kept, number - base if number > 0 else 0))
 
 
-def _texts(marks: list[_Marks], pattern: Ints, base: Ints) -> Coded:
-    """The seqMarker text of each stack, as JSON, made once per distinct text.
+def _templates(marks: list[_Marks], pattern: Ints, base: Ints, known: dict[Template, int]) -> tuple[Codes, Ints]:
+    """The template of each stack's text, by its number in ``known``, and the base of the text's positive numbers.
 
     Each mark ends in its number, so texts differ if their templates or numbers do. Patterns that differ in their base
     only are therefore one template, whose least positive number is 1.
     """
     least = [min((number for number, _ in found.marks if number > 0), default=0) for found in marks]
-    known: dict[tuple[str, tuple[int, ...]], int] = {}
     templates = [_template(found.marks, low) for found, low in zip(marks, least, strict=True)]
-    template = np.array([known.setdefault(each, len(known)) for each in templates], np.int64)[pattern]
+    template = np.array([known.setdefault(each, len(known)) for each in templates], np.int32)[pattern]
     shift = np.array(least, np.int64)[pattern]
-    base = np.where(shift > 0, base + shift - 1, 0)
-    first, text_of_stack = numbered(template, base)  # in order of template
+    return template, np.where(shift > 0, base + shift - 1, 0)
+
+
+def _texts(templates: list[Template], template: Codes, base: Ints) -> Coded:
+    """The seqMarker text of each row, as JSON, made once per distinct text."""
+    first, text_of_row = numbered(template, base)  # in order of template
+    template, base = template[first], base[first]
     codes, texts = np.full(len(first), -1, np.int32), list[str]()
-    for kind, (text, numbers) in enumerate(known):
-        begin, end = np.searchsorted(template[first], [kind, kind + 1]).tolist()
+    for kind, (text, numbers) in enumerate(templates):
+        begin, end = np.searchsorted(template, [kind, kind + 1]).tolist()
         if text:
             codes[begin:end] = np.arange(len(texts), len(texts) + end - begin)
-            texts += _filled(text, np.array(numbers, np.int64), base[first[begin:end]])
-    return Coded(codes[text_of_stack], texts)
+            texts += _filled(text, np.array(numbers, np.int64), base[begin:end])
+    return Coded(codes[text_of_row], texts)
 
 
-def _template(marks: list[Mark], least: int) -> tuple[str, tuple[int, ...]]:
+def _template(marks: list[Mark], least: int) -> Template:
     """The marks as JSON with ``%d`` in place of each number, and the numbers: the ``least`` positive one becomes 1."""
     texts = [f"{name.replace('%', '%%')}, seq = %d" for _, name in marks]
     numbers = tuple(number - least + 1 if number > 0 else number for number, _ in marks)

@@ -56,11 +56,12 @@ SHAPED = ("marker", "sizes", "dtypes", "strides", "args", "comm", "forward")  # 
 
 @given_back()
 @uncollected()
-def correlate(capture: Capture, brief: bool = False, tree: RangeTree | None = None) -> Table:
+def correlate(capture: Capture, brief: bool = False, tree: RangeTree | None = None, last: bool = False) -> Table:
     """The kernel table of a capture: one row per GPU operation, in the capture's order; no row is ever dropped.
 
     ``brief``: leave out columns that only op models and PyProf's readers need (opId, outs, grads, sequence numbers).
-    ``tree``: the capture's ranges, where they have been nested already.
+    ``tree``: the capture's ranges, where they have been nested already. ``last``: nobody asks for them afterwards, so
+    they are freed before the largest column is made.
     """
     if tree is None:
         capture = with_graphs(capture)
@@ -83,8 +84,17 @@ def correlate(capture: Capture, brief: bool = False, tree: RangeTree | None = No
     columns.update(compact(_of_calls(capture, tree, rows)))
     around = rows.inner, rows.node, rows.recomputed
     del rows  # whose contexts have an item per range
-    columns.update(sequence(tree, *around, columns))
+    numbers = sequence(tree, *around)
+    if last:
+        _free(tree, capture)
+    columns.update(numbers.columns(columns))
     return name_wrappers(Table(capture.rows, columns, capture.samples, capture.measured, capture.cpu))
+
+
+@given_back()
+def _free(tree: RangeTree, capture: Capture) -> None:
+    vars(tree).clear()
+    capture.ranges.keep_names()
 
 
 def _from_zero(given: Indices) -> Ints:

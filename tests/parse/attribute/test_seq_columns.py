@@ -8,6 +8,7 @@ import pytest
 
 from pyprof.parse.attribute import seq_columns
 from pyprof.parse.detect import lean_reader
+from pyprof.parse.read import read_profile
 from pyprof.parse.tables.correlate import correlate
 from tests import tables
 from tests.paths import GOLDEN
@@ -24,9 +25,20 @@ def test_a_few_rows_at_a_time_give_the_same(
     whole = tables.rows(parsed(GOLDEN / name))
     monkeypatch.setattr(seq_columns, "ROWS", rows)
     monkeypatch.setattr(seq_columns, "TOGETHER", together)
-    parts = tables.rows(correlate(lean_reader(GOLDEN / name)(GOLDEN / name)))
+    table = correlate(lean_reader(GOLDEN / name)(GOLDEN / name))
+    parts = tables.rows(table)
     assert [[row[key] for key in KEYS] for row in parts] == [[row[key] for key in KEYS] for row in whole]
     assert any(len(row["seqMarker"] or ()) for row in whole)
+    texts = table.coded("seqMarker").values
+    assert len(set(texts)) == len(texts)  # once each, also where several parts have them
+
+
+def test_ranges_are_freed_where_the_table_alone_is_wanted() -> None:
+    file = GOLDEN / "h200_gpt2_step.sqlite.gz"
+    whole, alone = read_profile(file), read_profile(file, lean=True, memory=False)
+    assert tables.rows(alone.table) == tables.rows(whole.table)
+    assert len(alone.capture.ranges.start) == 0 and len(whole.capture.ranges.start) == 6240
+    assert alone.notes.ranges == whole.notes.ranges
 
 
 def test_the_base_is_one_less_than_the_smallest_number_of_the_ranges_around_a_launch() -> None:
