@@ -9,6 +9,7 @@ nodes of tensors on the CPU. Threads that give the GPU no work, such as NCCL's w
 
 import numpy as np
 
+from pyprof.gc_pause import given_back
 from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.table.api_kinds import GIVING
 from pyprof.table.columns import NULL, Coded, Ints
@@ -16,6 +17,7 @@ from pyprof.table.columns import NULL, Coded, Ints
 BUSY = 0.1  # the least number of a thread's ranges, for each range of the thread that it may wait for
 
 
+@given_back()
 def hand_overs(kind: Coded, pid: Ints, thread: Ints, start: Ints, end: Ints, tree: RangeTree) -> Ints:
     """Per call, the row of the other thread's call that it came after; ``NULL``: none.
 
@@ -44,8 +46,10 @@ def _later(one: Ints, other: Ints, end: Ints) -> Ints:
 
 def _activity(tree: RangeTree, thread: int) -> Ints:
     """The times at which ranges of a thread begin or end, sorted."""
-    own = tree.thread == thread
-    return np.sort(np.concatenate([tree.start[own], tree.end[own]]))
+    own = slice(*np.searchsorted(tree.thread, [thread, thread + 1]).tolist())  # ranges are in order of thread
+    times = np.concatenate([tree.start[own], tree.end[own]])
+    times.sort()
+    return times
 
 
 def _came_after(rows: Ints, others: Ints, start: Ints, end: Ints, activity: tuple[Ints, Ints]) -> Ints:

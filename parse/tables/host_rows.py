@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pyprof.gc_pause import uncollected
+from pyprof.gc_pause import given_back, uncollected
 from pyprof.parse.attribute.capture import Capture, HostCalls
 from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.attribute.scope import Kind
@@ -14,6 +14,7 @@ from pyprof.table.api_kinds import api_kind
 from pyprof.table.columns import NULL, Coded, Data, HostTable, Ints, value_at
 
 
+@given_back()
 @uncollected()
 def host_table(capture: Capture, tree: RangeTree) -> HostTable:
     """The table of a capture that has calls: one row per call, in order of process, thread and start."""
@@ -26,7 +27,7 @@ def host_table(capture: Capture, tree: RangeTree) -> HostTable:
     place = np.full(len(calls), -1, np.int64)
     place[order] = np.arange(len(order))
     events = at_times(capture, calls.thread[order], calls.start[order])
-    rows = attribute(events, tree)
+    columns_of_rows = attribute(events, tree).columns
     kinds = Coded.of(map(api_kind, calls.name.values))
     kind = Coded(np.append(kinds.codes, -1)[calls.name.codes[order]], kinds.values)  # no name, no kind
     thread, start, end = calls.thread[order], calls.start[order], end[order]
@@ -40,7 +41,7 @@ def host_table(capture: Capture, tree: RangeTree) -> HostTable:
         "tid": tid[order],
         "corr": calls.corr[order],
         **_events(calls, order, place),
-        **{key: rows.columns[key] for key in ("op", "layer", "trace", "aten", "phase")},
+        **{key: columns_of_rows[key] for key in ("op", "layer", "trace", "aten", "phase")},
         "step": steps(events, tree).number,
         "rank": rank_of(capture, len(order)),
         "after": after,
@@ -50,13 +51,15 @@ def host_table(capture: Capture, tree: RangeTree) -> HostTable:
     return HostTable(len(order), columns)
 
 
+@given_back()
 def _ranges(tree: RangeTree, pid: Ints, thread: Ints, start: Ints, end: Ints, after: Ints) -> Ints:
     """How many ranges began in each call's process since its thread's call before, or since the hand-over."""
     found = np.zeros(len(start), np.int64)
     same = np.append(False, (thread[1:] == thread[:-1]) & (pid[1:] == pid[:-1]))
     before = np.where(after >= 0, after, np.where(same, np.arange(len(start)) - 1, -1))
     for process in np.unique(pid).tolist():
-        begun = np.sort(tree.start[tree.pid == process])
+        begun = tree.start[tree.pid == process]
+        begun.sort()
         rows = np.flatnonzero((pid == process) & (before >= 0))
         until, since = (np.searchsorted(begun, times, "right") for times in (start[rows], end[before[rows]]))
         found[rows] = np.maximum(until - since, 0)
@@ -67,8 +70,10 @@ def _marked_calls(tree: RangeTree, pid: Ints, start: Ints) -> Ints:
     """How many of PyTorch's calls with a marker had begun in each call's process, on the thread that makes most of
     them; a marker within another one is part of that call. ``NULL`` in processes without markers."""
     found = np.full(len(start), NULL, np.int64)
-    inside = np.zeros(len(tree), bool)
     marker = tree.kind == Kind.MARKER
+    if not marker.any():
+        return found
+    inside = np.zeros(len(tree), bool)
     for level in tree.levels[1:]:
         around = tree.parent[level]
         inside[level] = inside[around] | marker[around]
