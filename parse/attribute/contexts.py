@@ -11,6 +11,7 @@ from typing import Literal
 
 import numpy as np
 
+from pyprof.gc_pause import given_back
 from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.attribute.scope import Kind, Scope
 from pyprof.table.columns import Bools, Indices, Ints, distinct, value_at
@@ -39,6 +40,7 @@ class Contexts:
     Other ranges are skipped: a thread that launches nothing may have a million of them, each with a different text.
     """
 
+    @given_back()
     def __init__(self, tree: RangeTree, inner: Ints) -> None:
         """``inner``: each row's innermost range, -1 for none."""
         self.tree = tree

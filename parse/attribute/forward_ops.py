@@ -9,6 +9,7 @@ op is taken. Nodes of C++ autograd Functions need additional rules: see ``cpp_fu
 
 import numpy as np
 
+from pyprof.gc_pause import given_back
 from pyprof.parse.attribute.contexts import Contexts
 from pyprof.parse.attribute.cpp_functions import made_by
 from pyprof.parse.attribute.range_tree import RangeTree
@@ -25,6 +26,7 @@ def backward_nodes(tree: RangeTree, contexts: Contexts, inner: Ints) -> tuple[In
     return tree.ancestor(inner, levels), tree.inside(np.where(levels > 0, inner, -1), tree.has_number)
 
 
+@given_back()
 def forward_ops(tree: RangeTree, node: Ints, recomputed: Bools) -> Ints:
     """The forward op's range of each row that runs in a backward node, -1 for none."""
     forward = np.full(len(node), -1, np.int64)

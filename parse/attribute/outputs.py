@@ -19,11 +19,12 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from pyprof.gc_pause import given_back
 from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.cpp_functions import kinship
 from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.attribute.scope import Kind, Scope, is_cpp_node
-from pyprof.table.columns import Coded, Indices, Ints, distinct, value_at
+from pyprof.table.columns import Coded, Codes, Indices, Ints, distinct, value_at
 
 _CUT = re.compile(r"[\[,]\[\]")  # in an op's dtypes: an empty list of tensors
 _INDEX = frozenset({"aten::index", "aten::_unsafe_index"})  # their indices are a list of tensors or None
@@ -31,12 +32,14 @@ _INDEX = frozenset({"aten::index", "aten::_unsafe_index"})  # their indices are 
 _SIZED_BY_VALUES = re.compile(r"conv|pool|::(?:sum|nansum|mean|nanmean|prod|var|std|norm|amax|amin|logsumexp)$")
 # PyTorch 1.x's gradients of a convolution -> the position of the forward op's argument that has their shape
 _GRADIENT_OF = {"_convolution_backward_input": 0, "_convolution_backward_weight": 1}
+ROWS = 1 << 17  # looked at together, since this takes several times the memory of the result
 MOST_AROUND = 6  # ops around one that make the same output: conv2d > convolution > _convolution > cudnn_convolution
 _NODE = re.compile(r"Backward\d*$")
 _SPLITS = "split split_with_sizes unsafe_split unsafe_split_with_sizes unbind chunk"
 SPLITS = frozenset(f"aten::{name}" for name in _SPLITS.split())
 
 
+@given_back()
 def outputs(capture: Capture, tree: RangeTree, op: Ints, node: Ints, forward: Ints) -> Coded:
     """Inferred output shapes of each row's op as JSON. A nested op (cudnn_convolution in conv2d) gets its outer op's.
 
@@ -55,6 +58,13 @@ def outputs(capture: Capture, tree: RangeTree, op: Ints, node: Ints, forward: In
     texts = Coded.of(shapes.values())
     code_of_range = np.full(len(tree) + 1, -1, np.int32)  # the last item is for "no range" (-1)
     code_of_range[list(shapes)] = texts.codes
+    parts = (op[begin : begin + ROWS] for begin in range(0, max(len(op), 1), ROWS))
+    codes = np.concatenate([_codes(tree, part, code_of_range, bool(returned)) for part in parts])
+    return Coded(codes, texts.values)
+
+
+def _codes(tree: RangeTree, op: Ints, code_of_range: Codes, libraries: bool) -> Codes:
+    """The code of each op's outputs, or of those of an op around it that makes the same output; -1: unknown."""
     op = op.copy()
     codes = code_of_range[op]
     for _ in range(MOST_AROUND):
@@ -62,9 +72,9 @@ def outputs(capture: Capture, tree: RangeTree, op: Ints, node: Ints, forward: In
         if not len(unknown):
             break
         outer = tree.parent[op[unknown]]
-        op[unknown] = np.where(_makes_its_output(tree, op[unknown], outer, bool(returned)), outer, -1)
+        op[unknown] = np.where(_makes_its_output(tree, op[unknown], outer, libraries), outer, -1)
         codes[unknown] = code_of_range[op[unknown]]
-    return Coded(codes, texts.values)
+    return codes
 
 
 def _makes_its_output(tree: RangeTree, op: Indices, outer: Indices, libraries: bool) -> NDArray[np.bool_]:
@@ -103,7 +113,10 @@ def _of_cpp_functions(tree: RangeTree, node: Ints, forward: Ints) -> dict[int, s
 
 def _where_sizes_lack(tree: RangeTree, op: Ints, forward: Ints) -> dict[int, str]:
     """Op -> its outputs' shapes, for the rows' ops whose own arguments do not give them. ``op``: -1 for none."""
-    cut = tree.scopes_where(Kind.OP, _lacks_sizes)[value_at(tree.scope, op, -1)]
+    lacking = tree.scopes_where(Kind.OP, _lacks_sizes)
+    if not lacking.any():
+        return {}
+    cut = lacking[value_at(tree.scope, op, -1)]
     pairs, _ = distinct(op[cut], forward[cut])
     if not pairs:
         return {}

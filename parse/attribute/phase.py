@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pyprof.gc_pause import given_back
 from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.attribute.scope import Kind, Scope
@@ -74,6 +75,7 @@ def _direction(name: str) -> int:
     return TRANSFERS.index("out") if _OUT.search(name) else 0
 
 
+@given_back()
 def updating(capture: Capture, tree: RangeTree, inner: Ints) -> Bools:
     """A mask of the rows launched between a backward pass and an update, outside ops that autograd records.
 

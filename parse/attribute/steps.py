@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from pyprof.gc_pause import given_back
 from pyprof.parse.attribute.capture import OPEN, Capture
 from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.attribute.scope import Kind, Scope
@@ -51,6 +52,7 @@ class Steps(NamedTuple):
     empty: Coded  # in the first row of a step and device, as JSON: the steps after it that launch nothing
 
 
+@given_back()
 def steps(capture: Capture, tree: RangeTree, serving: ServingRanges | None = None, nodes: Nodes | None = None) -> Steps:
     """The step that was running on any thread when each row was launched, since the backward pass has its own thread.
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from pyprof.gc_pause import given_back
 from pyprof.parse.attribute.capture import GraphLaunches
 from pyprof.parse.attribute.reasons import BEFORE_CAPTURE, NO_CALL, NO_CALLS, NO_CORRELATION
 from pyprof.parse.databases.database import Database
@@ -26,6 +27,7 @@ class ApiCalls(NamedTuple):
     start: Ints  # ns
 
 
+@given_back()
 def read_calls(db: Database) -> tuple[ApiCalls, Calls]:
     """All calls, and the same with ends and names. Raises SchemaError if the table lacks a required column."""
     data = db.read(API, "thread", "corr", "start_ns", "end_ns", "name")
@@ -56,6 +58,7 @@ class Launches(NamedTuple):
     origin_time: Ints | None
 
 
+@given_back()
 def calls_of(operations: Operations, calls: ApiCalls) -> Ints:
     """The index of each operation's call, -1: none."""
     return lookup(calls.pid, calls.corr, operations.pid, operations.corr)

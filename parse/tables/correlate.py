@@ -133,6 +133,7 @@ def attribute(capture: Capture, tree: RangeTree) -> Attributed:
     lost = [] if capture.losses else lost_nodes(capture, tree, by_graph)  # the readers may have found them, too
     capture, misfit = with_graph_origins(capture, tree, by_graph)
     inner, captured, launched_in = tree.innermost_of_rows(capture)
+    is_update = updating(capture, tree, inner)  # before there are columns of the rows, since it takes much memory
     contexts = Contexts(tree, np.concatenate([inner, launched_in]) if captured.any() else inner)
     node, recomputed = backward_nodes(tree, contexts, inner)
     forward = forward_ops(tree, node, recomputed)
@@ -145,7 +146,7 @@ def attribute(capture: Capture, tree: RangeTree) -> Attributed:
         recomputed,
         np.where(misfit >= 0, len(capture.reason) + misfit, reason),
         transfers(capture),
-        updating(capture, tree, inner),
+        is_update,
         by_graph & ~captured,
         *(_launch_keys(tree, contexts, launched_in) if captured.any() else ()),
     )
@@ -161,8 +162,9 @@ def attribute(capture: Capture, tree: RangeTree) -> Attributed:
 def _of_calls(capture: Capture, tree: RangeTree, rows: Attributed) -> dict[str, Data]:
     """The columns that only op models and PyProf's readers need."""
     found: dict[str, Data] = {}
-    call, op = rows.contexts.enclosing("call", rows.inner), rows.contexts.enclosing("op", rows.inner)
-    found["opId"] = _from_zero(value_at(tree.number, call, -1))
+    with given_back():
+        op = rows.contexts.enclosing("op", rows.inner)
+        found["opId"] = _from_zero(value_at(tree.number, rows.contexts.enclosing("call", rows.inner), -1))
     outs = outputs(capture, tree, op, rows.node, rows.forward)
     found["outs"] = Coded(np.where(rows.shapeless, np.int32(-1), outs.codes), outs.values)
     found["grads"] = gradients(capture, tree, op)
