@@ -18,7 +18,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from pyprof.errors import InputError, SchemaError
-from pyprof.gc_pause import given_back
 from pyprof.parse.databases import joined_rows
 from pyprof.parse.databases.guarded_connection import Guard
 from pyprof.parse.databases.joined_rows import JoinedRows, joined
@@ -169,7 +168,6 @@ class Database:
         self.note(source.table, column, -1 - np.arange(self.rows(query)[0][0]))  # rows that are not read: no numbers
         return condition
 
-    @given_back()
     def ints(self, table: str, *columns: str, where: str = "1") -> list[Ints]:
         """Integer columns as arrays, in the table's own order: sorting arrays is faster than sorting in SQL."""
         if not self.has(table):

@@ -54,13 +54,24 @@ def texts(values: Sequence[str]) -> Any:
     return pa.Array.from_buffers(pa.string(), len(values), buffers)
 
 
+def without_empty(data: Coded) -> Coded:
+    """The text column, with code -1 for all empty texts."""
+    if "" not in data.values:
+        return data
+    filled = np.array([*map(bool, data.values), False])  # code -1 selects the last item
+    return Coded(np.where(filled[data.codes], data.codes, np.int32(-1)), data.values)
+
+
 def dictionary(data: Coded, values: Any = None) -> Any:
-    """A text column as an Arrow dictionary array; empty texts are null. ``values``: ``texts(data.values)`` if known."""
+    """A text column as an Arrow dictionary array; empty texts are null.
+
+    ``values``: ``texts(data.values)`` if known; ``data`` then has code -1 for empty texts, see ``without_empty``.
+    """
     import pyarrow as pa
 
-    values = texts(data.values) if values is None else values
-    filled = np.array([*map(bool, data.values), False])  # code -1 selects the last item
-    known, codes = filled[data.codes], data.codes
+    if values is None:
+        data, values = without_empty(data), texts(data.values)
+    known, codes = data.codes >= 0, data.codes
     if len(values) > len(codes):  # drop the unused texts
         used, number = np.unique(np.where(known, codes, 0), return_inverse=True)
         values, codes = computed("take", values, numbers(used)), number.reshape(-1).astype(np.int32)

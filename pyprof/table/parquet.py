@@ -67,6 +67,7 @@ def write_columns(table: Table, out: BinaryIO) -> None:
         facts[CPU_KEY] = cpu_facts.to_json(table.cpu)
     schema = pa.schema(fields, facts)
     texts = {c.key: arrow.texts(table.coded(c.key).values) for c in table.schema if _is_text(c)}
+    columns = {**table.columns, **{key: arrow.without_empty(table.coded(key)) for key in texts}}
     form: dict[str, Any] = {"compression": "zstd", "dictionary_pagesize_limit": DICTIONARY_PAGE, "version": "2.6"}
     rising = [f"{c.key}.list.element" if c.kind == "ints" else c.key for c in table.schema if c.key in RISING]
     form["column_encoding"] = dict.fromkeys(rising, "DELTA_BINARY_PACKED")
@@ -75,7 +76,7 @@ def write_columns(table: Table, out: BinaryIO) -> None:
     with pq.ParquetWriter(out, schema, **form) as writer:
         for begin in range(0, len(table), ROW_GROUP):
             rows = slice(begin, min(begin + ROW_GROUP, len(table)))
-            arrays = [_array(pa, table.columns[c.key], texts.get(c.key), rows) for c in table.schema]
+            arrays = [_array(pa, columns[c.key], texts.get(c.key), rows) for c in table.schema]
             writer.write_batch(pa.record_batch(arrays, schema=schema))
 
 
