@@ -8,6 +8,7 @@ from pyprof.table.columns import NULL, Bools, Ints, Table, distinct, kept_with_t
 
 # How nsys and Kineto name copies
 TO_DEVICE, TO_HOST = ("Host-to-Device", "HtoD"), ("Device-to-Host", "DtoH")
+WITHIN = "Device-to-Device", "DtoD"
 SMALL = 64  # most bytes of a copy of single values, such as that of .item()
 DeviceKey = tuple[int, ...]  # rank, process, device; NULL where unknown
 # A launch takes the host 3 to 20 µs. One that takes longer than this does something else first, such as loading the

@@ -17,7 +17,7 @@ from pyprof.dtypes import ITEM_BYTES
 from pyprof.prof.advice import Run
 from pyprof.prof.advice.fusion import FUSED_NS, NEW_BACKWARD, NEW_FORWARD
 from pyprof.prof.advice.run_columns import numel
-from pyprof.prof.kernels.name_patterns import stays_on_device
+from pyprof.prof.timing.gpus import WITHIN, named_rows
 from pyprof.table.columns import Bools
 
 SUMS = ("reduction", "norm", "softmax")
@@ -82,7 +82,7 @@ def fusible(run: Run) -> Bools:
 
     A contiguous tensor's clone is a copy within the GPU's memory, as ``masked_fill`` makes it.
     """
-    clones = (run.texts("kind") == "memcpy") & run.table.coded("kShortName").where(stays_on_device)
+    clones = (run.texts("kind") == "memcpy") & named_rows(run.table, *WITHIN)
     computes = (run.texts("kind") == "kernel") | clones
     found: Bools = np.isin(run.family, FUSED) & np.isin(run.phase, PHASES) & computes
     known = run.table.coded("sizes").where(lambda text: any(sign in text for sign in "123456789"))
