@@ -30,6 +30,7 @@ COSTS = {
     "small_grid": "one batched call in place of the loop, and memory for the operands side by side",
     "mask_loop": "a rewritten loop; memory for the elements once more, in sorted order; other rounding",
     "cell_loop": "another layer, whose checkpoints have other names; memory for the results of all time steps at once",
+    "loop_inputs": "memory for the layer's results of all time steps at once; other rounding",
     "loop_of_products": "memory for the results of all positions at once; no loss for each position; a mean weighs "
     "positions otherwise if targets are ignored; other rounding",
     "sibling_layers": "one layer in place of several, whose checkpoints have other names and shapes",

@@ -137,6 +137,25 @@ GENERAL = tuple(GeneralForm(*form) for form in (
      "for part in x:  # of one time\n    h = cell(part, h)\n    outs.append(h)",
      "gru = nn.GRU(cell.input_size, cell.hidden_size)  # once, with the cell's weights\n"
      "outs, h = gru(x, h[None])"),
+    ("cell_loop", "Replace the ops of each time step by one call of nn.GRU",
+     "for part in x:  # of one time\n    a, b = given(part).chunk(3, -1), back(h).chunk(3, -1)\n"
+     "    reset, update = torch.sigmoid(a[0] + b[0]), torch.sigmoid(a[1] + b[1])\n"
+     "    h = (1 - update) * torch.tanh(a[2] + reset * b[2]) + update * h\n    outs.append(h)",
+     "gru = nn.GRU(given.in_features, back.in_features)  # once, with weights and biases of given and back\n"
+     "outs, h = gru(x, h[None])"),
+    ("cell_loop", "Replace the ops of each time step by one call of nn.LSTM",
+     "for part in x:  # of one time\n    i, f, g, o = (given(part) + back(h)).chunk(4, -1)\n"
+     "    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)\n"
+     "    h = torch.sigmoid(o) * torch.tanh(c)\n    outs.append(h)",
+     "lstm = nn.LSTM(given.in_features, back.in_features)  # once, with weights and biases of given and back\n"
+     "outs, (h, c) = lstm(x, (h[None], c[None]))"),
+    ("cell_loop", "Replace the ops of each time step by one call of nn.RNN",
+     "for part in x:  # of one time\n    h = torch.tanh(given(part) + back(h))\n    outs.append(h)",
+     "rnn = nn.RNN(given.in_features, back.in_features)  # once, with weights and biases of given and back\n"
+     "outs, h = rnn(x, h[None])"),
+    ("loop_inputs", "",
+     "for part in x:  # of one time\n    h = cell(given(part), h)",
+     "for part in given(x).unbind(0):\n    h = cell(part, h)"),
     ("loop_of_products", "",
      "loss = 0.0\nfor t in range(length):\n"
      "    loss = loss + F.cross_entropy(head(states[:, t]), target[:, t]) / length",

@@ -13,7 +13,7 @@ from pyprof.prof.advice import Run
 from pyprof.prof.advice.run_columns import numel
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
-from pyprof.prof.edits.rules.cell_loops import SAMPLED, made
+from pyprof.prof.edits.recurrent_cells import SAMPLED, made
 from pyprof.prof.edits.rules.host_waits import released_by
 from pyprof.prof.edits.rules.merged_rows import Merged, alike, merge, place
 from pyprof.prof.edits.scenario import Scenario

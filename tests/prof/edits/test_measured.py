@@ -47,10 +47,11 @@ def test_four_of_five_savings_lie_inside_their_intervals_and_none_is_without_wid
         ("held7", "bottleneck", ["bias", "clip", "ema"]),  # two loops over parameters in one file
         ("held7", "mixture", ["sort", "groups"]),  # a loop over experts whose masks are copied
         ("held7", "wordrnn", ["cells", "decoder"]),
+        ("held8", "speech", ["gru"]),  # recurrent layers made of linear layers, sigmoid and tanh
     ],
 )
 def test_programs_with_several_faults(recording, program, changes):
-    """Within a quarter of what the change alone brought on the H200, 5.1 to 147 ms."""
+    """Within a quarter of what the change alone brought on the H200, 5.1 to 202 ms."""
     (row,) = (row for row in json.loads((HELD / recording / "measured.json").read_text()) if row["program"] == program)
     base = base_of(HELD / recording / f"{program}.pyprof")
     forecaster = Forecaster(base, 1e6 * row["base"][0]["wall"])
