@@ -97,7 +97,6 @@ RULES = {
     "gru": "cell_loop",
     "silu": "fusion:Call F.silu",
     "decay": "parameter_loop:Leave",
-    "masks": "made_on_cpu",
     "lengths": "item",
 }
 WORTH, NEAR, NEAR_END, NOTHING = 0.03, 0.25, 0.10, 0.01  # shares of a step, of a saving, of a final step, of a step
