@@ -1,6 +1,7 @@
 """Chains of element-wise kernels that one kernel could do."""
 
 from collections.abc import Iterator
+from itertools import groupby
 
 import numpy as np
 
@@ -14,18 +15,24 @@ from pyprof.table.columns import Bools, Ints, numbered
 
 CHAIN = 3  # fewest kernels in a chain; with two, the first result is often needed elsewhere
 SWISH = ["sigmoid", "mul"]  # but for these, if the backward pass shows that they are F.silu
-LEAST = 1 << 18  # with fewer elements than this, launching takes longer than moving them
+LEAST = 1 << 18  # with fewer elements than this, launching takes longer than moving them: a call alone is proposed
 FUSED_NS = 3000.0  # time per fused kernel in addition to moving its bytes
 CONTIGUOUS = ("vectorized_elementwise_kernel", "unrolled_elementwise_kernel")  # copies that change only the type
 ROWS = 4  # kernels over a norm's statistics, between its two passes: epsilon, root, reciprocal
 # The share of the second operands in a chain that the fused kernel has to read. The chain made the others itself, or
 # has read them before. A backward chain reads tensors saved by the forward, most of which a compiler recomputes.
 NEW_FORWARD, NEW_BACKWARD = 1 / 2, 1 / 3
-CALLS = (  # (ops of a chain, the call that runs them in one kernel)
-    ({"tanh", "pow"}, 'Call F.gelu(x, approximate="tanh") in place of its formula'),
-    ({"erf", "mul"}, "Call F.gelu(x) in place of its formula"),
-    ({"sigmoid_backward", "mul", "add"}, "Call F.silu(x) in place of x * sigmoid(x)"),  # a gate has no sum
-    ({"pow", "mean", "rsqrt", "mul"}, "Call F.rms_norm (one kernel from PyTorch 2.9 on) in place of its formula"),
+RMS_NORM = "Call F.rms_norm (one kernel from PyTorch 2.9 on) in place of its formula"
+LAYER_NORM = "Call F.layer_norm in place of its formula"
+CENTERED = "sub"  # what a layer norm has, and the norm by the root mean square alone does not
+CALLS = (  # (ops of a chain, an op that it does not have, the call that runs them in one kernel)
+    ({"tanh", "pow"}, "", 'Call F.gelu(x, approximate="tanh") in place of its formula'),
+    ({"erf", "mul"}, "", "Call F.gelu(x) in place of its formula"),
+    ({"sigmoid_backward", "mul", "add"}, "", "Call F.silu(x) in place of x * sigmoid(x)"),  # a gate has no sum
+    ({"mean", "rsqrt", "mul"}, CENTERED, RMS_NORM),
+    ({"mean", "sqrt", "div"}, CENTERED, RMS_NORM),
+    ({CENTERED, "mean", "rsqrt", "mul"}, "", LAYER_NORM),
+    ({CENTERED, "mean", "sqrt", "div"}, "", LAYER_NORM),
 )
 
 
@@ -34,17 +41,19 @@ def fusion(run: Run) -> Iterator[Finding]:
     """Consecutive kernels in forward or backward that process tensors of the same size.
 
     There is one card per size, and one for all sizes where one call runs what the kernels do: that is one change of the
-    code, as of a norm that an encoder and a decoder share.
+    code, as of a norm that an encoder and a decoder share. Of small tensors, as in decoding word by word, only these
+    have a card: they save the host launches, without a compiler.
 
     Sums over rows between them, as in norms, and the kernels that use these sums also belong to the chain. The fused
     kernel reads the chain's input and a share of its second operands, and writes one result. Abstains without shapes,
     for copies that change the layout, for the accumulation of gradients and for the optimizer's step.
     """
     of_size: dict[int, list[list[int]]] = {}
-    for size, chain in chains(run):
+    for size, chain in chains(run, least=1):
         of_size.setdefault(size, []).append(chain)
     found: dict[tuple[str, ...] | int, dict[int, list[list[int]]]] = {}
     for size, members in of_size.items():
+        members = members if size >= LEAST else _of_formulas(run, members)
         instead = _instead(run, members)
         long = members if instead else [chain for chain in members if len(chain) >= CHAIN]
         if long:
@@ -53,15 +62,15 @@ def fusion(run: Run) -> Iterator[Finding]:
         yield from _finding(run, sizes)
 
 
-def chains(run: Run) -> Iterator[tuple[int, list[int]]]:
-    """(elements, rows) of each chain. The rows include rows of other sizes within the chain.
+def chains(run: Run, least: int = LEAST) -> Iterator[tuple[int, list[int]]]:
+    """(elements, rows) of each chain of so many elements. The rows include rows of other sizes within the chain.
 
     On the CPU, a number that an op takes is copied to a tensor before it (``y * 0.5``): that ends no chain.
     """
     size, bridge = _sizes(run)
     number = _of_numbers(run)
     _, places = numbered(run.lane, run.table.coded("phase").codes, run.table.ints("stream"), size)
-    may_begin, may_go_on = (rows.tolist() for rows in ((size >= LEAST) & ~bridge, size >= LEAST))
+    may_begin, may_go_on = (rows.tolist() for rows in ((size >= least) & ~bridge, size >= least))
     links, place = bridge.tolist(), places.tolist()
     chain: list[int] = []
     for row in [*np.flatnonzero(~number).tolist(), run.rows]:
@@ -141,7 +150,27 @@ def _item(dtype: str) -> float:
 def _instead(run: Run, members: list[list[int]]) -> tuple[str, ...]:
     """The calls that run some of these chains in one kernel each."""
     ops_of = [{run.aten[row].rstrip("_") for row in chain} for chain in members]
-    return tuple(call for parts, call in CALLS if any(parts <= found for found in ops_of))
+    every = (call for parts, other, call in CALLS if any(parts <= ops and other not in ops for ops in ops_of))
+    return tuple(dict.fromkeys(every))
+
+
+def _of_formulas(run: Run, members: list[list[int]]) -> list[list[int]]:
+    """Those of the chains that are formulas of CALLS, with the chains of their layers' backward passes; of each, what
+    is of one layer, as a sum before a norm is no part of it."""
+    parts = [part for chain in members for part in _of_layers(run, chain)]
+    formulas = [bool(_instead(run, [part])) for part in parts]
+    layers = {run.layer(part[0]) for part, is_formula in zip(parts, formulas, strict=True) if is_formula} - {""}
+    return [
+        part
+        for part, is_formula in zip(parts, formulas, strict=True)
+        if is_formula or (run.phase[part[0]] == "backward" and run.layer(part[0]) in layers and len(part) >= CHAIN)
+    ]
+
+
+def _of_layers(run: Run, chain: list[int]) -> Iterator[list[int]]:
+    """The parts of a chain, each of one layer."""
+    for _, part in groupby(chain, key=run.layer):
+        yield list(part)
 
 
 def _finding(run: Run, sizes: dict[int, list[list[int]]]) -> Iterator[Finding]:

@@ -23,7 +23,7 @@ LONGEST = 48  # ops that are compiled together
 def compiled_chains(calls: RunCalls, edit: Edit) -> Iterator[Swap]:
     """Chains of element-wise ops as functions that torch.compile makes one kernel of, layer by layer."""
     chosen = set(edit.rows.tolist())
-    for _, chain in chains(calls.run):
+    for _, chain in chains(calls.run, least=1):
         if chosen.issuperset(chain):
             for rows in _by_layer(calls.run, chain):
                 parts = calls.calls(rows)

@@ -57,7 +57,7 @@ def edit_of(run: Run, rule: str, finding: Finding, deviation: float) -> Edit:
         rule=rule,
         change=finding.change,
         why=finding.why,
-        cost=OF_CALLS if any(finding.change.startswith(call) for _, call in CALLS) else COSTS.get(rule, ""),
+        cost=OF_CALLS if any(finding.change.startswith(call) for *_, call in CALLS) else COSTS.get(rule, ""),
         rows=rows,
         ns=ns,
         left=np.full(len(rows), share),

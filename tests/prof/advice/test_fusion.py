@@ -2,6 +2,7 @@
 
 import pytest
 
+from pyprof.prof.advice.card import RULES
 from pyprof.prof.advice.grid import _batched_ns
 from tests.prof.advice.advice_rows import cards, mm, run
 
@@ -43,6 +44,51 @@ def test_a_norm_by_hand_is_one_chain():
     assert card.saved_ms == pytest.approx(0.127 + 0.0066 - 0.0338, abs=0.0001)
 
 
+def token_norm(square="pow", statistics=("add", "rsqrt"), last="mul", layer="norm"):
+    """RMSNorm of one token of 4 sequences in bf16, in the order of the Llama's reference code: 8 kernels."""
+    one, mean_of, each = {"sizes": [[4, 1, 2048], []]}, {"sizes": [[4, 1, 2048], [], [], []]}, {"sizes": [[4, 1, 1]]}
+    rows = [
+        ew("copy_", 2_000, **one), ew(square, 1_000, **one),
+        ew("mean", 2_000, **mean_of, args=["", "[-1]", "True", ""], kShortName="reduce_kernel"),
+        *(ew(op, 1_000, **each) for op in statistics),
+        ew(last, 2_000, **one), ew("copy_", 1_000, **one), ew("mul", 2_000, **one),
+    ]  # fmt: skip
+    return [{**row, "layer": ["model", layer]} for row in rows]
+
+
+def add_before():
+    return {**ew("add", 1_000, full=2, sizes=[[4, 1, 2048]] * 2), "layer": ["model"]}
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [{}, {"square": "mul"}, {"statistics": ("add", "sqrt"), "last": "div"}],
+    ids=["mean of squares", "mean of x * x", "division by the root"],
+)
+def test_a_norm_of_a_small_tensor_is_a_call_as_well(formula):
+    """Of 2 × 8 launches, 14 go; the sum before a norm is no part of it."""
+    rows = [add_before(), *token_norm(**formula), add_before(), *token_norm(**formula, layer="norm2")]
+    (found,) = RULES["fusion"](run(*rows))
+    assert found.change.startswith("Call F.rms_norm (") and found.launches == 14
+    assert found.rows.tolist() == [*range(1, 9), *range(10, 18)]
+
+
+def test_a_norm_that_subtracts_the_mean_is_a_layer_norm():
+    centered = {**ew("sub", 1_000, sizes=[[4, 1, 2048], [4, 1, 1]]), "layer": ["model", "norm"]}
+    (found,) = RULES["fusion"](run(centered, *token_norm()[1:]))
+    assert found.change.startswith("Call F.layer_norm in place of its formula. ")
+
+
+def test_of_small_tensors_the_backward_pass_of_a_formula_belongs_to_it():
+    """Of two chains backward, the one of the norm's layer."""
+    back = [
+        {**ew("mul", 2_000, sizes=[[4, 1, 2048], []]), "layer": ["model", layer], "phase": "backward", "dir": "bprop"}
+        for layer in ("norm", "norm", "norm", "other", "other", "other")
+    ]
+    (found,) = RULES["fusion"](run(*token_norm(), *back))
+    assert found.rows.tolist() == [*range(8), 8, 9, 10]
+
+
 def test_one_formula_over_tensors_of_two_sizes_is_one_change():
     """As a norm that an encoder and a decoder share. 2 tensors of 50.33 MB, and of half as many: 24.7 µs and 12.3 at
     4.08e12/s, and 3 each; now 75 and 45 µs, and two times two gaps of 1.1. Other chains have a card per size."""
@@ -71,7 +117,7 @@ SAYS_NOTHING = {
     "streams": [ew("pow", stream=7), ew("mul", stream=8), ew("tanh", stream=7)],
     "the optimizer": [ew(op, phase="optimizer") for op in ("mul", "add", "sqrt", "div")],
     "gradients that add up": [ew("add_", full=2, nodes=["torch::autograd::AccumulateGrad"])] * 4,
-    "small": [ew(op, 2000, sizes=[[64, 64], []]) for op in ("pow", "mul", "tanh", "mul")],
+    "small": [ew(op, 2000, sizes=[[64, 64], []]) for op in ("sin", "mul", "exp", "mul")],
     "no shapes": [ew(op, sizes=None, dtypes=None) for op in ("pow", "mul", "tanh", "mul")],
     "as fast as one": [ew(op, 8_000) for op in ("pow", "mul", "tanh")],
 }
