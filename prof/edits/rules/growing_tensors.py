@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -13,6 +14,7 @@ from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
 from pyprof.prof.edits.scenario import Scenario
 from pyprof.quantities import rounded
+from pyprof.table.columns import Coded
 
 LINKS = 4  # concatenations, each of the last one's result, at least
 PIECE_NS = 2000.0  # of a copy of the new piece, besides moving it
@@ -23,8 +25,8 @@ Shape = tuple[int, ...]
 def static_cache(scenario: Scenario) -> Iterator[Proposal]:
     """Each concatenation copies all that there is; into memory allocated once, only the new piece is written.
 
-    What other kernels take because they then read masked places of the cache, too, is not counted, and neither is that
-    a step with the same shapes each time can become a CUDA graph.
+    What other kernels take because they then read masked places of the cache, too, is not counted. Neither is that a
+    step, or its part for each word, can become a CUDA graph: these rules need this change, even if it saves nothing.
     """
     run = scenario.run
     grown = list(_grown(run))
@@ -35,10 +37,7 @@ def static_cache(scenario: Scenario) -> Iterator[Proposal]:
     rows = np.array(sorted(row for row, _ in grown), np.int64)
     piece = dict(grown)
     moved = np.array([2.0 * piece[row] * ITEM_BYTES.get(str(run.dtype[row]), 4.0) for row in rows.tolist()])
-    ns = np.minimum(run.dur[rows], PIECE_NS + 1e9 * moved / run.bandwidth)
-    if not float(ns.sum()) < float(run.dur[rows].sum()):
-        yield Abstained("static_cache", "the concatenations take no longer than copies of the new pieces would")
-        return
+    ns = np.fmin(run.dur[rows], PIECE_NS + 1e9 * moved / run.bandwidth)  # the bandwidth may be unknown
     yield Edit(
         rule="static_cache",
         change=(
@@ -61,6 +60,27 @@ def tensors_grow(scenario: Scenario) -> bool:
     """Whether a tensor still grows by concatenation."""
     static = any(edit.rule == "static_cache" for edit in scenario.edits)
     return not static and any(True for _ in _grown(scenario.run))
+
+
+def sizes_of(scenario: Scenario) -> Coded:
+    """The sizes of all ops; where the plan has made tensors static that grew, as they are then.
+
+    Each length that such a tensor has had is the greatest one.
+    """
+    run, sizes = scenario.run, scenario.run.table.coded("sizes")
+    is_static = any(edit.rule == "static_cache" for edit in scenario.edits)
+    lengths = {length for row, _ in _grown(run) for length in _lengths(_operands(run, row))} if is_static else set()
+    if not lengths:
+        return sizes
+    grown = re.compile(rf"\b({'|'.join(map(str, lengths))})\b")
+    texts = Coded.of(grown.sub(str(max(lengths)), text) for text in [*sizes.values, ""])
+    return texts.take(sizes.codes)  # code -1 selects the last item
+
+
+def _lengths(shapes: list[Shape]) -> set[int]:
+    """The lengths of a tensor that grows before and after, in the dimension in which it does."""
+    after = _joined(shapes) or ()
+    return {length for pair in zip(shapes[0], after, strict=False) if pair[0] != pair[1] for length in pair}
 
 
 def _grown(run: Run) -> Iterator[tuple[int, int]]:

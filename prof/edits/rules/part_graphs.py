@@ -12,6 +12,7 @@ from pyprof.prof.advice.launch import IN_GRAPH, MANY
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
 from pyprof.prof.edits.rules.graphs import LEFT, launches_graphs
+from pyprof.prof.edits.rules.growing_tensors import sizes_of, tensors_grow
 from pyprof.prof.edits.rules.reduced_precision import PRODUCTS
 from pyprof.prof.edits.scenario import Scenario
 from pyprof.prof.timing.gpus import TO_DEVICE, TO_HOST, named_rows
@@ -35,7 +36,8 @@ def part_graph(scenario: Scenario) -> Iterator[Proposal]:
         return
     groups = _groups(scenario)
     if not groups:
-        yield Abstained("part_graph", f"no {MANY} launches are repeated {TIMES} times within a step, copies apart")
+        why = f"no {MANY} launches are repeated {TIMES} times within a step, copies apart"
+        yield Abstained("part_graph", why, "static_cache" if tensors_grow(scenario) else "")
         return
     for parts in groups:
         yield _edit(run, parts)
@@ -68,15 +70,15 @@ def _edit(run: Run, parts: list[Ints]) -> Edit:
 def _groups(scenario: Scenario) -> list[list[Ints]]:
     """The parts that are equal; where in its round a repetition begins is chance."""
     run = scenario.run
-    code = _codes(run)
-    graded = _graded(run)
+    code = _codes(run, sizes_of(scenario))
+    with_gradient = graded(run)
     steps = len(np.unique(run.table.ints("step")))
     found: dict[tuple[int, ...], list[Ints]] = {}
     for stretch in _stretches(scenario):
         if len(stretch) < MANY:
             continue
-        parts = list(_repeated(stretch, code, graded | (run.phase == "backward")))
-        if bool(graded[stretch].any()) == bool((run.phase[stretch] == "backward").any()):
+        parts = list(_repeated(stretch, code, with_gradient | (run.phase == "backward")))
+        if bool(with_gradient[stretch].any()) == bool((run.phase[stretch] == "backward").any()):
             parts.append(stretch)
         for part in (part for part in parts if np.isin(run.family[part], PRODUCTS).any()):
             found.setdefault(tuple(np.sort(code[part]).tolist()), []).append(part)
@@ -93,15 +95,15 @@ def _groups(scenario: Scenario) -> list[list[Ints]]:
     return groups
 
 
-def _codes(run: Run) -> Ints:
+def _codes(run: Run, sizes: Coded) -> Ints:
     """Per row, a number of what is launched: op, sizes, line and layer, since other weights are other addresses."""
-    aten, sizes = (run.table.coded(key).codes for key in ("aten", "sizes"))
+    aten = run.table.coded("aten").codes
     first, place = numbered(*(run.table.coded(key).codes for key in ("trace", "layer")))
     line = Coded.of(f"{run.trace(row)} {run.layer(row)}" for row in first.tolist()).codes[place]
-    return numbered(aten, sizes, line)[1]
+    return numbered(aten, sizes.codes, line)[1]
 
 
-def _graded(run: Run) -> Bools:
+def graded(run: Run) -> Bools:
     """A mask of the rows of ops that have a gradient.
 
     An op that has none shares its number with the next one that has: of ops of one number, the last before the

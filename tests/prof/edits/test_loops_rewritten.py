@@ -448,6 +448,11 @@ def cache(*lengths):
         for _ in range(2):  # keys and values, of the same shapes
             program.op("cat", (4, length, 8), (4, 1, 8))
         program.op("mm", (4, 8), (8, 8))
+    return with_lists(program)
+
+
+def with_lists(program):
+    """The operands of concatenations as the list that they are."""
     for event in program.events:
         if event["name"] == "aten::cat":
             event["args"]["Input Dims"] = [event["args"]["Input Dims"], []]
@@ -460,6 +465,21 @@ def test_a_cache_that_grows(tmp_path):
     scenario = cache(10, 11, 12, 13).scenario(tmp_path)
     assert len(list(_grown(scenario.run))) == 8
     assert tensors_grow(scenario)
+
+
+def test_a_word_is_a_graph_each_time_once_its_cache_is_static(tmp_path):
+    """Four words: a concatenation, a product, and 30 ops over as many places as there are by then. With a static cache
+    all words have 14 places, and of each word's 32 launches the first remains."""
+    program = Program()
+    for length in (10, 11, 12, 13):
+        program.op("cat", (4, length, 8), (4, 1, 8)).op("mm", (4, 8), (8, 8))
+        for _ in range(30):
+            program.op("tanh", (4, length + 1))
+    scenario = with_lists(program).scenario(tmp_path)
+    only = proposed("part_graph", scenario)
+    assert isinstance(only, Abstained) and only.needs == "static_cache"
+    edit = proposed("part_graph", apply(proposed("static_cache", scenario), scenario))
+    assert "4 times per capture the host launches the same 32 kernels" in edit.why and len(edit.rows) == 4 * 31
 
 
 def test_concatenations_of_equal_sizes_are_no_cache(tmp_path):
