@@ -38,6 +38,7 @@ COSTS = {
     "inference_mode": "a line of code; the results cannot be used in a backward pass later",
     "index_gradient": "other rounding, from run to run, too: atomic additions have no fixed order",
     "made_on_cpu": "memory for what is kept",
+    "made_again": "memory for what is kept",
     "kept_activations": "memory: the activations of these layers stay until their backward pass",
     "static_cache": "memory for the cache's greatest size from the beginning, and a mask for what is not filled yet",
     "item": "values that are printed later, or every few steps",

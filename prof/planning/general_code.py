@@ -181,4 +181,7 @@ GENERAL = tuple(GeneralForm(*form) for form in (
      "place = rows * x.size(2) + columns  # once\npairs = x.flatten(1).index_select(1, place)"),
     ("made_on_cpu", "", "window = torch.hann_window(size).to(x.device)",
      'self.register_buffer("window", torch.hann_window(size), persistent=False)  # once\nwindow = self.window'),
+    ("made_again", "", "mask = torch.full((length, length), -torch.inf, device=x.device).triu(1)  # in each layer",
+     'self.register_buffer("mask", torch.full((longest, longest), -torch.inf).triu(1), persistent=False)  # once\n'
+     "mask = self.mask[:length, :length]"),
 ))  # fmt: skip
