@@ -25,14 +25,17 @@ NEW_FORWARD, NEW_BACKWARD = 1 / 2, 1 / 3
 RMS_NORM = "Call F.rms_norm (one kernel from PyTorch 2.9 on) in place of its formula"
 LAYER_NORM = "Call F.layer_norm in place of its formula"
 CENTERED = "sub"  # what a layer norm has, and the norm by the root mean square alone does not
-CALLS = (  # (ops of a chain, an op that it does not have, the call that runs them in one kernel)
-    ({"tanh", "pow"}, "", 'Call F.gelu(x, approximate="tanh") in place of its formula'),
-    ({"erf", "mul"}, "", "Call F.gelu(x) in place of its formula"),
-    ({"sigmoid_backward", "mul", "add"}, "", "Call F.silu(x) in place of x * sigmoid(x)"),  # a gate has no sum
-    ({"mean", "rsqrt", "mul"}, CENTERED, RMS_NORM),
-    ({"mean", "sqrt", "div"}, CENTERED, RMS_NORM),
-    ({CENTERED, "mean", "rsqrt", "mul"}, "", LAYER_NORM),
-    ({CENTERED, "mean", "sqrt", "div"}, "", LAYER_NORM),
+Ops = frozenset[str] | tuple[str, ...]
+# (ops of a chain, as a tuple one directly after the other; an op that it does not have; the call that runs them in one
+# kernel). The gradient of x * sigmoid(x) is the sum of two: that of a gate is summed up before, if at all.
+CALLS: tuple[tuple[Ops, str, str], ...] = (
+    (frozenset(("tanh", "pow")), "", 'Call F.gelu(x, approximate="tanh") in place of its formula'),
+    (frozenset(("erf", "mul")), "", "Call F.gelu(x) in place of its formula"),
+    (("mul", "sigmoid_backward", "add"), "", "Call F.silu(x) in place of x * sigmoid(x)"),
+    (frozenset(("mean", "rsqrt", "mul")), CENTERED, RMS_NORM),
+    (frozenset(("mean", "sqrt", "div")), CENTERED, RMS_NORM),
+    (frozenset((CENTERED, "mean", "rsqrt", "mul")), "", LAYER_NORM),
+    (frozenset((CENTERED, "mean", "sqrt", "div")), "", LAYER_NORM),
 )
 
 
@@ -149,9 +152,15 @@ def _item(dtype: str) -> float:
 
 def _instead(run: Run, members: list[list[int]]) -> tuple[str, ...]:
     """The calls that run some of these chains in one kernel each."""
-    ops_of = [{run.aten[row].rstrip("_") for row in chain} for chain in members]
-    every = (call for parts, other, call in CALLS if any(parts <= ops and other not in ops for ops in ops_of))
+    ops_of = {tuple(run.aten[row].rstrip("_") for row in chain) for chain in members}
+    every = (call for parts, other, call in CALLS if any(_has(ops, parts) and other not in ops for ops in ops_of))
     return tuple(dict.fromkeys(every))
+
+
+def _has(ops: tuple[str, ...], parts: Ops) -> bool:
+    if isinstance(parts, frozenset):
+        return parts.issubset(ops)
+    return any(ops[at : at + len(parts)] == parts for at in range(len(ops)))
 
 
 def _of_formulas(run: Run, members: list[list[int]]) -> list[list[int]]:

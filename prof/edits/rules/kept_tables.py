@@ -201,7 +201,8 @@ def made_again(scenario: Scenario) -> Iterator[Proposal]:
         rule="made_again",
         change=(
             "Make once what each call makes anew from the same numbers: tables of angles, masks and the like as "
-            "buffers (register_buffer(..., persistent=False)), or in the model's forward, which hands them to the layers."
+            "buffers (register_buffer(..., persistent=False)), or in the model's forward, which hands them to the "
+            "layers."
         ),
         why=(
             f"{run.number(number, 'call makes', 'calls make')} the same tensors as another one, from "

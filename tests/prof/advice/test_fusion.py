@@ -73,6 +73,21 @@ def test_a_norm_of_a_small_tensor_is_a_call_as_well(formula):
     assert found.rows.tolist() == [*range(1, 9), *range(10, 18)]
 
 
+def small_backward(*ops):
+    return [ew(op, 2_000, sizes=[[32, 640], []], phase="backward", dir="bprop") for op in ops]
+
+
+def test_a_small_swish_is_known_by_its_gradient_which_is_a_sum_of_two():
+    (found,) = RULES["fusion"](run(*small_backward("mul", "mul", "sigmoid_backward", "add")))
+    assert found.change.startswith("Call F.silu(x) in place of x * sigmoid(x). ")
+
+
+def test_the_gates_of_a_recurrent_cell_are_no_swish():
+    """Their gradients are summed up before."""
+    gates = ("mul", "mul", "neg", "add", "sigmoid_backward", "tanh_backward", "mul", "sigmoid_backward")
+    assert list(RULES["fusion"](run(*small_backward(*gates)))) == []
+
+
 def test_a_norm_that_subtracts_the_mean_is_a_layer_norm():
     centered = {**ew("sub", 1_000, sizes=[[4, 1, 2048], [4, 1, 1]]), "layer": ["model", "norm"]}
     (found,) = RULES["fusion"](run(centered, *token_norm()[1:]))
