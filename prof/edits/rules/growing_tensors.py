@@ -16,6 +16,7 @@ from pyprof.prof.edits.scenario import Scenario
 from pyprof.quantities import rounded
 from pyprof.table.columns import Coded
 
+NUMBER = re.compile(r"\d+")
 LINKS = 4  # concatenations, each of the last one's result, at least
 PIECE_NS = 2000.0  # of a copy of the new piece, besides moving it
 Shape = tuple[int, ...]
@@ -70,10 +71,8 @@ def sizes_of(scenario: Scenario) -> Coded:
     run, sizes = scenario.run, scenario.run.table.coded("sizes")
     is_static = any(edit.rule == "static_cache" for edit in scenario.edits)
     lengths = {length for row, _ in _grown(run) for length in _lengths(_operands(run, row))} if is_static else set()
-    if not lengths:
-        return sizes
-    grown = re.compile(rf"\b({'|'.join(map(str, lengths))})\b")
-    texts = Coded.of(grown.sub(str(max(lengths)), text) for text in [*sizes.values, ""])
+    longest = dict.fromkeys(map(str, lengths), str(max(lengths, default=0)))
+    texts = Coded.of(NUMBER.sub(lambda each: longest.get(each[0], each[0]), text) for text in [*sizes.values, ""])
     return texts.take(sizes.codes)  # code -1 selects the last item
 
 

@@ -191,12 +191,13 @@ def made_again(scenario: Scenario) -> Iterator[Proposal]:
         first = table.rows[0]
         key = (int(run.lane[first]), int(run.table.ints("step")[first]), run.trace(first), *kind[table.rows].tolist())
         calls.setdefault(key, []).append(table)
-    often = [tables for tables in calls.values() if len(tables) >= TIMES]
-    rows = np.array(sorted(row for tables in often for row in _needless(run, tables)), np.int64)
-    if not len(rows):
+    often = [(tables, _needless(run, tables)) for tables in calls.values() if len(tables) >= TIMES]
+    often = sorted((each for each in often if each[1]), key=lambda each: -len(each[1]))
+    if not often:
         yield Abstained("made_again", f"no {TIMES} calls of a step make the same tensors from numbers alone")
         return
-    number = sum(len(tables) for tables in often if _needless(run, tables))
+    rows = np.array(sorted(row for _, needless in often for row in needless), np.int64)
+    most = often[0][0][0].rows
     yield Edit(
         rule="made_again",
         change=(
@@ -205,8 +206,8 @@ def made_again(scenario: Scenario) -> Iterator[Proposal]:
             "layers."
         ),
         why=(
-            f"{run.number(number, 'call makes', 'calls make')} the same tensors as another one, from "
-            f"{', '.join(dict.fromkeys(run.op(row) for row in often[0][0].rows))} ({run.trace(int(rows[0]))}): "
+            f"{run.number(sum(len(tables) for tables, _ in often), 'call makes', 'calls make')} the same tensors as "
+            f"another one, by {', '.join(dict.fromkeys(run.op(row) for row in most))} ({run.trace(most[0])}): "
             f"{run.number(rows, 'launch', 'launches')} too many"
         ),
         cost=COSTS["made_again"],
@@ -270,12 +271,14 @@ def _counted(run: Run, row: int) -> int:
         numbers = [float(text) for text in run.listed("args", row)[:3] if text]
     except (TypeError, ValueError):
         return 0
-    if not numbers or not np.isfinite(numbers).all():
-        return 0
     if run.aten[row] != "arange":
-        return max(int(numbers[2]), 0) if len(numbers) > 2 else 0
-    begin, end, step = (0.0, numbers[0], 1.0) if len(numbers) == 1 else (*numbers, 1.0)[:3]
-    return max(math.ceil((end - begin) / step), 0) if step else 0
+        count = numbers[2] if len(numbers) > 2 else 0.0
+    elif not numbers:
+        return 0
+    else:
+        begin, end, step = (0.0, numbers[0], 1.0) if len(numbers) == 1 else (*numbers, 1.0)[:3]
+        count = (end - begin) / step if step else 0.0
+    return math.ceil(count) if 0 < count < 1 << 62 else 0  # neither for infinity nor for NaN
 
 
 def _joined(op: str, shapes: list[list[int]], outer: bool) -> int:

@@ -64,7 +64,7 @@ def test_angles_of_positions_are_made_once_for_all_layers():
     edit = proposed(*in_layers(angles()))
     of_numbers, every = list(range(5)), list(range(12))
     assert places(13, edit) == [of_numbers, of_numbers, every, every]
-    assert edit.why.startswith("4 calls make the same tensors as another one, from arange, to, div, __rpow__, pow, ")
+    assert edit.why.startswith("4 calls make the same tensors as another one, by arange, to, div, __rpow__, pow, ")
     assert edit.why.endswith("(net.py:7): 34 launches too many")  # 2 * 5 + 2 * 12
 
 
@@ -156,7 +156,9 @@ def test_a_vector_that_learns_is_no_number():
 @pytest.mark.parametrize(("op", "args", "elements"), [
     ("arange", ["5", ""], 5), ("arange", ["2", "5", ""], 3), ("arange", ["0", "5", "2", ""], 3),
     ("arange", ["5", "0", "-1", ""], 5), ("arange", ["5", "0", "1", ""], 0), ("arange", ["0", "5", "0", ""], 0),
-    ("arange", ["0", "inf", "1", ""], 0), ("arange", ["", ""], 0), ("arange", ["x"], 0),
+    ("arange", ["0", "inf", "1", ""], 0), ("arange", ["", ""], 0),
+    ("arange", ["-1e308", "1e308", "1", ""], 0), ("arange", ["0", "5", "1e-320", ""], 0), ("arange", ["nan", ""], 0),
+    ("arange", ["0", "1", "0.4", ""], 3), ("arange", ["x"], 0),
     ("linspace", ["0", "1", "9", ""], 9), ("linspace", ["0", "1"], 0),
     ("linspace", ["0", "1", "-9", ""], 0),
 ])  # fmt: skip
