@@ -9,16 +9,17 @@ which they were pushed, by the clock of the record.
 import base64
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
+
+from pyprof.range_pieces import Piece, joined
 
 CAPTURED_RANGE = "pyprof.captured:"
 CLOCK_RANGE = f"{CAPTURED_RANGE}clock:"
 CLOCKS = 5  # ranges with the time; the shortest delay between reading and pushing counts
 VERSION = 1
-PIECE = 60_000  # characters; nsys keeps 65,535 bytes of an NVTX message and the text is ASCII
 MOST_BYTES = 1 << 28  # of the record, uncompressed
 _NUMBERS = re.compile(r"\[-?\d+(?:, -?\d+)*\]")
 FIRST_OP_ID = 1 << 40  # op ids of recorded ranges begin here: PyTorch's NVTX ranges have smaller ones
@@ -44,17 +45,6 @@ class CapturedRecord(msgspec.Struct, frozen=True):
     texts: tuple[str, ...]
     captures: tuple[tuple[CapturedRange, ...], ...]
     lists: tuple[tuple[str, ...], ...] = ()
-
-
-class Piece(NamedTuple):
-    """A part of a record, as the text of an NVTX range."""
-
-    number: int
-    of: int
-    part: str
-
-    def text(self) -> str:
-        return f"{CAPTURED_RANGE}{self.number}/{self.of}:{self.part}"
 
 
 def record_of(captures: list[list[dict[str, Any]]]) -> CapturedRecord:
@@ -97,19 +87,9 @@ def _is_list(dims: Any) -> bool:
     return bool(dims) and all(isinstance(each, list) for each in dims)
 
 
-def parts(record: CapturedRecord) -> list[str]:
-    """A record in parts, each for one piece."""
-    whole = base64.b64encode(zlib.compress(msgspec.json.encode(record))).decode("ascii")
-    return [whole[at : at + PIECE] for at in range(0, len(whole), PIECE)]
-
-
-def piece(text: str) -> Piece | None:
-    """The piece that a range's text is; None if it is something else."""
-    place, _, part = text.removeprefix(CAPTURED_RANGE).partition(":")
-    number, _, of = place.partition("/")
-    if not text.startswith(CAPTURED_RANGE) or not all(one.isdecimal() and len(one) < 9 for one in (number, of)):
-        return None
-    return Piece(int(number), int(of), part)
+def packed(record: CapturedRecord) -> str:
+    """A record as the text that its pieces have."""
+    return base64.b64encode(zlib.compress(msgspec.json.encode(record))).decode("ascii")
 
 
 def clock_ns(text: str) -> int | None:
@@ -118,14 +98,13 @@ def clock_ns(text: str) -> int | None:
     return int(digits) if text.startswith(CLOCK_RANGE) and digits.isdecimal() and len(digits) < 20 else None
 
 
-def joined(pieces: list[Piece]) -> CapturedRecord | None:
+def unpacked(pieces: Iterable[Piece]) -> CapturedRecord | None:
     """The record of its pieces; None if one is missing, or if they are none of this version."""
-    found = {one.number: one.part for one in pieces}
-    if not pieces or sorted(found) != list(range(pieces[0].of)):
+    text = joined(pieces)
+    if text is None:
         return None
     try:
-        packed = zlib.decompressobj()
-        whole = packed.decompress(base64.b64decode("".join(found[number] for number in sorted(found))), MOST_BYTES)
+        whole = zlib.decompressobj().decompress(base64.b64decode(text), MOST_BYTES)
         record = msgspec.json.decode(whole, type=CapturedRecord)
     except (ValueError, zlib.error, RecursionError):  # the errors of base64 and msgspec are ValueErrors
         return None

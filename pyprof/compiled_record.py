@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 
 from pyprof.dtypes import TRITON
+from pyprof.range_pieces import pieces_of
 
 COMPILED_RANGE = "pyprof.compiled:"
 VERSION = 1
-PIECE = 60_000  # characters; nsys keeps 65,535 bytes of an NVTX message and the text is ASCII
 # A Triton kernel's definition in inductor's code has the types of its arguments: 'signature': {'in_ptr0': '*bf16', ..
 _KERNEL = re.compile(r"^(\w+) = async_compile\.triton\(", re.MULTILINE)
 _SIGNATURE = re.compile(r"'signature': (\{[^{}]*\})")
@@ -66,8 +66,7 @@ class CompiledRecord(msgspec.Struct, frozen=True):
 
 def range_texts(number: str, record: str) -> list[str]:
     """The texts of the ranges around a graph's code under NVTX, outermost first."""
-    parts = [record[at : at + PIECE] for at in range(0, len(record), PIECE)]
-    return [f"{COMPILED_RANGE}{number}:{i}/{len(parts)}:{part}" for i, part in enumerate(parts)]
+    return [piece.text(f"{COMPILED_RANGE}{number}:") for piece in pieces_of(record)]
 
 
 def op_name(kernel: str) -> str:

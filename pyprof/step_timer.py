@@ -16,8 +16,10 @@ import json
 import time
 from typing import Any, NamedTuple, Protocol
 
+from pyprof.range_pieces import pieces_of
+
 VERSION = 1  # parse/formats/measured_steps.py reads it
-NAME = "pyprof.steps "  # begins the NVTX range that carries the record to nsys
+NAME = "pyprof.steps "  # begins the NVTX ranges that carry the record to nsys
 MOST = 100  # iterations that are kept: the last ones
 
 
@@ -91,10 +93,11 @@ class StepTimer:
         ]
         return {"version": VERSION, "marked": self._marked, "steps": steps} if steps else None
 
-    def text(self) -> str | None:
-        """The record as the text of an NVTX range."""
+    def texts(self) -> list[str]:
+        """The record as the texts of NVTX ranges: as it is, or in pieces if it is long."""
         record = self.record()
-        return None if record is None else NAME + json.dumps(record, separators=(",", ":"))
+        pieces = [] if record is None else pieces_of(json.dumps(record, separators=(",", ":")))
+        return [NAME + pieces[0].part] if len(pieces) == 1 else [piece.text(NAME) for piece in pieces]
 
 
 def wait_for_gpu() -> bool:

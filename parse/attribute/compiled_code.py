@@ -17,6 +17,7 @@ from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.attribute.main_operation import main_operation
 from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.attribute.scope import Kind, Origin, Scope
+from pyprof.range_pieces import Piece, joined, piece_in
 from pyprof.table.columns import Bools, Ints
 
 
@@ -56,16 +57,12 @@ def called_within(tree: RangeTree, is_graph: Bools) -> Iterator[tuple[int, Ints]
 def _records(capture: Capture, texts: Iterable[str]) -> dict[str, CompiledRecord]:
     """The records by number: from the file, or put together from the pieces in the ranges' texts."""
     whole = dict(capture.compiled)
-    pieces: dict[str, dict[int, str]] = {}
-    counts: dict[str, int] = {}
+    pieces: dict[str, list[Piece]] = {}
     for text in texts:
-        number, _, rest = text.removeprefix(COMPILED_RANGE).partition(":")
-        place, _, piece = rest.partition(":")
-        at, _, count = place.partition("/")
-        if at.isdecimal() and count.isdecimal():
-            pieces.setdefault(number, {})[int(at)] = piece
-            counts[number] = int(count)
-    whole.update({n: "".join(p[i] for i in sorted(p)) for n, p in pieces.items() if len(p) == counts[n]})
+        number = _number(text)
+        if (piece := piece_in(text, f"{COMPILED_RANGE}{number}:")) is not None:
+            pieces.setdefault(number, []).append(piece)
+    whole.update({number: record for number, own in pieces.items() if (record := joined(own)) is not None})
     found = {number: _decoded(text) for number, text in whole.items()}
     capture.warnings += [
         f"the record of the compiled graph {number[:40]} cannot be read and is left out"

@@ -1,12 +1,14 @@
 """What pyprof recorded of the steps before the profiler started (pyprof/step_timer.py)."""
 
+from collections.abc import Collection
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
 from pyprof.parse.formats.own_record import OwnRecord, own_record
-from pyprof.step_timer import VERSION
+from pyprof.range_pieces import joined, piece_in
+from pyprof.step_timer import NAME, VERSION
 from pyprof.table.measured_steps import LARGEST_NS, MeasuredStep, TimedCalls
 
 VERSIONED = "the record of measured steps has"
@@ -39,8 +41,13 @@ def of_trace(own: bytes) -> tuple[tuple[MeasuredStep, ...], list[str]]:
     return _steps(record) if record else (), warnings
 
 
-def of_marker(text: str) -> tuple[tuple[MeasuredStep, ...], list[str]]:
-    """The steps in the JSON of an NVTX range, and warnings."""
+def of_markers(texts: Collection[str]) -> tuple[tuple[MeasuredStep, ...], list[str]]:
+    """The steps in the NVTX ranges of one thread whose texts begin with ``NAME``, and warnings."""
+    text = next((text.removeprefix(NAME) for text in texts if text.startswith(f"{NAME}{{")), None)
+    if text is None:
+        text = joined(piece for text in texts if (piece := piece_in(text, NAME)) is not None)
+    if text is None:
+        return (), ["the steps measured before nsys recorded are not complete and are left out"]
     try:
         record = msgspec.json.decode(text, type=_Record)
     except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:

@@ -16,13 +16,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyprof.captured_record import FIRST_OP_ID, CapturedRange, CapturedRecord, clock_ns, joined, piece
+from pyprof.captured_record import CAPTURED_RANGE, FIRST_OP_ID, CapturedRange, CapturedRecord, clock_ns, unpacked
 from pyprof.parse.attribute.capture import Ranges
 from pyprof.parse.attribute.nesting import Nesting, innermost, nest
 from pyprof.parse.attribute.scope import Kind, Scope
 from pyprof.parse.databases.database import Database
 from pyprof.parse.nsys.nvtx_ranges import Nvtx, scope_of_text
 from pyprof.parse.nsys.tables import GRAPH_NODES
+from pyprof.range_pieces import piece_in
 from pyprof.table.columns import NULL, Bools, Ints
 
 FAR_NS, STEP_NS = 100_000, 500  # how far and how closely the difference of the clocks is searched
@@ -37,14 +38,14 @@ def with_captured_ranges(db: Database, nvtx: Nvtx) -> tuple[Nvtx, list[str]]:
     """The ranges with those of the record, if the report has one, and warnings."""
     pieces, clocks = {}, []
     for code, scope in enumerate(nvtx.scopes):
-        found, clock = piece(scope.name), clock_ns(scope.name)
+        found, clock = piece_in(scope.name, CAPTURED_RANGE), clock_ns(scope.name)
         if found is not None:
             pieces[code] = found
         if clock is not None:
             clocks.append(int(nvtx.ranges.start[nvtx.ranges.scope == code].min()) - clock)
     if not pieces or not db.has(GRAPH_NODES.table, GRAPH_NODES.column("node")):
         return nvtx, []
-    record = joined(list(pieces.values()))
+    record = unpacked(pieces.values())
     if record is None or not clocks:
         return nvtx, [NOT_READ]
     thread = int(nvtx.ranges.thread[nvtx.ranges.scope == next(iter(pieces))][0])

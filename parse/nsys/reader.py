@@ -20,7 +20,7 @@ from pyprof.parse.databases.database import Database
 from pyprof.parse.databases.parquet_folder import opened
 from pyprof.parse.formats.cupti import Calls, launch_columns
 from pyprof.parse.formats.lost_records import Joined, lost_records, reported_losses, untimed
-from pyprof.parse.formats.measured_steps import of_marker
+from pyprof.parse.formats.measured_steps import of_markers
 from pyprof.parse.nsys import tables
 from pyprof.parse.nsys.api_launches import (
     ApiCalls,
@@ -150,19 +150,21 @@ def losses(
 def _measured(nvtx: Nvtx, calls: ApiCalls) -> tuple[tuple[MeasuredStep, ...], list[str]]:
     """The steps that pyprof timed before nsys recorded, and warnings.
 
-    They come as an NVTX range when recording begins, and again when it ends. If nsys recorded while they ran, it slowed
-    them, and they are left out: then the first call of CUDA is older than the range by half of their time or more.
+    They come as NVTX ranges when recording begins, and again when it ends; of several threads, the first one's count.
+    If nsys recorded while they ran, it slowed them, and they are left out: then the first call of CUDA is older than
+    the ranges by half of their time or more.
     """
     ranges = nvtx.ranges
-    for code, scope in enumerate(nvtx.scopes):
-        if not scope.name.startswith(NAME):
-            continue
-        steps, warnings = of_marker(scope.name.removeprefix(NAME))
-        begun = int(ranges.start[ranges.scope == code].min(initial=OPEN))
-        first = min(int(calls.start.min(initial=OPEN)), int(ranges.start.min(initial=OPEN)))
-        if not steps or 2 * (begun - first) < sum(step.host_ns for step in steps):
-            return steps, warnings
-    return (), []
+    carrying = [code for code, scope in enumerate(nvtx.scopes) if scope.name.startswith(NAME)]
+    found = np.flatnonzero(np.isin(ranges.scope, carrying))
+    if not len(found):
+        return (), []
+    first = found[ranges.start[found].argmin()]
+    own = found[ranges.thread[found] == ranges.thread[first]]
+    steps, warnings = of_markers([nvtx.scopes[code].name for code in np.unique(ranges.scope[own]).tolist()])
+    began = min(int(calls.start.min(initial=OPEN)), int(ranges.start.min(initial=OPEN)))
+    slowed = steps and 2 * (int(ranges.start[first]) - began) >= sum(step.host_ns for step in steps)
+    return ((), []) if slowed else (steps, warnings)
 
 
 def assemble(db: Database, operations: Operations, nvtx: Nvtx, launched: Launches, messages: list[Payload]) -> Capture:

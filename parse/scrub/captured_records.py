@@ -9,8 +9,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from pyprof.captured_record import CAPTURED_RANGE, CapturedRecord, Piece, joined, parts, piece
+from pyprof.captured_record import CAPTURED_RANGE, CapturedRecord, packed, unpacked
 from pyprof.parse.scrub.private_text import Cleaner
+from pyprof.range_pieces import Piece, piece_in
 
 GONE = f"{CAPTURED_RANGE}[record]"  # of a record that cannot be unpacked
 
@@ -21,20 +22,20 @@ def cleaned_records(texts: Iterable[str], cleaner: Cleaner) -> dict[str, str]:
     A record that has lost a piece is removed. So are those of several processes if they have several pieces each: which
     belong together is not known here.
     """
-    pieces = {text: one for text in texts if (one := piece(text)) is not None}
+    pieces = {text: one for text in texts if (one := piece_in(text, CAPTURED_RANGE)) is not None}
     records = defaultdict(list)
     for text, one in pieces.items():
         records[one.of, text if one.of == 1 else ""].append(text)
     found = {}
     for own in records.values():
         whole = [pieces[text] for text in own]
-        record = joined(whole) if len({one.number for one in whole}) == len(whole) else None
-        packed = "" if record is None else "".join(parts(_cleaned(record, cleaner)))
+        record = unpacked(whole) if len({one.number for one in whole}) == len(whole) else None
+        clean = "" if record is None else packed(_cleaned(record, cleaner))
         for text in own:
             number, of, _ = pieces[text]
-            length = -(-len(packed) // of)
-            part = packed[number * length : (number + 1) * length]
-            found[text] = GONE if record is None else Piece(number, of, part).text()
+            length = -(-len(clean) // of)
+            part = clean[number * length : (number + 1) * length]
+            found[text] = GONE if record is None else Piece(number, of, part).text(CAPTURED_RANGE)
     return found
 
 

@@ -126,7 +126,9 @@ class Collector(ABC):
 
     def _call_timer(self) -> TimesCalls | None:
         """What times the calls of an iteration that nothing records."""
-        return None
+        from pyprof.capture.step_calls import CallTimer
+
+        return CallTimer.of(session.current())
 
     def _is_passing_over(self) -> bool:
         """Whether the next iteration is before the window, and nothing records it."""
@@ -295,11 +297,6 @@ class TraceFile(Collector):
         """Stop collecting, and keep the records until `write`."""
         self._wanted = False
         self._close_range()
-
-    def _call_timer(self) -> TimesCalls | None:
-        from pyprof.capture.step_calls import CallTimer
-
-        return CallTimer.of(session.current())
 
     def pause(self, kineto: bool = False) -> None:
         """Make way: the program's own profiler is about to begin. ``kineto``: it needs the process's one Kineto."""
@@ -522,10 +519,11 @@ def _pass_over(passing: bool) -> None:
 
 
 def push_steps(timer: StepTimer) -> None:
-    """Tell the attached tool, in an NVTX range, how long the iterations before took."""
-    active, text = session.current(), timer.text()
-    if active is not None and active.sink is not None and text is not None:
-        pop(push(active.sink, Entry(text)))
+    """Tell the attached tool, in NVTX ranges, how long the iterations before took."""
+    active = session.current()
+    if active is not None and active.sink is not None:
+        for text in timer.texts():
+            pop(push(active.sink, Entry(text)))
 
 
 def push_graphs() -> None:

@@ -31,10 +31,11 @@ from pyprof.capture.kineto_turns import without_noise
 from pyprof.capture.patch import Patches
 from pyprof.capture.sinks import Entry, Profiler, pop, push
 from pyprof.capture.trace_file import recorded_ranges
-from pyprof.captured_record import CLOCK_RANGE, CLOCKS, Piece, parts, record_of
+from pyprof.captured_record import CAPTURED_RANGE, CLOCK_RANGE, CLOCKS, packed, record_of
 from pyprof.cuda_graph_nodes import CapturedGraph
 from pyprof.files import tell
 from pyprof.marker import GRAPH_RANGE
+from pyprof.range_pieces import Piece, pieces_of
 
 UNTOLD = (
     "pyprof: {} of CUDA graphs, recorded for a range that pyprof.start() begins, are in no report, since it was not "
@@ -188,7 +189,7 @@ class NvtxGraphs:
         self._sink: Profiler | None = None
         self._captures = GraphCaptures(self._start, self._stop)
         self._over = False  # whether nsys collects, or has collected
-        self._parts: list[str] = []  # of the record
+        self._pieces: list[Piece] = []  # of the record
         self._backward_next = False  # whether a capture was recorded, and no backward pass began since
         self._patches = Patches()
 
@@ -239,13 +240,14 @@ class NvtxGraphs:
         nvtx = self._session.sinks[0]
         try:
             if profilers and self._sink is not None:
-                self._parts = parts(record_of([recorded_ranges(profiler, self._sink.texts) for profiler in profilers]))
+                record = record_of([recorded_ranges(profiler, self._sink.texts) for profiler in profilers])
+                self._pieces = pieces_of(packed(record))
         except (RuntimeError, OSError, ValueError) as error:  # its trace cannot be written, or is no JSON
             _say(error)
-        if nvtx is None or not self._parts:
+        if nvtx is None or not self._pieces:
             return
-        for number, part in enumerate(self._parts):
-            pop(push(nvtx, Entry(Piece(number, len(self._parts), part).text())))
+        for piece in self._pieces:
+            pop(push(nvtx, Entry(piece.text(CAPTURED_RANGE))))
         for _ in range(CLOCKS):
             pop(push(nvtx, Entry(f"{CLOCK_RANGE}{time.time_ns()}")))
 

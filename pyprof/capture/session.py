@@ -157,6 +157,7 @@ class Session:
 
     `late`: this thread gets the mode only when something records. Even without a sink it takes about 1.5 us per call
     and per attribute of a tensor (x.shape, x.grad), which steps that are timed before the profiler starts shall not.
+    A session that pushes ranges for a tool has the mode at once, and gives it back while it passes iterations over.
     """
 
     def __init__(self, options: Options, late: bool = False) -> None:
@@ -179,7 +180,8 @@ class Session:
         self.mode = mode.MarkerMode(tracer, self._nvtx)
         self.compiled = CompiledGraphs(self)
         # Whether this thread does not have the mode yet.
-        self.is_late = late and self._nvtx is None and not options.dispatch and not dynamo_modes.is_in_use()
+        self._may_be_late = late and not options.dispatch
+        self.is_late = self._nvtx is None and self._can_be_late()
         self.set_profiler(None)
         try:
             replace_names(self.patches, self.mode, options.layers, self.autograd, lambda: current() is self)
@@ -188,9 +190,9 @@ class Session:
             self.compiled.close()
             self.patches.undo()
             raise
-        if self.is_late:
+        if self._may_be_late:
             self.compiled.before_any(self.not_late)
-        else:
+        if not self.is_late:
             mode.enter(self.mode)
         if options.dispatch:
             self._dispatch_mode = mode.DispatchMode(self.mode)
@@ -227,10 +229,19 @@ class Session:
 
         They would lengthen the iterations that are timed before the tool collects.
         """
+        from pyprof.capture import mode
+
         self._passing_over = passing
+        if passing and not self.is_late and self._can_be_late():
+            self.is_late = mode.leave(self.mode)
+        elif not passing:
+            self.not_late()
         self.set_profiler(self.profiler)
         if self.autograd is not None:
             (self.autograd.end if passing else self.autograd.begin)()
+
+    def _can_be_late(self) -> bool:
+        return self._may_be_late and not dynamo_modes.is_in_use()
 
     @property
     def sinks(self) -> tuple[Sink | None, Sink | None]:

@@ -23,10 +23,11 @@ from torch.autograd import ProfilerState  # noqa: E402
 from torch.autograd.profiler import emit_itt  # noqa: E402
 
 import pyprof  # noqa: E402
+from pyprof import range_pieces  # noqa: E402
 from pyprof.capture import collector, sinks  # noqa: E402
 from pyprof.capture.autograd_ranges import AutogradRanges  # noqa: E402
 from pyprof.capture.run import main as run  # noqa: E402
-from pyprof.parse.formats.measured_steps import of_marker  # noqa: E402
+from pyprof.parse.formats.measured_steps import of_markers  # noqa: E402
 from pyprof.step_timer import NAME  # noqa: E402
 
 from .conftest import Domain  # noqa: E402
@@ -112,7 +113,7 @@ def test_iterations_before_the_tool_s_range_are_timed_without_them(
     (tmp_path / "script.py").write_text(
         "import pyprof, torch\n"
         "for i in range(5):\n"
-        "    print('ranges', torch._C._autograd._profiler_enabled())\n"
+        "    print(torch._C._autograd._profiler_enabled(), torch._C._len_torch_function_stack())\n"
         "    torch.relu(torch.ones(i))\n"
         "    pyprof.step()\n",
         encoding="utf-8",
@@ -120,12 +121,37 @@ def test_iterations_before_the_tool_s_range_are_timed_without_them(
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         assert run(["--warmup", "4", str(tmp_path / "script.py")]) == 0
-    assert out.getvalue().split() == ["ranges", "False"] * 4 + ["ranges", "True"]
+    assert out.getvalue().split() == ["False", "0"] * 4 + ["True", "1"]
     (text,) = {text for _, text in domain.seen if text.startswith(NAME)}  # at the beginning and the end of the range
-    steps, warnings = of_marker(text.removeprefix(NAME))
+    steps, warnings = of_markers([text])
     assert ([step.number for step in steps], [step.marked for step in steps], warnings) == ([1, 2, 3], [False] * 3, [])
     relus = [text for _, text in domain.seen if text.startswith("{") and '"relu"' in text]
     assert len(relus) == 1 and "[4]" in relus[0]  # of the fifth iteration alone
+
+
+def test_calls_are_timed_before_the_tool_s_range(
+    domain: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the last three of eight iterations; the record is longer than one range's text may be."""
+    monkeypatch.setattr(collector, "cuda_profiler", lambda what: None)
+    for module in ("pyprof.step_timer", "pyprof.capture.step_calls"):
+        monkeypatch.setattr(f"{module}.wait_for_gpu", lambda: True)
+    monkeypatch.setattr(range_pieces, "PIECE", 100)
+    (tmp_path / "script.py").write_text(
+        "import pyprof, torch\n"
+        "for i in range(10):\n"
+        "    torch.relu(torch.ones(i)).shape\n"
+        "    torch.add(torch.ones(2), 1)\n"
+        "    pyprof.step()\n",
+        encoding="utf-8",
+    )
+    assert run(["--warmup", "8", "--steps", "2", str(tmp_path / "script.py")]) == 0
+    pieces = {text for _, text in domain.seen if text.startswith(NAME)}
+    assert len(pieces) > 1
+    steps, warnings = of_markers(pieces)
+    calls = {step.number: [step.calls.names[name] for name in step.calls.name] for step in steps if step.calls}
+    made = ["ones", "relu", "ones", "add"]
+    assert (warnings, calls) == ([], {5: made, 6: made, 7: made})
 
 
 def test_emit_works_inside() -> None:

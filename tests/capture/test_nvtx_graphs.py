@@ -15,7 +15,8 @@ import pyprof  # noqa: E402
 from pyprof.capture import session  # noqa: E402
 from pyprof.capture.autograd_ranges import AutogradRanges  # noqa: E402
 from pyprof.capture.graph_captures import UNTOLD  # noqa: E402
-from pyprof.captured_record import CAPTURED_RANGE, CLOCK_RANGE, CapturedRecord, clock_ns, joined, piece  # noqa: E402
+from pyprof.captured_record import CAPTURED_RANGE, CLOCK_RANGE, CapturedRecord, clock_ns, unpacked  # noqa: E402
+from pyprof.range_pieces import Piece, piece_in  # noqa: E402
 from tests.capture.conftest import Domain  # noqa: E402
 from tests.capture.test_graph_captures import Graph, capture  # noqa: E402
 
@@ -34,8 +35,8 @@ def torch_profiler_is_on() -> bool:
 
 
 def told(domain: Domain) -> CapturedRecord | None:
-    pieces = [piece(text) for _, text in domain.seen if text.startswith(CAPTURED_RANGE)]
-    return joined([one for one in pieces if one is not None])
+    pieces = [piece_in(text, CAPTURED_RANGE) for _, text in domain.seen if text.startswith(CAPTURED_RANGE)]
+    return unpacked([one for one in pieces if one is not None])
 
 
 def test_a_capture_before_the_range_is_told_when_the_range_begins(domain: Domain) -> None:
@@ -242,10 +243,10 @@ def test_a_capture_on_autograd_s_thread_that_cannot_be_recorded_is_said(
 
 def test_texts_of_other_programs_are_no_pieces() -> None:
     for text in ("pyprof.captured:", "pyprof.captured:1/x:abc", "pyprof.captured", "captured:0/1:abc", CLOCK_RANGE):
-        assert piece(text) is None and clock_ns(text) is None
-    found = [piece(f"{CAPTURED_RANGE}{number}/{of}:{part}") for number, of, part in ((0, 1, "no base64!"), (0, 2, ""))]
-    assert [joined([one]) for one in found if one is not None] == [None, None]
-    assert joined([]) is None
+        assert piece_in(text, CAPTURED_RANGE) is None and clock_ns(text) is None
+    found = Piece(0, 1, "no base64!"), Piece(0, 2, "")
+    assert [unpacked([one]) for one in found] == [None, None]
+    assert unpacked([]) is None
 
 
 def test_the_ranges_of_compiled_code_hold_its_record(domain: Domain) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from pyprof.compiled_record import COMPILED_RANGE, PIECE, Call, CompiledRecord, Operation, op_name, range_texts
+from pyprof.compiled_record import COMPILED_RANGE, Call, CompiledRecord, Operation, op_name, range_texts
 from pyprof.parse.attribute.capture import Capture, Ranges
 from pyprof.parse.attribute.compiled_code import (
     _described,
@@ -23,6 +23,7 @@ from pyprof.parse.attribute.compiled_code import (
 from pyprof.parse.attribute.main_operation import main_operation
 from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.attribute.scope import Kind, Origin, Scope, classify
+from pyprof.range_pieces import PIECE
 
 GELU = Operation("aten::gelu", layer=("mlp", "mlp.act"), trace=("net.py:3", "net.py:9"), functions=("main", "forward"))
 LINEAR = Operation("aten::addmm", "torch.nn.functional", "linear", layer=("mlp", "mlp.fc"))

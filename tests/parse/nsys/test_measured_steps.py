@@ -29,6 +29,26 @@ def test_the_record_is_read_once(tmp_path):
     assert read(tmp_path / "net.sqlite", lean=True).measured == found
 
 
+def pieces(record):
+    return [f"{NAME}{number}/2:{part}" for number, part in enumerate((record[len(NAME) : 40], record[40:]))]
+
+
+def test_a_long_record_is_in_pieces(tmp_path):
+    """Of another thread's record, told later, there is one piece: each thread tells its own."""
+    first, second = pieces(text((1, 5000, None), (2, 4000, 4100)))
+    other, _ = pieces(text((1, 7000, None)))
+    made = file(tmp_path, push(2000, 2001, first), push(2002, 2003, second), push(2004, 2005, other, tid=8))
+    assert [(step.number, step.host_ns, step.gpu_ns) for step in read(made).measured] == [
+        (1, 5000, None),
+        (2, 4000, 4100),
+    ]
+
+
+def test_a_record_that_lacks_a_piece_is_a_warning(tmp_path):
+    found = read(file(tmp_path, push(2000, 2001, pieces(text((1, 5000, None)))[1])))
+    assert found.measured == () and any("are not complete and are left out" in line for line in found.warnings)
+
+
 def test_steps_that_nsys_recorded_itself_were_slowed_by_it(tmp_path):
     """The first range is 8,000 ns older than the record, whose steps took 9,000 ns."""
     made = file(tmp_path, push(0, 10, "layer:net"), push(8000, 8001, text((1, 5000, None), (2, 4000, None))))

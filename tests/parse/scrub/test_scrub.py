@@ -17,12 +17,13 @@ import msgspec
 import pytest
 from pyarrow import parquet
 
-from pyprof import captured_record
-from pyprof.captured_record import CapturedRange, CapturedRecord, Piece, piece
+from pyprof import captured_record, range_pieces
+from pyprof.captured_record import CAPTURED_RANGE, CapturedRange, CapturedRecord
 from pyprof.cli import main
 from pyprof.parse.scrub import write_copy
 from pyprof.parse.scrub.captured_records import GONE, cleaned_records
 from pyprof.parse.scrub.private_text import Cleaner
+from pyprof.range_pieces import Piece, piece_in, pieces_of
 from pyprof.source_path import short_line, short_path
 from tests.parse.databases import test_database_damage
 from tests.parse.formats import test_rocprof_json
@@ -145,25 +146,28 @@ def captured(texts: list[str]) -> CapturedRecord:
 @pytest.mark.parametrize("length", [60_000, 40])
 def test_the_record_of_captured_graphs_is_cleaned_inside(length, tmp_path, monkeypatch):
     """It is compressed: in its Base64 a / begins what looks like a path, and what is private cannot be seen."""
-    monkeypatch.setattr(captured_record, "PIECE", length)
+    monkeypatch.setattr(range_pieces, "PIECE", length)
     calls = [f"aten::mm, op_id = 0, sizes = [[{number}, 4], [4, 4]]" for number in range(400)]
     record = captured([f"/home/{USER}/secretproject/train.py:12", *calls])
-    packed = captured_record.parts(record)
-    assert (len(packed) > 1) == (length == 40)
-    texts = [(200 + number, Piece(number, len(packed), part).text()) for number, part in enumerate(packed)]
+    pieces = pieces_of(captured_record.packed(record))
+    assert (len(pieces) > 1) == (length == 40)
+    texts = [(200 + piece.number, piece.text(CAPTURED_RANGE)) for piece in pieces]
     path = nsys_file.write(tmp_path / "net.sqlite", StringIds=[(1, "gemm"), (101, "gemm"), *texts], **{
         KERNEL: [nsys_file.kernel(100, 5)], NVTX: [push(number, number + 1, key)
                                                    for number, (key, _) in enumerate(texts)],
     })  # fmt: skip
     scrub(path, "-o", tmp_path / "copy")
     with closing(sqlite3.connect(tmp_path / "copy")) as db:
-        kept = [piece(text) for (text,) in db.execute("SELECT value FROM StringIds WHERE id >= 200 ORDER BY id")]
-    found = captured_record.joined(kept)
+        kept = [
+            piece_in(text, CAPTURED_RANGE)
+            for (text,) in db.execute("SELECT value FROM StringIds WHERE id >= 200 ORDER BY id")
+        ]
+    found = captured_record.unpacked(kept)
     assert found == msgspec.structs.replace(record, texts=("train.py:12", *calls))
 
 
 def test_a_record_that_lacks_a_piece_is_removed():
-    one = Piece(0, 2, "abc").text()
+    one = Piece(0, 2, "abc").text(CAPTURED_RANGE)
     assert cleaned_records([one, "gemm", "pyprof.captured:clock:1"], Cleaner()) == {one: GONE}
 
 
