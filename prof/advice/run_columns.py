@@ -33,7 +33,7 @@ class Rows:
     """The columns of a table and its annotation as arrays."""
 
     def __init__(self, table: Table, annotation: Annotation) -> None:
-        self.table, self.annotation = table, annotation
+        self.table, self.annotation = annotation.with_arguments(table), annotation
         self._decoded: dict[tuple[str, int], Any] = {}
         self._shapes: dict[int, list[list[int]]] = {}
         self._texts: dict[str, Texts] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -57,14 +58,15 @@ class BaseRun:
         meetings: Sequence[Ints] = (),
         peaks: Peaks | None = None,
     ) -> None:
-        self.table, self.annotation, self.host, self.peaks = table, annotation, host, peaks
+        self.table, self.annotation = annotation.with_arguments(table), replace(annotation, completed=None)
+        self.host, self.peaks = host, peaks
         self.retime: Callable[[Edit, Scenario], Edit] | None = None  # gives edits measured durations (prof/timings)
         self.replayed: Replayed = replay(table, host, name, meetings)
         self.recorded: Recorded = self.replayed.run
         self.tasks: Tasks = self.replayed.tasks
         self.chains = chains(self.tasks)
-        self.run = Run(table, annotation, peaks)
-        self.place = np.full(len(table), -1, np.int64)  # of each row of the table among the replay's operations
+        self.run = Run(self.table, self.annotation, peaks)
+        self.place = np.full(len(self.table), -1, np.int64)  # of each row of the table among the replay's operations
         self.place[self.recorded.work.row] = np.arange(len(self.recorded.work))
         self.host_task = self._tasks(HOST, len(self.recorded.calls))
         self.call_task = self._tasks(CALL, len(self.recorded.calls))

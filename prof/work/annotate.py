@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from pyprof.prof.kernels.roles import AUX, MAIN
 from pyprof.prof.work.calls import op_calls
+from pyprof.prof.work.completed_arguments import completed_columns
 from pyprof.prof.work.helper_kernels import fill_helpers
 from pyprof.prof.work.multi_tensor import fill_multi_tensor
 from pyprof.prof.work.opaque_graphs import fill_opaque_graphs
@@ -34,15 +36,24 @@ class Annotation:
     uncounted: dict[str, int]  # op whose FLOPs are unknown -> ns of its rows
     counters: Counters | None = None  # what the hardware did, by a report of Nsight Compute; None: there is none
     advice: Coded | None = None  # rules of the advice that concern a row, where somebody asked for them
+    completed: Mapping[str, Coded] | None = None  # columns of ops' arguments with what the capture did not record
 
     def take(self, rows: Any) -> Annotation:
         """The annotation of some rows. ``uncounted`` still covers all rows; ``uncounted_of`` computes it for some."""
         coded = {name: getattr(self, name).take(rows) for name in ("tc", "tcprec", "role", "family")}
         counters = self.counters.take(rows) if self.counters is not None else None
         advice = self.advice.take(rows) if self.advice is not None else None
+        completed = self.completed and {key: column.take(rows) for key, column in self.completed.items()}
+        amounts = self.flops[rows], self.bytes[rows]
         return Annotation(
-            self.flops[rows], self.bytes[rows], **coded, uncounted=self.uncounted, counters=counters, advice=advice
+            *amounts, **coded, uncounted=self.uncounted, counters=counters, advice=advice, completed=completed
         )
+
+    def with_arguments(self, table: Table) -> Table:
+        """The table, in which ops have all of their arguments that are known."""
+        for key, column in (self.completed or {}).items():
+            table = table.with_column(key, column)
+        return table
 
 
 def annotate(table: Table) -> Annotation:
@@ -57,7 +68,8 @@ def annotate(table: Table) -> Annotation:
     fill_repeats(table, calls.names, flops, nbytes)
     fill_opaque_graphs(table, annotate, flops, nbytes)
     family = Coded.of(op.family for op in calls.counted).take(calls.signature)
-    return Annotation(flops, nbytes, tensor_cores, precision, role, family, uncounted_of(table, flops))
+    uncounted, completed = uncounted_of(table, flops), completed_columns(table, calls.completed, calls.signature)
+    return Annotation(flops, nbytes, tensor_cores, precision, role, family, uncounted, completed=completed)
 
 
 def uncounted_of(table: Table, flops: Ints) -> dict[str, int]:

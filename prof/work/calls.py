@@ -18,6 +18,7 @@ from pyprof.prof.ops.model import FAMILY
 from pyprof.prof.ops.plugins import load_models
 from pyprof.prof.work.batches import batches_of_calls
 from pyprof.prof.work.casts import uncover
+from pyprof.prof.work.completed_arguments import Cells, completed_cells
 from pyprof.prof.work.count import Counted, OpCall, count_call
 from pyprof.prof.work.cut_lists import proven_lists
 from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct, distinct_texts, kept_with_table
@@ -37,6 +38,7 @@ class Calls:
     signature: Ints  # each row's index into ``counted``
     counted: list[Counted]  # per distinct signature
     names: Coded  # of the kernels
+    completed: list[Cells | None]  # per distinct signature, see completed_arguments.py
 
     def of(self, row: int) -> Counted:
         return self.counted[int(self.signature[row])]
@@ -60,11 +62,13 @@ def op_calls(table: Table) -> Calls:
     batch, batches = batches_of_calls(table, names, number)
     signatures, signature = distinct(*(column.codes for column in columns), hint, batch)
     texts = [[*column.values, ""] for column in columns]
-    counted = []
+    counted, completed = [], []
     for *codes, code, which in signatures:
         cells = {key: text[i] for key, text, i in zip((*SIGNATURE, "lists"), texts, codes, strict=True)}
-        counted.append(count_call(OpCall(**cells, kernel=hints[code], batch=batches[which])))
-    return Calls(number, signature, counted, names)
+        call = OpCall(**cells, kernel=hints[code], batch=batches[which])
+        counted.append(count_call(call))
+        completed.append(completed_cells(call, counted[-1]))
+    return Calls(number, signature, counted, names, completed)
 
 
 @kept_with_table

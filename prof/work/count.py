@@ -83,6 +83,7 @@ class Counted:
     arguments: tuple[Any, ...] = ()  # as the capture records them
     outputs: tuple[Tensor, ...] = ()  # if they are known
     all_ran: bool = True  # False: some parts may not have run (``Possible``)
+    own: int = 0  # how many of the arguments are the op's own: those of its forward op may follow
 
     @property
     def flop(self) -> int | None:
@@ -192,28 +193,29 @@ def _by_model(call: OpCall, name: str) -> Counted:
     """Count by the op's model and its recorded arguments."""
     family = FAMILY[name]
     known = known_dtypes(call.markers, call.kernel, call.op, call.sizes, family in MATRIX, call.is_forward)
+    own: tuple[Any, ...] = ()
     arguments: tuple[Any, ...] = ()
     dtype = ""
     try:
-        arguments = _arguments(call, name, known)
+        own = _arguments(call, name, known)
+        arguments = (*own, *_forward_arguments(call.forward), *_viewed(call.views))
         dtype = next((a.dtype for a in arguments if isinstance(a, Tensor)), "")
         outputs = known.outputs(call.outs or _output_of_bias_gradient(call), call.sizes, call.op)
         work = own_work(name, arguments, evaluate(name, arguments, outputs, call.batch))
         all_ran = not isinstance(work, Possible)
-        return Counted(name, family, _amounts(work), "", dtype, arguments, outputs or (), all_ran)
+        return Counted(name, family, _amounts(work), "", dtype, arguments, outputs or (), all_ran, len(own))
     except ModelError as error:
         parts = {part: _possible(flop, nbytes) for part, (flop, nbytes) in known_parts(name, arguments).items()}
-        return Counted(name, family, parts, str(error), dtype, arguments)
+        return Counted(name, family, parts, str(error), dtype, arguments, own=len(own))
 
 
 def _arguments(call: OpCall, name: str, known: Known) -> tuple[Any, ...]:
-    """The arguments for the op's model, completed from markers, nodes and the forward op."""
+    """The op's own arguments for its model, completed from markers."""
     arguments = recorded(call.sizes, call.dtypes, call.strides, call.args, known, call.op, call.lists)
     if call.markers:
         arguments = with_flags(arguments, parameters(name), call.markers[-1])
         if call.is_forward:
             arguments = with_options(call.op, arguments, call.markers[-1])
-    arguments = (*arguments, *_forward_arguments(call.forward), *_viewed(call.views))
     return (call.op, *arguments) if is_compiled(name) else arguments
 
 
