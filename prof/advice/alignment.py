@@ -9,14 +9,16 @@ requirements; measured on an H200 (docs/explanation/advice.md).
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from pyprof.dtypes import HALF, ITEM_BYTES
+from pyprof.marker import parse_marker
 from pyprof.prof.advice.card import Confidence, Finding, rule
 from pyprof.prof.advice.run import Run
+from pyprof.prof.kernels.operand_layouts import contiguous_dimensions
 from pyprof.prof.kernels.precision import PRECISION_OF_DTYPE, PRECISIONS, tensor_unit
 from pyprof.quantities import rounded
 
@@ -41,6 +43,7 @@ class Gemm:
     n: int
     k: int
     leads: tuple[tuple[str, int], ...] = ()  # (dimension, leading stride in elements) of A, B, C; empty: no strides
+    layout: tuple[str, ...] = ()  # the contiguous dimension of A and B, by strides or the kernel's name; empty: unknown
 
     def of(self, name: str) -> int:
         return {"m": self.m, "n": self.n, "k": self.k}[name]
@@ -61,7 +64,20 @@ def product_of(run: Run, row: int) -> Gemm | None:
 
 
 def _product(run: Run, row: int) -> Gemm | None:
-    return gemm(run.aten[row], run.shapes(row), run.strides(row))
+    found = gemm(run.aten[row], run.shapes(row), run.strides(row))
+    if found is None:
+        return None
+    layout = tuple(name for name, _ in found.leads[:2]) or contiguous_dimensions(run.name[row]) or ()
+    leads = tuple((name, found.of(name)) for name in (*layout, "n")) if layout and _is_packed(run, row) else ()
+    return replace(found, leads=found.leads or leads, layout=layout)
+
+
+def _is_packed(run: Run, row: int) -> bool:
+    """Whether the user's call got no tensor that is a part of another: markers have the strides of these."""
+    marker = parse_marker(str((run.listed("marker", row) or [""])[-1]))
+    given = [each for argument in marker.args for each in argument.get("items", [argument])] if marker else []
+    tensors = [each for each in given if each.get("type") == "tensor"]
+    return bool(tensors) and not any("stride" in each for each in tensors)
 
 
 def gemm(aten: str, sizes: Any, strides: Any) -> Gemm | None:

@@ -124,8 +124,12 @@ class Rows:
 
     @cached_property
     def alike(self) -> list[int]:
-        """A number per row, the same for rows with the same op, arguments and kernel: only their times differ."""
+        """A number per row, the same for rows with the same op, arguments and kernel: only their times differ.
+
+        Without strides, the arguments are those of the user's call, too: it may say how they lie in memory.
+        """
         columns = [self.table.coded(key) for key in ("aten", "sizes", "strides", "dtypes", "kShortName", "kLongName")]
+        columns += [] if (columns[2].codes >= 0).any() else [self.table.coded("marker")]
         columns += [getattr(self.annotation, key) for key in ("family", "tcprec", "tc")]
         found: list[int] = numbered(*(column.codes for column in columns))[1].tolist()
         return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -16,10 +15,6 @@ from pyprof.prof.call_times.call import PRODUCTS, Call, Variant, convolution, pi
 from pyprof.prof.call_times.nearest_sizes import PEAKS, Ratio, limit_us, ratio
 from pyprof.table.columns import Floats, Ints
 
-# cuBLAS names its kernels by whether the operands are transposed in its order of columns (sgemm_128x64_tn, nvjet_.._NTN).
-# Of 45,000 products of PyTorch's on H100 and H200 whose strides are known, all but 6 have the direction that these say.
-LAYOUT = re.compile(r"(?:^|[_<])(tn|nn|nt|TN|NN|NT)[ntNT]?(?![A-Za-z0-9])")
-LAYOUTS = {"tn": "fprop", "nn": "dgrad", "nt": "wgrad"}
 # The op of norms, poolings and upsamplings, without its ending for the backward pass -> the kind
 PIXELS = {
     "native_batch_norm": "batch_norm",
@@ -116,7 +111,7 @@ def _call(run: Run, row: int, several: bool) -> Call | None:
     """The call of an op. ``several``: it has a main kernel for each of several gradients, as a convolution does."""
     if run.family[row] == "gemm":
         found = product_of(run, row)
-        return _product(found, str(run.texts("dir")[row]), str(run.name[row])) if found else None
+        return _product(found, str(run.texts("dir")[row])) if found else None
     if run.family[row] == "conv":
         return _convolution(run, row, several)
     kind, shapes = _kind_of(str(run.aten[row])), run.shapes(row)
@@ -130,16 +125,11 @@ def _kind_of(op: str) -> str:
     return PIXELS.get(op.removesuffix("_backward"), "")
 
 
-def _product(found: Gemm, direction: str, kernel: str) -> Call | None:
-    """The product, whose operands' layout is read from their strides or from the kernel's name."""
-    letters = LAYOUT.search(kernel)
+def _product(found: Gemm, direction: str) -> Call | None:
     if not _usual(found.batch, found.m, found.n, found.k):
         return None
-    if len(found.leads) >= 2:
-        (first, _), (second, _) = found.leads[:2]
-        direction = "wgrad" if first == "m" else "dgrad" if second == "n" else "fprop"
-    elif letters:
-        direction = LAYOUTS[letters[1].lower()]
+    if found.layout:
+        direction = "wgrad" if found.layout[0] == "m" else "dgrad" if found.layout[1] == "n" else "fprop"
     else:
         direction = "dgrad" if direction == "bprop" else "fprop"
     return product(direction, found.batch, found.m, found.n, found.k)

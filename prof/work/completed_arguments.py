@@ -1,8 +1,9 @@
 """The arguments of ops in the form in which Kineto records them, for captures that record only sizes.
 
 Under nsys, an op's range has the sizes of its tensors, those of lists one after the other. The types come from the
-names of its kernels and from markers (``arguments.py``), its numbers from the marker of its own call. With them, the
-advice and the plan read a capture of nsys as they read one of Kineto.
+names of its kernels and from markers (``arguments.py``), its numbers from the marker of its own call, and what a sum
+sums over from the size of its result, which the op that reads it has. With them, the advice and the plan read a capture
+of nsys as they read one of Kineto.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ def completed_cells(call: OpCall, counted: Counted) -> Cells | None:
     own = counted.arguments[: counted.own]
     if call.dtypes or not call.sizes or not own:
         return None
-    columns = (_cell(argument) for argument in _with_numbers(call, counted.name, own))
+    own = _with_numbers(call, counted.name, own)
+    if counted.family == "reduction" and len(own) > 1 and own[1] is UNKNOWN:
+        own = (own[0], _summed(own[0], call.outs), *own[2:])
+    columns = (_cell(argument) for argument in own)
     return tuple(json.dumps(cells) for cells in zip(*columns, strict=True))
 
 
@@ -39,9 +43,19 @@ def _with_numbers(call: OpCall, name: str, own: tuple[Any, ...]) -> tuple[Any, .
     given = in_order(call.markers[-1], parameters(name), {})[: len(own)]
     given += (UNKNOWN,) * (len(own) - len(given))
     pairs = list(zip(own, given, strict=True))
-    if any(_shapes(a) != _shapes(b) for a, b in pairs if isinstance(a, Tensor | tuple) and a != ()):
+    if any(b is not UNKNOWN and _shapes(a) != _shapes(b) for a, b in pairs if isinstance(a, Tensor | tuple)):
         return own
     return tuple(b if a is UNKNOWN and _is_number(b) else a for a, b in pairs)
+
+
+def _summed(given: Any, outs: str) -> Any:
+    """The dimensions that are summed over and kept as 1; UNKNOWN if the result's size does not show them."""
+    (out,) = json.loads(outs) if outs.count("[") == 2 else ([],)
+    if not isinstance(given, Tensor) or len(out) != len(given.shape):
+        return UNKNOWN
+    pairs = list(enumerate(zip(given.shape, out, strict=True)))
+    summed = [at for at, (size, left) in pairs if size != left]
+    return summed if summed and all(out[at] == 1 for at in summed) else UNKNOWN
 
 
 def _shapes(argument: Any) -> Any:

@@ -1,9 +1,11 @@
 """Padding to 16 bytes: products measured on an H200, which dimensions a layout concerns, where to say nothing."""
 
+import json
+
 import pytest
 
 from pyprof.prof.advice import advise
-from pyprof.prof.advice.alignment import gemm, padded_to
+from pyprof.prof.advice.alignment import gemm, padded_to, product_of
 from tests.prof.advice.advice_rows import cards, mm, run
 
 # Measured on an H200, PyTorch 2.11, bf16: M, K, N, ns before padding, after
@@ -44,6 +46,23 @@ LAYOUTS = [  # sizes and strides of A and B -> what lies contiguous, and its lea
 def test_which_dimension_must_be_aligned(sizes, strides, leads):
     found = gemm("mm", sizes, strides)
     assert found is not None and found.leads == leads
+
+
+def linear(**more):
+    """linear(x, weight) of an odd width as nsys records it: without strides, with pyprof's marker."""
+    given = [
+        {"name": name, "type": "tensor", "shape": shape} for name, shape in (("input", [8, 7]), ("weight", [4, 7]))
+    ]
+    call = {"v": 1, "mod": "torch.nn.functional", "op": "linear", "args": [given[0] | more, given[1]]}
+    marker = [json.dumps(call, separators=(",", ":"))]
+    name = "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize128x64x8_stage3_warpsize2x2x1_ffma_aligna4_alignc4"
+    return run({**mm(8, 7, 4, 1000, name, "float32"), "strides": "", "marker": marker})
+
+
+def test_a_kernel_s_name_says_how_operands_lie_that_are_no_part_of_another():
+    assert product_of(linear(), 0).leads == (("k", 7), ("k", 7), ("n", 4))
+    part = product_of(linear(stride=[16, 1]), 0)
+    assert (part.leads, part.layout) == ((), ("k", "k"))
 
 
 def test_a_batch_and_an_addend():
