@@ -50,9 +50,8 @@ def test_which_dimension_must_be_aligned(sizes, strides, leads):
 
 def linear(**more):
     """linear(x, weight) of an odd width as nsys records it: without strides, with pyprof's marker."""
-    given = [
-        {"name": name, "type": "tensor", "shape": shape} for name, shape in (("input", [8, 7]), ("weight", [4, 7]))
-    ]
+    shapes = (("input", [8, 7]), ("weight", [4, 7]))
+    given = [{"name": name, "type": "tensor", "shape": shape, "dtype": "float32"} for name, shape in shapes]
     call = {"v": 1, "mod": "torch.nn.functional", "op": "linear", "args": [given[0] | more, given[1]]}
     marker = [json.dumps(call, separators=(",", ":"))]
     name = "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize128x64x8_stage3_warpsize2x2x1_ffma_aligna4_alignc4"
