@@ -19,6 +19,8 @@ COMMANDS = ("parse FILE -o OUT.dict", "parse FILE -o OUT.pyprof", "report FILE -
             "prof FILE -o OUT.csv --csv", "perfetto FILE -o OUT.pftrace")  # fmt: skip
 NAMED = ("connect", "link", "unlink", "replace", "rename", "mkdir", "chmod", "scandir")
 OLD = b"an output of an earlier run\n"
+# These tests may run under nohup, which their processes would inherit.
+UNIGNORED = "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"
 # Calls functions of the operating system's as ever, and sends a signal to its own process at the call of that number.
 STRUCK = """
 import builtins, os, signal, sys
@@ -70,7 +72,7 @@ class Place:
 
 
 def strike(place: Place, moment: int, number: int) -> subprocess.CompletedProcess[str]:
-    words = [sys.executable, "-c", STRUCK, str(moment), str(number), *place.words, "--force", "-q"]
+    words = [sys.executable, "-c", UNIGNORED + STRUCK, str(moment), str(number), *place.words, "--force", "-q"]
     return subprocess.run(words, capture_output=True, text=True, env=place.environment)
 
 
@@ -150,7 +152,7 @@ sys.exit(main(sys.argv[2:]))
 def test_a_signal_in_a_function_that_sqlite_calls_is_no_damaged_file(number, tmp_path):
     """SQLite takes the exception for a refusal: "access to sqlite_master.name is prohibited"."""
     place = Place(tmp_path, COMMANDS[0])
-    words = [sys.executable, "-c", IN_SQLITE, str(int(number)), *place.words, "--force"]
+    words = [sys.executable, "-c", UNIGNORED + IN_SQLITE, str(int(number)), *place.words, "--force"]
     done = subprocess.run(words, capture_output=True, text=True, env=place.environment)
     if number == signal.SIGINT:
         assert (done.returncode, done.stderr) == (130, "parse.py: interrupted\n")
