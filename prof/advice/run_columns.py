@@ -15,6 +15,7 @@ from pyprof.prof.limits.devices import parsed
 from pyprof.prof.limits.occupancy import floats, json_list
 from pyprof.prof.limits.roofline import flat_dtypes
 from pyprof.prof.work.annotate import Annotation
+from pyprof.prof.work.casts import largest_numbers
 from pyprof.prof.work.kinds import NCCL, kinds
 from pyprof.serving_range import SERVING_PHASES
 from pyprof.table.columns import Bools, Coded, Floats, Ints, Table, numbered
@@ -178,6 +179,15 @@ class Rows:
     def records_gradients(self) -> bool:
         """Whether any row has a sequence number, since autograd numbers ops only when it can record gradients."""
         return any(len(self.table.ragged(key).values) > 0 for key in ("seqId", "altSeqId"))
+
+    @cached_property
+    def node_number(self) -> Ints:
+        """The number of the autograd node that each row's op makes or runs in, NULL without one.
+
+        An op that calls others has the number of their first node, and they have larger ones.
+        """
+        own, others = (largest_numbers(self.table.ragged(key)) for key in ("seqId", "altSeqId"))
+        return np.where(self.table.coded("dir").among("bprop"), own, np.maximum(own, others))
 
     # Words
 

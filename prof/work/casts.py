@@ -63,13 +63,7 @@ class _Rows:
 
     def sequence(self) -> Ints:
         """The innermost autograd sequence number of each row, NULL without one. (That of a composite op is smaller.)"""
-        return np.maximum(*(self._largest(self.table.ragged(key)) for key in ("seqId", "altSeqId")))
-
-    @staticmethod
-    def _largest(column: Ragged) -> Ints:
-        """Each row's last number, which is the largest because they ascend; NULL without one."""
-        some = column.offsets[1:] > column.offsets[:-1]
-        return value_at(column.values, np.where(some, column.offsets[1:] - 1, -1))
+        return np.maximum(*(largest_numbers(self.table.ragged(key)) for key in ("seqId", "altSeqId")))
 
     def calls(self, rows: Ints | Bools) -> tuple[Ints, int]:
         """For each row a number that its call shares with the reverse call (other rows: 0), and how many there are."""
@@ -176,3 +170,9 @@ def _one_shape(rows: _Rows) -> Bools:
         return len(shapes) > 1 and bool(shapes[0]) and shapes[0] == shapes[1]
 
     return rows.table.coded("sizes").where(same)
+
+
+def largest_numbers(column: Ragged) -> Ints:
+    """Each row's last number, which is the largest because they ascend; NULL without one."""
+    some = column.offsets[1:] > column.offsets[:-1]
+    return value_at(column.values, np.where(some, column.offsets[1:] - 1, -1))

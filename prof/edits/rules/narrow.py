@@ -16,7 +16,7 @@ import numpy as np
 from pyprof.prof.advice import Run
 from pyprof.prof.advice.mixed_precision import CAST_BYTES
 from pyprof.prof.advice.run_columns import numel
-from pyprof.table.columns import Bools, Floats
+from pyprof.table.columns import NULL, Bools, Floats
 
 WIDE = frozenset(
     "softmax _softmax log_softmax _log_softmax layer_norm native_layer_norm group_norm native_group_norm rms_norm "
@@ -70,7 +70,6 @@ class Flow:
         self._forward: dict[int, tuple[float, list[_Cast]]] = {}  # sequence number -> factor, casts of its gradients
         self._weights: set[tuple[int, str, str]] = set()  # those that the autocast of now has cast
         self._backward = False
-        self._of = self.run.table.ragged("seqId").lists()
         self._weighted = run.mentions("nodes", *WEIGHTED)
         for row in self._rows():
             if run.phase[row] == "backward" or run.texts("dir")[row] == "bprop":
@@ -138,13 +137,13 @@ class Flow:
             self._made[size] = [*self._made.pop(size, [])[-1:], width]  # the last key is the last one made
 
     def _note(self, row: int, factor: float, cast: list[_Cast]) -> None:
-        for number in self._of[row]:
-            before, casts = self._forward.get(number, (factor, []))
-            self._forward[number] = (min(before, factor), casts + cast)
+        number = int(self.run.node_number[row])
+        before, casts = self._forward.get(number, (factor, []))
+        self._forward[number] = (min(before, factor), casts + cast)
 
     def _go_back(self, row: int) -> None:
-        number = next((number for number in reversed(self._of[row]) if number in self._forward), None)
-        if number is None:
+        number = int(self.run.node_number[row])
+        if number == NULL or number not in self._forward:
             return
         factor, cast = self._forward[number]
         if not self.narrowed[row]:

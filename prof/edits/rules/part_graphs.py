@@ -16,7 +16,7 @@ from pyprof.prof.edits.rules.growing_tensors import sizes_of, tensors_grow
 from pyprof.prof.edits.rules.reduced_precision import PRODUCTS
 from pyprof.prof.edits.scenario import Scenario
 from pyprof.prof.timing.gpus import TO_DEVICE, TO_HOST, named_rows
-from pyprof.table.columns import Bools, Coded, Ints, numbered
+from pyprof.table.columns import NULL, Bools, Coded, Ints, numbered
 
 TIMES = 4  # of a part within a step, at least
 PERIODS = 4  # lengths of parts that are tried
@@ -109,16 +109,13 @@ def graded(run: Run) -> Bools:
     An op that has none shares its number with the next one that has: of ops of one number, the last before the
     backward pass is that one.
     """
-    numbers, op = run.table.ragged("seqId").lists(), run.table.ints("opId")
+    numbers, op = run.node_number, run.table.ints("opId").tolist()
     back = run.phase == "backward"
-    used = {each[-1] for each, is_back in zip(numbers, back.tolist(), strict=True) if each and is_back}
-    last: dict[int, int] = {}
-    for row in np.flatnonzero(~back).tolist():
-        if numbers[row]:
-            last[numbers[row][-1]] = int(op[row])
-    return np.array(
-        [bool(each) and each[-1] in used and last.get(each[-1]) == op[row] for row, each in enumerate(numbers)]
-    )
+    forward = np.flatnonzero(~back & (numbers != NULL))
+    last = {number: op[row] for number, row in zip(numbers[forward].tolist(), forward.tolist(), strict=True)}
+    found: Bools = np.isin(numbers, numbers[back & (numbers != NULL)])
+    of_node = [last.get(number) == each for number, each in zip(numbers.tolist(), op, strict=True)]
+    return found & np.array(of_node, bool)
 
 
 def _stretches(scenario: Scenario) -> Iterator[Ints]:
