@@ -65,6 +65,7 @@ RULES = {
     "gelu": "fusion:Call F.gelu",
     "swish": "fusion:Call F.silu",
     "ema": "parameter_loop:Update",
+    "lion": "parameter_loop:Update",
     "checkpoint": "kept_activations",
     "labels": "copy_to_host",
     "rms_norm": "fusion:Call F.rms_norm",

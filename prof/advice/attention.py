@@ -9,9 +9,9 @@ import numpy as np
 from pyprof.dtypes import HALF
 from pyprof.prof.advice.alignment import Gemm, gemm
 from pyprof.prof.advice.card import Finding, rule
-from pyprof.prof.advice.run import START_NS, Run
+from pyprof.prof.advice.run import Run
 from pyprof.prof.advice.run_columns import numel
-from pyprof.prof.kernels.precision import ROUNDED_PRECISION, tensor_unit
+from pyprof.prof.limits.fused_attention import FusedCall
 from pyprof.prof.work.kinds import kinds
 from pyprof.prof.work.unfused_attention import softmaxes_apart
 from pyprof.quantities import rounded
@@ -20,23 +20,7 @@ from pyprof.table.columns import Bools
 NEAR = 12  # rows before and after a softmax that may belong to its attention (scale, mask, dropout, casts, products)
 LEAST = 1 << 16  # with fewer scores than this, launching takes longer than moving them
 LEAST_NS = 30_000  # least time of the kernels around a softmax, used if the number of scores is unknown
-HEAD = 256  # the largest head dimension of FlashAttention 2
-# Fused attention's rate at its best, of the dense peak, by the head's width: cuDNN's on an H200 in bf16 (8 × 16 heads,
-# 512 to 4096 tokens, forward and backward, the product that the backward does again counted) reaches 0.48 at 64, 0.62
-# to 0.70 at 128; FlashAttention 2 on an A100 about the same of its peak (Dao 2023, figures 4 to 6). A causal mask costs
-# the blocks that it cuts: 1.1. fp32 has the memory-efficient kernel only (8 × 16 heads of 512 × 64:
-# 31.6 TFLOP/s forward and backward, tests/golden/timings), whether TF32 is allowed or not.
-WIDTHS, SHARES = (64, 128), (0.48, 0.65)
-CAUSAL, FP32 = 1.1, 0.065
-# Of that, with an added mask, and with dropout, forward and backward (cuDNN on the same GPU)
-MASKED, DROPPED = 0.57, (0.5, 0.7)
-# Dropout's random numbers and products with its mask take the same time for each score in fp32: at heads of 64, 0.54
-# and 0.58 ps by the shares above, where the kernel takes 8 and 20. (A vision transformer in fp32 gained 3.3, 2.7 and
-# 1.7 ms by fused attention with dropout; 3.4 are expected, and 1.2 were with the shares of half precision.)
-DROPPED_FP32 = 0.94, 0.97
-# A mask with a gradient leaves the memory-efficient kernel, which cuDNN's is 3.5 times as fast as
-# (docs/explanation/advice.md: 9.93 and 2.82 ms, 7.41 and 2.13).
-TRAINED = 0.28
+MAIN = 0.85  # of the backward pass's time, that of its main kernel (0.75 to 0.93 on an H200)
 WORTH = 1.15
 BATCHED = ("bmm", "baddbmm")
 FILLED, TRIANGLES = ("masked_fill", "masked_fill_"), ("triu", "tril", "triu_", "tril_")
@@ -172,8 +156,7 @@ def _math(run: Run) -> Iterator[Finding]:
         f"at most 256. torch.nn.attention.sdpa_kernel(SDPBackend.{backend}_ATTENTION) names the reason for which it "
         f"refuses.{only}"
     )
-    share = TRAINED if trained else 1.0
-    yield from _finding(run, kept, change, "The math backend writes and reads", given, inside, share)
+    yield from _finding(run, kept, change, "The math backend writes and reads", given, inside, trained)
 
 
 def _mask_strided(run: Run, pattern: Pattern) -> bool:
@@ -203,14 +186,14 @@ def _finding(
     who: str,
     dtype: str = "",
     inside: Bools | None = None,
-    share: float = 1.0,
+    trained: bool = False,
 ) -> Iterator[Finding]:
     """One finding for all patterns.
 
     ``who``: the subject and verb of its reason. ``dtype``: the fused kernel's dtype, if not the softmax's. ``inside``:
-    other rows that the change removes. ``share``: of the fastest fused kernel's rate.
+    other rows that the change removes. ``trained``: the mask has a gradient.
     """
-    rows, saved, calls = run.replaced((_members(run, p, inside), fused_ns(run, p, dtype, share)) for p in found)
+    rows, saved, calls = run.replaced((_members(run, p, inside), fused_ns(run, p, dtype, trained)) for p in found)
     if rows:
         softmax, now = found[0].softmax, run.ms_of(rows)
         why = (
@@ -241,24 +224,26 @@ def head_of(run: Run, pattern: Pattern) -> int:
     return min(sizes)
 
 
-def fused_ns(run: Run, pattern: Pattern, dtype: str, share: float) -> float:
-    """Expected time of the fused kernel in ns; NaN if it is unknown or no kernel fits."""
-    dtype = dtype or run.dtype[pattern.softmax] or run.dtype[pattern.rows[0]]
-    scores, last = numel(run.shapes(pattern.softmax)[0]), run.shapes(pattern.softmax)[0][-1]
-    head = head_of(run, pattern)
-    flop = 4.0 * scores * head * (2.5 if pattern.backward else 1.0)
-    item = 4 if dtype == "float32" else 2
-    tensors = 8 if pattern.backward else 4  # q, k, v and out; in backward also their gradients
-    causal = is_causal(run, pattern)
-    # The kernel for float32 is too slow for a mask's bytes to matter.
-    masked = not causal and dtype != "float32" and any(_masks(run, i) for i in pattern.rows)
+def fused_ns(run: Run, pattern: Pattern, dtype: str, trained: bool = False) -> float:
+    """Expected time of the fused kernel in ns; NaN if it is unknown or no kernel fits. ``trained``: its mask has a
+    gradient."""
+    shape = run.shapes(pattern.softmax)[0]
+    causal = not trained and is_causal(run, pattern)
     # The backward of dropout is a product with its mask, so any dropout of the run counts there.
     dropped = np.isin(run.aten if pattern.backward else run.aten[list(pattern.rows)], DROPOUT).any()
-    # With dropout, cuDNN's kernel takes as long for a triangle as for the square (causal_attention).
-    flop *= CAUSAL / 2 if causal and not dropped else 1.0
-    less = DROPPED_FP32 if dtype == "float32" else DROPPED
-    share *= (MASKED if masked else 1.0) * (less[pattern.backward] if dropped else 1.0)
-    return _kernel_ns(run, flop / share, tensors * item * scores / last * head, dtype, head)
+    call = FusedCall(
+        batch=numel(shape) // max(shape[-1] * shape[-2], 1) if len(shape) > 1 else 0,
+        queries=shape[-2] if len(shape) > 1 else 0,
+        keys=shape[-1],
+        head=head_of(run, pattern),
+        dtype=dtype or run.dtype[pattern.softmax] or run.dtype[pattern.rows[0]],
+        backward=pattern.backward,
+        causal=causal,
+        masked=not causal and any(_masks(run, row) for row in pattern.rows),
+        trained=trained,
+        dropped=bool(dropped),
+    )
+    return call.ns(run.device, run.bandwidth)
 
 
 def _masks(run: Run, row: int) -> bool:
@@ -290,16 +275,8 @@ def _other(run: Run, row: int) -> list[int]:
     return shape
 
 
-def _kernel_ns(run: Run, flop: float, nbytes: float, dtype: str, head: int) -> float:
-    unit = tensor_unit(ROUNDED_PRECISION[dtype]) if dtype in (*HALF, "float32") else ""
-    if not unit or not 0 < head <= HEAD or run.device is None:
-        return math.nan
-    share = FP32 if dtype == "float32" else float(np.interp(head, WIDTHS, SHARES))
-    return START_NS + 1e9 * max(flop / (share * run.device.peak(unit)), nbytes / run.bandwidth)
-
-
 def fastest_ns(run: Run, row: int, op: str, dtype: str) -> float:
-    """Expected time in ns of cuDNN's or FlashAttention's kernel for a row of a fused attention; NaN if unknown.
+    """Expected time in ns of cuDNN's main kernel for a row of a fused attention; NaN if unknown.
 
     ``op``: ``_efficient_attention`` or ``_flash_attention``, whose forward or backward the row is of.
     """
@@ -310,9 +287,9 @@ def fastest_ns(run: Run, row: int, op: str, dtype: str) -> float:
         return math.nan
     (batch, queries, heads, head), keys = sizes[first], sizes[first + 1][1]
     pairs = 4.0 * batch * heads * queries * keys * head * (1.0 if forward else 2.5)
-    flop = run.flop[row] * (CAUSAL if run.flop[row] < 0.9 * pairs else 1.0)
-    nbytes = 2.0 * batch * heads * head * (2 * queries + 2 * keys) * (1 if forward else 2)
-    return _kernel_ns(run, flop, nbytes, dtype, head)
+    causal = bool(run.flop[row] < 0.9 * pairs)
+    expected = FusedCall(batch * heads, queries, keys, head, dtype, not forward, causal).ns(run.device, run.bandwidth)
+    return expected * (1.0 if forward else MAIN)
 
 
 def _slower(run: Run, op: str, who: str, change: str) -> Iterator[Finding]:

@@ -11,7 +11,6 @@ from pyprof.prof.advice.attention import (
     FILLED,
     MATH,
     SAFE,
-    TRAINED,
     USE,
     Pattern,
     fused_ns,
@@ -31,10 +30,6 @@ LEAST = 256  # scores; below LEAST of the card's, launches are what the fused ke
 MASK_CALLS = 3  # a mask of truth values becomes a bias of the scores' type, filled, masked and padded
 NEGATED = ("bitwise_not", "logical_not")
 SLOWER = 0.5  # a fused kernel may take twice as long as what it replaces: where the host is the limit, launches count
-# In float32 there is no other kernel than the memory-efficient one; with a mask that has a gradient, which it writes
-# for all scores, it reaches this share of its rate: an encoder and decoder with biases for relative places (40 × 8
-# heads of 512 × 64) took 127.6 ms spelled out and 128.9 fused.
-TRAINED_FP32 = 0.66
 BESIDE = 3  # copies before and after a pattern that make its operands contiguous
 
 
@@ -53,7 +48,7 @@ def attention(scenario: Scenario) -> Iterator[Proposal]:
         yield Abstained("attention", f"in float32 with heads of {head_of(run, wide[0])}, fused attention is slower")
         return
     trained = _trained(run, found)
-    groups = [(_with_copies(run, p), fused_ns(run, p, _type(run, p), _share(run, p, trained))) for p in found]
+    groups = [(_with_copies(run, p), fused_ns(run, p, _type(run, p), _is_trained(run, p, trained))) for p in found]
     rows, _, calls = run.replaced(groups, SLOWER)
     if len(rows) < sum(len(members) for members, _ in groups) / 2:
         yield Abstained("attention", "the fused kernel is not expected to be faster here")
@@ -91,11 +86,8 @@ def _trained(run: Run, found: list[Pattern]) -> set[str]:
     return {str(run.shapes(p.softmax)[0]) for p in found if p.backward and "sum" in run.aten[list(p.rows)]}
 
 
-def _share(run: Run, pattern: Pattern, trained: set[str]) -> float:
-    """The share of a fused kernel's rate that the mask's gradient leaves."""
-    if str(run.shapes(pattern.softmax)[0]) not in trained:
-        return 1.0
-    return TRAINED if _narrow(run, pattern) else TRAINED_FP32
+def _is_trained(run: Run, pattern: Pattern, trained: set[str]) -> bool:
+    return str(run.shapes(pattern.softmax)[0]) in trained
 
 
 def _is_masked(run: Run, pattern: Pattern) -> bool:
