@@ -113,9 +113,9 @@ def graded(run: Run) -> Bools:
     back = run.phase == "backward"
     forward = np.flatnonzero(~back & (numbers != NULL))
     last = {number: op[row] for number, row in zip(numbers[forward].tolist(), forward.tolist(), strict=True)}
-    found: Bools = np.isin(numbers, numbers[back & (numbers != NULL)])
     of_node = [last.get(number) == each for number, each in zip(numbers.tolist(), op, strict=True)]
-    return found & np.array(of_node, bool)
+    found: Bools = np.isin(numbers, numbers[back & (numbers != NULL)]) & np.array(of_node, bool)
+    return found
 
 
 def _stretches(scenario: Scenario) -> Iterator[Ints]:
