@@ -75,7 +75,7 @@ def _code_lines(change: PlannedChange, width: int) -> Iterator[str]:
 def _code(sign: str, line: str, width: int) -> list[str]:
     """A line of code behind its sign; if it is longer than the width, its rest is on further lines.
 
-    A comment is then on lines of its own before the code, so that what is copied from there runs.
+    A comment is then on lines of its own before the code, each with its mark, so that what is copied from there runs.
     """
     first = f"{INDENT}{sign} "
     margin = first + " " * (len(line) - len(line.lstrip()))
@@ -84,7 +84,8 @@ def _code(sign: str, line: str, width: int) -> list[str]:
     if mark and len(first) + len(line) > width and not any(code.count(quote) % 2 for quote in "'\""):
         lines = _wrapped_code(comment, width, f"{margin}# ", f"{margin}# ")
         line = code
-    return [*lines, *_wrapped_code(line, width, first, margin + " " * 8)] or [first.rstrip()]
+    further = "# " if line.lstrip().startswith("#") else " " * 8
+    return [*lines, *_wrapped_code(line, width, first, margin + further)] or [first.rstrip()]
 
 
 def _wrapped_code(text: str, width: int, first: str, further: str) -> list[str]:

@@ -141,6 +141,14 @@ def test_code_whose_comment_has_no_room_can_still_be_copied(capsys):
     assert lines[place - 1] == "+ # at the start: products"
 
 
+def test_a_comment_that_has_no_room_stays_a_comment(capsys):
+    """``# A multiple of 8 ..`` has 92 characters: its rest is a comment, too, so that what is copied runs."""
+    assert main([str(GOLDEN / "h200_diff_eager.json.gz"), "-q", "-w", "80"]) == 0
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    place = lines.index("+ # A multiple of 8 for types of two bytes, of 4 for four. No target")
+    assert lines[place + 1] == "+ # refers to the added rows."
+
+
 def test_a_second_capture_after_the_change(capsysbinary):
     """GPT-2's output layer, and the same program with the vocabulary padded: two captures of an H200."""
     eager, padded = (str(GOLDEN / f"h200_diff_{name}.json.gz") for name in ("eager", "padded"))
