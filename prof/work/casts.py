@@ -29,7 +29,8 @@ PLACE = ("op", "layer", "marker", "trace")  # columns that are equal for a forwa
 def uncover(table: Table, hint: Ints, hints: dict[Dtypes, int]) -> Ints:
     """Fill in hidden dtypes that the backward or forward reveals. ``hint``: each row's index into ``hints``."""
     rows = _Rows(table, hint.copy(), hints)
-    _converted(rows)
+    for op in CONVERTING:
+        _converted(rows, op)
     hidden = rows.where(lambda hint: hint.hides(0) or hint.hides(1))
     if hidden.any():
         copies = rows.of((COPY,))
@@ -90,12 +91,12 @@ def _only(groups: Ints, values: Ints, count: int) -> Ints:
     return np.where(low == high, high, 0)
 
 
-def _converted(rows: _Rows) -> None:
+def _converted(rows: _Rows, op: str) -> None:
     """Drop uncertain hints: a reduction that converts its input runs ``to`` inside. If a capture has one such call, no
-    call of that op is certain."""
-    within = rows.table.coded("nodes").values
-    unsure = tuple(f"aten::{op}" for op in CONVERTING if any(f'"aten::{op}", "aten::to"' in text for text in within))
-    found = np.flatnonzero(rows.of(unsure))
+    call of that op on what ``to`` makes there is certain."""
+    known, inside = list(rows.hints), rows.node(f'"aten::{op}", "aten::to"')
+    made = {known[code].of(0) for code in np.unique(rows.hint[inside]).tolist()}  # empty: any type
+    found = np.flatnonzero(rows.of((f"aten::{op}",)) & rows.where(lambda hint: "" in made or hint.of(0) in made))
     rows.replace(found, rows.hint[found], lambda hint, _: replace(hint, rest="", at=((0, ""),)))
 
 

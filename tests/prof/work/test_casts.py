@@ -98,3 +98,12 @@ def test_a_reduction_that_converts_is_not_sure() -> None:
     assert [row.of(0) for row in told(plain)] == [F]
     cast = (UP, "copy_", PAIR, "fprop", [], ["aten::sum", *COPY], "sum")
     assert [row.of(0) for row in told(plain, cast)] == [UNKNOWN, F]
+
+
+def test_a_reduction_that_converts_casts_doubt_on_its_own_type_alone() -> None:
+    """The sum of a mask makes int64 of it: sums of float32, such as a bias's gradient, have nothing to do with it."""
+    mask = UP.replace("lambda(float)", "lambda(long)")  # int64 <- ?
+    counted = (SUM.replace("ReduceOp<float", "ReduceOp<long"), "sum", "[[24], []]", "fprop", [], ["aten::sum"], "sum")
+    cast = (mask, "copy_", "[[24], [24], []]", "fprop", [], ["aten::sum", *COPY], "sum")
+    plain = (SUM, "sum", "[[4, 8], [], []]", "bprop", [], ["aten::sum"], "linear")
+    assert [row.of(0) for row in told(cast, counted, plain)] == ["int64", UNKNOWN, F]
