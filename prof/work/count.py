@@ -23,6 +23,7 @@ from pyprof.prof.ops.model import FAMILY, MATRIX, Parts, Possible, Tensor, Work
 from pyprof.prof.ops.paged_attention import Batch
 from pyprof.prof.work.arguments import Known, known_dtypes, recorded
 from pyprof.prof.work.collective_records import messages, work_of
+from pyprof.prof.work.expanded import with_expanded
 
 Amounts = tuple[int | None, int | None]  # FLOPs and bytes; None: unknown
 NO_WORK: Amounts = (0, None)  # 0 FLOPs for any shape
@@ -212,6 +213,8 @@ def _by_model(call: OpCall, name: str) -> Counted:
 def _arguments(call: OpCall, name: str, known: Known) -> tuple[Any, ...]:
     """The op's own arguments for its model, completed from markers."""
     arguments = recorded(call.sizes, call.dtypes, call.strides, call.args, known, call.op, call.lists)
+    if not call.strides:
+        arguments = with_expanded(call.op, call.around, call.markers, arguments)
     if call.markers:
         arguments = with_flags(arguments, parameters(name), call.markers[-1])
         if call.is_forward:
