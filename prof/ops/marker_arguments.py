@@ -12,6 +12,7 @@ from typing import Any
 
 from pyprof.marker import Marker
 from pyprof.prof.ops.model import UNKNOWN, Tensor
+from pyprof.prof.ops.result_types import dtype_name
 from pyprof.prof.ops.signatures import signature_of
 
 _NUMBERS = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}  # JSON cannot represent these numbers
@@ -211,3 +212,20 @@ def with_options(op: str, arguments: tuple[Any, ...], marker: Marker) -> tuple[A
     by_name = {**dict(options), **dict(zip(names, given, strict=True))}
     pairs = zip(arguments[1:], options, strict=True)
     return (self, *(by_name[name] if argument is UNKNOWN else argument for argument, (name, _) in pairs))
+
+
+def with_bounds(arguments: tuple[Any, ...], marker: Marker) -> tuple[Any, ...]:
+    """The arguments of arange, (start, end, step, out), with the numbers and the dtype of the user's own call."""
+    if marker.op != "arange" or len(arguments) != 4 or not isinstance(arguments[3], Tensor):
+        return arguments
+    given = list(zip((str(a["name"]) for a in marker.args), call_arguments(marker), strict=True))
+    named = {name: value for name, value in given if name}
+    plain = [value for name, value in given if not name]
+    words = ("start", "end", "step") if len(plain) > 1 or "end" in named else ("end",)
+    bounds = {"start": 0, "step": 1, **named, **dict(zip(words, plain, strict=False))}
+    numbers = [bounds.get(word) for word in ("start", "end", "step")]
+    if len(plain) > len(words) or not all(type(number) in (int, float) for number in numbers):
+        return arguments
+    usual = "int64" if all(isinstance(number, int) for number in numbers) else "float32"
+    dtype = arguments[3].dtype or dtype_name(named.get("dtype")) or usual
+    return (*numbers, Tensor(arguments[3].shape, dtype))

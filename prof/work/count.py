@@ -18,7 +18,7 @@ from pyprof.prof.ops.from_forward import bias_gradient, from_forward
 from pyprof.prof.ops.fused_names import op_flop
 from pyprof.prof.ops.fused_operations import completes_none, product_flop, recorded_flop
 from pyprof.prof.ops.known_work import known_parts, never_computes, own_work
-from pyprof.prof.ops.marker_arguments import call_arguments, tensors_within, with_flags, with_options
+from pyprof.prof.ops.marker_arguments import call_arguments, tensors_within, with_bounds, with_flags, with_options
 from pyprof.prof.ops.model import FAMILY, MATRIX, Parts, Possible, Tensor, Work
 from pyprof.prof.ops.paged_attention import Batch
 from pyprof.prof.work.arguments import Known, known_dtypes, recorded
@@ -219,6 +219,8 @@ def _arguments(call: OpCall, name: str, known: Known) -> tuple[Any, ...]:
         arguments = with_flags(arguments, parameters(name), call.markers[-1])
         if call.is_forward:
             arguments = with_options(call.op, arguments, call.markers[-1])
+        if call.op == "arange" and call.dir != "bprop":
+            arguments = with_bounds(arguments, call.markers[-1])
     return (call.op, *arguments) if is_compiled(name) else arguments
 
 

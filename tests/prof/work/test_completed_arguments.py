@@ -48,7 +48,37 @@ def test_numbers_of_another_call_are_not_taken() -> None:
 def test_names_of_devices_are_no_numbers() -> None:
     sizes = [[], [], [], [0]]
     made = completed("arange", sizes, args=(number("start", 5), number("end", 9), number("device", "cuda")))
-    assert made == (sizes, ["", "", "", ""], ["5", "9", "", ""])
+    assert made == (sizes, ["", "", "", "int64"], ["5", "9", "1", ""])
+
+
+@pytest.mark.parametrize(
+    ("given", "numbers", "dtype"),
+    [
+        ((("", 768),), ["0", "768", "1"], "int64"),
+        ((("", 2), ("", 9)), ["2", "9", "1"], "int64"),
+        ((("", 0), ("end", 64), ("step", 2)), ["0", "64", "2"], "int64"),
+        ((("", 0.5),), ["0", "0.5", "1"], "float32"),
+        ((("", 8), ("dtype", "torch.float16")), ["0", "8", "1"], "float16"),
+        ((("", 1), ("", 2), ("", 3), ("", 4)), ["", "", ""], ""),  # no such call
+        ((("", 0), ("", 9), ("", 0)), ["0", "9", "0"], "int64"),  # nor this one: it makes no number of elements
+    ],
+)
+def test_the_bounds_of_arange_and_its_type(given: Any, numbers: list[str], dtype: str) -> None:
+    sizes = [[], [], [], [0]]
+    made = completed("arange", sizes, args=[number(name, value) for name, value in given])
+    assert made == (sizes, ["", "", "", dtype], [*numbers, ""])
+
+
+def test_arange_writes_its_elements() -> None:
+    """arange(0, 64, 2) writes 32 numbers of int64."""
+    marker = {
+        "v": 1,
+        "mod": "torch",
+        "op": "arange",
+        "args": [number(n, v) for n, v in (("start", 0), ("end", 64), ("step", 2))],
+    }
+    text = json.dumps([json.dumps(marker, separators=(",", ":"))])
+    assert count_call(OpCall("aten::arange", "[[], [], [], [0]]", marker=text)).nbytes == 32 * 8
 
 
 def test_the_tensors_of_a_list_are_together_again() -> None:
