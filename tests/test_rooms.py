@@ -53,6 +53,7 @@ ALLOWED = {
     "prof/call_times": "ground pyprof/table prof/advice",
     "prof/edits": "ground pyprof/table prof/work prof/limits prof/timing prof/advice prof/replay",
     "prof/edits/rules": "ground pyprof/table prof/limits prof/timing prof/advice prof/edits prof/call_times",
+    "prof/edits/rules/loops": "ground pyprof/table prof/timing prof/advice prof/edits prof/edits/rules",
     "pyprof/replay": "ground pyprof/table prof/ops prof/work",
     "prof/timings": "ground pyprof/command pyprof/table pyprof/replay prof/ops prof/work prof/advice prof/edits "
     "prof/edits/rules",

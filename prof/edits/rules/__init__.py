@@ -3,7 +3,6 @@
 from pyprof.prof.edits.edit import EDIT_RULES
 from pyprof.prof.edits.rules import (  # noqa: F401
     attention,
-    cell_loops,
     float8,
     from_findings,
     graphs,
@@ -13,16 +12,19 @@ from pyprof.prof.edits.rules import (  # noqa: F401
     inference_mode,
     kept_activations,
     kept_tables,
-    loop_of_products,
-    loops,
-    mask_loops,
     memory_format,
     parameter_groups,
     part_graphs,
     reduced_precision,
-    sample_loops,
     sibling_layers,
     whole_model,
+)
+from pyprof.prof.edits.rules.loops import (  # noqa: F401
+    cell_loops,
+    loop_of_products,
+    mask_loops,
+    parameter_loops,
+    sample_loops,
 )
 
 __all__ = ["EDIT_RULES"]

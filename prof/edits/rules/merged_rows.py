@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from pyprof.prof.advice import Run
-from pyprof.table.columns import Floats, Ints
+from pyprof.table.columns import Bools, Floats, Ints
 
 # A kernel over the rows of all iterations takes this besides moving its bytes.
 START_NS = 2000.0
@@ -89,3 +89,21 @@ def at_once_ns(run: Run, rows: list[int], kept: int) -> float:
     if nbytes == nbytes and nbytes > 0 and run.bandwidth == run.bandwidth:
         return kept * START_NS + 1e9 * nbytes / run.bandwidth
     return min(now, 2 * kept * now / len(rows))
+
+
+def with_backward(run: Run, forward: Sequence[int], usual: set[str]) -> list[int]:
+    """These rows, and those of the backward pass that have the numbers and lines of their ops."""
+    rows, numbers = np.array(forward, np.int64), run.table.ragged("seqId")
+    mine = numbers.take(rows).values
+    if not len(mine):
+        return list(forward)
+    within = np.zeros(run.rows, bool)
+    within[np.repeat(np.arange(run.rows), np.diff(numbers.offsets))[_between(numbers.values, mine)]] = True
+    steps = run.table.ints("step")
+    within &= (run.phase == "backward") & (steps == steps[rows[0]]) & (run.lane == run.lane[rows[0]])
+    return [*forward, *(row for row in np.flatnonzero(within).tolist() if place(run, row) in usual)]
+
+
+def _between(values: Ints, bounds: Ints) -> Bools:
+    found: Bools = (values >= bounds.min()) & (values <= bounds.max())
+    return found

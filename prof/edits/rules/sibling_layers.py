@@ -15,8 +15,7 @@ import numpy as np
 from pyprof.prof.advice import Run
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
-from pyprof.prof.edits.rules.mask_loops import with_backward
-from pyprof.prof.edits.rules.merged_rows import Merged, merge, place
+from pyprof.prof.edits.rules.merged_rows import Merged, merge, place, with_backward
 from pyprof.prof.edits.rules.parameters import Counts, Shape, in_loops
 from pyprof.prof.edits.scenario import Scenario
 from pyprof.quantities import rounded

@@ -8,11 +8,11 @@ from pyprof.prof.advice.optimizer import CHUNKS
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit
 from pyprof.prof.edits.rules import EDIT_RULES, mask_loops
-from pyprof.prof.edits.rules.cell_loops import _extent, _gradient, _in_turn
 from pyprof.prof.edits.rules.growing_tensors import _grown, _joined, tensors_grow
-from pyprof.prof.edits.rules.mask_loops import SORT_LAUNCHES
+from pyprof.prof.edits.rules.loops.cell_loops import _extent, _gradient, _in_turn
+from pyprof.prof.edits.rules.loops.mask_loops import SORT_LAUNCHES
+from pyprof.prof.edits.rules.loops.sample_loops import _most
 from pyprof.prof.edits.rules.merged_rows import GROUPED, at_once_ns
-from pyprof.prof.edits.rules.sample_loops import _most
 from pyprof.prof.edits.scenario import apply, captured
 from tests.parse.kineto.kineto_file import MAIN, call, kernel, op, x
 from tests.prof.advice.advice_rows import mm, run

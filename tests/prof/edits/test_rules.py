@@ -11,7 +11,7 @@ from pyprof.prof.edits.edit import Abstained, Edit
 from pyprof.prof.edits.rules import EDIT_RULES
 from pyprof.prof.edits.rules.from_findings import DEVIATIONS, edit_of, with_parameters
 from pyprof.prof.edits.rules.graphs import _alike
-from pyprof.prof.edits.rules.loops import behind, reads_of
+from pyprof.prof.edits.rules.loops.parameter_loops import behind, reads_of
 from pyprof.prof.edits.rules.narrow import Flow
 from pyprof.prof.edits.rules.parameters import in_loops
 from pyprof.prof.edits.scenario import apply, captured

@@ -16,8 +16,7 @@ from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
 from pyprof.prof.edits.recurrent_cells import GATES, MOST, READS, SAMPLED, Cell, cell_of, gradients, made
 from pyprof.prof.edits.repeated_passes import repeated_passes
 from pyprof.prof.edits.rules.host_waits import released_by
-from pyprof.prof.edits.rules.mask_loops import with_backward
-from pyprof.prof.edits.rules.merged_rows import START_NS, Merged, merge, place
+from pyprof.prof.edits.rules.merged_rows import START_NS, Merged, merge, place, with_backward
 from pyprof.prof.edits.scenario import Scenario
 from pyprof.quantities import rounded
 from pyprof.table.columns import Ints

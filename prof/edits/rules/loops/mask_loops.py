@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -13,11 +13,11 @@ from pyprof.prof.advice.run_columns import numel
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
 from pyprof.prof.edits.rules.host_waits import released_by
-from pyprof.prof.edits.rules.merged_rows import Merged, merge, place
+from pyprof.prof.edits.rules.merged_rows import Merged, merge, place, with_backward
 from pyprof.prof.edits.scenario import Scenario
 from pyprof.prof.timing.gpus import TO_HOST, named_rows
 from pyprof.quantities import rounded
-from pyprof.table.columns import Bools, Ints
+from pyprof.table.columns import Ints
 
 SIZED = ("nonzero", "masked_select", "unique_dim", "_unique2", "unique_consecutive")  # results as large as data says
 ITERATIONS = 4  # of a loop, at least
@@ -137,24 +137,6 @@ def _belongs(run: Run, row: int, other: int, usual: set[str]) -> bool:
     steps = run.table.ints("step")
     same = run.lane[row] == run.lane[other] and steps[row] == steps[other] and run.phase[row] == run.phase[other]
     return bool(same) and place(run, row) in usual
-
-
-def with_backward(run: Run, forward: Sequence[int], usual: set[str]) -> list[int]:
-    """These rows, and those of the backward pass that have the numbers and lines of their ops."""
-    rows, numbers = np.array(forward, np.int64), run.table.ragged("seqId")
-    mine = numbers.take(rows).values
-    if not len(mine):
-        return list(forward)
-    within = np.zeros(run.rows, bool)
-    within[np.repeat(np.arange(run.rows), np.diff(numbers.offsets))[_between(numbers.values, mine)]] = True
-    steps = run.table.ints("step")
-    within &= (run.phase == "backward") & (steps == steps[rows[0]]) & (run.lane == run.lane[rows[0]])
-    return [*forward, *(row for row in np.flatnonzero(within).tolist() if place(run, row) in usual)]
-
-
-def _between(values: Ints, bounds: Ints) -> Bools:
-    found: Bools = (values >= bounds.min()) & (values <= bounds.max())
-    return found
 
 
 def _edit(scenario: Scenario, loops: list[tuple[list[int], int]]) -> Edit:
