@@ -31,7 +31,8 @@ from pyprof.prof.edits.edit import Edit
 from pyprof.prof.edits.errors_of_rules import ERRORS
 from pyprof.prof.edits.forecast import Forecast, Forecaster
 from pyprof.prof.edits.rules import EDIT_RULES
-from pyprof.prof.edits.scenario import Scenario, apply, captured
+from pyprof.prof.edits.scenario import Scenario, captured
+from pyprof.prof.edits.sequence import following
 from pyprof.prof.planning.cli import load_base
 
 GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "golden" / "advice"
@@ -162,7 +163,7 @@ def _after(scenario: Scenario, rule: str) -> Scenario:
         if not edits or (taken and rule.endswith("!")):
             return scenario
         taken.add(edits[0].title)
-        scenario = apply(edits[0], scenario)
+        scenario = following(edits[0], scenario)
 
 
 def saving(forecaster: Forecaster, before: Scenario, changed: Scenario) -> tuple[float, float, float]:

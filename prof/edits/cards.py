@@ -24,10 +24,11 @@ from pyprof.prof.advice.advised import (
 from pyprof.prof.advice.card import RULES, Advice, Confidence
 from pyprof.prof.advice.rank import LEAST_NS, LEAST_SHARE, advise, findings, limited
 from pyprof.prof.edits.base_run import BaseRun
-from pyprof.prof.edits.edit import Abstained, Edit, Proposal, proposed
+from pyprof.prof.edits.edit import Abstained, Edit, Proposal, proposed, proposed_again
 from pyprof.prof.edits.forecast import Forecast, Forecaster
 from pyprof.prof.edits.rules import EDIT_RULES
 from pyprof.prof.edits.scenario import Scenario, apply, captured
+from pyprof.prof.edits.sequence import applied_with, following
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.replay.replayed_steps import Window, rows_alike, step_window
 from pyprof.prof.timing.stragglers import meetings
@@ -159,11 +160,6 @@ def best_row(edit: Edit, run: Run) -> int:
     return int(edit.rows[(run.dur[edit.rows] - edit.ns).argmax()])
 
 
-def proposed_again(edit: Edit, scenario: Scenario) -> Edit | None:
-    """What a change's rule proposes under the same title for another run, if it does."""
-    return next((each for each in proposed(edit.rule, scenario) if each.title == edit.title), None)
-
-
 def _summed(run: Run) -> Iterator[Found]:
     """The cards of rules without an edit; without any shapes, also of those that then read kernels' names."""
     with_edit = {name_of(rule) for rule in EDIT_RULES}
@@ -188,7 +184,7 @@ def _found(forecaster: Forecaster, start: Scenario, edit: Edit, now: Forecast) -
         return None
     if saved.low <= 0:
         return UnsureChange(name_of(edit.rule), edit.title, round(saved.ns / 1e6, 6), "")
-    applied = after.edits[-1]  # with measured durations, where there are
+    applied = applied_with(edit, after)
     return Found(_card(start.run, applied, saved, now, forecaster.measured), applied.rows, applied)
 
 
@@ -265,7 +261,7 @@ def _together_ms(forecaster: Forecaster, start: Scenario, found: Sequence[Found]
             continue
         again = each.edit if scenario is start else proposed_again(each.edit, scenario)
         if again is not None:
-            after = apply(again, scenario)
+            after = following(again, scenario)
             if (shorter := forecaster.quickly(after)) < time:
                 scenario, time = after, shorter
     saved = forecaster.gains(start, scenario).mean() / 1e6

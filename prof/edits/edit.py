@@ -67,6 +67,11 @@ class Edit:
     def title(self) -> str:
         return first_sentence(self.change)
 
+    @property
+    def key(self) -> tuple[str, str]:
+        """What tells a change from others, in whatever run it is proposed."""
+        return self.rule, self.title
+
 
 class Abstained(NamedTuple):
     """A rule that proposes nothing, and why."""
@@ -84,6 +89,11 @@ EDIT_RULES: dict[str, EditRule] = {}
 def proposed(rule: str, scenario: Scenario) -> Iterator[Edit]:
     """The edits that a rule proposes for a run."""
     return (each for each in EDIT_RULES[rule](scenario) if isinstance(each, Edit))
+
+
+def proposed_again(edit: Edit, scenario: Scenario) -> Edit | None:
+    """What a change's rule proposes under the same title for another run, if it does."""
+    return next((each for each in proposed(edit.rule, scenario) if each.key == edit.key), None)
 
 
 def edit_rule(name: str) -> Callable[[EditRule], EditRule]:

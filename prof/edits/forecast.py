@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
+from zlib import crc32
 
 import numpy as np
 
@@ -70,11 +71,12 @@ class Forecaster:
     def difference(self, before: Scenario, after: Scenario) -> Forecast:
         """What edits save, with the same pace and errors before and after them.
 
-        ``after`` has the edits of ``before`` and more.
+        ``after`` has the edits of ``before`` and more, in any order.
         """
         now, then = self._times(before), self._times(after)
         ns, left = float(now.mean()), float(then.mean())
-        more = after.edits[len(before.edits) :]
+        known = {edit.key for edit in before.edits}
+        more = [edit for edit in after.edits if edit.key not in known]
         return _summary(now - then, math.hypot(self._noise(before, ns), _left_out(more, ns, left)))
 
     def gains(self, before: Scenario, after: Scenario) -> Floats:
@@ -122,10 +124,17 @@ class Forecaster:
         one = np.ones(len(scenario.edits))
         return self.scale * float(np.mean([scenario.step_ns(share, one) for share in few]))
 
+    def limits(self, scenario: Scenario) -> tuple[float, float]:
+        """A step's time in ns where the GPU is idle when the host begins one, and where the host takes no time."""
+        one = np.ones(len(scenario.edits))
+        host = scenario.alone_ns(float(self.shares[DRAWS // 2]))
+        return self.scale * host, self.scale * scenario.step_ns(LEAST_SHARE, one)
+
     def _errors(self, scenario: Scenario) -> Floats:
         """Per draw and edit, the factor on its durations: for each edit, the same quantiles in an order of its own."""
-        random = np.random.default_rng(16)
-        normal = [random.permutation(self._normal) * edit.deviation for edit in scenario.edits]
+        seeds = [crc32(" ".join(edit.key).encode()) for edit in scenario.edits]
+        orders = [np.random.default_rng(seed).permutation(self._normal) for seed in seeds]
+        normal = [order * edit.deviation for order, edit in zip(orders, scenario.edits, strict=True)]
         return np.exp(np.array(normal, np.float64).reshape(len(scenario.edits), DRAWS).T)
 
 

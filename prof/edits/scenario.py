@@ -44,6 +44,7 @@ class Scenario:
     released: Bools  # per call
     prompt: Bools  # per call
     in_graph: Bools  # per operation
+    before: Scenario | None = None  # the run that the last edit was made to
 
     @cached_property
     def run(self) -> Run:
@@ -280,6 +281,7 @@ def apply(edit: Edit, scenario: Scenario) -> Scenario:
         released=released,
         prompt=prompt,
         in_graph=in_graph,
+        before=scenario,
     )
 
 

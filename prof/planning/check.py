@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pyprof.prof.advice import Run
-from pyprof.prof.edits.cards import proposed_again
-from pyprof.prof.edits.edit import Edit, proposed
+from pyprof.prof.edits.edit import Edit, proposed, proposed_again
 from pyprof.prof.edits.forecast import Forecast, Forecaster
 from pyprof.prof.edits.rules import EDIT_RULES
 from pyprof.prof.edits.scenario import Scenario, apply, captured
+from pyprof.prof.edits.sequence import following
 from pyprof.prof.planning.found_durations import Concerned, found_durations
 from pyprof.prof.planning.search import LEAST, Plan
 
@@ -53,28 +53,24 @@ def check(plan: Plan, forecaster: Forecaster, other: Forecaster) -> Checked:
     """
     second, now = captured(other.base), captured(forecaster.base)
     planned = [change.edit for change in plan.changes]
-    left = {_key(edit): proposed_again(edit, second) for edit in planned}
-    done = [edit for edit in planned if _is_made(edit, now, left[_key(edit)], second)]
+    left = {edit.key: proposed_again(edit, second) for edit in planned}
+    done = [edit for edit in planned if _is_made(edit, now, left[edit.key], second)]
     besides = list(_besides(_after(done, now), planned, forecaster, second))
     concerned = [Concerned(before.run, edit) for edit, before in _chain([*done, *besides], now)]
-    timed = dict(zip(map(_key, [*done, *besides]), found_durations(concerned, other.base.run), strict=True))
+    timed = dict(zip((each.key for each in (*done, *besides)), found_durations(concerned, other.base.run), strict=True))
     edits, said, found = [], now, now
     for edit in (*planned, *besides):
-        remains = left.get(_key(edit))
-        if _key(edit) not in timed:
+        remains = left.get(edit.key)
+        if edit.key not in timed:
             saves = 0.0 if remains is None else other.difference(second, apply(remains, second)).ns
             edits.append(CheckedEdit(edit, False, True, forecaster.forecast(said), saves, math.nan))
             continue
-        retimed = timed[_key(edit)]
+        retimed = timed[edit.key]
         said, predicted = _step(edit, said, forecaster)
         found, measured = _step(edit, found, forecaster, retimed)
         measured = measured if retimed is not None else math.nan
         edits.append(CheckedEdit(edit, True, edit in planned, forecaster.forecast(said), predicted, measured))
     return Checked(edits, other.forecast(second))
-
-
-def _key(edit: Edit) -> tuple[str, str]:
-    return edit.rule, edit.title
 
 
 def _is_made(edit: Edit, now: Scenario, left: Edit | None, second: Scenario) -> bool:
@@ -94,34 +90,34 @@ def _chain(edits: Sequence[Edit], scenario: Scenario) -> Iterator[tuple[Edit, Sc
     for edit in edits:
         again = proposed_again(edit, scenario)
         yield again if again is not None else Edit(edit.rule, edit.change, edit.why, edit.cost), scenario
-        scenario = apply(again, scenario) if again is not None else scenario
+        scenario = following(again, scenario) if again is not None else scenario
 
 
 def _after(edits: Sequence[Edit], scenario: Scenario) -> Scenario:
     for edit in edits:
         again = proposed_again(edit, scenario)
-        scenario = apply(again, scenario) if again is not None else scenario
+        scenario = following(again, scenario) if again is not None else scenario
     return scenario
 
 
 def _besides(scenario: Scenario, planned: Sequence[Edit], forecaster: Forecaster, second: Scenario) -> Iterator[Edit]:
     """Changes of which the plan does without, but which someone made: they are no longer proposed there."""
-    known = {_key(edit) for edit in planned}
+    known = {edit.key for edit in planned}
     while True:
         time = forecaster.roughly(scenario)
         gone = (
             edit
             for rule in EDIT_RULES
             for edit in proposed(rule, scenario)
-            if _key(edit) not in known and proposed_again(edit, second) is None
+            if edit.key not in known and proposed_again(edit, second) is None
         )
-        pairs = [(time - forecaster.roughly(apply(edit, scenario)), edit) for edit in gone]
+        pairs = [(time - forecaster.roughly(following(edit, scenario)), edit) for edit in gone]
         saved, best = max(pairs, key=lambda pair: pair[0], default=(0.0, None))
         if best is None or saved < LEAST * time:
             return
         yield best
-        known.add(_key(best))
-        scenario = apply(best, scenario)
+        known.add(best.key)
+        scenario = following(best, scenario)
 
 
 def _step(edit: Edit, scenario: Scenario, forecaster: Forecaster, retimed: Retimed | None = None) -> Saved:

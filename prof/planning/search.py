@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
 
 from pyprof.errors import UsageError
-from pyprof.prof.edits.cards import EDIT_NAMES, proposed_again
-from pyprof.prof.edits.edit import Abstained, Edit
+from pyprof.prof.edits.cards import EDIT_NAMES
+from pyprof.prof.edits.edit import Abstained, Edit, proposed_again
 from pyprof.prof.edits.forecast import Forecast, Forecaster
 from pyprof.prof.edits.rules import EDIT_RULES
-from pyprof.prof.edits.scenario import Scenario, apply, captured
+from pyprof.prof.edits.scenario import Scenario, captured
+from pyprof.prof.edits.sequence import applied_with, following
 
 LEAST = 0.01  # of the step after the changes before it: what a change must save to be in the plan
+PAIRS = 3  # of changes that together seemed to save most: as many are looked at with all draws
 LONGEST = 30  # changes; no plan is read so far
 
 
@@ -87,20 +90,54 @@ class _Search:
                     self.abstained.append(proposal)
                 chain = self._chain(proposal)
                 if chain:
-                    candidates.append((self.time - self._roughly_after(chain), chain))
+                    candidates.append((self.time - self.forecaster.roughly(self._after(chain)), chain))
         candidates.sort(key=lambda candidate: -candidate[0])
-        if candidates and candidates[0][0] >= LEAST * self.time:
-            self._take(candidates[0][1])
+        if any(self._take_if_worth(chain) for saved, chain in candidates if saved >= LEAST * self.time):
+            return True
+        if self._take_pair([chain for _, chain in candidates]):
             return True
         self.others = [(chain[0], saved) for saved, chain in candidates if len(chain) == 1]
         return False
 
+    def _take_if_worth(self, chain: list[Edit]) -> bool:
+        """Take changes that save enough by all draws, too, not only by the few by which changes are compared."""
+        worth = self.forecaster.difference(self.scenario, self._after(chain)).ns >= LEAST * self.time
+        if worth:
+            self._take(chain)
+        return worth
+
+    def _take_pair(self, chains: list[list[Edit]]) -> bool:
+        """Take a change for the host and one for the GPU that save enough together, though neither does alone.
+
+        A step takes as long as the slower of both, and a change may make one of them faster and the other slower:
+        autocast's casts are launches, too.
+        """
+        least = LEAST * self.time
+        host, gpu = self.forecaster.limits(self.scenario)
+        limits = [self.forecaster.limits(self._after(chain)) for chain in chains]
+        for_host = [chain for chain, (after, _) in zip(chains, limits, strict=True) if after <= host - least]
+        for_gpu = [chain for chain, (_, after) in zip(chains, limits, strict=True) if after <= gpu - least]
+        pairs = [both for one in for_host for other in for_gpu if one is not other and (both := self._both(one, other))]
+        pairs.sort(key=lambda chain: self.forecaster.roughly(self._after(chain)))
+        return any(self._take_if_worth(chain) for chain in pairs[:PAIRS])
+
+    def _both(self, first: list[Edit], second: list[Edit]) -> list[Edit]:
+        """Both chains, the second as its rules propose it after the first; empty if they do not."""
+        scenario, chain = self._after(first), [*first]
+        for edit in second:
+            again = proposed_again(edit, scenario)
+            if again is None:
+                return []
+            chain.append(again)
+            scenario = following(again, scenario)
+        return chain
+
     def _proposed(self, name: str, scenario: Scenario) -> list[Edit | Abstained]:
         if name in self.without:
             return [Abstained(name, "left out (--without)")]
-        taken = {(edit.rule, edit.title) for edit in scenario.edits}
+        taken = {edit.key for edit in scenario.edits}
         found = list(EDIT_RULES[name](scenario))
-        kept = [p for p in found if isinstance(p, Abstained) or (p.rule, p.title) not in taken]
+        kept = [p for p in found if isinstance(p, Abstained) or p.key not in taken]
         silent = all(isinstance(p, Abstained) and not p.needs for p in kept)
         return [Abstained(name, "it is in the plan")] if silent and name in {rule for rule, _ in taken} else kept
 
@@ -114,7 +151,7 @@ class _Search:
             if needed is None:
                 return []
             chain.append(needed)
-            scenario = apply(needed, scenario)
+            scenario = following(needed, scenario)
             proposals = self._proposed(proposal.rule, scenario)
             if isinstance(proposals[0], Edit):
                 return [*chain, proposals[0]]
@@ -124,23 +161,22 @@ class _Search:
     def _first(self, name: str, scenario: Scenario) -> Edit | None:
         return next((edit for edit in self._proposed(name, scenario) if isinstance(edit, Edit)), None)
 
-    def _roughly_after(self, chain: list[Edit]) -> float:
-        scenario = self.scenario
-        for edit in chain:
-            scenario = apply(edit, scenario)
-        return self.forecaster.roughly(scenario)
+    def _after(self, chain: list[Edit]) -> Scenario:
+        return reduce(lambda scenario, edit: following(edit, scenario), chain, self.scenario)
 
     def _alone_ns(self, edit: Edit) -> float:
         """What a change would save as the first one."""
         first = edit if not self.changes else proposed_again(edit, self.start)
-        return math.nan if first is None else self.begin - self.forecaster.roughly(apply(first, self.start))
+        return math.nan if first is None else self.begin - self.forecaster.roughly(following(first, self.start))
 
     def _take(self, chain: list[Edit]) -> None:
         for edit in chain:
             before = self.scenario
-            self.scenario = apply(edit, before)
-            applied = self.scenario.edits[-1]  # with measured durations, where there are
+            self.scenario = following(edit, before)
             forecast, last = self.forecaster.forecast(self.scenario), chain[-1]
             needed_by = last.title if edit is not last else ""
-            self.changes.append(Change(applied, before, self.scenario, forecast, self._alone_ns(edit), needed_by))
+            timed = applied_with(edit, self.scenario).timed
+            self.changes.append(
+                Change(replace(edit, timed=timed), before, self.scenario, forecast, self._alone_ns(edit), needed_by)
+            )
         self.time = self.forecaster.roughly(self.scenario)
