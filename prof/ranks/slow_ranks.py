@@ -187,13 +187,15 @@ def _kept(
 
     While ranks wait, their GPUs are not idle. So idle time in pauses that all hosts make is longer on the rank that is
     waited for, and is a cause only as far as its host works longer. Where hosts set the pace, all launches after a
-    delay come later by it, and each is waited for: the delay itself is a small part of the wait.
+    delay come later by it, and each is waited for: the delay itself is a small part of the wait. A batch that is not
+    ready is none of the profiler's pauses, so it is a cause beside them, too.
     """
     explains = {cause: min(ns, longer.get(cause, math.inf)) for cause, ns in found}
     possible = [each for each in found if longer.get(each[0], math.inf) >= LEAST_SHARE * step]
     enough = {cause: ns for cause, ns in possible if ns >= OF_WAIT * wait}
     least = max((LEAST_SHARE * step, *(explains[cause] for cause in enough)))
-    more = {cause: ns for cause, ns in possible if cause not in longer and ns >= least}
+    alone = {"data": LEAST_SHARE * step}
+    more = {cause: ns for cause, ns in possible if cause not in longer and ns >= alone.get(cause, least)}
     return sorted((enough | more).items(), key=lambda each: (-explains[each[0]], -each[1]))
 
 
