@@ -1,0 +1,64 @@
+"""Which changes the plan takes, in runs of a few tasks whose times are worked out by hand."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pyprof.prof.edits.edit import EDIT_RULES, Abstained, Edit, Proposal
+from pyprof.prof.edits.forecast import Forecaster
+from pyprof.prof.edits.scenario import Scenario
+from pyprof.prof.planning.search import make_plan
+from tests.parse.kineto.kineto_file import call, kernel
+from tests.prof.edits.test_scenario import base
+
+COUNT = 10
+
+
+def change(rule: str, title: str, rows: slice, ns: float | None, left: float, scenario: Scenario) -> Iterator[Proposal]:
+    """Rows that take ``ns`` (None: as before) with this share of the host's work, in one change."""
+    if rule in {edit.rule for edit in scenario.edits}:
+        yield Abstained(rule, "it is done")
+        return
+    found = np.arange(scenario.run.rows)[rows]
+    durations = scenario.run.dur[found].astype(float) if ns is None else np.full(len(found), ns)
+    yield Edit(rule, title, "", "", found, durations, np.full(len(found), left))
+
+
+@pytest.fixture
+def forecaster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Forecaster:
+    """µs: a launch of 5 every 100, and kernels of 98 that begin 10 after it: the step takes 9 * 100 + 98 = 998.
+
+    `gpu` makes all kernels but the last one 20 long, which saves nothing: the last one is launched as late. `host`
+    leaves three tenths of the host's work but for the first launch: kernels then run back to back, 998 to 980 and the
+    gaps between them, of which each is at most 1.1: less than 1% is saved. Both: 9 * 30 or so, and 98.
+    """
+    launches = [call(100 * n, n + 1) for n in range(COUNT)]
+    kernels = [kernel(100 * n + 10, 98, n + 1) for n in range(COUNT)]
+    rules = {
+        "gpu": lambda scenario: change("gpu", "Shorten.", slice(0, COUNT - 1), 20_000.0, 1.0, scenario),
+        "host": lambda scenario: change("host", "Launch.", slice(1, COUNT), None, 0.3, scenario),
+    }
+    for name in list(EDIT_RULES):
+        monkeypatch.delitem(EDIT_RULES, name)
+    for name, rule in rules.items():
+        monkeypatch.setitem(EDIT_RULES, name, rule)
+    found = Forecaster(base(tmp_path, *launches, *kernels))
+    found.shares = np.ones(len(found.shares))  # the host's time as it was captured
+    return found
+
+
+def test_changes_for_host_and_gpu_are_taken_together_where_neither_saves_alone(forecaster: Forecaster) -> None:
+    plan = make_plan(forecaster)
+    assert plan.now.ns == pytest.approx(998_000, rel=0.001)
+    assert {made.edit.rule for made in plan.changes} == {"gpu", "host"}
+    assert plan.changes[-1].forecast.ns == pytest.approx(9 * 30_000 + 98_000, rel=0.1)
+
+
+@pytest.mark.parametrize("left_out", ["gpu", "host"])
+def test_neither_is_taken_without_the_other(forecaster: Forecaster, left_out: str) -> None:
+    plan = make_plan(forecaster, without=[left_out])
+    assert plan.changes == []
+    [(_, saved)] = plan.others
+    assert saved < 0.01 * 998_000
