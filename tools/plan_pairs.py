@@ -102,6 +102,8 @@ RULES = {
     "silu": "fusion:Call F.silu",
     "decay": "parameter_loop:Leave",
     "lengths": "item",
+    "two_passes": "joined_calls",
+    "guidance": "joined_calls",
 }
 WORTH, NEAR, NEAR_END, NOTHING = 0.03, 0.25, 0.10, 0.01  # shares of a step, of a saving, of a final step, of a step
 NONE = (0.0, 0.0, 0.0)

@@ -10,6 +10,7 @@ from pyprof.prof.edits.rules import (  # noqa: F401
     host_waits,
     index_gradients,
     inference_mode,
+    joined_calls,
     kept_activations,
     kept_tables,
     memory_format,

@@ -1,0 +1,275 @@
+"""A module called twice in a row on inputs of one size, such as for guidance: one call on both batches side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from pyprof.dtypes import HALF
+from pyprof.prof.advice import Run
+from pyprof.prof.advice.run_columns import numel
+from pyprof.prof.edits.costs import COSTS
+from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
+from pyprof.prof.edits.module_calls import MOST, Calls, calls_in_a_row
+from pyprof.prof.edits.recurrent_cells import SAMPLED
+from pyprof.prof.edits.rules.merged_rows import START_NS, Merged
+from pyprof.prof.edits.scenario import Scenario
+from pyprof.prof.edits.sizes_of_results import made_by, may_be_one, taken_by, taken_from_outside, traced
+from pyprof.prof.limits.devices import parsed
+from pyprof.quantities import rounded
+from pyprof.table.columns import NULL, Ints
+
+# Ops of a call that may change what the next one computes: the program writes into tensors that stay, or a state is
+# handed from call to call, or the sizes of the next ops depend on values.
+WRITES = ("index_copy_", "index_put_", "index_add_", "scatter_", "scatter_add_", "masked_fill_", "masked_scatter_")
+WRITES_BY_USER = ("copy_", "__setitem__", "index_copy_", "index_put_", "scatter_")
+STATES = ("lstm", "gru", "rnn", "_cell")
+READS = ("_local_scalar_dense", "nonzero", "unique", "masked_select")
+SUMS = ("add", "add_")
+SUMMED = 0.5  # of the products' weights, at least, whose gradients autograd adds up
+SMALL = 0.9  # of a kernel that is shorter than START_NS: what does not grow with its work
+LAYERS = ("linear", "conv1d", "conv2d", "conv3d")
+FORMULA = 12  # kernels after the second call, at most, until the formula of guidance ends
+
+
+class Joined(NamedTuple):
+    """Calls that could be one, how that is known, and their kernels of the backward pass, which may be none."""
+
+    calls: Calls
+    evidence: str
+    backward: list[Ints]
+    sums: list[int]
+
+
+@edit_rule("joined_calls")
+def joined_calls(scenario: Scenario) -> Iterator[Proposal]:
+    """Calls of one module on inputs of the same size, of which none needs the result of another.
+
+    A capture does not say which tensor an op reads, only how large it is and of which type. So this is known in two
+    cases: the results of two calls are taken by the formula of guidance, u + s * (c - u); or no op of a call takes a
+    tensor from outside the call that is as large as the result of the call before, or as what is made of that. In the
+    second case, that both calls are of one module follows from sums of its weights' gradients or its name in the
+    module around it. Everything else is left alone.
+    """
+    run = scenario.run
+    found: dict[tuple[str, ...], list[Joined]] = {}
+    why = "no module runs the same ops on the same sizes a few times in a row"
+    taken = np.zeros(run.rows, bool)
+    for series in calls_in_a_row(run):
+        for calls in _groups(run, series):
+            reason = "" if not taken[calls.rows[0]].any() else why
+            joined = reason or _joined(run, calls)
+            if isinstance(joined, Joined):
+                found.setdefault(calls.module, []).append(joined)
+                for rows in calls.rows:
+                    taken[rows] = True
+            else:
+                why = joined
+    if not found:
+        yield Abstained("joined_calls", why)
+    for group in found.values():
+        yield _edit(run, group)
+
+
+def _groups(run: Run, series: Calls) -> Iterator[Calls]:
+    """Parts of a series between gaps in which the next call's input may be made of the result."""
+    shut = [at for at, gap in enumerate(series.gaps, 1) if _may_chain(run, series.rows[0], gap)]
+    for a, b in pairwise([0, *shut, len(series.rows)]):
+        if b - a > 1:
+            yield Calls(series.module, series.rows[a:b], series.gaps[a : b - 1])
+
+
+def _may_chain(run: Run, call: Ints, gap: Ints) -> bool:
+    """Whether the kernels of a gap read values, sample, or take the result, other than to cast it."""
+    if np.isin(run.aten[gap], (*READS, *SAMPLED)).any():
+        return True
+    sizes = {each.size for each in made_by(run, int(call[-1]))}
+    used = [row for row in gap.tolist() if any(each.size in sizes for each in taken_by(run, row))]
+    return any(run.family[row] != "copy" for row in used) and _chained(run, call, gap)
+
+
+def _chained(run: Run, call: Ints, gap: Ints) -> bool:
+    """Whether what an op of a call takes from outside may be the result of the call before, or made of it."""
+    return may_be_one(traced(run, gap, made_by(run, int(call[-1]))), taken_from_outside(run, call))
+
+
+def _joined(run: Run, calls: Calls) -> Joined | str:
+    """The calls with what is known of them, or why they cannot be one."""
+    name = ":".join(calls.module)
+    if len(calls.rows) > MOST:
+        return f"{name} is called {len(calls.rows)} times in a row: a loop, which may need each result for the next"
+    reason = _keeps_state(run, calls.rows[0])
+    if reason:
+        return f"{name} {reason}"
+    guided = len(calls.rows) == 2 and _guided(run, calls)
+    if not guided and any(_chained(run, calls.rows[0], gap) for gap in calls.gaps):
+        return f"a call of {name} may take the result of the one before: it takes a tensor of that size and type"
+    backward, sums = _backward(run, calls)
+    if not _same(run, calls, backward):
+        return f"the calls of {name} have different backward passes"
+    graded = bool(len(backward[0]))
+    if graded and len(sums) < SUMMED * (len(calls.rows) - 1) * len(_products(run, calls.rows[0])):
+        return f"autograd does not add up the gradients of {name}'s weights: the calls may be of several modules"
+    if not graded and not guided and not _is_one(calls.module):
+        return f"the calls of {name} may be of several modules of that class"
+    how = (
+        "what follows is u + s * (c - u) of both results, as in guidance"
+        if guided
+        else "no op of a call takes a tensor as large as the other call's result from outside"
+    )
+    return Joined(calls, how, backward, sums)
+
+
+def _keeps_state(run: Run, call: Ints) -> str:
+    """Why a call may change what the next one computes; empty if nothing says so."""
+    ops = {run.op(row) for row in call.tolist()}
+    aten = set(map(str, run.aten[call]))
+    if aten & {*WRITES, *READS} or ops & {*WRITES_BY_USER}:
+        return "writes into a tensor, or reads values, so that one call may depend on the one before"
+    if any(word in name for name in aten for word in STATES):
+        return "has recurrent layers, whose state one call may hand to the next"
+    norms = [row for row in call.tolist() if "batch_norm" in run.aten[row]]
+    if any("True" in (run.listed("args", row)[5:6] or ["True"]) for row in norms):
+        return "has batch norms in training: over both batches they have other statistics"
+    return ""
+
+
+def _is_one(module: tuple[str, ...]) -> bool:
+    """Whether a name tells one module from others: an attribute of the module around it, or a number of Kineto's."""
+    name, number = module[-1], module[-1].rpartition("_")[2]
+    return (len(module) > 1 and (name[:1].islower() or "." in name)) or (number.isdigit() and number != name)
+
+
+def _guided(run: Run, calls: Calls) -> bool:
+    """Whether u + s * (c - u) follows, or (1 + s) * c - s * u, of tensors as large as the result.
+
+    Casts of the results may come first, and between the calls.
+    """
+    results = {each.size for each in made_by(run, int(calls.rows[-1][-1]))}
+    after: list[tuple[str, int]] = []
+    for row in range(calls.last + 1, min(calls.last + 1 + FORMULA, run.rows)):
+        whole = sum(numel(shape) in results for shape in run.shapes(row))
+        if run.family[row] != "copy":
+            after.append((str(run.aten[row]).rstrip("_"), whole))
+    text = " ".join(f"{name}{whole}" for name, whole in after[:3])
+    return text.startswith(("sub2 mul1 add2", "sub2 add2", "mul1 mul1 sub2", "sub2 lerp", "lerp2"))
+
+
+def _backward(run: Run, calls: Calls) -> tuple[list[Ints], list[int]]:
+    """The kernels of each call's backward pass, and those that add up gradients of the calls' common weights."""
+    number, first = run.node_number, calls.rows[0][0]
+    steps, depth = run.table.ints("step"), len(calls.module)
+    near = (run.phase == "backward") & (steps == steps[first]) & (run.lane == run.lane[first]) & (run.role != "aux")
+    near &= number != NULL
+    mine = [row for row in np.flatnonzero(near).tolist() if tuple(run.listed("layer", row)[:depth]) == calls.module]
+    every = np.array(mine, np.int64)
+    own = np.array([_is_sum(run, row) for row in mine], bool)
+    shapes = _weights(run, calls.rows[0])
+    found, sums = [], []
+    for call in calls.rows:
+        numbers = number[call][number[call] != NULL]
+        low, high = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, -1)
+        within = (number[every] >= low) & (number[every] <= high)
+        found.append(every[within & ~own])
+        sums += [row for row in every[within & own].tolist() if sorted(run.first_shape(row)) in shapes]
+    return found, sums
+
+
+def _is_sum(run: Run, row: int) -> bool:
+    """Whether autograd itself adds two gradients of one tensor, outside of the nodes that compute them."""
+    return run.aten[row] in SUMS and not any("Backward" in str(node) for node in run.listed("nodes", row))
+
+
+def _weights(run: Run, call: Ints) -> list[list[int]]:
+    """For each product of a call, its weight's sizes in rising order: a product reads its weight turned."""
+    shapes = ([shape for shape in run.shapes(row) if len(shape) > 1] for row in _products(run, call).tolist())
+    return [sorted(each[1]) for each in shapes if len(each) > 1]
+
+
+def _products(run: Run, rows: Ints) -> Ints:
+    found: Ints = rows[np.isin(run.family[rows], ("gemm", "conv"))]
+    return found
+
+
+def _same(run: Run, calls: Calls, backward: list[Ints]) -> bool:
+    """Whether the backward passes are equal, but for the first product: one call's input may need no gradient."""
+    number = run.node_number
+    later = []
+    for call, rows in zip(calls.rows, backward, strict=True):
+        rows = rows[number[rows] > number[_products(run, call)[0]]]
+        later.append(list(zip(run.aten[rows].tolist(), map(str, map(run.shapes, rows.tolist())), strict=True)))
+    return all(each == later[0] for each in later)
+
+
+def _edit(run: Run, found: list[Joined]) -> Edit:
+    merged = Merged([], [], [])
+    for each in found:
+        for rows in zip(*each.calls.rows, strict=True):
+            merged.put(map(int, rows), _at_once_ns(run, list(map(int, rows))), 1)
+        for rows in zip(*each.backward, strict=False):
+            merged.put(map(int, rows), _at_once_ns(run, list(map(int, rows))), 1)
+        merged.put(each.sums, 0.0, 0)
+    rows_, ns, left = merged.arrays()
+    first = found[0]
+    times, name = len(first.calls.rows), ":".join(first.calls.module)
+    begins = np.array([each.calls.rows[0][0] for each in found])
+    ns[np.isin(rows_, begins)] += START_NS  # of the inputs put side by side
+    return Edit(
+        rule="joined_calls",
+        change=(
+            f"Call {name} once in place of {rounded(times)} times in a row: put the inputs side by side with "
+            f"torch.cat, and take the result apart with chunk({times})."
+        ),
+        why=(
+            f"In {run.number(len(found), 'place', 'places')}, {name} runs the same {len(first.calls.rows[0])} kernels "
+            f"on the same sizes {rounded(times)} times in a row, {rounded(run.ms_of(rows_))} ms per {run.unit}. No "
+            f"call needs another's result: {first.evidence}"
+        ),
+        cost=COSTS["joined_calls"],
+        rows=rows_,
+        ns=ns,
+        left=left,
+        added=np.isin(rows_, begins).astype(np.float64),
+        deviation=0.2,
+    )
+
+
+def _at_once_ns(run: Run, rows: list[int]) -> float:
+    """What one kernel takes that does the work of these, which are equal."""
+    now, times = float(run.dur[rows].sum()), len(rows)
+    if _casts_weight(run, rows[0]):
+        return now / times
+    one, code = now / times, int(run.limits.unit.codes[rows[0]])
+    flop, nbytes = float(run.flop[rows[0]]), float(run.nbytes[rows[0]])
+    if run.family[rows[0]] in ("gemm", "conv") and code >= 0 and flop > 0 and nbytes == nbytes:
+        unit = run.limits.unit.values[code]
+        alone = run.product_ns(flop, nbytes, unit)
+        more = run.product_ns(times * flop, times * nbytes - (times - 1) * _weight_bytes(run, rows[0]), unit)
+        return min(now, one * more / alone) if more == more else now
+    return now - (times - 1) * min(START_NS, SMALL * one)
+
+
+def _weight_bytes(run: Run, row: int) -> float:
+    shapes = [shape for shape in run.shapes(row) if len(shape) > 1]
+    return numel(shapes[1]) * (2 if run.dtype[row] in HALF else 4) if len(shapes) > 1 else 0.0
+
+
+def _casts_weight(run: Run, row: int) -> bool:
+    """Whether autocast casts a parameter, which has no batch: a copy in a layer, of another shape than its input."""
+    shapes = run.shapes(row)
+    if run.aten[row] != "copy_" or run.op(row) not in LAYERS or not shapes:
+        return False
+    of_input = _input_shape(run, row)
+    return bool(of_input) and shapes[0] != of_input
+
+
+def _input_shape(run: Run, row: int) -> list[int]:
+    """The shape of the first argument of the layer's call that a row belongs to, from its marker; empty if unknown."""
+    for text in reversed(run.listed("marker", row)):
+        arguments = (parsed(text) or {}).get("args", []) if isinstance(text, str) else []
+        if arguments and isinstance(arguments[0].get("shape"), list):
+            return list(arguments[0]["shape"])
+    return []
