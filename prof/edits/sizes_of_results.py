@@ -9,7 +9,7 @@ import numpy as np
 
 from pyprof.prof.advice import Run
 from pyprof.prof.advice.run_columns import numel
-from pyprof.prof.edits.recurrent_cells import made
+from pyprof.prof.edits.recurrent_cells import READS, made
 from pyprof.table.columns import Ints
 
 AS_LARGE = ("pointwise", "norm", "softmax", "copy")  # families whose result is as large as the largest operand
@@ -22,18 +22,22 @@ class Sized(NamedTuple):
 
     size: int  # elements; UNKNOWN: of any size
     dtype: str  # empty: unknown
+    shape: tuple[int, ...] = ()  # empty: unknown
 
 
 def may_be_one(some: Iterable[Sized], others: Iterable[Sized]) -> bool:
-    """Whether a tensor of the one may be one of the others."""
-    known: dict[int, set[str]] = {}
-    for each in others:
-        known.setdefault(each.size, set()).add(each.dtype)
-    for each in some:
-        dtypes = known.get(each.size, set())
-        if each.size == UNKNOWN or each.dtype in dtypes or (dtypes and not each.dtype) or "" in dtypes:
-            return True
-    return False
+    """Whether a tensor of the one may be one of the others, or a part of it along an inner dimension."""
+    known = list(others)
+    return any(_may_be(each, other) for each in some for other in known)
+
+
+def _may_be(made: Sized, taken: Sized) -> bool:
+    if made.size == UNKNOWN:
+        return True
+    if made.dtype and taken.dtype and made.dtype != taken.dtype:
+        return False
+    part = taken.size < made.size and len(taken.shape) > 1 < taken.shape[0] and taken.shape[-1:] == made.shape[-1:]
+    return made.size == taken.size or part
 
 
 def taken_by(run: Run, row: int) -> list[Sized]:
@@ -52,7 +56,7 @@ def _operands(run: Run, row: int) -> Iterator[Sized]:
         names = dtype if isinstance(dtype, list) else [dtype] * len(parts)
         for part, name in zip(parts, names, strict=False):
             if size := numel(part):
-                yield Sized(size, name if isinstance(name, str) else "")
+                yield Sized(size, name if isinstance(name, str) else "", tuple(part))
 
 
 def made_by(run: Run, row: int) -> set[Sized]:
@@ -61,32 +65,51 @@ def made_by(run: Run, row: int) -> set[Sized]:
     if run.aten[row] == "copy_" or run.aten[row] in WRITTEN:
         return set(operands[:1])
     dtypes = {each.dtype for each in operands} or {""}
-    sizes: tuple[int, ...] = (UNKNOWN,)
+    return {Sized(size or UNKNOWN, dtype, shape) for size, shape in _results(run, row, operands) for dtype in dtypes}
+
+
+def _results(run: Run, row: int, operands: list[Sized]) -> list[tuple[int, tuple[int, ...]]]:
+    """The sizes that a result may have, each with its shape or the last dimension of it."""
     if run.family[row] == "gemm":
-        sizes = made(run, row)
-    elif run.aten[row] in ("cat", "stack") and operands:
-        sizes = (sum(each.size for each in operands),)
-    elif run.family[row] in AS_LARGE and operands:
-        sizes = (max(each.size for each in operands),)
-    return {Sized(size or UNKNOWN, dtype) for size in sizes for dtype in dtypes}
+        return [(size, operands[-1].shape[-1:] if operands else ()) for size in made(run, row)]
+    if run.family[row] in READS:
+        return [(size, operands[0].shape[-1:] if operands else ()) for size in made(run, row)]
+    if run.aten[row] in ("cat", "stack") and operands:
+        return [(sum(each.size for each in operands), operands[0].shape[-1:])]
+    if run.family[row] in AS_LARGE and operands:
+        largest = max(operands, key=lambda each: each.size)
+        return [(largest.size, largest.shape)]
+    return [(UNKNOWN, ())]
 
 
 def taken_from_outside(run: Run, rows: Ints) -> set[Sized]:
-    """What ops read that none of those before them made, by size and type: inputs and parameters.
+    """What ops read that none of those before them made: inputs and parameters, but the weights of products.
 
-    The op after one whose result's size is not known, such as a convolution, may read that result.
+    The op after one whose result's size is not known, such as a convolution, may read that as its largest operand.
     """
     outside: set[Sized] = set()
-    inside: set[Sized] = set()
-    any_size = False
+    inside: set[tuple[int, str]] = set()
+    unknown = False
     for row in rows.tolist():
-        taken = set(taken_by(run, row))
-        if not any_size:
-            outside |= taken - inside
+        taken = _activations(run, row)
+        largest = max((each.size for each in taken), default=0)
+        if unknown and sum(each.size == largest for each in taken) == 1:
+            inside |= {(each.size, each.dtype) for each in taken if each.size == largest}
+        outside |= {each for each in taken if (each.size, each.dtype) not in inside}
         results = made_by(run, row)
-        any_size = any(each.size == UNKNOWN for each in results)
-        inside |= results | taken
+        unknown = any(each.size == UNKNOWN for each in results)
+        inside |= {(each.size, each.dtype) for each in (*results, *taken)}
     return outside
+
+
+def _activations(run: Run, row: int) -> list[Sized]:
+    """What an op reads, without the weight of a product or a table, and without vectors of parameters."""
+    taken = [each for each in taken_by(run, row) if len(each.shape) > 1]
+    if run.family[row] == "conv":
+        return taken[:1]
+    if run.family[row] in READS:
+        return taken[1:]
+    return taken[:-1] if run.aten[row] in ("mm", "addmm", "linear") else taken
 
 
 def traced(run: Run, rows: Ints, results: set[Sized]) -> set[Sized]:
@@ -101,5 +124,5 @@ def traced(run: Run, rows: Ints, results: set[Sized]) -> set[Sized]:
 
 def _reduced(run: Run, row: int) -> set[Sized]:
     """What a reduction of one dimension leaves; the sum of all elements is the input of no module."""
-    shape, dtype = run.first_shape(row), run.dtype[row]
+    shape, dtype = run.first_shape(row), str(run.dtype[row])
     return {Sized(numel(shape) // size, dtype) for size in shape if numel(shape) > size > 0}

@@ -63,6 +63,8 @@ GENERAL = tuple(GeneralForm(*form) for form in (
      "q, k, v = self.qkv(x).view(batch, length, 3, n, size).permute(2, 0, 3, 1, 4)\n"
      "y = F.scaled_dot_product_attention(q, k, v, is_causal=True)\n"
      "y = y.transpose(1, 2).reshape(batch, length, -1)"),
+    ("joined_calls", "", "wanted = model(x, condition)\nfree = model(x, empty)",
+     "wanted, free = model(torch.cat([x, x]), torch.cat([condition, empty])).chunk(2)"),
     ("kept_activations", "", "x = torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False)", "x = layer(x)"),
     ("fusion", "Fuse the element-wise kernels", "def activation(x):\n    ...  # the element-wise ops",
      "@torch.compile\ndef activation(x):\n    ...  # the element-wise ops, unchanged"),

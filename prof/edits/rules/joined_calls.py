@@ -15,6 +15,7 @@ from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
 from pyprof.prof.edits.module_calls import MOST, Calls, calls_in_a_row
 from pyprof.prof.edits.recurrent_cells import SAMPLED
+from pyprof.prof.edits.rules.host_waits import released_by
 from pyprof.prof.edits.rules.merged_rows import START_NS, Merged
 from pyprof.prof.edits.scenario import Scenario
 from pyprof.prof.edits.sizes_of_results import made_by, may_be_one, taken_by, taken_from_outside, traced
@@ -32,7 +33,9 @@ SUMS = ("add", "add_")
 SUMMED = 0.5  # of the products' weights, at least, whose gradients autograd adds up
 SMALL = 0.9  # of a kernel that is shorter than START_NS: what does not grow with its work
 LAYERS = ("linear", "conv1d", "conv2d", "conv3d")
-FORMULA = 12  # kernels after the second call, at most, until the formula of guidance ends
+FOLLOWING = 64  # kernels after the second call, at most, in which guidance and the step of the sampler are
+# Ops, with how many of their operands are as large as the result.
+GUIDANCE = (("sub2", "mul1", "add2"), ("mul1", "mul1", "sub2"))
 
 
 class Joined(NamedTuple):
@@ -49,10 +52,10 @@ def joined_calls(scenario: Scenario) -> Iterator[Proposal]:
     """Calls of one module on inputs of the same size, of which none needs the result of another.
 
     A capture does not say which tensor an op reads, only how large it is and of which type. So this is known in two
-    cases: the results of two calls are taken by the formula of guidance, u + s * (c - u); or no op of a call takes a
-    tensor from outside the call that is as large as the result of the call before, or as what is made of that. In the
-    second case, that both calls are of one module follows from sums of its weights' gradients or its name in the
-    module around it. Everything else is left alone.
+    cases: the results of two calls are taken by the formula of guidance, u + s * (c - u), and then combined with the
+    sample; or no op of a call takes from outside the call what may be the result of the call before, a part of that,
+    or made of it. In the second case, that both calls are of one module follows from sums of its weights' gradients,
+    or from its name in the module around it. Everything else is left alone.
     """
     run = scenario.run
     found: dict[tuple[str, ...], list[Joined]] = {}
@@ -71,7 +74,7 @@ def joined_calls(scenario: Scenario) -> Iterator[Proposal]:
     if not found:
         yield Abstained("joined_calls", why)
     for group in found.values():
-        yield _edit(run, group)
+        yield _edit(scenario, group)
 
 
 def _groups(run: Run, series: Calls) -> Iterator[Calls]:
@@ -108,7 +111,9 @@ def _joined(run: Run, calls: Calls) -> Joined | str:
     if not guided and any(_chained(run, calls.rows[0], gap) for gap in calls.gaps):
         return f"a call of {name} may take the result of the one before: it takes a tensor of that size and type"
     backward, sums = _backward(run, calls)
-    if not _same(run, calls, backward):
+    if not _same(run, backward):
+        backward = [_after_first(run, *each) for each in zip(calls.rows, backward, strict=True)]
+    if not _same(run, backward):
         return f"the calls of {name} have different backward passes"
     graded = bool(len(backward[0]))
     if graded and len(sums) < SUMMED * (len(calls.rows) - 1) * len(_products(run, calls.rows[0])):
@@ -131,6 +136,8 @@ def _keeps_state(run: Run, call: Ints) -> str:
         return "writes into a tensor, or reads values, so that one call may depend on the one before"
     if any(word in name for name in aten for word in STATES):
         return "has recurrent layers, whose state one call may hand to the next"
+    if {"sigmoid", "tanh"} <= {name.rstrip("_") for name in aten}:
+        return "has the gates of a recurrent layer, whose state one call may hand to the next"
     norms = [row for row in call.tolist() if "batch_norm" in run.aten[row]]
     if any("True" in (run.listed("args", row)[5:6] or ["True"]) for row in norms):
         return "has batch norms in training: over both batches they have other statistics"
@@ -144,18 +151,22 @@ def _is_one(module: tuple[str, ...]) -> bool:
 
 
 def _guided(run: Run, calls: Calls) -> bool:
-    """Whether u + s * (c - u) follows, or (1 + s) * c - s * u, of tensors as large as the result.
+    """Whether u + s * (c - u) follows, or (1 + s) * c - s * u, of tensors as large as the result, and what it makes is
+    then combined with a third such tensor, other than noise: the sample.
 
-    Casts of the results may come first, and between the calls.
+    Without that, u might be the sample itself, as in x + s * (model(x, model(x)) - x). Casts are left out.
     """
-    results = {each.size for each in made_by(run, int(calls.rows[-1][-1]))}
-    after: list[tuple[str, int]] = []
-    for row in range(calls.last + 1, min(calls.last + 1 + FORMULA, run.rows)):
-        whole = sum(numel(shape) in results for shape in run.shapes(row))
-        if run.family[row] != "copy":
-            after.append((str(run.aten[row]).rstrip("_"), whole))
-    text = " ".join(f"{name}{whole}" for name, whole in after[:3])
-    return text.startswith(("sub2 mul1 add2", "sub2 add2", "mul1 mul1 sub2", "sub2 lerp", "lerp2"))
+    sizes = {each.size for each in made_by(run, calls.last)}
+    seen: list[str] = []
+    for row in range(calls.last + 1, min(calls.last + 1 + FOLLOWING, run.rows)):
+        if tuple(run.listed("layer", row)[: len(calls.module)]) == calls.module:
+            break
+        whole = sum(numel(shape) in sizes for shape in run.shapes(row))
+        if whole and run.family[row] != "copy":
+            seen.append("noise" if run.family[row] == "rng" else f"{str(run.aten[row]).rstrip('_')}{whole}")
+    length = next((len(each) for each in GUIDANCE if tuple(seen[: len(each)]) == each), 0)
+    later = seen[length:]
+    return bool(length) and sum(name.endswith("2") for name in later) > later.count("noise")
 
 
 def _backward(run: Run, calls: Calls) -> tuple[list[Ints], list[int]]:
@@ -194,25 +205,28 @@ def _products(run: Run, rows: Ints) -> Ints:
     return found
 
 
-def _same(run: Run, calls: Calls, backward: list[Ints]) -> bool:
-    """Whether the backward passes are equal, but for the first product: one call's input may need no gradient."""
-    number = run.node_number
-    later = []
-    for call, rows in zip(calls.rows, backward, strict=True):
-        rows = rows[number[rows] > number[_products(run, call)[0]]]
-        later.append(list(zip(run.aten[rows].tolist(), map(str, map(run.shapes, rows.tolist())), strict=True)))
-    return all(each == later[0] for each in later)
+def _same(run: Run, backward: list[Ints]) -> bool:
+    words = [[(run.aten[row], str(run.shapes(row))) for row in rows.tolist()] for rows in backward]
+    return all(each == words[0] for each in words)
 
 
-def _edit(run: Run, found: list[Joined]) -> Edit:
+def _after_first(run: Run, call: Ints, backward: Ints) -> Ints:
+    """The backward pass without the first product's: the inputs of some calls need no gradient."""
+    found: Ints = backward[run.node_number[backward] > run.node_number[_products(run, call)[0]]]
+    return found
+
+
+def _edit(scenario: Scenario, found: list[Joined]) -> Edit:
+    run = scenario.run
     merged = Merged([], [], [])
     for each in found:
         for rows in zip(*each.calls.rows, strict=True):
             merged.put(map(int, rows), _at_once_ns(run, list(map(int, rows))), 1)
-        for rows in zip(*each.backward, strict=False):
+        for rows in zip(*each.backward, strict=True):
             merged.put(map(int, rows), _at_once_ns(run, list(map(int, rows))), 1)
         merged.put(each.sums, 0.0, 0)
     rows_, ns, left = merged.arrays()
+    copies = rows_[(left == 0) & (run.texts("kind")[rows_] == "memcpy")]
     first = found[0]
     times, name = len(first.calls.rows), ":".join(first.calls.module)
     begins = np.array([each.calls.rows[0][0] for each in found])
@@ -234,7 +248,16 @@ def _edit(run: Run, found: list[Joined]) -> Edit:
         left=left,
         added=np.isin(rows_, begins).astype(np.float64),
         deviation=0.2,
+        released=released_by(scenario, copies),
+        prompt=_prompt(scenario, copies),
     )
+
+
+def _prompt(scenario: Scenario, copies: Ints) -> Ints:
+    """The calls of copies that go, for which the host made a tensor: it is made once."""
+    calls = scenario.calls(copies)
+    calls = calls[calls >= 0]
+    return calls[scenario.base.pauses[calls]] if len(calls) else calls
 
 
 def _at_once_ns(run: Run, rows: list[int]) -> float:
