@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -23,10 +23,9 @@ from pyprof.prof.limits.devices import parsed
 from pyprof.quantities import rounded
 from pyprof.table.columns import NULL, Ints
 
-# Ops of a call that may change what the next one computes: the program writes into tensors that stay, or a state is
-# handed from call to call, or the sizes of the next ops depend on values.
-WRITES = ("index_copy_", "index_put_", "index_add_", "scatter_", "scatter_add_", "masked_fill_", "masked_scatter_")
-WRITES_BY_USER = ("copy_", "__setitem__", "index_copy_", "index_put_", "scatter_")
+# What the user calls in a module that may change what its next call computes: it writes into tensors that stay, reads
+# values, or hands a state from call to call.
+WRITES = ("copy_", "__setitem__", "index_copy_", "index_put_", "index_add_", "scatter_", "scatter_add_")
 STATES = ("lstm", "gru", "rnn", "_cell")
 READS = ("_local_scalar_dense", "nonzero", "unique", "masked_select")
 SUMS = ("add", "add_")
@@ -62,15 +61,16 @@ def joined_calls(scenario: Scenario) -> Iterator[Proposal]:
     why = "no module runs the same ops on the same sizes a few times in a row"
     taken = np.zeros(run.rows, bool)
     for series in calls_in_a_row(run):
+        if taken[series.rows[0]].any():
+            continue  # in a module whose calls become one
+        why = f"between the calls of {':'.join(series.module)} are ops that may make the next call's input"
         for calls in _groups(run, series):
-            reason = "" if not taken[calls.rows[0]].any() else why
-            joined = reason or _joined(run, calls)
-            if isinstance(joined, Joined):
-                found.setdefault(calls.module, []).append(joined)
-                for rows in calls.rows:
-                    taken[rows] = True
-            else:
+            joined = _joined(run, calls)
+            if isinstance(joined, str):
                 why = joined
+                continue
+            found.setdefault(calls.module, []).append(joined)
+            taken[np.concatenate(calls.rows)] = True
     if not found:
         yield Abstained("joined_calls", why)
     for group in found.values():
@@ -132,7 +132,7 @@ def _keeps_state(run: Run, call: Ints) -> str:
     """Why a call may change what the next one computes; empty if nothing says so."""
     ops = {run.op(row) for row in call.tolist()}
     aten = set(map(str, run.aten[call]))
-    if aten & {*WRITES, *READS} or ops & {*WRITES_BY_USER}:
+    if ops & {*WRITES} or aten & {*READS, "index_copy_"}:
         return "writes into a tensor, or reads values, so that one call may depend on the one before"
     if any(word in name for name in aten for word in STATES):
         return "has recurrent layers, whose state one call may hand to the next"
@@ -185,8 +185,12 @@ def _backward(run: Run, calls: Calls) -> tuple[list[Ints], list[int]]:
         low, high = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, -1)
         within = (number[every] >= low) & (number[every] <= high)
         found.append(every[within & ~own])
-        sums += [row for row in every[within & own].tolist() if sorted(run.first_shape(row)) in shapes]
+        sums += [row for row in every[within & own].tolist() if _is_parameter(run.first_shape(row), shapes)]
     return found, sums
+
+
+def _is_parameter(shape: list[int], weights: list[list[int]]) -> bool:
+    return len(shape) == 1 or sorted(shape) in weights
 
 
 def _is_sum(run: Run, row: int) -> bool:
@@ -220,10 +224,9 @@ def _edit(scenario: Scenario, found: list[Joined]) -> Edit:
     run = scenario.run
     merged = Merged([], [], [])
     for each in found:
-        for rows in zip(*each.calls.rows, strict=True):
-            merged.put(map(int, rows), _at_once_ns(run, list(map(int, rows))), 1)
-        for rows in zip(*each.backward, strict=True):
-            merged.put(map(int, rows), _at_once_ns(run, list(map(int, rows))), 1)
+        for passes in (each.calls.rows, each.backward):
+            for rows in zip(*_with_helpers(run, passes), strict=True):
+                merged.put(rows, _at_once_ns(run, rows), 1)
         merged.put(each.sums, 0.0, 0)
     rows_, ns, left = merged.arrays()
     copies = rows_[(left == 0) & (run.texts("kind")[rows_] == "memcpy")]
@@ -253,6 +256,14 @@ def _edit(scenario: Scenario, found: list[Joined]) -> Edit:
     )
 
 
+def _with_helpers(run: Run, passes: list[Ints]) -> list[list[int]]:
+    """The rows of these calls and the helper kernels of their ops, if all calls have the same."""
+    number = run.table.ints("opId")
+    every = [np.flatnonzero(np.isin(number, number[rows][number[rows] != NULL])) for rows in passes]
+    same = len({tuple(run.aten[rows]) for rows in every}) == 1 and len(every[0]) >= len(passes[0])
+    return [rows.tolist() for rows in (every if same else passes)]
+
+
 def _prompt(scenario: Scenario, copies: Ints) -> Ints:
     """The calls of copies that go, for which the host made a tensor: it is made once."""
     calls = scenario.calls(copies)
@@ -260,9 +271,9 @@ def _prompt(scenario: Scenario, copies: Ints) -> Ints:
     return calls[scenario.base.pauses[calls]] if len(calls) else calls
 
 
-def _at_once_ns(run: Run, rows: list[int]) -> float:
+def _at_once_ns(run: Run, rows: Sequence[int]) -> float:
     """What one kernel takes that does the work of these, which are equal."""
-    now, times = float(run.dur[rows].sum()), len(rows)
+    now, times = float(run.dur[list(rows)].sum()), len(rows)
     if _casts_weight(run, rows[0]):
         return now / times
     one, code = now / times, int(run.limits.unit.codes[rows[0]])

@@ -1,0 +1,138 @@
+"""Calls of one module that could be one call, from literal rows."""
+
+import numpy as np
+import pytest
+
+from pyprof.prof.edits.edit import Abstained
+from pyprof.prof.edits.rules import EDIT_RULES
+from tests.prof.advice.advice_rows import mm
+from tests.prof.edits.test_scenario import of_rows
+
+ROWS, WIDTH = 4096, 1024
+WHOLE = [ROWS, WIDTH]
+
+
+def op(name, *shapes, ns=10_000, layer=(), dtype="bfloat16", **more):
+    return {
+        "aten": f"aten::{name}", "op": [name], "sizes": [*shapes], "dtypes": [dtype] * len(shapes), "ns": ns,
+        "phase": "forward", "dir": "fprop", "kShortName": name, "layer": [*layer], **more,
+    }  # fmt: skip
+
+
+def call(*layer, width=WIDTH, number=None, into=WIDTH):
+    """A call of a module: three products, of which the last one's result has this width."""
+    layer = layer or ("Net",)
+    numbers = [None] * 4 if number is None else [[number + at] for at in range(4)]
+    return [
+        mm(ROWS, into, WIDTH, 30_000, op=["linear"], layer=[*layer, "a"], seqId=numbers[0]),
+        op("relu", WHOLE, layer=layer, seqId=numbers[1]),
+        mm(ROWS, WIDTH, WIDTH, 30_000, op=["linear"], layer=[*layer, "b"], seqId=numbers[2]),
+        mm(ROWS, WIDTH, width, 30_000, op=["linear"], layer=[*layer, "c"], seqId=numbers[3]),
+    ]
+
+
+GUIDANCE = [op("sub", WHOLE, WHOLE), op("mul", WHOLE, []), op("add", WHOLE, WHOLE)]
+SAMPLER = [op("mul", WHOLE, []), op("add", WHOLE, WHOLE)]
+
+
+def proposed(*rows):
+    (only,) = EDIT_RULES["joined_calls"](of_rows(*rows))
+    return only
+
+
+def test_two_calls_for_guidance_are_one():
+    """Eight kernels become four. A product of 2 * 4096 * 1024 * 1024 = 8.6 GFLOP takes 30 µs; the formula of a product
+    on an H200 gives 5 + 8.6 / (0.82 * 990) = 15.6 µs for one and 26.2 for both, so 30 * 26.2 / 15.6 = 50 µs. The relu
+    of 10 µs becomes one of 20 less the 2 µs of a start. The inputs are put side by side in 2 µs, in front of the first
+    product.
+    """
+    edit = proposed(*call(), *call(), *GUIDANCE, *SAMPLER)
+    assert edit.rows.tolist() == list(range(8)) and edit.left.tolist() == [1.0] * 4 + [0.0] * 4
+    assert edit.ns[4:].tolist() == [0.0] * 4 and edit.ns[1] == 18_000
+    assert edit.ns[2] == pytest.approx(50_400, rel=0.03) and edit.ns[0] - edit.ns[2] == pytest.approx(2_000)
+    assert edit.added.tolist() == [1.0] + [0.0] * 7
+    assert "chunk(2)" in edit.change and "as in guidance" in edit.why
+
+
+def test_results_may_be_cast_between_and_after_the_calls():
+    cast = {**op("copy_", WHOLE, WHOLE), "dtypes": ["float32", "bfloat16"], "op": ["float"]}
+    assert len(proposed(*call(), cast, *call(), cast, *GUIDANCE, *SAMPLER).rows) == 8
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [*call(), *call()],  # model(model(x))
+        [*call(), *SAMPLER, *call(), *SAMPLER],  # a sampler without guidance
+        [*call(), *call(), *GUIDANCE],  # x + s * (model(model(x)) - x)
+        [*call(), *call(), *GUIDANCE, op("normal_", WHOLE), *SAMPLER],  # the same with noise
+        [*call(), *SAMPLER, *call(), *GUIDANCE, *SAMPLER],  # a step of two stages
+        [*call(), *call(), *call(), *GUIDANCE, *SAMPLER],  # of three calls
+        [*call(), op("_local_scalar_dense", []), *call(), *GUIDANCE, *SAMPLER],  # a value is read between them
+        [*call(), *call(width=512), *GUIDANCE, *SAMPLER],  # other sizes
+        [*call()[2:], *call()[2:], *GUIDANCE, *SAMPLER],  # two products: a layer, no model
+    ],
+)
+def test_calls_that_may_need_each_other_stay(rows):
+    assert isinstance(proposed(*rows), Abstained)
+
+
+def test_a_result_of_another_size_is_no_input():
+    """Two batches encoded by a module of another one: results of 128 elements per row are no inputs of 1024."""
+    edit = proposed(*call("Twin", "encoder", width=128), *call("Twin", "encoder", width=128))
+    assert len(edit.rows) == 8 and edit.change.startswith("Call Twin:encoder once in place of 2 times")
+
+
+@pytest.mark.parametrize(
+    ("rows", "why"),
+    [
+        ([*call(width=128), *call(width=128)], "several modules of that class"),
+        ([*call("Twin", "encoder"), *call("Twin", "encoder")], "may take the result"),
+        # memory of 16 rows: a part of the result of [4096, 128]
+        (2 * [*call("Twin", "encoder", width=128), op("relu", [16, 128], layer=["Twin", "encoder"])], "may take"),
+        (5 * call("Twin", "encoder", width=128), "5 times in a row: a loop"),
+        (2 * [op("lstm", [9, 9], layer=["Twin", "encoder"]), *call("Twin", "encoder", width=128)], "recurrent"),
+        (
+            2 * [op("cudnn_batch_norm", [9, 9], layer=["Twin", "encoder"]), *call("Twin", "encoder", width=128)],
+            "batch norms in training",
+        ),
+        (
+            2
+            * [op("index_copy_", [9, 9], [9], [1, 9], layer=["Twin", "encoder"]), *call("Twin", "encoder", width=128)],
+            "writes into a tensor",
+        ),
+        (
+            [*call("Twin", "encoder", width=128), op("argmax", [ROWS, 128]), *call("Twin", "encoder", width=128)],
+            "ops that may make the next call's input",
+        ),
+    ],
+)
+def test_why_it_abstains(rows, why):
+    assert why in proposed(*rows).why
+
+
+def back(number):
+    layer = {"layer": ["Net", "c"], "phase": "backward", "dir": "bprop"}
+    nodes = {"nodes": ["MmBackward0", "aten::mm"], "seqId": [number]}
+    return op("mm", [WIDTH, ROWS], [ROWS, 128], ns=30_000, kShortName="sm80_xmma_gemm_bf16bf16", **layer, **nodes)
+
+
+def summed(number):
+    layer = {"layer": ["Net", "c"], "phase": "backward", "dir": "bprop"}
+    return op("add_", [WIDTH, 128], [WIDTH, 128], seqId=[number], nodes=["aten::add_"], **layer)
+
+
+SUMS = [summed(13), summed(13)]
+
+
+def test_sums_of_weights_gradients_say_that_the_module_is_one_and_go():
+    """In training, calls with numbers 10 to 13 and 20 to 23; each has one product backward."""
+    forward = [*call(width=128, number=10), *call(width=128, number=20)]
+    edit = proposed(*forward, back(23), back(13), *SUMS)
+    assert edit.rows.tolist() == list(range(12))
+    assert edit.left.tolist() == [1.0] * 4 + [0.0] * 4 + [0.0, 1.0, 0.0, 0.0]
+    assert np.all(edit.ns[10:] == 0) and edit.ns[9] < 60_000
+    assert "several modules" in proposed(*forward, back(23), back(13)).why  # a network and its target, or twins
+    assert "different backward" in proposed(*forward, back(23), *SUMS).why  # one of them without gradients
+    micro = [*forward[:4], back(13), *forward[4:], back(23)]  # gradients accumulated over two batches
+    assert isinstance(proposed(*micro), Abstained)
