@@ -14,6 +14,7 @@ from pyprof.table.columns import Ints, numbered
 PRODUCTS = ("gemm", "conv")
 FEWEST = 3  # products of a call, so that a shared activation or projection is no module to be joined
 BETWEEN = 32  # kernels between two calls, at most: a result's loss or norm, and what makes the next input
+DEEPEST = 4  # layers' paths are looked at
 MOST = 4  # calls in a row; more are a loop, whose iterations mostly need each other's results
 
 
@@ -38,13 +39,17 @@ def calls_in_a_row(run: Run) -> Iterator[Calls]:
     paths = [tuple(map(str, run.listed("layer", row))) for row in range(run.rows)]
     for stretch in np.split(rows, np.searchsorted(rows, apart)):
         forward = run.phase[stretch] == "forward"
-        for depth in (1, 2, 3):
+        for depth in range(1, DEEPEST + 1):
             found = _called(run, stretch[forward], words, paths, depth)
             yield from _series(run, found, words, paths, depth)
 
 
 def _called(run: Run, rows: Ints, words: Ints, paths: list[tuple[str, ...]], depth: int) -> Iterator[Ints]:
-    """The calls of all modules at this depth of the layers' paths, in order."""
+    """The calls of all modules at this depth of the layers' paths, in order.
+
+    What repeats within one stretch of a module may be its own calls, or those of a module in it if all products are in
+    that one, which is found at the next depth.
+    """
     if not len(rows):
         return
     heads: list[tuple[str, ...]] = [paths[row][:depth] for row in rows.tolist()]
@@ -52,11 +57,14 @@ def _called(run: Run, rows: Ints, words: Ints, paths: list[tuple[str, ...]], dep
     for part in np.split(rows, bounds):
         if len(paths[part[0]]) >= depth:
             times = _times(words[part])
-            yield from np.split(part, times) if _is_module(run, part[: len(part) // times]) else ()
+            of_child = times > 1 and len({paths[row][: depth + 1] for row in _products(run, part).tolist()}) == 1
+            if not of_child and len(_products(run, part)) >= FEWEST * times:
+                yield from np.split(part, times)
 
 
-def _is_module(run: Run, rows: Ints) -> bool:
-    return int(np.isin(run.family[rows], PRODUCTS).sum()) >= FEWEST
+def _products(run: Run, rows: Ints) -> Ints:
+    found: Ints = rows[np.isin(run.family[rows], PRODUCTS)]
+    return found
 
 
 def _times(word: Ints) -> int:

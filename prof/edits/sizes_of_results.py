@@ -26,7 +26,10 @@ class Sized(NamedTuple):
 
 
 def may_be_one(some: Iterable[Sized], others: Iterable[Sized]) -> bool:
-    """Whether a tensor of the one may be one of the others, or a part of it along an inner dimension."""
+    """Whether a tensor of the one may be one of the others, or a part of it.
+
+    Parts of sequences are as wide as the whole; parts of images, such as some of their channels, are not thought of.
+    """
     known = list(others)
     return any(_may_be(each, other) for each in some for other in known)
 
@@ -36,7 +39,7 @@ def _may_be(made: Sized, taken: Sized) -> bool:
         return True
     if made.dtype and taken.dtype and made.dtype != taken.dtype:
         return False
-    part = taken.size < made.size and len(taken.shape) > 1 < taken.shape[0] and taken.shape[-1:] == made.shape[-1:]
+    part = taken.size < made.size and len(taken.shape) in (2, 3) and taken.shape[-1:] == made.shape[-1:]
     return made.size == taken.size or part
 
 
@@ -83,22 +86,22 @@ def _results(run: Run, row: int, operands: list[Sized]) -> list[tuple[int, tuple
 
 
 def taken_from_outside(run: Run, rows: Ints) -> set[Sized]:
-    """What ops read that none of those before them made: inputs and parameters, but the weights of products.
+    """What ops read that none of those before them made, but for the weights of products.
 
     The op after one whose result's size is not known, such as a convolution, may read that as its largest operand.
     """
     outside: set[Sized] = set()
-    inside: set[tuple[int, str]] = set()
+    known: set[tuple[int, str]] = set()
     unknown = False
     for row in rows.tolist():
         taken = _activations(run, row)
         largest = max((each.size for each in taken), default=0)
         if unknown and sum(each.size == largest for each in taken) == 1:
-            inside |= {(each.size, each.dtype) for each in taken if each.size == largest}
-        outside |= {each for each in taken if (each.size, each.dtype) not in inside}
+            known |= {(each.size, each.dtype) for each in taken if each.size == largest}
+        outside |= {each for each in taken if (each.size, each.dtype) not in known}
         results = made_by(run, row)
         unknown = any(each.size == UNKNOWN for each in results)
-        inside |= {(each.size, each.dtype) for each in (*results, *taken)}
+        known |= {(each.size, each.dtype) for each in (*results, *taken)}
     return outside
 
 

@@ -51,15 +51,16 @@ def joined_calls(scenario: Scenario) -> Iterator[Proposal]:
     """Calls of one module on inputs of the same size, of which none needs the result of another.
 
     A capture does not say which tensor an op reads, only how large it is and of which type. So this is known in two
-    cases: the results of two calls are taken by the formula of guidance, u + s * (c - u), and then combined with the
-    sample; or no op of a call takes from outside the call what may be the result of the call before, a part of that,
-    or made of it. In the second case, that both calls are of one module follows from sums of its weights' gradients,
-    or from its name in the module around it. Everything else is left alone.
+    cases. The results of two calls are taken by the formula of guidance, u + s * (c - u), and then combined with the
+    sample. Or, in training, no op of a call takes from outside what may be the result of the call before, a part of
+    that, or made of it; and the backward passes of both calls are equal, so that no gradient comes back through
+    anything else that one call hands to the next. Then sums of the gradients of its weights say that the module is
+    one. A state that is handed on without gradient is not seen. Everything else is left alone, inference too.
     """
     run = scenario.run
     found: dict[tuple[str, ...], list[Joined]] = {}
     why = "no module runs the same ops on the same sizes a few times in a row"
-    taken = np.zeros(run.rows, bool)
+    taken, refused = np.zeros(run.rows, bool), set()
     for series in calls_in_a_row(run):
         if taken[series.rows[0]].any():
             continue  # in a module whose calls become one
@@ -68,9 +69,11 @@ def joined_calls(scenario: Scenario) -> Iterator[Proposal]:
             joined = _joined(run, calls)
             if isinstance(joined, str):
                 why = joined
+                refused.add(calls.module)  # at another place, too, which may look like guidance by chance
                 continue
             found.setdefault(calls.module, []).append(joined)
             taken[np.concatenate(calls.rows)] = True
+    found = {module: group for module, group in found.items() if module not in refused}
     if not found:
         yield Abstained("joined_calls", why)
     for group in found.values():
@@ -95,7 +98,7 @@ def _may_chain(run: Run, call: Ints, gap: Ints) -> bool:
 
 
 def _chained(run: Run, call: Ints, gap: Ints) -> bool:
-    """Whether what an op of a call takes from outside may be the result of the call before, or made of it."""
+    """Whether what a call takes from outside may be the result of the call before, a part of that, or made of it."""
     return may_be_one(traced(run, gap, made_by(run, int(call[-1]))), taken_from_outside(run, call))
 
 
@@ -109,7 +112,7 @@ def _joined(run: Run, calls: Calls) -> Joined | str:
         return f"{name} {reason}"
     guided = len(calls.rows) == 2 and _guided(run, calls)
     if not guided and any(_chained(run, calls.rows[0], gap) for gap in calls.gaps):
-        return f"a call of {name} may take the result of the one before: it takes a tensor of that size and type"
+        return f"a call of {name} may take the result of the one before: it takes a tensor of such a size and type"
     backward, sums = _backward(run, calls)
     if not _same(run, backward):
         backward = [_after_first(run, *each) for each in zip(calls.rows, backward, strict=True)]
@@ -118,12 +121,12 @@ def _joined(run: Run, calls: Calls) -> Joined | str:
     graded = bool(len(backward[0]))
     if graded and len(sums) < SUMMED * (len(calls.rows) - 1) * len(_products(run, calls.rows[0])):
         return f"autograd does not add up the gradients of {name}'s weights: the calls may be of several modules"
-    if not graded and not guided and not _is_one(calls.module):
-        return f"the calls of {name} may be of several modules of that class"
+    if not graded and not guided:
+        return f"without gradients, nothing says that the calls of {name} are of one module and hand on no state"
     how = (
         "what follows is u + s * (c - u) of both results, as in guidance"
         if guided
-        else "no op of a call takes a tensor as large as the other call's result from outside"
+        else "by size and type, no op of a call takes the other one's result, and their backward passes are equal"
     )
     return Joined(calls, how, backward, sums)
 
@@ -142,12 +145,6 @@ def _keeps_state(run: Run, call: Ints) -> str:
     if any("True" in (run.listed("args", row)[5:6] or ["True"]) for row in norms):
         return "has batch norms in training: over both batches they have other statistics"
     return ""
-
-
-def _is_one(module: tuple[str, ...]) -> bool:
-    """Whether a name tells one module from others: an attribute of the module around it, or a number of Kineto's."""
-    name, number = module[-1], module[-1].rpartition("_")[2]
-    return (len(module) > 1 and (name[:1].islower() or "." in name)) or (number.isdigit() and number != name)
 
 
 def _guided(run: Run, calls: Calls) -> bool:
@@ -177,16 +174,12 @@ def _backward(run: Run, calls: Calls) -> tuple[list[Ints], list[int]]:
     near &= number != NULL
     mine = [row for row in np.flatnonzero(near).tolist() if tuple(run.listed("layer", row)[:depth]) == calls.module]
     every = np.array(mine, np.int64)
-    own = np.array([_is_sum(run, row) for row in mine], bool)
     shapes = _weights(run, calls.rows[0])
-    found, sums = [], []
-    for call in calls.rows:
-        numbers = number[call][number[call] != NULL]
-        low, high = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, -1)
-        within = (number[every] >= low) & (number[every] <= high)
-        found.append(every[within & ~own])
-        sums += [row for row in every[within & own].tolist() if _is_parameter(run.first_shape(row), shapes)]
-    return found, sums
+    starts = [int(number[call][number[call] != NULL].min(initial=1 << 60)) for call in calls.rows]
+    ends = [*starts[1:], starts[-1] + max(starts[-1] - starts[-2], 0)]
+    sums = np.array([_is_sum(run, row) and _is_parameter(run.first_shape(row), shapes) for row in mine], bool)
+    within = [(number[every] >= start) & (number[every] < end) for start, end in zip(starts, ends, strict=True)]
+    return [every[mask & ~sums] for mask in within], every[np.any(within, axis=0) & sums].tolist()
 
 
 def _is_parameter(shape: list[int], weights: list[list[int]]) -> bool:
