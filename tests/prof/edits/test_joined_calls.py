@@ -1,13 +1,18 @@
 """Calls of one module that could be one call, from literal rows."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from pyprof.prof.edits.edit import Abstained
 from pyprof.prof.edits.rules import EDIT_RULES
+from pyprof.prof.edits.scenario import apply, captured
 from tests.prof.advice.advice_rows import mm
 from tests.prof.edits.test_scenario import of_rows
+from tools.plan_pairs import base_of
 
+GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "plan"
 ROWS, WIDTH = 4096, 1024
 WHOLE = [ROWS, WIDTH]
 
@@ -134,3 +139,24 @@ def test_sums_of_weights_gradients_say_that_the_module_is_one_and_go():
     assert "different backward" in proposed(*forward, back(23), *SUMS).why  # one of them without gradients
     micro = [*forward[:4], back(13), *forward[4:], back(23)]  # gradients accumulated over two batches
     assert isinstance(proposed(*micro), Abstained)
+
+
+def test_two_programs_that_call_a_model_twice():
+    """Guidance, of which the second call goes: 967 kernels; it is still known after others have taken the formula away.
+
+    The super-resolution looks at the true and at the made picture with one network.
+    """
+    start = captured(base_of(GOLDEN / "held7" / "dit.pyprof"))
+    (edit,) = EDIT_RULES["joined_calls"](start)
+    assert edit.left.sum() == 3 * 967 and len(edit.rows) == 2 * 3 * 967
+    compiled = apply(next(iter(EDIT_RULES["compile"](start))), start)
+    (again,) = EDIT_RULES["joined_calls"](compiled)
+    assert again.key == edit.key and len(again.rows) < len(edit.rows)
+    assert isinstance(next(iter(EDIT_RULES["joined_calls"](apply(edit, start)))), Abstained)
+    (viewer,) = EDIT_RULES["joined_calls"](captured(base_of(GOLDEN / "held6" / "superres.pyprof")))
+    assert viewer.change.startswith("Call Sequential once") and "backward passes" in viewer.why
+
+
+@pytest.mark.parametrize("name", ["held6/policy", "held7/storyteller", "held10/distill", "held10/ppo"])
+def test_words_steps_of_a_game_and_a_teacher_are_no_calls_to_be_joined(name):
+    assert isinstance(next(iter(EDIT_RULES["joined_calls"](captured(base_of(GOLDEN / f"{name}.pyprof"))))), Abstained)

@@ -34,7 +34,8 @@ def of_rows(*rows):
     none = np.zeros(0, np.int64)
     calls = SimpleNamespace(before=none, among=lambda *kinds: none.astype(bool))
     base = SimpleNamespace(recorded=SimpleNamespace(calls=calls))
-    return SimpleNamespace(run=advice_rows.run(*rows), calls=lambda found: found, base=base)
+    run = advice_rows.run(*rows)
+    return SimpleNamespace(run=run, table=run.table, before=None, calls=lambda found: found, base=base)
 
 
 def edit(rows, ns, left, **more):
