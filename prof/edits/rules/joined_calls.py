@@ -40,8 +40,10 @@ def joined_calls(scenario: Scenario) -> Iterator[Proposal]:
     joined, why = independent_calls(first.run)
     places = _places(first, scenario)
     remaining = [[each for each in (_remaining(each, places) for each in group) if each] for group in joined]
-    edits = [_edit(scenario, group) for group in remaining if group]
-    yield from edits or [Abstained("joined_calls", why or "the calls are one already")]
+    for group in filter(None, remaining):
+        yield _edit(scenario, group)
+    if not any(remaining):
+        yield Abstained("joined_calls", why or "the calls are one already")
 
 
 def _places(first: Scenario, now: Scenario) -> Ints:
