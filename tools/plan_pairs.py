@@ -104,6 +104,7 @@ RULES = {
     "lengths": "item",
     "two_passes": "joined_calls",
     "guidance": "joined_calls",
+    "split": "gathered_product",
 }
 WORTH, NEAR, NEAR_END, NOTHING = 0.03, 0.25, 0.10, 0.01  # shares of a step, of a saving, of a final step, of a step
 NONE = (0.0, 0.0, 0.0)

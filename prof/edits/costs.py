@@ -38,6 +38,7 @@ COSTS = {
     "joined_calls": "memory for the activations of all calls at once; other rounding; other random numbers for dropout",
     "inference_mode": "a line of code; the results cannot be used in a backward pass later",
     "index_gradient": "other rounding, from run to run, too: atomic additions have no fixed order",
+    "gathered_product": "a layer whose weight is used in parts, which checkpoints keep as it is; other rounding",
     "made_on_cpu": "memory for what is kept",
     "made_again": "memory for what is kept",
     "kept_activations": "memory: the activations of these layers stay until their backward pass",

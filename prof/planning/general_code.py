@@ -181,6 +181,10 @@ GENERAL = tuple(GeneralForm(*form) for form in (
     ("inference_mode", "", "out = model(x)", "with torch.inference_mode():\n    out = model(x)"),
     ("index_gradient", "", "pairs = x[:, rows, columns]",
      "place = rows * x.size(2) + columns  # once\npairs = x.flatten(1).index_select(1, place)"),
+    ("gathered_product", "", "messages = layer(torch.cat([nodes[starts], nodes[ends], edges], dim=-1))",
+     "w = layer.weight.split([nodes.size(-1), nodes.size(-1), edges.size(-1)], dim=1)\n"
+     "here, there = F.linear(nodes, w[0], layer.bias), F.linear(nodes, w[1])  # one row for each node\n"
+     "messages = here[starts] + there[ends] + F.linear(edges, w[2])"),
     ("made_on_cpu", "", "window = torch.hann_window(size).to(x.device)",
      'self.register_buffer("window", torch.hann_window(size), persistent=False)  # once\nwindow = self.window'),
     ("made_again", "", "mask = torch.full((length, length), -torch.inf, device=x.device).triu(1)  # in each layer",

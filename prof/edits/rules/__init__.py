@@ -5,6 +5,7 @@ from pyprof.prof.edits.rules import (  # noqa: F401
     attention,
     float8,
     from_findings,
+    gathered_products,
     graphs,
     growing_tensors,
     host_waits,
