@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -36,7 +37,7 @@ SCATTERS = (
 
 
 LATER = 2000  # rows of the backward pass after a product's, in which an op may take a gradient that it made
-Behind = Callable[[int], list[int]]  # the backward rows of a forward row
+Sizes = tuple[int, int, int]  # of a product: m, k, n
 
 
 class Change(NamedTuple):
@@ -63,6 +64,65 @@ class Group:
         return self.shorter_ns(run) > max((WORTH - 1) * expected, LEAST_NS)
 
 
+@dataclass(frozen=True)
+class Products:
+    """The products of a run and its backward pass."""
+
+    run: Run
+    has_casts: bool = False  # durations include casts that an edit added, of which products of fewer rows need fewer
+
+    def of(self, row: int) -> Gemm:
+        found = product_of(self.run, row)
+        assert found is not None  # only rows that are products are asked for
+        return found
+
+    def behind(self, row: int) -> list[int]:
+        """The backward rows of a forward row's autograd node."""
+        return self._backward.get((int(self.run.lane[row]), int(self.run.node_number[row])), [])
+
+    @cached_property
+    def _backward(self) -> dict[tuple[int, int], list[int]]:
+        run, found = self.run, {}
+        for row in np.flatnonzero((run.phase == "backward") & (run.role != "aux") & (run.node_number >= 0)).tolist():
+            found.setdefault((int(run.lane[row]), int(run.node_number[row])), []).append(row)
+        return found
+
+    def pieces_ns(self, row: int, pieces: Sequence[Sizes]) -> float:
+        """What these products take in place of a row's, ns: as long as others of the run with the same sizes.
+
+        Without such products, they come as near to the GPU's limits as the row does.
+        """
+        whole, took = self.of(row), float(self.run.dur[row])
+        share = took / self._expected_ns(row, (whole.m, whole.k, whole.n))
+        others = (self._durations.get(self._alike(row, sizes)) for sizes in pieces)
+        known = zip(pieces, others, strict=True)
+        return sum(share * self._expected_ns(row, sizes) if other is None else other for sizes, other in known)
+
+    def _expected_ns(self, row: int, sizes: Sizes) -> float:
+        m, k, n = sizes
+        code, itemsize = self.run.limits.unit.codes[row], itemsize_of(self.run, row)
+        if code < 0:
+            return float(m * k * n)
+        return self.run.product_ns(
+            2.0 * m * k * n, itemsize * (m * k + k * n + m * n), self.run.limits.unit.values[code]
+        )
+
+    def _alike(self, row: int, sizes: Sizes) -> tuple[Sizes, str, str, str]:
+        run = self.run
+        return sizes, str(run.phase[row]), str(run.dtype[row]), str(run.precision[row])
+
+    @cached_property
+    def _durations(self) -> dict[tuple[Sizes, str, str, str], float]:
+        """The median duration of the products of each size, direction and precision, ns; none if they include casts."""
+        found: dict[tuple[Sizes, str, str, str], list[float]] = {}
+        mains = (self.run.family == "gemm") & (self.run.role == "main")
+        for row in np.flatnonzero(mains & (not self.has_casts)).tolist():
+            made = product_of(self.run, row)
+            if made is not None and made.batch == 1:
+                found.setdefault(self._alike(row, (made.m, made.k, made.n)), []).append(float(self.run.dur[row]))
+        return {key: float(np.median(each)) for key, each in found.items()}
+
+
 @edit_rule("gathered_product")
 def gathered_product(scenario: Scenario) -> Iterator[Proposal]:
     """Linear layers over rows that were gathered, alone or joined with others, from tables of at most half as many.
@@ -75,7 +135,7 @@ def gathered_product(scenario: Scenario) -> Iterator[Proposal]:
     if not run.has_sizes or run.device is None:
         yield Abstained("gathered_product", "the sizes of ops, or the GPU, are not known")
         return
-    groups = list(_groups(run))
+    groups = list(_groups(scenario))
     worth = [group for group in groups if group.is_worth(run)]
     if not worth:
         none = f"no product takes rows that are gathered from a table with 1/{FEWER} of them or fewer"
@@ -111,159 +171,113 @@ def _edit(run: Run, groups: Sequence[Group]) -> Edit:
     )
 
 
-def _groups(run: Run) -> Iterator[Group]:
-    backward = _backward(run)
+def _groups(scenario: Scenario) -> Iterator[Group]:
+    run = scenario.run
+    products = Products(run, any(edit.rule == "amp" for edit in scenario.edits))
     for rows in forward_rows(run):
-        found: dict[int, tuple[Source, list[int]]] = {}  # by the row that made the input
-        places = {row: place for place, row in enumerate(rows)}
+        found: dict[int, Group] = {}  # by the row that made the input
         for place, row in enumerate(rows):
             source = source_of(run, rows, place) if run.family[row] == "gemm" else None
             if source is not None:
                 made = source.join if source.join >= 0 else source.gathered[0].row
-                known = found.setdefault(made, (source, []))
-                known[1].append(row)
-        for source, products in found.values():
-            last = places[products[-1]]
-            if not _taken_again(run, rows[last + 1 : last + 1 + AFTER], source, products):
-                yield _with_changes(run, source, products, backward)
+                group = found.setdefault(made, Group(source, [], 0))
+                group.products.append(row)
+                group.width += products.of(row).n
+        for group in found.values():
+            if not _is_taken_again(products, rows, group):
+                yield _changed(products, group)
 
 
-def _taken_again(run: Run, following: Sequence[int], source: Source, products: Sequence[int]) -> bool:
+def _is_taken_again(products: Products, rows: list[int], group: Group) -> bool:
     """Whether another op than the products may take what is joined, which then has to be joined still."""
-    made = any(_gemm(run, row).n == source.width for row in products)
-    return source.join >= 0 and not made and any(touches(run, row, source.rows * source.width) for row in following)
+    source = group.source
+    if source.join < 0 or any(products.of(row).n == source.width for row in group.products):
+        return False
+    after = bisect_right(rows, group.products[-1])
+    return any(touches(products.run, row, source.rows * source.width) for row in rows[after : after + AFTER])
 
 
-def _gemm(run: Run, row: int) -> Gemm:
-    found = product_of(run, row)
-    assert found is not None  # only rows that are products are asked for
-    return found
-
-
-def _backward(run: Run) -> dict[tuple[int, int], list[int]]:
-    """The backward rows of each autograd node, without helpers: by GPU and the node's number."""
-    found: dict[tuple[int, int], list[int]] = {}
-    for row in np.flatnonzero((run.phase == "backward") & (run.role != "aux") & (run.node_number >= 0)).tolist():
-        found.setdefault((int(run.lane[row]), int(run.node_number[row])), []).append(row)
-    return found
-
-
-def _with_changes(run: Run, source: Source, products: list[int], backward: dict[tuple[int, int], list[int]]) -> Group:
-    group = Group(source, products, sum(_gemm(run, row).n for row in products))
-
-    def behind(row: int) -> list[int]:
-        return backward.get((int(run.lane[row]), int(run.node_number[row])), [])
-
-    _forward(run, group)
-    wanted = [each for each in source.operands if _has_gradient(run, group, each, behind)]
-    for row in products:
-        for other in behind(row):
-            _change_gradient(run, group, row, other, wanted)
-    for part in source.gathered:
-        for other in behind(part.row) if part.row >= 0 else ():
-            _change_scatter(run, group, part, other)
+def _changed(products: Products, group: Group) -> Group:
+    """The group with what becomes of its rows."""
+    _change_forward(products, group)
+    wanted = [each for each in group.source.operands if _has_gradient(products, group, each)]
+    for product in group.products:
+        for row in products.behind(product):
+            _change_gradient(products, group, product, row, wanted)
+    for part in group.source.gathered:
+        for row in products.behind(part.row) if part.row >= 0 else ():
+            _change_scatter(products.run, group, part, row)
     return group
 
 
-def _forward(run: Run, group: Group) -> None:
-    source, changes = group.source, group.changes
-    itemsize = _itemsize(run, group.products[0])
-    if source.join >= 0:
-        width = sum(each.width for each in source.rest)
-        moved = 2.0 * source.rows * width * itemsize if len(source.rest) > 1 else 0.0
-        changes[source.join] = Change(_moving_ns(run, moved))
-    for row in source.casts:
-        share = sum(_rows(each, source) * each.width for each in source.operands) / (source.rows * source.width)
-        changes[row] = Change(float(run.dur[row]) * share)
+def _change_forward(products: Products, group: Group) -> None:
+    run, source, changes = products.run, group.source, group.changes
+    itemsize = itemsize_of(run, group.products[0])
+    if source.join >= 0:  # the rest stays joined
+        width = sum(each.width for each in source.rest) if len(source.rest) > 1 else 0
+        changes[source.join] = Change(
+            START_NS + 1e9 * 2 * source.rows * width * itemsize / run.bandwidth if width else 0
+        )
+    cast = sum(source.rows_of(each) * each.width for each in source.operands) / (source.rows * source.width)
+    changes.update({row: Change(float(run.dur[row]) * cast) for row in source.casts})
     for each in source.gathered:
         if each.row >= 0:
-            wider = group.width * itemsize / (each.width * _itemsize(run, each.row))
-            changes[each.row] = Change(float(run.dur[each.row]) * wider)
-    terms = len(_parts(source))
+            share = group.width * itemsize / (each.width * itemsize_of(run, each.row))
+            changes[each.row] = Change(float(run.dur[each.row]) * share)
     for row in group.products:
-        pieces = [(_rows(each, source), each.width, _gemm(run, row).n) for each in _parts(source)]
-        added = _adding_ns(run, source, _gemm(run, row).n * itemsize)
-        changes[row] = Change(_pieces_ns(run, row, pieces) + added, 2.0 * (terms - 1))
+        width = products.of(row).n
+        pieces = [(source.rows_of(each), each.width, width) for each in source.parts]
+        added = _adding_ns(run, source, width * itemsize)
+        changes[row] = Change(products.pieces_ns(row, pieces) + added, 2.0 * (len(pieces) - 1))
 
 
-def _parts(source: Source) -> list[Operand]:
-    """What is multiplied by itself: what is gathered, part by part, and all the rest at once."""
-    rest = sum(each.width for each in source.rest)
-    return [*source.gathered, *([Operand(rest)] if rest else [])]
-
-
-def _rows(part: Operand, source: Source) -> int:
-    return part.table_rows or source.rows
-
-
-def _itemsize(run: Run, row: int) -> float:
+def itemsize_of(run: Run, row: int) -> float:
     return Tensor((), run.dtype[row]).itemsize
-
-
-def _moving_ns(run: Run, nbytes: float) -> float:
-    return START_NS + 1e9 * nbytes / run.bandwidth if nbytes else 0.0
 
 
 def _adding_ns(run: Run, source: Source, row_bytes: float) -> float:
     """What adding the results takes, ns: each addition writes all rows and reads its operands, but expanded tables."""
-    terms = _parts(source)
-    full = sum(each.row >= 0 or not each.table_rows for each in terms)
-    moved = (2 * len(terms) - 3 + full) * source.rows * row_bytes
-    return (len(terms) - 1) * START_NS + 1e9 * moved / run.bandwidth if len(terms) > 1 else 0.0
+    terms = len(source.parts)
+    full = sum(each.row >= 0 or not each.table_rows for each in source.parts)
+    moved = (2 * terms - 3 + full) * source.rows * row_bytes
+    return (terms - 1) * START_NS + 1e9 * moved / run.bandwidth if terms > 1 else 0.0
 
 
-def _pieces_ns(run: Run, row: int, pieces: Sequence[tuple[int, int, int]]) -> float:
-    """What these products take, ns, of (m, k, n) each, if they come as near to the GPU's limits as the row does."""
-    whole, took = _gemm(run, row), float(run.dur[row])
-    code = run.limits.unit.codes[row]
-    if code < 0:
-        return took * sum(m * k * n for m, k, n in pieces) / (whole.m * whole.k * whole.n)
-    expected = partial(_expected_ns, run, run.limits.unit.values[code], _itemsize(run, row))
-    return took * sum(expected(*piece) for piece in pieces) / expected(whole.m, whole.k, whole.n)
-
-
-def _expected_ns(run: Run, unit: str, itemsize: float, m: int, k: int, n: int) -> float:
-    return run.product_ns(2.0 * m * k * n, itemsize * (m * k + k * n + m * n), unit)
-
-
-def _has_gradient(run: Run, group: Group, part: Operand, behind: Behind) -> bool:
+def _has_gradient(products: Products, group: Group, part: Operand) -> bool:
     """Whether the backward pass needs the gradient of a part of the input: whether an op takes it, by its size."""
-    elements = group.source.rows * part.width
+    run, elements = products.run, group.source.rows * part.width
     if part.row >= 0:
-        return any(run.aten[row] in SCATTERS and touches(run, row, elements) for row in behind(part.row))
+        return any(run.aten[row] in SCATTERS and touches(run, row, elements) for row in products.behind(part.row))
     if part.table_rows:
         return True
-    taken = {row for each in group.source.gathered if each.row >= 0 for row in behind(each.row)}
-    last = max((row for product in group.products for row in behind(product)), default=run.rows)
-    steps, lane = run.table.ints("step"), run.lane[group.products[0]]
-    for row in range(last + 1, min(last + 1 + LATER, run.rows)):
-        if run.lane[row] != lane or steps[row] != steps[group.products[0]] or run.phase[row] == "optimizer":
-            break
-        if row not in taken and run.phase[row] == "backward" and touches(run, row, elements):
-            return True
-    return False
+    taken = {row for each in group.source.gathered if each.row >= 0 for row in products.behind(each.row)}
+    last = max((row for product in group.products for row in products.behind(product)), default=run.rows)
+    later = np.arange(last + 1, min(last + 1 + LATER, run.rows))
+    steps, first = run.table.ints("step"), group.products[0]
+    later = later[
+        (run.lane[later] == run.lane[first]) & (steps[later] == steps[first]) & (run.phase[later] == "backward")
+    ]
+    return any(row not in taken and touches(run, row, elements) for row in later.tolist())
 
 
-def _change_gradient(run: Run, group: Group, product: int, row: int, wanted: Sequence[Operand]) -> None:
+def _change_gradient(products: Products, group: Group, product: int, row: int, wanted: Sequence[Operand]) -> None:
     """Change a backward row of a product: the gradient of its input, of its weight, or of its bias."""
-    source, whole, made = group.source, _gemm(run, product), product_of(run, row)
-    pieces: list[tuple[int, int, int]] = []
+    run, source, whole, made = products.run, group.source, products.of(product), product_of(products.run, row)
     if made is None:
         if run.aten[row] == "sum" and touches(run, row, whole.m * whole.n):  # the bias goes with a table
             share = min(each.table_rows for each in source.gathered) / source.rows
             group.changes[row] = Change(float(run.dur[row]) * share)
         return
-    sizes = (made.m, made.k, made.n)
+    sizes, pieces = (made.m, made.k, made.n), []
     if sizes == (whole.m, whole.n, whole.k):
-        rest = sum(each.width for each in wanted if not each.table_rows)
-        pieces = [(each.table_rows, whole.n, each.width) for each in wanted if each.table_rows]
-        pieces += [(source.rows, whole.n, rest)] if rest else []
+        inputs = replace(source, operands=tuple(wanted)).parts
+        pieces = [(source.rows_of(each), whole.n, each.width) for each in inputs]
     elif sizes == (whole.n, whole.m, whole.k):
-        pieces = [(whole.n, _rows(each, source), each.width) for each in _parts(source)]
+        pieces = [(whole.n, source.rows_of(each), each.width) for each in source.parts]
     elif sizes == (whole.k, whole.m, whole.n):
-        pieces = [(each.width, _rows(each, source), whole.n) for each in _parts(source)]
+        pieces = [(each.width, source.rows_of(each), whole.n) for each in source.parts]
     if pieces:
-        group.changes[row] = Change(_pieces_ns(run, row, pieces), len(pieces) - 1)
+        group.changes[row] = Change(products.pieces_ns(row, pieces), len(pieces) - 1)
 
 
 def _change_scatter(run: Run, group: Group, part: Operand, row: int) -> None:

@@ -49,6 +49,16 @@ class Source:
     def rest(self) -> list[Operand]:
         return [each for each in self.operands if not each.table_rows]
 
+    @property
+    def parts(self) -> list[Operand]:
+        """What is multiplied by itself: what is gathered, part by part, and all the rest at once."""
+        rest = sum(each.width for each in self.rest)
+        return [*self.gathered, *([Operand(rest)] if rest else [])]
+
+    def rows_of(self, part: Operand) -> int:
+        """The rows of a part's product."""
+        return part.table_rows or self.rows
+
 
 def forward_rows(run: Run) -> Iterator[list[int]]:
     """The forward rows of each GPU's step, without helpers."""

@@ -35,7 +35,7 @@ def of_rows(*rows):
     calls = SimpleNamespace(before=none, among=lambda *kinds: none.astype(bool))
     base = SimpleNamespace(recorded=SimpleNamespace(calls=calls))
     run = advice_rows.run(*rows)
-    return SimpleNamespace(run=run, table=run.table, before=None, calls=lambda found: found, base=base)
+    return SimpleNamespace(run=run, table=run.table, before=None, calls=lambda found: found, base=base, edits=())
 
 
 def edit(rows, ns, left, **more):
