@@ -22,12 +22,12 @@ from pyprof.prof.edits.rules.gathered_rows import (
     Operand,
     Source,
     forward_rows,
+    itemsize_of,
     source_of,
     touches,
 )
 from pyprof.prof.edits.rules.merged_rows import START_NS
 from pyprof.prof.edits.scenario import Scenario
-from pyprof.prof.ops.model import Tensor
 from pyprof.quantities import rounded
 
 WORTH, LEAST_NS = 1.1, 50_000.0  # a place is named if it takes longer than what is expected by this factor and time
@@ -229,10 +229,6 @@ def _change_forward(products: Products, group: Group) -> None:
         pieces = [(source.rows_of(each), each.width, width) for each in source.parts]
         added = _adding_ns(run, source, width * itemsize)
         changes[row] = Change(products.pieces_ns(row, pieces) + added, 2.0 * (len(pieces) - 1))
-
-
-def itemsize_of(run: Run, row: int) -> float:
-    return Tensor((), run.dtype[row]).itemsize
 
 
 def _adding_ns(run: Run, source: Source, row_bytes: float) -> float:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from pyprof.dtypes import ITEM_BYTES
 from pyprof.prof.advice import Run
 from pyprof.prof.advice.alignment import product_of
 from pyprof.prof.advice.run_columns import numel
-from pyprof.prof.ops.model import Tensor
 
 GATHERS = ("index", "index_select", "gather", "embedding")
 COPIES = ("copy_", "_to_copy", "clone")  # casts and copies between an op and the one that takes its result
@@ -155,6 +155,11 @@ def _changed(run: Run, rows: list[int], first: int, last: int, elements: int) ->
     return any(touches(run, row, elements) for row in between)
 
 
+def itemsize_of(run: Run, row: int) -> float:
+    """Bytes per element of a row's first tensor; NaN if its type is unknown."""
+    return ITEM_BYTES.get(run.dtype[row], math.nan)
+
+
 def table_rows(run: Run, row: int, count: int, width: int) -> int:
     """The rows of the table from which a row gathers ``count`` rows of this width; 0 if it does something else.
 
@@ -163,7 +168,7 @@ def table_rows(run: Run, row: int, count: int, width: int) -> int:
     shapes = run.shapes(row)
     if run.aten[row] not in GATHERS or not shapes or not numel(shapes[0]) or shapes[0][-1] != width:
         return 0
-    moved = 2.0 * count * width * Tensor((), run.dtype[row]).itemsize
+    moved = 2.0 * count * width * itemsize_of(run, row)
     indices = 16.0 * count
     known = (1 - OWN) * moved <= run.nbytes[row] <= (1 + OWN) * moved + indices
     return numel(shapes[0]) // width if known and len(shapes[0]) > 1 else 0
