@@ -82,7 +82,8 @@ class Products:
 
     @cached_property
     def _backward(self) -> dict[tuple[int, int], list[int]]:
-        run, found = self.run, {}
+        run = self.run
+        found: dict[tuple[int, int], list[int]] = {}
         for row in np.flatnonzero((run.phase == "backward") & (run.role != "aux") & (run.node_number >= 0)).tolist():
             found.setdefault((int(run.lane[row]), int(run.node_number[row])), []).append(row)
         return found
