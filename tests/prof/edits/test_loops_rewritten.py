@@ -566,3 +566,17 @@ def test_each_loop_is_long_enough_for_itself():
     made = run(*[row("nonzero", 1), row("mul", 2)] * 5, row("add", 9), *[row("nonzero", 1), row("mul", 2)] * 3)
     found = list(mask_loops._loops(made, [0, 2, 4, 6, 8, 11, 13, 15]))
     assert [times for _, times in found] == [5]
+
+
+def test_gradients_that_iterations_add_up_are_made_once():
+    """Four iterations read x and a row of w, and write y: three sums of x's and w's gradients, three copies of y's."""
+
+    def back(name, shape, count):
+        row = {"aten": f"aten::{name}", "sizes": [shape], "dtypes": ["float32"], "ns": 10_000, "trace": ["net.py:5"],
+               "phase": "backward", "dir": "bprop", "kShortName": f"{name}_kernel", "op": ["__getitem__"]}  # fmt: skip
+        return [row] * count
+
+    made = run(*back("add_", [TOKENS, WIDTH], 3), *back("copy_", [TOKENS, WIDTH], 3), *back("add_", [4, WIDTH], 3),
+               *back("fill_", [TOKENS, WIDTH], 4), *back("mul", [TOKENS, WIDTH], 3))  # fmt: skip
+    assert mask_loops._links(made, list(range(made.rows)), 4) == set(range(9))
+    assert mask_loops._links(made, list(range(made.rows)), 5) == set()

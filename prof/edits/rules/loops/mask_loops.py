@@ -13,7 +13,7 @@ from pyprof.prof.advice.run_columns import numel
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
 from pyprof.prof.edits.rules.host_waits import released_by
-from pyprof.prof.edits.rules.merged_rows import Merged, merge, place, with_backward
+from pyprof.prof.edits.rules.merged_rows import Merged, alike, merge, place, with_backward
 from pyprof.prof.edits.scenario import Scenario
 from pyprof.prof.timing.gpus import TO_HOST, named_rows
 from pyprof.quantities import rounded
@@ -28,6 +28,7 @@ COMPARES = (
 )
 GATHERS = ("index", "index_select", "gather", "masked_select", "take", "take_along_dim")
 SCATTERS = "index_add_ index_add index_put_ _index_put_impl_ index_copy_ scatter_ scatter_add_ masked_scatter_".split()
+LINKS = ("add_", "add", "copy_")  # backward ops on what several iterations have read or written
 SAMPLES = ("argmax", "multinomial", "topk", "sort")
 # One sort of the labels and what goes with it (counts, offsets, the order's inverse), in place of all masks.
 SORT_NS, SORT_LAUNCHES = 40_000.0, 8
@@ -139,6 +140,19 @@ def _belongs(run: Run, row: int, other: int, usual: set[str]) -> bool:
     return bool(same) and place(run, row) in usual
 
 
+def _links(run: Run, rows: list[int], times: int) -> set[int]:
+    """The rows that join the gradients of one iteration with those of the next.
+
+    Of a tensor that all iterations read, they are added up, and of one that all write, copied: once less than there are
+    iterations, and never for a tensor that is read or written once.
+    """
+    found: set[int] = set()
+    whole = [row for row in rows if run.phase[row] == "backward" and run.aten[row] in LINKS]
+    for group in alike(run, whole, lambda run, row: f"{place(run, row)} {run.shapes(row)}"):
+        found |= set(group) if len(group) == times - 1 else set()
+    return found
+
+
 def _edit(scenario: Scenario, loops: list[tuple[list[int], int]]) -> Edit:
     run = scenario.run
     merged = Merged([], [], [])
@@ -148,7 +162,10 @@ def _edit(scenario: Scenario, loops: list[tuple[list[int], int]]) -> Edit:
         merged.put(asks[:1], min(SORT_NS, float(run.dur[asks].sum())), 1)
         merged.put(asks[1:], 0.0, 0)
         sorts += asks[:1]
-        merge(run, [row for row in rows if run.aten[row] not in (*SIZED, "_local_scalar_dense")], times, merged)
+        others = [row for row in rows if run.aten[row] not in (*SIZED, "_local_scalar_dense")]
+        links = _links(run, others, times)
+        merged.put(sorted(links), 0.0, 0)
+        merge(run, [row for row in others if row not in links], times, merged)
     rows_, ns, left = merged.arrays()
     before = run.ms_of([row for rows, _ in loops for row in rows])
     reads = rows_[(run.texts("kind") == "memcpy")[rows_] & named_rows(run.table, *TO_HOST)[rows_]]
