@@ -25,6 +25,8 @@ WIDE = frozenset(
     "l1_loss smooth_l1_loss kl_div huber_loss binary_cross_entropy_with_logits cosine_similarity cdist dist "
     "grid_sampler_2d grid_sampler_3d".split()
 )
+# Where one operand has dimensions and is float32, the result is, too, however few numbers it has.
+PROMOTING = frozenset("add sub rsub mul div addcmul addcdiv maximum minimum where lerp".split())
 TO_BOOL = frozenset("eq ne lt le gt ge isnan isinf isfinite logical_not logical_and logical_or logical_xor".split())
 WEIGHTED = ("aten::linear", "aten::addmm", "aten::conv")  # around products whose second operand is a weight
 CAST_NS = 1500.0  # besides moving the bytes
@@ -32,7 +34,7 @@ CAST_NS = 1500.0  # besides moving the bytes
 # at 3.9 to 4.6 (735): the kernel for the former loads element by element.
 TO_WIDE = 2.1  # times as long as to the narrow type
 PARTS = 4  # tensors that one product's result is split into at most
-LEAST = 4096  # elements of the smallest tensors that are followed
+LEAST = 4096  # elements of the smallest tensors that are followed; of smaller ones only what a product makes
 SHORTEST_NS = 2000.0  # of a kernel on half of the bytes
 # What remains of a kernel's time on half of the bytes: PyTorch's kernels for strided operands and for sums are not
 # limited by bytes alone (the medians of 44, 21 and 2 pairs of an H200; of 37 others 0.51). Where operands differ in
@@ -43,9 +45,20 @@ MIXED = 1.4
 
 def _large(run: Run, row: int) -> list[int]:
     """The elements of each large operand that may be float32: masks and indices keep their type."""
+    return [size for shape in _may_be_wide(run, row) if (size := numel(shape)) >= LEAST]
+
+
+def _small(run: Run, row: int) -> list[int]:
+    """The elements of each smaller operand with dimensions whose type the result may have to take."""
+    if run.aten[row].rstrip("_") not in PROMOTING:
+        return []
+    return [size for shape in _may_be_wide(run, row) if shape and 0 < (size := numel(shape)) < LEAST]
+
+
+def _may_be_wide(run: Run, row: int) -> list[list[int]]:
     shapes, dtypes = run.shapes(row), run.listed("dtypes", row)
     other = [dtype not in ("", "float32") for dtype in dtypes] if len(dtypes) == len(shapes) else [False] * len(shapes)
-    return [size for shape, fixed in zip(shapes, other, strict=True) if (size := numel(shape)) >= LEAST and not fixed]
+    return [shape for shape, fixed in zip(shapes, other, strict=True) if not fixed]
 
 
 class _Cast(NamedTuple):
@@ -109,11 +122,13 @@ class Flow:
             self._note(row, 1.0, [each.back for each in cast])
             self._make(large[0], 4)
             return
-        wide = widths[0] if run.aten[row].endswith("_") else max(widths)  # in place: the result's type is given
+        small = [self._made.get(size, [4])[-1] for size in run.once(_small, row)]
+        wide = widths[0] if run.aten[row].endswith("_") else max(widths + small)  # in place: the result's type is given
         factor = (sum(widths) + wide) / (4.0 * (len(widths) + 1))
         self.factor[row] = factor
-        # The gradient of a narrow operand of a wide result is cast to its type.
-        self._note(row, factor, [_Cast(large[0], widens=False)] if min(widths) < wide else [])
+        # The gradient of a narrow operand of a wide result is cast to its type. It is computed in the wide one.
+        back = factor if max(widths) == wide else 1.0
+        self._note(row, back, [_Cast(large[0], widens=False)] if min(widths) < wide else [])
         if run.aten[row] not in TO_BOOL:
             self._make(large[0], wide)
 
@@ -133,7 +148,7 @@ class Flow:
         return found
 
     def _make(self, size: int, width: int) -> None:
-        if size >= LEAST:
+        if size:
             self._made[size] = [*self._made.pop(size, [])[-1:], width]  # the last key is the last one made
 
     def _note(self, row: int, factor: float, cast: list[_Cast]) -> None:
