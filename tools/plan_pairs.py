@@ -103,6 +103,8 @@ RULES = {
     "decay": "parameter_loop:Leave",
     "lengths": "item",
     "two_passes": "joined_calls",
+    "teacher": "unused_gradients",
+    "frozen": "unused_gradients",
     "guidance": "joined_calls",
     "split": "gathered_product",
 }

@@ -65,6 +65,8 @@ GENERAL = tuple(GeneralForm(*form) for form in (
      "y = y.transpose(1, 2).reshape(batch, length, -1)"),
     ("joined_calls", "", "wanted = model(x, condition)\nfree = model(x, empty)",
      "wanted, free = model(torch.cat([x, x]), torch.cat([condition, empty])).chunk(2)"),
+    ("unused_gradients", "", "teacher = Teacher().eval()\nwanted = teacher(x)",
+     "teacher = Teacher().eval().requires_grad_(False)\nwith torch.no_grad():\n    wanted = teacher(x)"),
     ("kept_activations", "", "x = torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False)", "x = layer(x)"),
     ("fusion", "Fuse the element-wise kernels", "def activation(x):\n    ...  # the element-wise ops",
      "@torch.compile\ndef activation(x):\n    ...  # the element-wise ops, unchanged"),

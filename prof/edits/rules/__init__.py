@@ -19,6 +19,7 @@ from pyprof.prof.edits.rules import (  # noqa: F401
     part_graphs,
     reduced_precision,
     sibling_layers,
+    unused_gradients,
     whole_model,
 )
 from pyprof.prof.edits.rules.loops import (  # noqa: F401
