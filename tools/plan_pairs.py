@@ -107,6 +107,9 @@ RULES = {
     "frozen": "unused_gradients",
     "guidance": "joined_calls",
     "split": "gathered_product",
+    "rotary": "made_on_cpu+made_again",
+    "masks": "made_again+made_on_cpu",
+    "anchors": "made_on_cpu",
 }
 WORTH, NEAR, NEAR_END, NOTHING = 0.03, 0.25, 0.10, 0.01  # shares of a step, of a saving, of a final step, of a step
 NONE = (0.0, 0.0, 0.0)

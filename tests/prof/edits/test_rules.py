@@ -403,6 +403,20 @@ def test_a_loop_over_tensors_that_begins_a_step_ends_the_one_before():
     assert behind(advice_rows.run(*kept[:3], layer, gradient)).tolist() == [False] * 5
 
 
+def test_a_loop_over_tensors_between_two_updates_of_a_step_is_behind_the_first():
+    """Several updates make a step: target networks follow after each optimizer, before the next update's layers. What
+    follows these layers, a gradient, or works on tensors of one shape is no such loop."""
+    kept = [{**updated([512, size]), "op": ["mul"], "aten": "aten::mul", "phase": "forward", "layer": []}
+            for size in (1, 2, 3, 4)]  # fmt: skip
+    layer = {**kept[0], "layer": ["Net", "head"]}
+    gradient = {**updated([512, 512]), "phase": "backward", "dir": "bprop"}
+    update = [layer, gradient, updated([512, 512])]
+    found = behind(advice_rows.run(*update, *kept, layer, *kept, gradient)).tolist()
+    assert found == [False] * 3 + [True] * 4 + [False] * 6
+    assert not behind(advice_rows.run(*update, *([kept[0]] * 4), layer, gradient)).any()  # metrics of one shape
+    assert not behind(advice_rows.run(*update[:2], *kept, layer, gradient)).any()
+
+
 AGAIN = {"phase": "backward", "dir": "fprop"}
 
 

@@ -105,21 +105,33 @@ def behind(run: Run) -> Bools:
     """A mask of the rows outside of layers after the last backward pass of their step, as averages of the weights.
 
     Where steps end with the optimizer's, such work begins the next one, so what goes over tensors of several shapes
-    before a step's first layer belongs to it, too. Where the capture has no lines, only that tells a loop over
-    parameters from metrics of many tasks.
+    before a step's first layer belongs to it, too; and so does what comes after an optimizer where a step has several
+    updates, before the next one's layers. Where the capture has no lines, only that tells a loop over parameters from
+    metrics of many tasks.
     """
     steps, rows = run.table.ints("step"), np.arange(run.rows)
     backward = run.phase == "backward"
     inside = run.names("layer")
     outside = ~inside & np.isin(run.phase, ("forward", "other", ""))
     found, early = np.zeros((2, run.rows), bool)
+    between = outside & _after_optimizer(run, inside | backward)
     for step in np.unique(steps[backward]).tolist():
         mine = steps == step
         found |= mine & outside & (rows > int(np.flatnonzero(mine & backward)[-1]))
         if (mine & inside).any():
             early |= mine & outside & (rows < int(np.flatnonzero(mine & inside)[0]))
+        early |= mine & between
     lined = run.names("trace")
     return (found & lined) | _over_tensors(run, early | (found & ~lined))
+
+
+def _after_optimizer(run: Run, others: Bools) -> Bools:
+    """A mask of the rows between an optimizer's and the next of these others of the same step."""
+    updates, rows = run.phase == "optimizer", np.arange(run.rows)
+    last = np.maximum.accumulate(np.where(updates | others, rows, -1))
+    steps = run.table.ints("step")
+    found: Bools = (last >= 0) & updates[last] & (steps[last] == steps)
+    return found
 
 
 def _over_tensors(run: Run, chosen: Bools) -> Bools:
