@@ -18,11 +18,12 @@ from pyprof.prof.timing.input_data import BATCH
 from pyprof.quantities import rounded
 from pyprof.table.columns import NULL, Bools, Floats, Ints
 
-LARGEST = 1 << 16  # bytes of sizes and indices
+LARGEST = 1 << 16  # bytes of sizes, indices and tables of which the GPU takes some values
 LARGEST_MADE = 1 << 20  # bytes of what a layer copies from the CPU without ops there that make it
 COPY_NS = 2000.0  # of a copy besides moving its bytes
 PIECES = 4  # small copies of one line and step that one copy can do
 COPYING = ("copy_", "_to_copy", "")  # the program's own copies; the ops around some are not known
+PICKS = ("index", "index_select", "gather", "take", "embedding")  # ops that take some values of a tensor
 BY_PROGRAM = (
     "Do not wait for small copies to the host within the step: copy with non_blocking=True to pinned memory and read "
     "the values a step later, or keep on the CPU what .cpu(), .tolist() and print need."
@@ -205,13 +206,33 @@ def _made(run: Run, rows: Ints, ranges: Floats, paused: Bools) -> Ints:
     """Of these copies, those of what the program makes on the CPU; ``ranges``, ``paused``: what the host does before.
 
     That is what a layer copies, if it is small or ops on the CPU made it; and after a step's first layer, as for a
-    loss, what the host makes for so long that it pauses. Batches are copied before, and labels are not made.
+    loss, what the host makes for so long that it pauses. Batches are copied before, and labels are not made. Anywhere
+    it is a table of which only some values are read.
     """
     size, steps, within = run.table.ints("bytes"), run.table.ints("step"), run.names("layer")[rows]
     by_layer = within & ((size[rows] <= LARGEST_MADE) | (ranges > RANGES))
-    rows = rows[by_layer | (~within & paused & ~before_layers(run)[rows])]
+    looked_up = np.array([_is_looked_up(run, row) for row in rows.tolist()], bool)
+    rows = rows[by_layer | (~within & paused & ~before_layers(run)[rows]) | looked_up]
     each = {tuple(size[rows[steps[rows] == step]].tolist()) for step in np.unique(steps).tolist()}
     return rows if len(each) == 1 else rows[:0]
+
+
+def _is_looked_up(run: Run, row: int) -> bool:
+    """Whether the copy is of a small table of numbers, of which the next op takes values by indices that the GPU has.
+
+    As of a schedule of noise by time. Labels are integers; a mask of them comes between, as do indices of the CPU. The
+    table may become another type before.
+    """
+    shape, dtypes = run.first_shape(row), run.listed("dtypes", row)
+    if not shape or run.table.ints("bytes")[row] > LARGEST or not str(dtypes[0]).startswith(("float", "bfloat")):
+        return False
+    steps = run.table.ints("step")
+    for at in range(row + 1, min(row + 3, run.rows)):
+        if run.lane[at] != run.lane[row] or steps[at] != steps[row] or run.first_shape(at) != shape:
+            return False
+        if run.aten[at] != "copy_":
+            return run.aten[at] in PICKS
+    return False
 
 
 def before_layers(run: Run) -> Bools:

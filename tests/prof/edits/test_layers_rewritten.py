@@ -1,5 +1,7 @@
 """Layers that follow each other as one, and tensors that a layer makes on the CPU, from literal rows."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -140,6 +142,33 @@ def test_what_ops_on_the_cpu_make_for_a_layer_may_be_large():
     rows = copied(1, 1 << 24), copied(2, 1 << 24)
     assert made_of(*rows, ranges=20) == [0, 1]
     assert made_of(*rows) == []
+
+
+def looked_up(size=(1000,), dtype="float64", op="index", between=(), **more):
+    """Two steps, in which a copy outside of layers is read by indices, as tables of a diffusion's noise are."""
+    list_of, called = list(size), {"sizes": [list(size), []], "dtypes": [dtype, ""], "phase": "forward", "layer": []}
+    pick = {**called, "aten": f"aten::{op}", "op": [op], "ns": 2_000, "kShortName": "index_kernel", **more}
+    copy = {"sizes": [list_of, list_of, []], "dtypes": [dtype, dtype, ""]}
+    steps = [
+        [linear("q", step=step), {**copied(step, 8 * math.prod(size), ()), **copy}, *between, pick] for step in (1, 2)
+    ]
+    rows = [{**row, "step": step} for step, each in enumerate(steps, 1) for row in each]
+    half = len(rows) // 2
+    return _made(run(*rows), np.array([1, half + 1]), np.full(2, 5), np.zeros(2, bool)).tolist()
+
+
+def test_a_table_of_which_the_gpu_takes_some_values_is_made_on_the_cpu():
+    """Though outside of layers, and without a pause; it may become another type first."""
+    assert looked_up() == looked_up(size=(10, 100), op="index_select") == [1, 4]
+    cast = {"aten": "aten::copy_", "op": ["float"], "sizes": [[1000], [1000], []], "dtypes": ["float32", "float64", ""],
+            "ns": 2_000, "kShortName": "elementwise_kernel", "phase": "forward", "layer": []}  # fmt: skip
+    assert looked_up(between=[cast], dtypes=["float32", ""]) == [1, 5]
+
+
+def test_what_is_read_whole_or_may_be_a_batch_is_no_table():
+    """Labels are integers, and batches are large; an index of another tensor tells nothing of the copy."""
+    assert looked_up(op="mul") == looked_up(dtype="int64") == looked_up(sizes=[[24], []]) == []
+    assert looked_up(size=(1000, 100)) == []
 
 
 def test_for_a_loss_the_host_makes_what_it_pauses_for():
