@@ -231,7 +231,7 @@ def _is_looked_up(run: Run, row: int) -> bool:
         if run.lane[at] != run.lane[row] or steps[at] != steps[row] or run.first_shape(at) != shape:
             return False
         if run.aten[at] != "copy_":
-            return run.aten[at] in PICKS
+            return str(run.aten[at]) in PICKS
     return False
 
 
