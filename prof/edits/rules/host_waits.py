@@ -223,8 +223,8 @@ def _is_looked_up(run: Run, row: int) -> bool:
     As of a schedule of noise by time. Labels are integers; a mask of them comes between, as do indices of the CPU. The
     table may become another type before.
     """
-    shape, dtypes = run.first_shape(row), run.listed("dtypes", row)
-    if not shape or run.table.ints("bytes")[row] > LARGEST or not str(dtypes[0]).startswith(("float", "bfloat")):
+    shape, dtype = run.first_shape(row), str([*run.listed("dtypes", row), ""][0])
+    if not shape or run.table.ints("bytes")[row] > LARGEST or not dtype.startswith(("float", "bfloat")):
         return False
     steps = run.table.ints("step")
     for at in range(row + 1, min(row + 3, run.rows)):

@@ -144,11 +144,11 @@ def test_what_ops_on_the_cpu_make_for_a_layer_may_be_large():
     assert made_of(*rows) == []
 
 
-def looked_up(size=(1000,), dtype="float64", op="index", between=(), **more):
+def looked_up(size=(1000,), dtype="float64", op="index", between=(), copy=None, **more):
     """Two steps, in which a copy outside of layers is read by indices, as tables of a diffusion's noise are."""
     list_of, called = list(size), {"sizes": [list(size), []], "dtypes": [dtype, ""], "phase": "forward", "layer": []}
     pick = {**called, "aten": f"aten::{op}", "op": [op], "ns": 2_000, "kShortName": "index_kernel", **more}
-    copy = {"sizes": [list_of, list_of, []], "dtypes": [dtype, dtype, ""]}
+    copy = {"sizes": [list_of, list_of, []], "dtypes": [dtype, dtype, ""], **(copy or {})}
     steps = [
         [linear("q", step=step), {**copied(step, 8 * math.prod(size), ()), **copy}, *between, pick] for step in (1, 2)
     ]
@@ -166,9 +166,10 @@ def test_a_table_of_which_the_gpu_takes_some_values_is_made_on_the_cpu():
 
 
 def test_what_is_read_whole_or_may_be_a_batch_is_no_table():
-    """Labels are integers, and batches are large; an index of another tensor tells nothing of the copy."""
+    """Labels are integers, and batches are large; an index of another tensor tells nothing of the copy, nor does a copy
+    of unknown type."""
     assert looked_up(op="mul") == looked_up(dtype="int64") == looked_up(sizes=[[24], []]) == []
-    assert looked_up(size=(1000, 100)) == []
+    assert looked_up(size=(1000, 100)) == looked_up(copy={"dtypes": None}) == []
 
 
 def test_for_a_loss_the_host_makes_what_it_pauses_for():
