@@ -10,6 +10,10 @@ faster at one time than at another, by half: so a saving is compared by its shar
 against, in turns, and the last step is what these shares leave of the first. A change that no rule of RULES stands for
 is predicted to save nothing. --errors also prints what prof/edits/errors_of_rules.py says, made from these pairs, and
 how many of the intervals hold the measured value if those of a program are made from the pairs of all others.
+
+Savings were measured again, too: in measured.json by the step of the next change, which takes turns with the same
+program later, and, where there is measured_again.json, by another GPU machine. How many savings repeat within 25% is
+the most that any prediction could be right about.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ import math
 import statistics
 import sys
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -203,6 +207,33 @@ def several(folder: Path, given: bool = True, only: str = "") -> Iterator[Pair]:
             yield from _of_program(row, base_of(capture), given)
 
 
+def repeated(folder: Path) -> Iterator[tuple[float, float]]:
+    """(a saving, the same measured again), as shares of the step that each was measured against."""
+    rows = json.loads((folder / "measured.json").read_text(encoding="utf-8"))
+    other = folder / "measured_again.json"
+    if other.exists():
+        again = {row["program"]: row["alone"] for row in json.loads(other.read_text(encoding="utf-8"))}
+        for row in rows:
+            second = {each["change"]: each for each in again.get(row["program"], [])}
+            for each in row["alone"]:
+                if each["change"] in second and _counts(each):
+                    yield (
+                        each["gain"] / _without(each),
+                        second[each["change"]]["gain"] / _without(second[each["change"]]),
+                    )
+        return
+    for row in rows:
+        kept = [each for each in row["in_order"] if each.get("kept", True)]
+        for each, later in pairwise(kept):
+            if _counts(each) and later["on"][: len(each["on"])] == each["on"]:
+                yield each["gain"] / _without(each), 1 - _without(later) / _without(each)
+
+
+def _counts(change: dict[str, Any]) -> bool:
+    """Whether a saving is beyond noise and worth the share of a step that counts, as of ``Pair.matters``."""
+    return bool(change["gain_low"] > 0 and change["gain"] >= WORTH * _without(change))
+
+
 def _of_program(row: dict[str, Any], base: BaseRun, given: bool) -> Iterator[Pair]:
     program = row["program"]
     known = [each for each in row["base"] if each.get("when") != "after"]
@@ -347,6 +378,10 @@ def main(words: Sequence[str]) -> None:
         cells = [pair.program, pair.changes, f"{pair.step_ms:.3g}", *amounts, f"{pair.ratio:.2f}"]
         print(f"| {' | '.join(cells)} |" if pair.ruled else f"| {' | '.join([*cells[:3], 'no rule', cells[4], ''])} |")
     print()
+    twice = [pair for path in paths for pair in repeated(path)]
+    if twice:
+        near = sum(abs(again / first - 1) <= NEAR for first, again in twice)
+        print(f"Measured again, {near} of {len(twice)} savings are within 25% of the first measurement")
     for line in chain(judged(pairs), cross_validated(paths, pairs, given) if "--errors" in words else ()):
         print(line)
 
