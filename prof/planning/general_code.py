@@ -164,6 +164,10 @@ GENERAL = tuple(GeneralForm(*form) for form in (
      "loss = 0.0\nfor t in range(length):\n"
      "    loss = loss + F.cross_entropy(head(states[:, t]), target[:, t]) / length",
      "loss = F.cross_entropy(head(states).flatten(0, 1), target.flatten())"),
+    ("mask_loop", "Replace the loop over masks: take all iterations",
+     "for one, mask in zip(batch, masks):  # each of its own size\n"
+     "    loss = loss + error(one[mask]).sum() / mask.sum()",
+     "loss = (error(batch) * masks).sum(1).div(masks.sum(1)).sum()  # padded"),
     ("mask_loop", "",
      "for number, weight in enumerate(weights):\n    chosen = (label == number).nonzero().squeeze(1)\n"
      "    out[chosen] += x[chosen] @ weight",

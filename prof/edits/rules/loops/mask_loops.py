@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -32,6 +33,21 @@ LINKS = ("add_", "add", "copy_")  # backward ops on what several iterations have
 SAMPLES = ("argmax", "multinomial", "topk", "sort")
 # One sort of the labels and what goes with it (counts, offsets, the order's inverse), in place of all masks.
 SORT_NS, SORT_LAUNCHES = 40_000.0, 8
+CHANGES = {  # by whether iterations multiply, or ask for one label each: label == number
+    True: (
+        "Replace the loop over masks: sort the elements by their label once (argsort, bincount), gather, multiply "
+        "by batched or grouped products (torch.bmm on padded rows, torch.nn.functional.grouped_mm), and scatter "
+        "once with index_add_."
+    ),
+    False: (
+        "Replace the loop over masks: take all iterations at once, as one batch. Stack or pad what each takes, and ask "
+        "all masks at once for their elements, or multiply by the masks (torch.where); where one label makes all, sort "
+        "by it once (argsort, bincount)."
+    ),
+}
+
+Place = tuple[str, str, str, int]  # an op, as called from a line, and its number among those of an iteration
+Sizes = dict[Place, int]
 
 
 @edit_rule("mask_loop")
@@ -40,8 +56,8 @@ def mask_loop(scenario: Scenario) -> Iterator[Proposal]:
 
     A loop is found by an op whose result's size depends on data, called again and again from one line of a step, and by
     the lines between two such calls. Its backward pass goes along. Left out are loops whose iterations may need what
-    the one before has made: masks that change their size, elements taken from a tensor that the iteration itself has
-    computed, and sampling, as where words are generated.
+    the one before has made: masks that change their size, elements taken from a tensor that the iteration before may
+    have computed, and sampling, as where words are generated.
     """
     run = scenario.run
     loops = [loop for anchors in _anchors(run) for loop in _loops(run, anchors)]
@@ -102,19 +118,68 @@ def _apart(run: Run, anchors: list[int]) -> bool:
     equal = len({str(run.shapes(row)[:1]) for row in anchors}) == 1
     passes = bool(np.isin(run.phase[rows], ("backward", "optimizer", "data")).any())
     samples = bool(np.isin(run.aten[rows], SAMPLES).any())
-    return equal and not passes and not samples and not _taken_from_own(run, rows)
+    return equal and not passes and not samples and not _handed_on(run, anchors)
 
 
-def _taken_from_own(run: Run, rows: Ints) -> bool:
-    """Whether elements are taken from a tensor of as many elements as one that the iterations compute."""
-    takes = rows[np.isin(run.aten[rows], GATHERS)]
-    made = rows[~np.isin(run.aten[rows], (*COMPARES, *GATHERS, *SCATTERS, *SIZED)) & (run.role[rows] != "aux")]
-    made = made[~np.isin(run.family[made], ("fill", "reduction"))]
+def _handed_on(run: Run, anchors: list[int]) -> bool:
+    """Whether an op may make, in each iteration, the tensor from which the next one takes elements.
+
+    If it does, its result has as many elements, each time, as there are at one place of the next iteration that takes
+    some. A tensor that an iteration makes and takes elements from itself is not handed on by that.
+    """
+    bodies = [np.arange(a, b) for a, b in pairwise(anchors)]
     # A mask is copied where it is asked for its elements, if its values do not lie side by side.
+    rows = np.arange(anchors[0], anchors[-1])
     asking = {(run.op(row), place(run, row)) for row in rows[np.isin(run.aten[rows], SIZED)].tolist()}
-    made = [row for row in made.tolist() if (run.op(row), place(run, row)) not in asking]
-    sources = {int(size) for size in run.elements[takes].tolist() if size}
-    return any(_made(run, row) in sources for row in made)
+    made = [_made_in(run, body, asking) for body in bodies]
+    taken = [
+        _numbered(run, body[np.isin(run.aten[body], GATHERS)], lambda run, row: int(run.elements[row]))
+        for body in bodies
+    ]
+    return any(_meet(made, taken, *pair) for pair in _once_equal(made, taken))
+
+
+def _once_equal(made: list[Sizes], taken: list[Sizes]) -> set[tuple[Place, Place]]:
+    """The ops that make, once at least, as many elements as there are where the next iteration takes some."""
+    found: set[tuple[Place, Place]] = set()
+    for mine, following in pairwise(zip(made, taken, strict=True)):
+        by_size: dict[int, list[Place]] = {}
+        for maker, size in mine[0].items():
+            by_size.setdefault(size, []).append(maker)
+        found |= {(maker, taker) for taker, size in following[1].items() if size for maker in by_size.get(size, ())}
+    return found
+
+
+def _meet(made: list[Sizes], taken: list[Sizes], maker: Place, taker: Place) -> bool:
+    """Whether all iterations that have both ops have as many elements at the one as the next at the other."""
+    sizes = ((mine.get(maker), following.get(taker)) for mine, following in zip(made, taken[1:], strict=False))
+    return all(None in pair or pair[0] == pair[1] for pair in sizes)
+
+
+def _made_in(run: Run, body: Ints, asking: set[tuple[str, str]]) -> Sizes:
+    """The elements of what an iteration computes, but for masks, what it takes, sums, and where it scatters."""
+    left_out = np.isin(run.aten[body], (*COMPARES, *GATHERS, *SCATTERS, *SIZED)) | (run.role[body] == "aux")
+    rows = body[~left_out & ~np.isin(run.family[body], ("fill", "reduction"))].tolist()
+    known = [row for row in rows if (run.op(row), place(run, row)) not in asking and not _is_cast_to_sum(run, row)]
+    return _numbered(run, np.array(known, np.int64), _made)
+
+
+def _is_cast_to_sum(run: Run, row: int) -> bool:
+    """Whether an op casts what it then sums, as mask.sum() does: only the sum comes out."""
+    after = row + 1
+    inside = run.family[row] == "copy" and after < run.rows and run.family[after] == "reduction"
+    return bool(inside) and (run.op(row), place(run, row)) == (run.op(after), place(run, after))
+
+
+def _numbered(run: Run, rows: Ints, size: Callable[[Run, int], int]) -> Sizes:
+    """A size of each row, by its op, its place, and its number among those of that place."""
+    seen: Counter[tuple[str, str, str]] = Counter()
+    found: Sizes = {}
+    for row in rows.tolist():
+        key = str(run.aten[row]), run.op(row), place(run, row)
+        found[(*key, seen[key])] = size(run, row)
+        seen[key] += 1
+    return found
 
 
 def _made(run: Run, row: int) -> int:
@@ -122,7 +187,17 @@ def _made(run: Run, row: int) -> int:
     shapes = [shape for shape in run.shapes(row) if numel(shape)]
     if run.family[row] == "gemm" and len(shapes) > 1:
         return numel([*shapes[-2][:-1], shapes[-1][-1]])
+    if run.family[row] == "pointwise" and shapes:
+        return _broadcast(shapes) or int(run.largest[row])
     return int(run.largest[row])
+
+
+def _broadcast(shapes: list[list[int]]) -> int:
+    """The elements of tensors side by side, each as often as the others ask for; 0 if they do not fit."""
+    try:
+        return math.prod(np.broadcast_shapes(*map(tuple, shapes)))
+    except ValueError:
+        return 0
 
 
 def _extent(run: Run, first: int, last: int, usual: set[str]) -> range:
@@ -174,11 +249,7 @@ def _edit(scenario: Scenario, loops: list[tuple[list[int], int]]) -> Edit:
     added = np.where(np.isin(rows_, sorts), float(SORT_LAUNCHES), 0.0)
     return Edit(
         rule="mask_loop",
-        change=(
-            "Replace the loop over masks: sort the elements by their label once (argsort, bincount), gather, multiply "
-            "by batched or grouped products (torch.bmm on padded rows, torch.nn.functional.grouped_mm), and scatter "
-            "once with index_add_."
-        ),
+        change=CHANGES[bool(((run.family[rows_] == "gemm") | (run.aten[rows_] == "eq")).any())],
         why=(
             f"{run.number(len(loops), 'loop', 'loops')} of {rounded(times / len(loops))} iterations: each waits for "
             f"the number of its elements, and launches {rounded(each)} kernels, {rounded(before)} ms in "
