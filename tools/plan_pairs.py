@@ -101,7 +101,7 @@ RULES = {
     "inference_mode": "inference_mode",
     "static": "static_cache",
     "batch": "data_loader",
-    "batched": "mask_loop",
+    "batched": "mask_loop+ensemble",
     "gru": "cell_loop",
     "silu": "fusion:Call F.silu",
     "decay": "parameter_loop:Leave",

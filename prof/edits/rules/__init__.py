@@ -24,6 +24,7 @@ from pyprof.prof.edits.rules import (  # noqa: F401
 )
 from pyprof.prof.edits.rules.loops import (  # noqa: F401
     cell_loops,
+    ensembles,
     loop_of_products,
     mask_loops,
     parameter_loops,
