@@ -35,8 +35,8 @@ COSTS = {
     "positions otherwise if targets are ignored; other rounding",
     "sibling_layers": "one layer in place of several, whose checkpoints have other names and shapes",
     "parallel_modules": "one module in place of a list, whose checkpoints have other names and shapes",
-    "ensemble": "one network in place of a list, and one optimizer: checkpoints have other names and shapes; memory for "
-    "the activations of all networks at once; other rounding",
+    "ensemble": "one network in place of a list, and one optimizer: checkpoints have other names and shapes; memory "
+    "for the activations of all networks at once; other rounding",
     "joined_calls": "memory for the activations of all calls at once; other rounding; other random numbers for dropout",
     "inference_mode": "a line of code; the results cannot be used in a backward pass later",
     "index_gradient": "other rounding, from run to run, too: atomic additions have no fixed order",

@@ -63,6 +63,15 @@ GENERAL = tuple(GeneralForm(*form) for form in (
      "q, k, v = self.qkv(x).view(batch, length, 3, n, size).permute(2, 0, 3, 1, 4)\n"
      "y = F.scaled_dot_product_attention(q, k, v, is_causal=True)\n"
      "y = y.transpose(1, 2).reshape(batch, length, -1)"),
+    ("ensemble", "",
+     "for critic, adam in zip(critics, adams):\n    loss = F.mse_loss(critic(x), wanted)\n"
+     "    adam.zero_grad()\n    loss.backward()\n    adam.step()",
+     "params, buffers = torch.func.stack_module_state(critics)  # once; base: a critic on the meta device\n"
+     "adam = torch.optim.Adam(params.values(), lr=lr)  # once\n"
+     "one = lambda p, b, x: torch.func.functional_call(base, (p, b), (x,))\n"
+     "values = torch.vmap(one, in_dims=(0, 0, None))(params, buffers, x)\n"
+     "loss = (values - wanted).pow(2).flatten(1).mean(1).sum()\n"
+     "adam.zero_grad()\nloss.backward()\nadam.step()"),
     ("joined_calls", "", "wanted = model(x, condition)\nfree = model(x, empty)",
      "wanted, free = model(torch.cat([x, x]), torch.cat([condition, empty])).chunk(2)"),
     ("unused_gradients", "", "teacher = Teacher().eval()\nwanted = teacher(x)",

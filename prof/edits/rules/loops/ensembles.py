@@ -25,6 +25,7 @@ FEWEST = 3  # networks
 SUMS = ("add", "add_")
 READ = "_local_scalar_dense"
 ACCUMULATES = "torch::autograd::AccumulateGrad"  # this node runs once for a parameter in a backward pass
+CHOOSES = ("gemm", "conv", "indexing", "embedding", "rng")  # families: more than a loss
 STATES = ("lstm", "gru", "rnn", "batch_norm", "dropout", "bernoulli_")
 Shapes = Counter[tuple[int, ...]]
 
@@ -168,19 +169,15 @@ def _equal(words: Ints, begin: int, length: int, most: int) -> int:
 
 def _is_update(run: Run, rows: Ints, call: Ints, keys: Ints) -> bool:
     """Whether these rows are a network's forward pass and its loss, a backward pass, an optimizer's step, and reads."""
-    phases = run.phase[rows]
-    stepping = np.flatnonzero(phases == "optimizer")
-    forward = rows[(phases == "forward") & (run.role[rows] != "aux")]
-    if not len(stepping) or not (phases == "backward").any() or np.isin(run.aten[forward], SAMPLED).any():
+    phases, main = run.phase[rows], run.role[rows] != "aux"
+    forward, stepping = np.flatnonzero((phases == "forward") & main), np.flatnonzero(phases == "optimizer")
+    back = np.flatnonzero(phases == "backward")
+    if not len(stepping) or not len(back) or not forward[-1] < back[0] <= back[-1] < stepping[0]:
         return False
-    after = rows[stepping[-1] + 1 :]
-    alone = np.array_equal(keys[forward[: len(call)]], keys[call])
-    others = forward[len(call) :]
-    return (
-        alone
-        and bool((run.aten[after] == READ).all())
-        and not np.isin(run.family[others], ("gemm", "conv", "indexing", "embedding", "rng")).any()
-    )
+    after, loss = rows[stepping[-1] + 1 :], rows[forward[len(call) :]]
+    alone = np.array_equal(keys[rows[forward[: len(call)]]], keys[call])
+    chooses = np.isin(run.aten[loss], SAMPLED) | np.isin(run.family[loss], CHOOSES)
+    return alone and bool((run.aten[after] == READ).all()) and not chooses.any()
 
 
 def _edit(scenario: Scenario, found: list[Ensemble]) -> Edit:
@@ -232,7 +229,7 @@ def _at_once(run: Run, found: Ensemble) -> Iterator[list[int]]:
 def _loops_over(run: Run, found: Ensemble) -> Iterator[list[int]]:
     """The ops of lines that go over all parameters of the networks one by one, such as averages of weights."""
     steps, first = run.table.ints("step"), found.calls.rows[0][0]
-    near = (steps == steps[first]) & (run.lane == run.lane[first]) & np.isin(run.aten, [*LISTS, "copy_"])
+    near = (steps == steps[first]) & (run.lane == run.lane[first]) & np.isin(run.aten, list(LISTS))
     lines: dict[tuple[str, str], dict[tuple[int, ...], list[int]]] = {}
     for row in np.flatnonzero(near & (run.phase != "backward")).tolist():
         if not run.layer(row):
