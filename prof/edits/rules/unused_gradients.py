@@ -100,8 +100,8 @@ def _why_not(run: Run, steps: Sequence[Sequence[_Pass]]) -> str:
 def _steps(run: Run) -> list[int]:
     """The steps with an optimizer and a backward pass."""
     steps = run.table.ints("step")
-    with_both = (np.unique(steps[run.phase == phase]) for phase in ("optimizer", "backward"))
-    found: list[int] = np.intersect1d(*with_both).tolist()
+    trained, backward = (steps[run.phase == phase] for phase in ("optimizer", "backward"))
+    found: list[int] = np.intersect1d(trained, backward).tolist()
     return [step for step in found if step != NULL]
 
 
