@@ -44,7 +44,7 @@ COSTS = {
     "made_on_cpu": "memory for what is kept",
     "made_again": "memory for what is kept",
     "kept_activations": "memory: the activations of these layers stay until their backward pass",
-    "unused_gradients": "none; but what an optimizer updates only every few steps must keep its gradients",
+    "unused_gradients": "none, if no optimizer updates these parameters, however seldom, and no norm counts them",
     "static_cache": "memory for the cache's greatest size from the beginning, and a mask for what is not filled yet",
     "item": "values that are printed later, or every few steps",
     "size_sync": "other ops, which may compute what the mask leaves out",

@@ -48,7 +48,8 @@ def unused_gradients(scenario: Scenario) -> Iterator[Proposal]:
     the backward pass does in them goes; otherwise what computes the parameters' gradients alone.
     """
     run = scenario.run
-    steps = [list(_passes(run, step)) for step in _steps(run)]
+    seen: set[str] = set()
+    steps = [list(_passes(run, step, seen)) for step in _steps(run)]
     reason = _why_not(run, steps)
     if reason:
         yield Abstained("unused_gradients", reason)
@@ -65,7 +66,7 @@ def unused_gradients(scenario: Scenario) -> Iterator[Proposal]:
         ),
         why=(
             f"Per {run.unit}, the gradients of {rounded(sum(len(each.adds) for each in steps[-1]))} parameters are "
-            "added to ones that are there already, so no optimizer clears them. "
+            "added to ones that are there already: nothing clears them, as where nothing trains them. "
             f"{run.number(rows, 'kernel', 'kernels')} of {rounded(run.ms_of(rows))} ms make them"
         ),
         cost=COSTS["unused_gradients"],
@@ -86,6 +87,9 @@ def _why_not(run: Run, steps: Sequence[Sequence[_Pass]]) -> str:
     fills = np.flatnonzero(np.isin(run.aten, FILLED) & (run.phase != "backward")).tolist()
     if any(str(run.first_shape(row)) in sizes or run.aten[row].startswith("_foreach") for row in fills):
         return "gradients are filled with zeros, so that all of them are added to what is there"
+    marks = run.table.ints("step")
+    if len(np.unique(marks[(run.phase == "backward") & (marks != NULL)])) > len(steps):
+        return "some steps have a backward pass and no optimizer: gradients are accumulated over steps"
     if len(steps) < 2:
         return "the capture has fewer than two steps with an optimizer"
     if not all(any(each.unused for each in step) for step in steps):
@@ -105,21 +109,29 @@ def _steps(run: Run) -> list[int]:
     return [step for step in found if step != NULL]
 
 
-def _passes(run: Run, step: int) -> Iterator[_Pass]:
-    """The backward passes of a step: of each lane, backward rows in a row."""
+def _passes(run: Run, step: int, seen: set[str]) -> Iterator[_Pass]:
+    """The backward passes of a step: of each lane, backward rows in a row.
+
+    ``seen``: the layers that have had gradients since the last optimizer's step of the step before, which may be
+    those of this step's first one; "" for one without a name. Afterwards, the same for the next step.
+    """
     here = np.flatnonzero(run.table.ints("step") == step)
-    backward = run.phase[here] == "backward"
-    bounds = np.flatnonzero((np.diff(backward.astype(int)) != 0) | (np.diff(run.lane[here]) != 0)) + 1
-    seen: set[str] = set()
+    phase = run.phase[here]
+    last = int(here[phase == "optimizer"][-1])
+    bounds = np.flatnonzero((np.diff((phase == "backward").astype(int)) != 0) | (np.diff(run.lane[here]) != 0)) + 1
+    later: set[str] = set()
     for rows in np.split(here, bounds):
         if run.phase[rows[0]] == "backward":
             yield _pass(run, rows, seen)
+            later |= {run.layer(row) for row in rows.tolist()} if rows[0] > last else set()
+    seen.clear()
+    seen.update(later)
 
 
 def _pass(run: Run, rows: Ints, seen: set[str]) -> _Pass:
-    """``seen``: the layers with gradients before in this step, "" for one without a name; this pass adds its own."""
     accumulated, last = run.mentions("nodes", "AccumulateGrad"), -1
     weighted: dict[int, str] = {}
+    layer: dict[int, str] = {}
     added: dict[int, list[int]] = {}
     for row in rows.tolist():
         number = int(run.node_number[row])
@@ -127,12 +139,18 @@ def _pass(run: Run, rows: Ints, seen: set[str]) -> _Pass:
             added.setdefault(int(run.node_number[last]), []).append(row)
         elif number != NULL and not accumulated[row]:
             last = row
+            layer[number] = run.layer(row)
             if any(str(node).startswith(WEIGHTED) for node in run.listed("nodes", row)):
                 weighted.setdefault(number, run.layer(row))
     unused = {node: name for node, name in weighted.items() if node in added and name not in seen}
     unused |= _called_again(run, rows, weighted, {unused[node]: added[node] for node in unused})
-    seen.update(weighted.values())
-    alone = [row for node, of_node in added.items() if node in unused or node not in weighted for row in of_node]
+    alone = [
+        row
+        for node, of_node in added.items()
+        if node in unused or (node not in weighted and layer[node] not in seen)
+        for row in of_node
+    ]
+    seen.update(layer.values())
     return _Pass(rows, alone if unused else [], unused, set(weighted) - set(unused))
 
 
@@ -161,8 +179,8 @@ def _unused(run: Run, each: _Pass) -> Ints:
     """The rows of a backward pass that nothing needs."""
     number = run.node_number[each.rows]
     found = [np.array(each.adds, np.int64)]
-    for nodes, after in _stretches(run, each):
-        within = each.rows[(number > after) & (number <= nodes[-1])]
+    for nodes in _stretches(run, each):
+        within = each.rows[(number >= nodes[0]) & (number <= nodes[-1])]
         if _leaves(run, each.rows[number == nodes[0]]):
             found += [_of_weight(run, within[run.node_number[within] == node]) for node in nodes]
         else:
@@ -170,26 +188,23 @@ def _unused(run: Run, each: _Pass) -> Ints:
     return np.concatenate(found)
 
 
-def _stretches(run: Run, each: _Pass) -> Iterator[tuple[list[int], int]]:
-    """(nodes of consecutive layers that are not trained, in order; the node with a weight before them).
+def _stretches(run: Run, each: _Pass) -> Iterator[list[int]]:
+    """The nodes of consecutive layers that are not trained, in order.
 
     Where a layer comes again, or takes what needs no gradient, another call begins.
     """
     nodes: list[int] = []
-    before = after = -1
     number = run.node_number[each.rows]
     for node in sorted([*each.unused, *each.trained]):
         name = each.unused.get(node)
         names = [each.unused[other] for other in nodes]
         if nodes and (name is None or (name and name in names) or not _leaves(run, each.rows[number == node])):
-            yield nodes, after
+            yield nodes
             nodes = []
         if name is not None:
-            after = after if nodes else before
             nodes.append(node)
-        before = node
     if nodes:
-        yield nodes, after
+        yield nodes
 
 
 def _leaves(run: Run, rows: Ints) -> bool:
@@ -221,7 +236,7 @@ def _of_weight(run: Run, rows: Ints) -> Ints:
 def _networks(run: Run, each: _Pass) -> Iterator[str]:
     """What the layers of each stretch have in common."""
     number = run.node_number[each.rows]
-    for nodes, _ in _stretches(run, each):
+    for nodes in _stretches(run, each):
         paths = [run.listed("layer", row) for row in each.rows[np.isin(number, nodes)].tolist()]
         known = [path for path in paths if path]
         if known:

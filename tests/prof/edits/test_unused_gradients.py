@@ -86,6 +86,24 @@ def test_two_networks_of_one_class_are_not_one() -> None:
     assert removed(only(*two(*rows))) == [0, 1, 4, 5]
 
 
+def test_what_a_norm_had_before_in_the_step_is_accumulated() -> None:
+    """A trained norm gets gradients in both backward passes; a frozen judge in the second one alone."""
+    norm = {
+        "aten": "aten::native_layer_norm_backward", "sizes": [[BATCH, WIDTH]], "ns": 2_000, "phase": "backward",
+        "nodes": ["NativeLayerNormBackward0"], "seqId": [4], "layer": ["Net", "norm"],
+    }  # fmt: skip
+    forward = {"aten": "aten::mm", "phase": "forward", "sizes": [[2, 2]], "ns": 9}
+    judge = gradient("judge", 8, leaves=False)
+    rows = [gradient("own", 2, False), norm, forward, judge, added(), norm, added()]
+    assert removed(only(*two(*rows))) == [3, 4, 11, 12]
+
+
+def _marked_between(number: int) -> list[Row]:
+    """A mark between two parts of a batch: a gradient is added, the optimizer steps, and the next one is set."""
+    one, two_ = gradient("one", 2, leaves=False), gradient("two", 6, leaves=False)
+    return [*step(number, one, added(), two_), *step(number, one, two_, end=False)]
+
+
 ACCUMULATED = [gradient("one", 2, leaves=False), {"aten": "aten::mm", "phase": "forward", "sizes": [[2, 2]], "ns": 9}]
 FILL = {"aten": "aten::zero_", "sizes": [[WIDTH, WIDTH]], "ns": 1_000, "phase": "optimizer"}
 FROZEN = [gradient("late", 8, leaves=False), added(), gradient("own", 2, leaves=False)]
@@ -99,6 +117,8 @@ FROZEN = [gradient("late", 8, leaves=False), added(), gradient("own", 2, leaves=
         (two(FILL, *FROZEN), "filled with zeros"),
         (step(0, *FROZEN), "fewer than two steps"),
         (two(gradient("one", 2, leaves=False), added()), "as if none was ever cleared"),
+        ([*step(0, *FROZEN), *step(1, *FROZEN), *step(2, *FROZEN, end=False)], "no optimizer"),
+        ([row for number in range(3) for row in _marked_between(number)], "in some steps"),
         ([*step(0, *FROZEN), *step(1, gradient("own", 2, leaves=False))], "in some steps"),
     ],
 )
