@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import statistics
 import time
 
 import pytest
@@ -73,32 +72,25 @@ def test_the_captured_steps_count_the_same_calls(tmp_path):
     assert ops == names * 2
 
 
-def small_calls() -> int:
-    """The processor time of 2,000 calls of a few numbers, ns."""
-    x, begun = torch.ones(2), time.thread_time_ns()
-    for _ in range(500):
-        torch.neg(x).add_(x).mul_(x)
-        assert x.dim() == 1
-    return time.thread_time_ns() - begun
+def test_what_timing_costs_is_subtracted(monkeypatch):
+    """ns: of small calls, those that are marked take 5,000 timed and 3,000 otherwise, the rest 700 and 500.
 
-
-def test_what_timing_costs_is_subtracted():
-    """Timed, they take two to three times as long as without a session."""
-    plain = min(small_calls() for _ in range(9))
+    In a program, timing costs 1.1 times that: 2,200 for each of two marked calls, and 220 for x.dim(). How near that
+    comes to true costs, docs/explanation/advice.md says: a test would depend on what else the machine does.
+    """
+    took = iter((5_000.0, 700.0, 3_000.0, 500.0))
+    monkeypatch.setattr(step_calls, "_shortest", lambda calls: next(took))
+    x = torch.ones(2)
     begin(Options(sink="none"), late=True)
     try:
-        raw, corrected = [], []
-        for _ in range(9):
-            timer = CallTimer.of(session.current())
-            assert timer is not None
-            timer.begin()
-            raw.append(small_calls())
-            corrected.append(raw[-1] - timer.end().besides_ns)
+        timer = CallTimer.of(session.current())
+        assert timer is not None
+        timer.begin()
+        torch.neg(x).add_(x)
+        x.dim()
+        assert timer.end().besides_ns == 2 * 2_200 + 220
     finally:
         pyprof.deinit()
-    assert min(raw) > 1.8 * plain
-    # In a loop of small calls, timing costs less than in a program.
-    assert 0.3 * plain < statistics.median(corrected) < 1.5 * plain
 
 
 def test_results_stay_and_nothing_is_left_behind(timer):
