@@ -41,7 +41,7 @@ class Joined(NamedTuple):
 
 
 def independent_calls(run: Run) -> tuple[list[list[Joined]], str]:
-    """The calls of each module that could be one; or why there are none. Plans ask again and again for the same run."""
+    """The calls of each module that could be one, or why there are none. A plan asks many times per run: it is kept."""
     if run not in _KNOWN:
         _KNOWN[run] = _independent(run)
     return _KNOWN[run]

@@ -187,8 +187,8 @@ def _kept(
 
     While ranks wait, their GPUs are not idle. So idle time in pauses that all hosts make is longer on the rank that is
     waited for, and is a cause only as far as its host works longer. Where hosts set the pace, all launches after a
-    delay come later by it, and each is waited for: the delay itself is a small part of the wait. A batch that is not
-    ready is none of the profiler's pauses, so it is a cause beside them, too.
+    delay come later by it, and each is waited for: the delay itself is a small part of the wait. The
+    profiler does not make batches late, so late data counts as a cause from 2% of a step on.
     """
     explains = {cause: min(ns, longer.get(cause, math.inf)) for cause, ns in found}
     possible = [each for each in found if longer.get(each[0], math.inf) >= LEAST_SHARE * step]

@@ -36,7 +36,7 @@ SCATTERS = (
 )  # fmt: skip
 
 
-LATER = 2000  # rows of the backward pass after a product's, in which an op may take a gradient that it made
+LATER = 2000  # rows after a product of the backward pass in which another op may read the gradient that it computed
 Sizes = tuple[int, int, int]  # of a product: m, k, n
 
 

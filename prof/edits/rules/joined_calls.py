@@ -36,7 +36,7 @@ def joined_calls(scenario: Scenario) -> Iterator[Proposal]:
     """
     first = scenario
     while first.before is not None:
-        first = first.before  # other changes take away ops that tell what needs what
+        first = first.before  # the captured run: earlier changes may have removed the ops that show the data flow
     joined, why = independent_calls(first.run)
     places = _places(first, scenario)
     remaining = [[each for each in (_remaining(each, places) for each in group) if each] for group in joined]
