@@ -1,6 +1,6 @@
 """The advice for a capture through its replay: each card's saving is that of its edit, made alone.
 
-Rules without an edit (communication, small_collectives, tail_wave) keep the sum that they make themselves.
+Rules without an edit (communication, small_collectives) keep the sum that they make themselves.
 """
 
 from __future__ import annotations
