@@ -1,8 +1,10 @@
 """The table of the captures that show each rule (tools/rules_shown.py), from answers written by hand."""
 
+import json
+
 import pytest
 
-from tools.rules_shown import captures, page, program_of, rules, shown, spoken
+from tools.rules_shown import KEPT, PAGE, captures, page, program_of, rules, shown, spoken
 
 ANSWERS = {
     "golden/advice/mixed.before.json.gz": {"cards": [["amp", "Use mixed precision", 5.9]], "unsure": [], "plan": []},
@@ -48,10 +50,14 @@ def test_captures_programs_and_others_are_counted_apart():
 
 def test_the_page_names_what_no_capture_shows():
     told = page(ANSWERS)
-    assert "4 captures of 3 programs were judged. For 1 of them, 120 s were not enough" in told
+    assert "4 captures of 3 programs were judged. For 1 of them, 120 s of processor\ntime were not" in told
     shown_, _, silent = told.partition("## Shown by no capture")
     assert "| `amp` | plan | 4 | 3 | 2 |" in shown_ and "| `cuda_graph` | plan | 1 | 1 | 1 | held6/bert |" in shown_
     assert set(rules()) - {"amp", "cuda_graph"} == {line.split("`")[1] for line in silent.splitlines() if "`" in line}
+
+
+def test_the_page_is_that_of_the_answers_that_are_kept():
+    assert PAGE.read_text(encoding="utf-8") == page(json.loads(KEPT.read_text(encoding="utf-8")))
 
 
 def test_a_container_is_one_capture(tmp_path):

@@ -3,8 +3,8 @@
     PYTHONPATH=. python tools/rules_shown.py [--read] [--write] [FILE or FOLDER ...]
 
 --read judges every capture (default: tests/golden and, if set, $PYPROF_DATA), each in a process of its own that may
-take 120 s, and keeps what rules say in docs/explanation/rules.json: the cards and the unsure changes of
-`prof.py --advise --json`, and the changes of `pyprof plan --json`. Captures that the file has already are not judged
+take 120 s of processor time, and keeps what rules say in docs/explanation/rules.json: the cards and the unsure changes
+of `prof.py --advise --json`, and the changes of `pyprof plan --json`. Captures that the file has already are not judged
 again, so that a pass can be continued. --write makes the page from that file; without it the page is printed.
 """
 
@@ -14,6 +14,8 @@ import argparse
 import json
 import os
 import re
+import resource
+import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[1]
 GOLDEN = ROOT / "tests" / "golden"
 PAGE = ROOT / "docs" / "explanation" / "rules.md"
 KEPT = PAGE.with_suffix(".json")
-LONGEST_S = 120  # for one capture
+LONGEST_S = 120  # of processor time, for one capture
 SUFFIXES = tuple(f"{end}{gz}" for end in (".sqlite", ".json", ".sql", ".db") for gz in ("", ".gz"))
 CONTAINERS = (".pyprof", "pqtdir")
 NO_CAPTURES = {"hostile", "nsys_stats", "timings", "try"}
@@ -40,11 +42,12 @@ PROGRAMS = tuple(
         (r"/ranks/(joint/|shared/)?bus|collectives", "collectives"),
         (r"/ranks/", "ranks: GPT of four layers"),
         (r"cases/", "cases of faults"),
+        (r"pyprof_golden/", "PyProf's golden capture"),
         (r"plan/nsys/pretrain", "held8/pretrain"),
         (r"h200.*(gpt2|diff_|reduce_overhead)|/gpt2_whole", "GPT-2"),
         (r"h200.*resnet50", "ResNet-50"),
         (r"h200.*lenet", "LeNet"),
-        (r"llama_(whole|training|compiled)|whole_llama", "Llama block"),
+        (r"llama_(whole|training|compiled)", "Llama block"),
         (r"h200_decode_", "decoding with a static cache"),
         (r"h200_callables_", "make_graphed_callables"),
         (r"h200_generate_", "transformers' generate"),
@@ -95,19 +98,14 @@ def judge(file: str) -> Iterator[Answer]:
 def judged(file: Path) -> Answer:
     """What ``judge`` says of a capture in a process of its own, or as much of that as was ready in time."""
     command = [sys.executable, __file__, "--judge", str(file)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
-    late = ""
-    try:
-        out, err = process.communicate(timeout=LONGEST_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        out, err = process.communicate()
-        late = f"more than {LONGEST_S} s"
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     answer: Answer = {}
-    for line in out.splitlines():
+    for line in done.stdout.splitlines():
         answer |= json.loads(line)
-    if late or process.returncode:
-        answer["error"] = late or (err.strip().splitlines() or ["no message"])[-1]
+    if done.returncode == -signal.SIGXCPU:
+        answer["error"] = f"more than {LONGEST_S} s"
+    elif done.returncode:
+        answer["error"] = (done.stderr.strip().splitlines() or ["no message"])[-1].replace(str(file), file.name)
     return answer
 
 
@@ -139,7 +137,8 @@ def read(names: Sequence[Path], kept: Path, workers: int) -> None:
     with ThreadPoolExecutor(workers) as pool:
         for name, answer in zip(todo, pool.map(lambda name: judged(files[name]), todo), strict=True):
             known[name] = answer
-            kept.write_text(json.dumps(known, indent=0, sort_keys=True) + "\n", encoding="utf-8")
+            each = (f"{json.dumps(one)}: {json.dumps(known[one], sort_keys=True)}" for one in sorted(known))
+            kept.write_text("{\n" + ",\n".join(each) + "\n}\n", encoding="utf-8")
 
 
 class Shown(NamedTuple):
@@ -223,8 +222,8 @@ ranks, or of the same program in another form count as one program. *Others* are
 measure the rule. *Measured* counts the savings of the rule that each recording states;
 [Advice, measured](advice-measured.md) has more of them.
 
-{captures} captures of {programs} programs were judged. For {late} of them, {seconds} s were not enough for advice and
-plan.
+{captures} captures of {programs} programs were judged. For {late} of them, {seconds} s of processor
+time were not enough for advice and plan.
 
 | rule | of | captures | programs | others | such as | measured |
 |---|---|--:|--:|--:|---|---|
@@ -270,6 +269,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--judge", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
     if args.judge:
+        resource.setrlimit(resource.RLIMIT_CPU, (LONGEST_S, LONGEST_S + 5))
         for answer in judge(str(args.names[0])):
             print(json.dumps(answer), flush=True)
         return 0
