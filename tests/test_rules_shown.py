@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from tools.rules_shown import KEPT, PAGE, captures, page, program_of, rules, shown, spoken
+from tests.paths import GOLDEN
+from tools.rules_shown import KEPT, PAGE, captures, judged, page, program_of, rules, shown, spoken
 
 ANSWERS = {
     "golden/advice/mixed.before.json.gz": {"cards": [["amp", "Use mixed precision", 5.9]], "unsure": [], "plan": []},
@@ -58,6 +59,14 @@ def test_the_page_names_what_no_capture_shows():
 
 def test_the_page_is_that_of_the_answers_that_are_kept():
     assert PAGE.read_text(encoding="utf-8") == page(json.loads(KEPT.read_text(encoding="utf-8")))
+
+
+def test_a_capture_is_judged_in_a_process_of_its_own():
+    # LeNet: 57 operations of 3 µs, so a CUDA graph; and a file that is no capture
+    found = judged(GOLDEN / "h200_lenet_fp32.json.gz")
+    assert [rule for rule, *_ in found["cards"]] == ["launch_bound"]
+    assert "cuda_graph" in {rule for rule, *_ in found["plan"]}
+    assert "measured.json: expected" in judged(GOLDEN / "advice" / "measured.json")["error"]
 
 
 def test_a_container_is_one_capture(tmp_path):
