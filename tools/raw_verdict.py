@@ -4,7 +4,7 @@ python tools/raw_verdict.py CAPTURE [CAPTURE ...]
 
 Reads a Kineto trace (JSON) or an nsys export (SQLite), either one gzipped or not, and prints a JSON object a capture.
 Times are ms. Idle time of the GPU is given to what the host was doing: inside a loader; inside a call that waits for a
-value, or between such a wait and the next launch; before the next launch otherwise; after it.
+value, or between such a wait and the next launch; before the call of the next launch returns; after that.
 """
 
 import gzip
@@ -188,7 +188,7 @@ def waits_for_values(api, copies):
 
 def shares(gpu, api, loaders, waits, begin, end):
     """Length of every kind of time within [begin, end), which the kinds divide."""
-    launch, ordered = first_calls(api), sorted(gpu, key=lambda row: row[0])
+    launch, ordered = returns(api), sorted(gpu, key=lambda row: row[0])
     compute, together = spans_of([row for row in gpu if not COMMUNICATION.search(row[6])]), spans_of(gpu)
     waiting, freeing = spans_of(waits), spans_of([row for row in api if FREE.search(row[5])])
     starts = np.array([*(row[0] for row in ordered), np.inf])
@@ -219,9 +219,9 @@ def shares(gpu, api, loaders, waits, begin, end):
     return {name: float(length[kind == index].sum()) for index, (name, _) in enumerate(rules)}
 
 
-def first_calls(api):
-    """When the first call with a correlation began."""
-    return {row[4]: row[0] for row in sorted(api, key=lambda row: -row[0]) if row[4][1] is not None}
+def returns(api):
+    """When the first call with a correlation returned."""
+    return {row[4]: row[1] for row in sorted(api, key=lambda row: -row[0]) if row[4][1] is not None}
 
 
 def suspicions(profile, gpu, api):
@@ -237,8 +237,9 @@ def suspicions(profile, gpu, api):
             if ends[index] - starts[index + 1] > OVERLAP_MS:
                 length = float(ends[index] - starts[index])
                 found["overlapping"].append([str(stream), rows[index][6][:60], length, int(later[index])])
-    returned, busy = {row[4]: row[1] for row in api}, spans_of(gpu)
+    returned, busy = returns(api), spans_of(gpu)
     starts = np.array(sorted((row[0], returned.get(row[5], row[0])) for row in gpu)).reshape(-1, 2)
+    found["first_start_delay_ms"] = float(starts[0, 0] - starts[0, 1]) if gpu else None  # earlier work is not recorded
     since = np.maximum(starts[:, 1], latest_end(busy[1], starts[:, 0]))  # launched, and the GPU has run dry
     for start, called in starts[(starts[:, 0] - since > LATE_START_MS)]:
         found["late_starts"].append([float(start), float(start - called)])
@@ -264,7 +265,7 @@ def verdict(profile, process, device):
     if len(kept) > 3 and kept[0][1] - kept[0][0] > 3 * np.median(walls):  # the first step compiles, allocates, warms up
         kept = kept[1:]
     begin, end = kept[0][0], kept[-1][1]
-    launch = first_calls(api)
+    launch = returns(api)
     drained = max([end, *(row[1] for row in gpu if begin <= launch.get(row[5], -1.0) < end)]) if whole else end
     loaders = spans_of([row for row in ranges if LOADER.search(row[3])])
     copies = {row[5]: row[6] for row in gpu if COPY_CALL.search(row[6])}
@@ -296,5 +297,4 @@ def verdicts(path):
 
 if __name__ == "__main__":
     for argument in sys.argv[1:]:
-        found = json.dumps(verdicts(argument))
-        print(json.dumps(json.loads(found, parse_float=lambda number: round(float(number), 4))))
+        print(json.dumps(json.loads(json.dumps(verdicts(argument)), parse_float=lambda text: round(float(text), 4))))
