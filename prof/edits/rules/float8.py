@@ -34,6 +34,9 @@ COMPILED_LAUNCHES, LAUNCHES = 3, 6
 LEAST_NS = 50_000.0  # of a forward product: shorter ones are latency as much as work
 WORTH = 1.2  # a linear layer's products must take this many times what they would in FP8
 
+TRAINED = "torchao.float8.convert_to_float8_training(model)"
+QUANTIZED = "torchao.quantization.quantize_(model, Float8DynamicActivationFloat8WeightConfig())"
+
 
 @edit_rule("fp8")
 def fp8(scenario: Scenario) -> Iterator[Proposal]:
@@ -138,10 +141,7 @@ def _edit(scenario: Scenario, chosen: dict[int, tuple[float, int]]) -> Edit:
     compiled = any(edit.rule == "compile" for edit in scenario.edits) or bool((run.family == "compiled").any())
     return Edit(
         rule="fp8",
-        change=(
-            "Run large linear layers in FP8: torchao.float8.convert_to_float8_training(model), for inference torchao's "
-            f"quantize_ with Float8DynamicActivationFloat8WeightConfig. {_compiling(scenario)}"
-        ),
+        change=f"Run large linear layers in FP8: {TRAINED if run.trains else QUANTIZED}. {_compiling(scenario)}",
         why=(
             f"{run.number(rows, 'product', 'products')} of linear layers, in half precision {rounded(run.ms_of(rows))} "
             f"ms; in FP8, with {rounded(run.count(int(casts.sum())))} casts and their scales, "
