@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pyprof.parse.formats.cupti import Calls
+from pyprof.parse.formats.impossible_times import impossible_times, waits_for_nothing
 from pyprof.table.columns import NULL, Bools, Coded, Data, Ints, coded_of, distinct, ints_of, value_at
 from pyprof.table.losses import Loss
 
@@ -109,7 +110,8 @@ def lost_records(joined: Joined, uncalled: Bools, profiler: str) -> list[Loss]:
     if lost:
         have = "kernels have" if lost > 1 else "kernel has"
         texts.append(f"{lost:,} {have} no record of the launch, though other launches of the same kernels have one")
-    return [Loss(text, remedy) for text in texts]
+    found = [Loss(text, remedy) for text in texts]
+    return [*found, *impossible_times(joined), *([] if found else waits_for_nothing(joined))]
 
 
 def _without(count: int, total: int, launches: str, work: str) -> list[str]:

@@ -1,21 +1,26 @@
-"""Why a GPU waits: the cause of each gap, how long launches were queued, and where the CPU waited for the GPU.
+"""Why a GPU waits: what the host did in each gap, how long launches were queued, and where the CPU waited for the GPU.
 
-A gap belongs to the row that ends it. Its cause is one of these:
+A gap belongs to the row that ends it. Its time is split by what the host did meanwhile:
 
-* ``sync``: the CPU waited for the preceding operation (a copy to the host) and launched the row only afterwards;
-* ``data``: the row brings a batch (``input_data``) and had not been launched: no batch was ready. Copies before the
-  device's first kernel load the model instead;
-* ``copy``: the thread was for half of the gap or longer in the call of a copy that blocks (its memory is not pinned),
-  of the row itself or of the thread's launch before it;
-* ``launch``: the row had not been launched, but was soon after: launching is slower than the GPU;
-* ``host``: the same, but for longer than a launch takes: Python did something else, the process had no work, or the
-  launch itself took that long, as the first one of a kernel does, which loads its code;
-* ``queued``: the row was launched before the gap began, or in the first half of a long gap: the GPU needs 1 to 2 µs
-  between kernels, or it waited for another stream or for memory.
+* ``data``: it was in a DataLoader's ``__next__`` (the column ``batches``); in a capture without any such call, it had
+  not yet launched a copy that brings a batch (``input_data``). Copies before the device's first kernel load the model
+  instead;
+* ``copy``: its thread was in the call of a copy that blocks (its memory is not pinned), of the row itself or of the
+  thread's launch before it;
+* ``sync``: it had waited for the preceding operation, a copy to the host, and was about to launch again. What is longer
+  than launching takes is not due to the wait, but to what the program did with the value;
+* ``launch``: it had not launched the row, in a gap that is no longer than launching takes;
+* ``host``: likewise, in a longer gap: Python did something else, the process had no work, or the launch itself took
+  that long, as the first one of a kernel does, which loads its code;
+* ``queued``: the row was launched: the GPU needs 1 to 2 µs between kernels, or it waited for another stream or for
+  memory.
+
+The gap's cause is the one with most of its time.
 """
 
+import json
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -23,8 +28,9 @@ from pyprof.command.json_schema import doc
 from pyprof.prof.timing.blocking_copies import BlockingCopies, blocking_copies, call_places
 from pyprof.prof.timing.gpus import TO_DEVICE, TO_HOST, devices_of_rows, ends, launched_at, named_rows
 from pyprof.prof.timing.input_data import input_data
+from pyprof.prof.timing.timeline import alone
 from pyprof.prof.work.annotate import sum_known
-from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct
+from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct, kept_with_table
 from pyprof.table.losses import losses
 
 _TEXTS = {  # cause: what the gaps of a capture are due to, and the same of one gap
@@ -43,6 +49,7 @@ NOUNS = {cause: noun for cause, (noun, _) in _TEXTS.items()}
 WORDS = {cause: words for cause, (_, words) in _TEXTS.items()} | {"": "no launch is known"}
 # A longer gap is not caused by launching: a PyTorch op takes 5 to 50 µs on the CPU, up to 100 µs with a profiler.
 DENSE_NS = 200_000
+_FIRST = ("sync", "data", "copy", "launch", "host", "queued")  # of causes with as much of a gap
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +58,9 @@ class Waiting:
 
     queue_ns: Ints  # from the end of the launch call to the start on the GPU; 0: started during the call
     idle_ns: Ints  # the gap before the row, when nothing ran on its GPU; 0 for the GPU's first row; NULL if incomplete
-    cause: Coded  # of the gap; empty if there is no gap
+    cause: Coded  # of most of the gap; empty if there is no gap
+    parts: Ints  # the gap by cause, ns: a row for each row of the table, a column for each of ``CAUSES``
+    since: Ints  # when the gap begins; NULL where ``idle_ns`` is
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +94,11 @@ class Waits:
 def waits(table: Table) -> Waits:
     """The sums of ``waiting``, and the copies from or to pageable memory."""
     of_rows = waiting(table)
-    masks = [(name, of_rows.cause.codes == code) for code, name in enumerate(CAUSES)]
-    causes = [(name, int(rows.sum()), int(of_rows.idle_ns[rows].sum())) for name, rows in masks if rows.any()]
+    causes = [
+        (name, int((part > 0).sum()), int(part.sum()))
+        for name, part in zip(CAUSES, of_rows.parts.T, strict=True)
+        if part.any()
+    ]
     queued = of_rows.queue_ns[(of_rows.queue_ns != NULL) & table.coded("kind").among("kernel")]
     pageable = named_rows(table, "Pageable") & table.coded("kind").among("memcpy")
     return Waits(
@@ -107,33 +119,100 @@ def waiting(table: Table) -> Waiting:
     known = (api != NULL) & (start != NULL) & (table.ints("apiDuration") != NULL)
     called = np.where(known, api + np.where(known, table.ints("apiDuration"), 0), NULL)
     queue = np.where(known, np.maximum(start - called, 0), NULL)
-    idle = np.full(len(table), NULL, np.int64)
-    cause = np.full(len(table), -1, np.int32)
+    idle, began = np.full(len(table), NULL, np.int64), np.full(len(table), NULL, np.int64)
+    parts = np.zeros((len(table), len(CAUSES)), np.int64)
     if losses(table):  # something that is not on record may have run in the gaps
-        return Waiting(queue, idle, Coded(cause, list(CAUSES)))
+        return Waiting(queue, idle, _longest(parts), parts, began)
     to_host, copies = _copies(table)
-    launched, data, launched_before = launched_at(table), input_data(table), _launches_before(table)
+    launched, before_it, loads = launched_at(table), _launches_before(table), loader_calls(table)
+    batch = input_data(table) & ~np.isin(table.ints("pid"), list(loads))
     computes = table.coded("kind").among("kernel", "graph")
     for rows in _lanes(table):
         last, reach = _last_ended(end[rows])
-        at, before, since = rows[1:], rows[last[:-1]], reach[:-1]
-        idle[rows[0]] = 0
-        idle[at] = np.maximum(start[at] - since, 0)
-        launched_late = (idle[at] < DENSE_NS) | (2 * (launched[at] - since) >= idle[at])
-        late = known[at] & (launched[at] > since) & launched_late
-        inside = _in_copies(table, copies & known, called, at, launched_before[at], since)
-        begun = np.logical_or.accumulate(computes[rows])[1:]
-        tests = {  # the first that holds, in the order of the module's text
-            "sync": late & to_host[before],
-            "data": late & data[at] & begun,
-            "copy": known[at] & (2 * inside >= idle[at]),
-            "launch": late & (idle[at] < DENSE_NS),
-            "host": late,
-            "queued": known[at],
-        }
-        codes = np.select(list(tests.values()), [CAUSES.index(name) for name in tests], -1)
-        cause[at] = np.where(idle[at] > 0, codes, -1)
-    return Waiting(queue, idle, Coded(cause, list(CAUSES)))
+        since = np.append(_step_begin(table, rows[0], start), reach[:-1])
+        idle[rows], began[rows] = np.maximum(start[rows] - since, 0), since
+        after_copy = np.append(False, to_host[rows[last[:-1]]])
+        begun = np.append(False, np.logical_or.accumulate(computes[rows])[:-1])
+        parts[rows] = _split(
+            _Gaps(rows, since, idle[rows], np.where(known[rows], launched[rows], since)),
+            in_loader=_in_loader(loads, table.ints("pid")[rows], since, start[rows]),
+            own_copy=_in_calls(table, copies & known, called, rows, rows, since),
+            copy_before=_in_calls(table, copies & known, called, before_it[rows], rows, since),
+            after_copy=after_copy,
+            batch=batch[rows] & begun,
+        )
+        parts[rows[~known[rows]]] = 0
+    return Waiting(queue, idle, _longest(parts), parts, began)
+
+
+class _Gaps(NamedTuple):
+    """The gaps of one GPU: the row that ends each, when it begins, its length, and when the row was launched."""
+
+    rows: Ints
+    since: Ints
+    idle: Ints
+    launched: Ints
+
+
+def _split(gaps: _Gaps, in_loader: Ints, own_copy: Ints, copy_before: Ints, after_copy: Bools, batch: Bools) -> Ints:
+    """The gaps by cause. ``in_loader``, ``own_copy``, ``copy_before``: for how long of each gap the host was in these
+    calls; ``after_copy``: gaps after a copy to the host; ``batch``: gaps that a batch ends.
+    """
+    found = dict.fromkeys(CAUSES, np.zeros(len(gaps.rows), np.int64))
+    short = gaps.idle < DENSE_NS
+    late = np.clip(gaps.launched - gaps.since, 0, gaps.idle)
+    late = np.where(short & (late > 0), gaps.idle, late)  # what follows the call of such a launch is its latency
+    found["data"] = np.minimum(in_loader, gaps.idle)
+    late = np.maximum(late - found["data"], 0)
+    rest = np.maximum(gaps.idle - found["data"] - late, 0)
+    of_late = np.minimum(copy_before + np.maximum(own_copy - rest, 0), late)
+    of_rest = np.minimum(own_copy, rest)
+    found["copy"], late, rest = of_late + of_rest, late - of_late, rest - of_rest
+    found["sync"] = np.where(after_copy, np.minimum(late, DENSE_NS), 0)
+    late = late - found["sync"]
+    found["data"] = found["data"] + np.where(batch, late, 0)
+    late = np.where(batch, 0, late)
+    found["launch"], found["host"], found["queued"] = np.where(short, late, 0), np.where(short, 0, late), rest
+    return np.stack([found[cause] for cause in CAUSES], 1)
+
+
+def _longest(parts: Ints) -> Coded:
+    """The cause with most of each gap; of equal ones the first in ``_FIRST``."""
+    order = [CAUSES.index(cause) for cause in _FIRST]
+    best = np.array(order)[parts[:, order].argmax(1)] if len(parts) else np.zeros(0, np.int64)
+    return Coded(np.where(parts.any(1), best, -1).astype(np.int32), list(CAUSES))
+
+
+def _step_begin(table: Table, row: int, start: Ints) -> int:
+    """When the gap before a GPU's first row begins: with its step, if that is marked before it; else there is none."""
+    begin = int(table.ints("stepStart")[row])
+    return begin if NULL < begin < start[row] else int(start[row])
+
+
+@kept_with_table
+def loader_calls(table: Table) -> dict[int, tuple[Ints, Ints, Bools]]:
+    """By process, the calls for a DataLoader's next batch: starts, ends, and whether worker processes made it."""
+    column, found = table.coded("batches"), dict[int, list[list[int]]]()
+    for row in np.flatnonzero(column.codes >= 0).tolist():
+        lists = json.loads(column.values[column.codes[row]])
+        calls = (
+            [call for call in lists if isinstance(call, list) and [type(n) for n in call] == [int] * 3]
+            if isinstance(lists, list)
+            else []
+        )
+        found.setdefault(int(table.ints("pid")[row]), []).extend(calls)
+    every = {pid: np.array(sorted(calls, key=lambda call: call[1]), np.int64) for pid, calls in found.items() if calls}
+    return {pid: (calls[:, 1], np.maximum(calls[:, 2], calls[:, 1]), calls[:, 0] > 0) for pid, calls in every.items()}
+
+
+def _in_loader(loads: dict[int, tuple[Ints, Ints, Bools]], pid: Ints, since: Ints, until: Ints) -> Ints:
+    """For how long of each gap its process was in a DataLoader's call."""
+    found = np.zeros(len(pid), np.int64)
+    until = np.maximum(until, since)
+    for process, (begin, end, _) in loads.items():
+        mine = pid == process
+        found[mine] = until[mine] - since[mine] - alone(since[mine], until[mine], begin, end)
+    return found
 
 
 def _last_ended(end: Ints) -> tuple[Ints, Ints]:
@@ -167,19 +246,14 @@ def _launches_before(table: Table) -> Ints:
     return found
 
 
-def _in_copies(table: Table, copies: Bools, called: Ints, rows: Ints, before: Ints, since: Ints) -> Ints:
-    """For how long of the gap before each row its thread was in calls of ``copies``: the row's, or its launch before.
+def _in_calls(table: Table, chosen: Bools, called: Ints, calls: Ints, rows: Ints, since: Ints) -> Ints:
+    """For how long of the gap before each row the call of another row lasts, if that one is chosen; -1: no call.
 
     ``called``: when each row's call ended; ``since``: when the gaps begin.
     """
     start, api = table.ints("start"), table.ints("apiStart")
-
-    def within(calls: Ints) -> Ints:
-        overlap = np.minimum(called[calls], start[rows]) - np.maximum(api[calls], since)
-        return np.where(copies[calls], np.maximum(overlap, 0), 0)
-
-    time: Ints = within(rows) + np.where(before >= 0, within(before), 0)
-    return time
+    overlap = np.minimum(called[calls], start[rows]) - np.maximum(api[calls], since)
+    return np.where((calls >= 0) & chosen[calls], np.maximum(overlap, 0), 0)
 
 
 def sync_points(table: Table, of_rows: Waiting) -> list[SyncPoint]:
@@ -201,7 +275,7 @@ def sync_points(table: Table, of_rows: Waiting) -> list[SyncPoint]:
 def _after(table: Table, of_rows: Waiting) -> Ints:
     """For each row, the idle time that it causes; -1 if the next was launched before its end: the CPU did not wait."""
     after = np.full(len(table), -1, np.int64)
-    sync = of_rows.cause.codes == CAUSES.index("sync")
+    sync = of_rows.parts[:, CAUSES.index("sync")] > 0
     end, api = ends(table), table.ints("apiStart")
     for rows in _lanes(table):
         last, _ = _last_ended(end[rows])

@@ -16,6 +16,8 @@ from msgspec import Meta
 from pyprof.table.columns import Coded, Table
 
 INCOMPLETE = "This is an incomplete capture"
+# The remedy of a capture whose times cannot be true, by which such losses are known.
+WRONG_TIMES = "record the program again, with another version of the profiler if the times are wrong again"
 WITHHELD = "Idle time and advice would be false, and are withheld."
 
 
@@ -32,6 +34,11 @@ def losses(table: Table) -> tuple[Loss, ...]:
     column = table.coded("incomplete")
     used = np.unique(column.codes[column.codes >= 0]).tolist()
     return tuple(dict.fromkeys(loss for code in used for loss in _of_cell(column.values[code])))
+
+
+def times_are_wrong(found: Iterable[Loss]) -> bool:
+    """Whether the times of a capture cannot be true, so that nothing that rests on times can be said."""
+    return any(loss.remedy == WRONG_TIMES for loss in found)
 
 
 def _of_cell(text: str) -> Iterator[Loss]:
