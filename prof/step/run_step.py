@@ -1,0 +1,187 @@
+"""The one record of a run's step: its time, its spread, its rates' denominator, and what limits it.
+
+The time is that of a step without the profiler where steps were timed before it began (``pyprof run``,
+``pyprof.profile``), and the captured one otherwise. It is the median of the steps; where the mean is longer by a tenth,
+some steps take far longer than most, and the mean says how fast the program advances.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import numpy as np
+
+from pyprof.command.json_schema import doc
+from pyprof.prof.step.shares import SHARES, shares_of_devices
+from pyprof.prof.step.step_times import Begin, StepTimes, step_times
+from pyprof.prof.timing.profiler_cost import unprofiled
+from pyprof.prof.timing.waiting import loader_calls
+from pyprof.prof.work.annotate import Annotation
+from pyprof.table.attribution import runs_on_cpu
+from pyprof.table.columns import Floats, Ints, Table
+from pyprof.table.losses import losses
+
+Limit = Literal["gpu", "communication", "data", "sync", "host", "latency", "incomplete", "unknown"]
+Loader = Literal["", "single process", "workers"]
+GPU_LIMITS = 0.75  # from this share of a step on, the GPU's work limits it: less than a quarter can be won elsewhere
+UNEVEN = 1.1  # mean over median from which on the mean is the step's time
+WAITED_NS = 1_000_000  # a first operation that starts so long after its launch waited for work that is not on record
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A part of the step's time."""
+
+    cause: Annotated[str, doc("gpu, communication, data, sync, host, latency or unknown")]
+    ns: Annotated[float, doc("of the step; all shares add up to it")]
+    captured_ns: Annotated[float, doc("of the step as captured, with the profiler's cost")]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceStep:
+    """The step on one device."""
+
+    owner: Annotated[int, doc("number of the device")]
+    limit: Annotated[Limit, doc("what limits it there")]
+    shares: Annotated[tuple[Share, ...], doc("what the step's time is spent on")]
+
+
+@dataclass(frozen=True, slots=True)
+class RunStep:
+    """The step as the user runs it."""
+
+    unit: Annotated[Literal["step", "capture"], doc("what the times are those of; capture: no steps are known")]
+    count: Annotated[int, doc("number of captured steps")]
+    numbers: Annotated[tuple[int, ...], doc("their numbers; empty for a capture")]
+    wall_ns: Annotated[float, doc("the step's time: without the profiler if steps were timed, else as captured")]
+    timed: Annotated[bool, doc("whether it was timed without the profiler")]
+    of: Annotated[Literal["median", "mean", "one"], doc("which figure of the steps it is")]
+    low_ns: Annotated[float, doc("the shortest of the steps that it is the figure of")]
+    high_ns: Annotated[float, doc("the longest of them")]
+    steps: Annotated[int, doc("number of the steps that it is the figure of")]
+    captured_ns: Annotated[float, doc("the same figure of the steps as captured")]
+    begins: Annotated[Begin, doc("where a step begins: at its mark, at a DataLoader's call, or at its first operation")]
+    host_alone_ns: Annotated[
+        float | None, doc("the host's time for a step that began on an idle GPU, without the profiler; null: not timed")
+    ]
+    loader: Annotated[Loader, doc("the kind of DataLoader whose calls are on record; empty: there are none")]
+    limit: Annotated[Limit, doc("what limits the step")]
+    shares: Annotated[tuple[Share, ...], doc("what its time is spent on: the mean of the devices")]
+    devices: Annotated[tuple[DeviceStep, ...], doc("the same of each device")]
+
+    def share(self, cause: str) -> float:
+        """The ns of the step that are spent on a cause."""
+        return next((share.ns for share in self.shares if share.cause == cause), 0.0)
+
+    @property
+    def busy_ns(self) -> float:
+        """The time of the step in which the GPU works, communication included."""
+        return self.share("gpu") + self.share("communication")
+
+    @property
+    def total_ns(self) -> float:
+        """The time of all captured steps as the user runs them, on one device: what rates refer to."""
+        return self.wall_ns * self.count
+
+
+def run_step(table: Table, annotation: Annotation) -> RunStep | None:
+    """The record of a capture; None if nothing in it has a time."""
+    times = step_times(table)
+    lengths = times.lengths()
+    if not len(lengths) or not lengths.max():
+        return None
+    numbers = tuple(number for number in times.numbers if number is not None)
+    captured, of = _figure(lengths)
+    known = unprofiled(table.measured)
+    timed = known is not None and bool(numbers) and known.step_ns <= captured
+    wall = float(known.step_ns) if known is not None and timed else captured
+    low, high = (known.low_ns, known.high_ns) if known is not None and timed else (lengths.min(), lengths.max())
+    steps = known.count - known.count // 2 if known is not None and timed else len(lengths)
+    lost, on_cpu = bool(losses(table)), runs_on_cpu(table.coded("kind"))
+    loader = _loader(table)
+    slowed = ("host", "data") if loader == "single process" else ("host",)
+    devices = (
+        () if lost or on_cpu else tuple(_devices(shares_of_devices(table, annotation, times), wall, captured, slowed))
+    )
+    shares = _mean_shares(devices)
+    limit: Limit = "incomplete" if lost else "host" if on_cpu else _limit(shares, wall)
+    return RunStep(
+        unit="step" if numbers else "capture",
+        count=max(len(numbers), 1),
+        numbers=numbers,
+        wall_ns=wall,
+        timed=timed,
+        of="median" if timed and steps > 1 else of,
+        low_ns=float(low),
+        high_ns=float(high),
+        steps=steps,
+        captured_ns=captured,
+        begins=times.begins,
+        host_alone_ns=known.host_alone_ns if known is not None else None,
+        loader=loader,
+        limit=limit,
+        shares=shares,
+        devices=devices,
+    )
+
+
+def _figure(lengths: Ints) -> tuple[float, Literal["median", "mean", "one"]]:
+    median, mean = float(np.median(lengths)), float(np.mean(lengths))
+    if len(lengths) == 1:
+        return median, "one"
+    return (mean, "mean") if mean > UNEVEN * median else (median, "median")
+
+
+def _devices(sums: Mapping[int, Floats], wall: float, captured: float, slowed: Sequence[str]) -> Iterator[DeviceStep]:
+    for owner, each in sums.items():
+        per_step = each / max(float(each.sum()), 1.0) * captured
+        without = without_profiler(per_step, wall, slowed)
+        shares = tuple(map(Share, SHARES, without.tolist(), per_step.tolist()))
+        yield DeviceStep(owner, _limit(shares, wall), shares)
+
+
+def without_profiler(captured: Floats, wall: float, slowed: Sequence[str] = ("host",)) -> Floats:
+    """The shares of a step that takes ``wall`` ns, from those of the captured one, in the order of ``SHARES``.
+
+    A profiler slows the host (``slowed``; a DataLoader too, where it works in the program's own process), and hardly
+    the GPU, worker processes or a wait. So what the step is shorter comes off the host's shares first; if that is not
+    enough, off the other idle time, and last off the GPU's, each in proportion.
+    """
+    found, excess = captured.copy(), float(captured.sum()) - wall
+    idle = [name for name in SHARES if name not in ("gpu", "communication", *slowed)]
+    for names in (slowed, idle, ("gpu", "communication")):
+        places = [SHARES.index(name) for name in names]
+        there = float(found[places].sum())
+        if excess > 0 and there > 0:
+            removed = min(excess, there)
+            found[places] *= 1 - removed / there
+            excess -= removed
+    return found
+
+
+def _mean_shares(devices: tuple[DeviceStep, ...]) -> tuple[Share, ...]:
+    if not devices:
+        return ()
+    each = zip(*(device.shares for device in devices), strict=True)
+    return tuple(
+        Share(same[0].cause, float(np.mean([s.ns for s in same])), float(np.mean([s.captured_ns for s in same])))
+        for same in each
+    )
+
+
+def _limit(shares: tuple[Share, ...], wall: float) -> Limit:
+    """The GPU's work if it takes most of the step; otherwise what takes most of the rest."""
+    ns: dict[str, float] = {share.cause: share.ns for share in shares}
+    if ns.get("gpu", 0.0) >= GPU_LIMITS * wall:
+        return "gpu"
+    names: tuple[Limit, ...] = ("communication", "data", "sync", "host", "latency", "unknown")
+    return max(names, key=lambda name: ns.get(name, 0.0))
+
+
+def _loader(table: Table) -> Loader:
+    calls = loader_calls(table).values()
+    if not calls:
+        return ""
+    return "workers" if any(bool(workers.any()) for _, _, workers in calls) else "single process"

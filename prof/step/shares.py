@@ -1,0 +1,94 @@
+"""What a step's time is spent on, per device: the GPU's work, communication alone, idle time by what the host did."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pyprof.prof.step.step_times import StepTimes
+from pyprof.prof.timing.gpus import devices_of_rows, ends
+from pyprof.prof.timing.timeline import alone
+from pyprof.prof.timing.waiting import CAUSES, loader_calls, waiting
+from pyprof.prof.work.annotate import Annotation
+from pyprof.prof.work.kinds import NCCL, kinds
+from pyprof.table.columns import NULL, Floats, Ints, Table
+from pyprof.table.intervals import covered
+
+# What a step's time is spent on, and the causes of gaps (prof/timing/waiting.py) that count as each.
+OF_GAPS = {
+    "data": ("data",),
+    "sync": ("sync", "copy"),
+    "host": ("host", "launch"),
+    "latency": ("queued",),
+}
+SHARES = ("gpu", "communication", *OF_GAPS, "unknown")
+
+
+def shares_of_devices(table: Table, annotation: Annotation, times: StepTimes) -> dict[int, Floats]:
+    """By device, the time of all its steps in ns, one value for each of ``SHARES``. They add up to the steps' time."""
+    found = {}
+    owner, start = devices_of_rows(table)[1], table.ints("start")
+    works = ~table.coded("kind").among("cpu") & (start != NULL)
+    communication = kinds(table, annotation).among(NCCL)
+    for number in sorted({window.owner for window in times.windows}):
+        rows = np.flatnonzero(works & (owner == number))
+        rows = rows[np.argsort(start[rows], kind="stable")]
+        found[number] = np.zeros(len(SHARES))
+        for begin, until in _stretches([(w.begin, w.end) for w in times.windows if w.owner == number]):
+            found[number] += _of_stretch(table, rows, communication[rows], begin, until)
+    return found
+
+
+def _stretches(windows: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Windows that follow each other without a gap, or overlap, as one."""
+    merged: list[tuple[int, int]] = []
+    for begin, end in sorted(windows):
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(merged[-1][1], end)
+        else:
+            merged.append((begin, end))
+    return merged
+
+
+def _of_stretch(table: Table, rows: Ints, communication: np.ndarray, begin: int, until: int) -> Floats:
+    """The shares of a stretch of steps on one device, whose rows are given in order of start."""
+    start, end = table.ints("start")[rows], ends(table)[rows]
+    inside = (end > begin) & (start < until)
+    clipped = np.maximum(start, begin), np.minimum(end, until)
+    busy = covered(*(each[inside] for each in clipped))
+    compute = covered(*(each[inside & ~communication] for each in clipped))
+    found = dict.fromkeys(SHARES, 0.0) | {"gpu": float(compute), "communication": float(busy - compute)}
+    gaps = waiting(table)
+    since = gaps.since[rows]
+    overlap = np.minimum(start, until) - np.maximum(since, begin)
+    part = np.where((since != NULL) & (gaps.idle_ns[rows] > 0), np.maximum(overlap, 0), 0)
+    part = part / np.maximum(gaps.idle_ns[rows], 1)
+    for name, causes in OF_GAPS.items():
+        columns = [CAUSES.index(cause) for cause in causes]
+        found[name] = float((gaps.parts[rows][:, columns].sum(1) * part).sum())
+    for edge in _edges(rows, start, end, since, begin, until):
+        in_loader = _in_loader(table, rows, *edge)
+        found["data"] += in_loader
+        found["host"] += edge[1] - edge[0] - in_loader
+    found["unknown"] = max(until - begin - sum(found.values()), 0.0)
+    return np.array([found[name] for name in SHARES])
+
+
+def _edges(rows: Ints, start: Ints, end: Ints, since: Ints, begin: int, until: int) -> list[tuple[int, int]]:
+    """The times in a stretch before its device's first row, and after its last one, of which no row tells the gap."""
+    if not len(rows):
+        return [(begin, until)]
+    before = begin, min(int(since[0] if since[0] != NULL else start[0]), until)
+    after = max(int(end.max()), begin), until
+    return [edge for edge in (before, after) if edge[1] > edge[0]]
+
+
+def _in_loader(table: Table, rows: Ints, begin: int, until: int) -> float:
+    """For how long of this time a process of these rows was in a DataLoader's call."""
+    pids = set(table.ints("pid")[rows].tolist())
+    calls = [call for pid, call in loader_calls(table).items() if not pids or pid in pids]
+    if not calls:
+        return 0.0
+    from_, to = (np.concatenate([call[place] for call in calls]) for place in (0, 1))
+    return float(until - begin - alone(np.array([begin]), np.array([until]), from_, to)[0])
