@@ -14,8 +14,8 @@ from typing import Annotated, Literal
 import numpy as np
 
 from pyprof.command.json_schema import doc
-from pyprof.prof.step.shares import SHARES, shares_of_devices
-from pyprof.prof.step.step_times import Begin, StepTimes, step_times
+from pyprof.prof.step.shares import SHARES, lead_ns, shares_of_devices
+from pyprof.prof.step.step_times import Begin, step_times
 from pyprof.prof.timing.profiler_cost import unprofiled
 from pyprof.prof.timing.waiting import loader_calls
 from pyprof.prof.work.annotate import Annotation
@@ -26,8 +26,8 @@ from pyprof.table.losses import losses
 Limit = Literal["gpu", "communication", "data", "sync", "host", "latency", "incomplete", "unknown"]
 Loader = Literal["", "single process", "workers"]
 GPU_LIMITS = 0.75  # from this share of a step on, the GPU's work limits it: less than a quarter can be won elsewhere
+SUREST: tuple[Limit, ...] = ("data", "sync", "communication", "host", "latency", "unknown")
 UNEVEN = 1.1  # mean over median from which on the mean is the step's time
-WAITED_NS = 1_000_000  # a first operation that starts so long after its launch waited for work that is not on record
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,9 @@ class RunStep:
     begins: Annotated[Begin, doc("where a step begins: at its mark, at a DataLoader's call, or at its first operation")]
     host_alone_ns: Annotated[
         float | None, doc("the host's time for a step that began on an idle GPU, without the profiler; null: not timed")
+    ]
+    lead_ns: Annotated[
+        float, doc("idle time as captured, of the shares, from the step's beginning to its first operation on the GPU")
     ]
     loader: Annotated[Loader, doc("the kind of DataLoader whose calls are on record; empty: there are none")]
     limit: Annotated[Limit, doc("what limits the step")]
@@ -120,6 +123,7 @@ def run_step(table: Table, annotation: Annotation) -> RunStep | None:
         captured_ns=captured,
         begins=times.begins,
         host_alone_ns=known.host_alone_ns if known is not None else None,
+        lead_ns=lead_ns(table, times),
         loader=loader,
         limit=limit,
         shares=shares,
@@ -172,12 +176,16 @@ def _mean_shares(devices: tuple[DeviceStep, ...]) -> tuple[Share, ...]:
 
 
 def _limit(shares: tuple[Share, ...], wall: float) -> Limit:
-    """The GPU's work if it takes most of the step; otherwise what takes most of the rest."""
+    """The GPU's work if it takes most of the step; otherwise what takes the rest.
+
+    Of causes that each take a quarter of the step, the one with the surest evidence: a DataLoader's calls, waits for
+    values, communication, and last the host, which is what no record explains better.
+    """
     ns: dict[str, float] = {share.cause: share.ns for share in shares}
     if ns.get("gpu", 0.0) >= GPU_LIMITS * wall:
         return "gpu"
-    names: tuple[Limit, ...] = ("communication", "data", "sync", "host", "latency", "unknown")
-    return max(names, key=lambda name: ns.get(name, 0.0))
+    sure = next((name for name in SUREST if ns.get(name, 0.0) >= (1 - GPU_LIMITS) * wall), None)
+    return sure or max(SUREST, key=lambda name: ns.get(name, 0.0))
 
 
 def _loader(table: Table) -> Loader:

@@ -92,3 +92,20 @@ def _in_loader(table: Table, rows: Ints, begin: int, until: int) -> float:
         return 0.0
     from_, to = (np.concatenate([call[place] for call in calls]) for place in (0, 1))
     return float(until - begin - alone(np.array([begin]), np.array([until]), from_, to)[0])
+
+
+def lead_ns(table: Table, times: StepTimes) -> float:
+    """The mean time, ns, from a step's beginning to its first operation, where its device is idle when it begins."""
+    owner, start, end = devices_of_rows(table)[1], table.ints("start"), ends(table)
+    works = ~table.coded("kind").among("cpu") & (start != NULL)
+    found = []
+    for device in sorted({window.owner for window in times.windows}):
+        rows = np.flatnonzero(works & (owner == device))
+        rows = rows[np.argsort(start[rows], kind="stable")]
+        reach = np.maximum.accumulate(end[rows])
+        for window in times.windows:
+            if window.owner == device:
+                place = int(np.searchsorted(reach, window.begin, "right"))  # the first that ends afterwards
+                first = int(start[rows[place]]) if place < len(rows) else window.end
+                found.append(max(min(first, window.end) - window.begin, 0))
+    return float(np.mean(found)) if found else 0.0

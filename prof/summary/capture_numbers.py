@@ -6,7 +6,6 @@ Times are ns. With several GPUs, times are summed over the GPUs, including their
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from statistics import median
 from typing import Annotated, Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from pyprof.prof.limits.roofline import Roofline, roofline
 from pyprof.prof.memory.memory_numbers import DeviceMemory, memory_numbers
 from pyprof.prof.ranks import pace_of_table
 from pyprof.prof.ranks.pace_records import JobPath, Pace
+from pyprof.prof.step.run_step import RunStep, run_step
 from pyprof.prof.summary import work_numbers as work
 from pyprof.prof.summary.captured_graphs import GraphContent, graph_contents
 from pyprof.prof.summary.components import Part, Series, StepPart, components, parts_of, series
@@ -65,15 +65,14 @@ class Summary:
     attributed_ns: Annotated[int, doc("time of the rows that have an op")]
     reasons: Annotated[tuple[Part, ...], doc("rows without an op, by the reason")]
     devices: Annotated[tuple[Usage, ...], doc("one record per device")]
-    span_ns: Annotated[int, doc("from the first operation to the last, of all devices")]
+    span_ns: Annotated[int, doc("of the capture, from the first operation to the last, of all devices")]
     busy_ns: Annotated[int | None, doc("time with at least one operation; null in an incomplete capture")]
     idle_ns: Annotated[int | None, doc("time without an operation; null in an incomplete capture")]
-    late_ns: Annotated[
-        int | None,
-        doc("idle time in which the CPU had not yet launched what came next; null in an incomplete capture"),
-    ]
     waits: Annotated[Waits, doc("why the GPU waits")]
-    steps: Annotated[tuple[StepPart, ...], doc("one per step")]
+    step: Annotated[
+        RunStep | None, doc("the step as the user runs it, and what limits it; null if no operation has a time")
+    ]
+    steps: Annotated[tuple[StepPart, ...], doc("one per step, as captured")]
     unprofiled: Annotated[
         Unprofiled | None, doc("the steps timed before the profiler started, with pyprof run --warmup and the like")
     ]
@@ -138,23 +137,23 @@ class Summary:
         return hardware_words(text, [device.name for device in self.devices])
 
     @property
-    def step_ns(self) -> float:
-        """The median step; 0 where the capture marks no steps."""
-        return median(part.ns for part in self.steps) if self.steps else 0
-
-    @property
     def flop_per_s(self) -> float:
-        """The mean of the GPUs, idle time included; NaN where nothing has a time or a count."""
-        return self._rate(self.flop)
+        """The mean of the GPUs over the steps, idle time included; NaN where nothing has a time or a count."""
+        return self._rate(self.flop, "flop")
 
     @property
     def byte_per_s(self) -> float:
-        """The mean of the GPUs, idle time included; NaN where nothing has a time or a count."""
-        return self._rate(self.nbytes)
+        """The mean of the GPUs over the steps, idle time included; NaN where nothing has a time or a count."""
+        return self._rate(self.nbytes, "nbytes")
 
-    def _rate(self, amount: float | None) -> float:
-        known = self.span_ns and amount is not None and not self.incomplete
-        return amount / (self.span_ns * 1e-9) if known and amount is not None else math.nan
+    def _rate(self, amount: float | None, key: str) -> float:
+        span_ns = self.span_ns
+        if self.devices:
+            counts = [getattr(device, key) for device in self.devices]
+            amount = None if all(count is None for count in counts) else sum(count or 0 for count in counts)
+            span_ns = sum(device.span_ns for device in self.devices)
+        known = span_ns and amount is not None and not self.incomplete
+        return amount / (span_ns * 1e-9) if known and amount is not None else math.nan
 
     def mean(self, key: str) -> float:
         """The mean over the GPUs of one field of ``Usage``; NaN if no GPU has it."""
@@ -180,6 +179,7 @@ def summarise(
     lost = losses(table)
     all_rows = len(table)
     steps = slowest_steps(table)  # of all rows: a step begins when the GPU is done with the one before
+    step = run_step(table, annotation)
     launched = table.ints("step")
     warm, before = warm_up(table, steps)
     if warm is not None:
@@ -197,7 +197,7 @@ def summarise(
     left_out["graphs"] = graphs
     left_out["pace"] = None if lost else pace_of_table(table, annotation, path)
     numbers = _summary(
-        table, annotation, limits, incomplete=lost, steps=parts, clocks=found, serving=batches, **left_out
+        table, annotation, limits, incomplete=lost, step=step, steps=parts, clocks=found, serving=batches, **left_out
     )
     return withheld(numbers) if lost else numbers
 
@@ -207,7 +207,7 @@ def _summary(table: Table, annotation: Annotation, limits: Roofline, **left_out:
     duration, row_kinds, time = table.ints("kDuration"), kinds(table, annotation), timeline(table)
     has_op, attributed = attributed_rows(table.coded("op")), AttributedTime.of(table)
     communication, late = row_kinds.among(NCCL), stragglers(table, annotation)
-    devices = tuple(usage(table, annotation, limits))
+    devices = tuple(_usage(table, annotation, limits, left_out["step"]))
     return Summary(
         **left_out,
         **asdict(attributed),
@@ -218,7 +218,6 @@ def _summary(table: Table, annotation: Annotation, limits: Roofline, **left_out:
         span_ns=int(time.own_ns.sum()) + int(time.idle_ns.sum()),
         busy_ns=int(time.own_ns.sum()),
         idle_ns=int(time.idle_ns.sum()),
-        late_ns=int(time.late_ns.sum()),
         waits=waits(table),
         unprofiled=unprofiled(table.measured),
         phases=_phases(table, time),
@@ -241,6 +240,13 @@ def _summary(table: Table, annotation: Annotation, limits: Roofline, **left_out:
         expert_tiles=padded_tiles(table),
         measured=measured_work(table, annotation, limits),
     )
+
+
+def _usage(table: Table, annotation: Annotation, limits: Roofline, step: RunStep | None) -> list[Usage]:
+    """The use of each device by its steps, of the time that they take without the profiler where that is known."""
+    if step is None or not step.numbers:
+        return usage(table, annotation, limits)
+    return usage(table, annotation, limits, np.isin(table.ints("step"), step.numbers), step.total_ns)
 
 
 def _counted(table: Table, annotation: Annotation, has_op: Bools) -> dict[str, Any]:

@@ -17,6 +17,12 @@ RATES: tuple[tuple[str, str, str, Callable[[Usage], float]], ...] = (
     ("tflop_per_s", "TFLOP/s", "over the span, idle time included", lambda device: device.tflops),
     ("gb_per_s", "GB/s", "over the span, idle time included", lambda device: device.gbps),
     ("mfu_percent", "%", "FLOPs of matrix math at the peak of each one's unit, of the span", lambda device: device.mfu),
+    (
+        "mfu_half_percent",
+        "%",
+        "FLOPs of matrix math, of the best dense peak in half precision over the span",
+        lambda device: device.mfu_half,
+    ),
     ("mbu_percent", "%", "bytes needed / span / bandwidth", lambda device: device.mbu),
 )
 

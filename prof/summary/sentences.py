@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pyprof.command.json_schema import doc
 from pyprof.prof.summary import clock_sentences as clock
+from pyprof.prof.summary import step_sentences as step
 from pyprof.prof.summary import time_sentences as time
 from pyprof.prof.summary import work_sentences as work
 from pyprof.prof.summary.capture_numbers import Summary
@@ -22,16 +23,13 @@ from pyprof.table.losses import incomplete_line
 
 ROWS = {"kernel": "kernel", "memcpy": "copy", "memset": "memset", "graph": "graph launch", "cpu": "CPU op"}
 MAKERS = (
+    step.step_sentences,
     rank_sentences,
     time.warm_up_sentences,
     time.loading_sentences,
-    time.busy_sentences,
-    time.idle_sentences,
     time.queue_sentences,
     time.sync_sentences,
     time.blocking_sentences,
-    time.step_sentences,
-    time.unprofiled_sentences,
     time.backward_sentences,
     serving_sentences,
     work.kind_sentences,
@@ -124,8 +122,9 @@ def figures(summary: Summary) -> list[Figure]:
         *_length(summary),
     ]
     if summary.devices and summary.span_ns:
-        if summary.busy_ns is not None:
-            shown.append(Figure("GPU busy", share(summary.busy_ns, summary.span_ns), f"of {ms(summary.span_ns)}"))
+        if summary.step is not None and summary.step.shares:
+            busy, wall = summary.step.busy_ns, summary.step.wall_ns
+            shown.append(Figure("GPU busy", share(busy, wall), f"of {ms(round(wall))}"))
         if not math.isnan(summary.flop_per_s):
             known = f"{work.per_gpu(summary).strip()}, known for {share(summary.counted_ns, total)} of {worker} time"
             rate = f"{least}{amount(summary.flop_per_s, 'FLOP/s')}"
@@ -138,8 +137,8 @@ def figures(summary: Summary) -> list[Figure]:
 
 def _length(summary: Summary) -> list[Figure]:
     """The time of a step, or of the whole capture if it marks no steps."""
-    if summary.steps:
-        count = len(summary.steps)
-        return [Figure("step time", ms(summary.step_ns), f"median of {count}" if count > 1 else counted(1, "step"))]
-    longest = max((device.span_ns for device in summary.devices), default=0)
-    return [Figure("capture", ms(longest), "from the first to the last operation")] if longest else []
+    found = summary.step
+    if found is None:
+        return []
+    name = "step time" if found.unit == "step" else "capture"
+    return [Figure(name, ms(round(found.wall_ns)), step.figure_of(found))]

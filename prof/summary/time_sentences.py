@@ -2,17 +2,14 @@
 
 import math
 from collections.abc import Iterator
-from statistics import median
 
 from pyprof.prof.summary.capture_numbers import Summary
 from pyprof.prof.summary.wording import amount, brief_time, joined, layer_name, operation_name, rate, times
 from pyprof.prof.timing.blocking_copies import BlockingCopies
 from pyprof.prof.timing.collectives import Collective
 from pyprof.prof.timing.loading import Leading
-from pyprof.prof.timing.profiler_cost import HOST_LIMITS
 from pyprof.prof.timing.stragglers import RankWaits
-from pyprof.prof.timing.timeline import HOST_BOUND
-from pyprof.prof.timing.waiting import NOUNS, SyncPoint
+from pyprof.prof.timing.waiting import SyncPoint
 from pyprof.quantities import counted, ms, share
 from pyprof.source_path import Place
 
@@ -67,49 +64,6 @@ def _copy_counts(copies: Leading) -> str:
     if not copies.nbytes:  # the capture does not say how much
         return f"{copies.rows:,} {way} {copy} {takes} {ms(copies.ns)}"
     return f"{copies.rows:,} {way} {copy} {moves} {amount(copies.nbytes, 'B')} in {ms(copies.ns)}{speed}"
-
-
-def busy_sentences(summary: Summary) -> Iterator[str]:
-    """How long the GPU is busy, and how long it waits for the CPU."""
-    if not summary.span_ns or summary.on_cpu or summary.busy_ns is None or summary.idle_ns is None:
-        return
-    count = len(summary.devices)
-    gpus = "The GPU is" if count < 2 else f"The {count} GPUs are"
-    span = ms(summary.span_ns) + ("" if count < 2 else " (summed over the GPUs)")
-    yield f"{gpus} busy for {share(summary.busy_ns, summary.span_ns)} of {span} and idle for {ms(summary.idle_ns)}."
-    if summary.late_ns is not None and summary.late_ns > LATE * summary.span_ns:
-        late = f"{share(summary.late_ns, summary.idle_ns)} of the idle time ({ms(summary.late_ns)})"
-        text = f"During {late} the CPU had not yet launched the next kernel"
-        if summary.late_ns > HOST_BOUND * summary.span_ns:
-            slowed = ", slowed by the profiler," if _mostly_launching(summary) else ""
-            text += f": the CPU{slowed} limits the speed of this capture"
-        yield f"{text}."
-
-
-def _mostly_launching(summary: Summary) -> bool:
-    """Whether the GPU waits for launches for most of its idle time, and not for results, data or the program.
-
-    A profiler makes each op and each launch take longer, but not what the CPU does in a pause without any.
-    """
-    known = {name: ns for name, _, ns in summary.waits.causes}
-    return 2 * known.get("launch", 0) > (summary.idle_ns or 0)
-
-
-def idle_sentences(summary: Summary) -> Iterator[str]:
-    """The causes of the GPU's idle time: the longest, and all others together."""
-    causes = [(name, ns) for name, _, ns in summary.waits.causes]
-    named = [(name, ns) for name, ns in causes[: MOST + 1] if ns > LITTLE * summary.span_ns]
-    others = sum(ns for _, ns in causes) - sum(ns for _, ns in named)
-    if named:
-        words = [f"{NOUNS[name]} {ms(ns)}" for name, ns in named]
-        rest = [f"other causes {ms(others)}"] if others else []
-        unknown = (summary.idle_ns or 0) - sum(ns for _, ns in causes)
-        lacking = (
-            [f"{ms(unknown)} before work whose launch is not in the capture"]
-            if unknown > LITTLE * summary.span_ns
-            else []
-        )
-        yield f"Idle time by the cause of each gap: {joined(words + rest + lacking)}."
 
 
 def queue_sentences(summary: Summary) -> Iterator[str]:
@@ -172,53 +126,6 @@ def _place(point: SyncPoint | BlockingCopies) -> str:
     line = str(Place(point.trace, point.library))
     where = " at ".join(filter(None, (operation_name(point.op) if point.op else "", line)))
     return f"{where or 'an unknown place'} ({point.rows:,})"
-
-
-def step_sentences(summary: Summary) -> Iterator[str]:
-    """The time of a step as the GPU reaches its marks; beside it the time between them on the host, and GPU extent."""
-    steps = summary.steps
-    marks = [part.mark_ns for part in steps if part.mark_ns is not None]
-    if len(steps) > 1:
-        spans = [part.ns for part in steps]
-        slowest, empty = max(steps, key=lambda part: part.ns), sum(not part.rows for part in steps)
-        without = f"; {counted(empty, 'step')} without work on the GPU among them" if empty else ""
-        yield (
-            f"A step takes {ms(summary.step_ns)} (median of {len(spans)}); the fastest takes {ms(min(spans))}, the "
-            f"slowest {ms(slowest.ns)} (step {slowest.name}){without}."
-        )
-        if not marks:
-            extent = f"{summary.worker} extent, from the first operation of one to that of the next"
-            yield f"Steps are measured by {extent}: no mark says when they begin."
-    if marks:
-        extent = f"on the {summary.worker}, {ms(median(part.extent_ns for part in steps if part.rows))}"
-        if len(steps) == 1:
-            of_mark = "as long as its mark" if marks[0] == summary.step_ns else f"{ms(marks[0])} by its mark"
-            took = f"The step takes {ms(summary.step_ns)}, {of_mark} on the host"
-            yield f"{took}; {extent} from its first operation to its last."
-        else:
-            between = f"On the host, {ms(median(marks))} pass from one step's mark to the next"
-            yield f"{between}; {extent} from a step's first operation to its last (medians)."
-
-
-def unprofiled_sentences(summary: Summary) -> Iterator[str]:
-    """The step without the profiler, and what the profiler added."""
-    found = summary.unprofiled
-    if found is None:
-        return
-    later = found.count - found.count // 2
-    of = "timed before it started" if later == 1 else f"median of {later} timed before it started"
-    spread = "" if later == 1 else f", {ms(found.low_ns)} to {ms(found.high_ns)}"
-    marks = ", with pyprof's markers" if found.marked else ""
-    text = f"Without the profiler a step takes {ms(found.step_ns)} ({of}{marks}{spread})"
-    added = summary.step_ns - found.step_ns
-    if not summary.step_ns:
-        yield f"{text}."
-    elif added > LITTLE * summary.step_ns:
-        yield f"{text}: in this capture the profiler adds {ms(added)}, {share(added, summary.step_ns)} of its step."
-    else:
-        yield f"{text}: the profiler adds nothing that could be measured."
-    if found.host_alone_ns is not None and found.host_alone_ns < HOST_LIMITS * found.step_ns:
-        yield f"The host needs {ms(found.host_alone_ns)} for a step that begins on an idle GPU: it is not the limit."
 
 
 def backward_sentences(summary: Summary) -> Iterator[str]:

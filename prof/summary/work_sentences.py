@@ -113,7 +113,8 @@ def rate_sentences(summary: Summary) -> Iterator[str]:
         rate = "" if _without_rates(summary) else f", {least}{amount(summary.flop_per_s, 'FLOP/s')}{mean}"
         yield f"{known}: {least}{amount(summary.flop, 'FLOP')}{rate}."
         if not math.isnan(summary.mean("mfu")):
-            yield f"Model FLOPs utilisation (MFU) is {least}{mfu_text(summary)} of {peak_text(summary)}."
+            peaks = f"{peak_text(summary)}{_of_half(summary)}"
+            yield f"Model FLOPs utilisation (MFU) is {least}{mfu_text(summary)} of {peaks}."
     if summary.span_ns and summary.nbytes:
         known = f"Bytes are known for {share(summary.bytes_counted_ns, summary.total_ns)} of {summary.worker} time"
         least, mean = at_least(summary.bytes_counted_ns, summary), per_gpu(summary)
@@ -155,6 +156,18 @@ def peak_text(summary: Summary) -> str:
     if math.isclose(alone, device.matrix_ns, rel_tol=0.001):
         return peak
     return f"the peaks of the units that the products ran on, most of them {peak}"
+
+
+def _of_half(summary: Summary) -> str:
+    """MFU of the GPU's best peak in half precision, which is what people compare; empty where it is the same."""
+    device = next(device for device in summary.devices if not math.isnan(device.mfu))
+    if math.isnan(device.mfu_half) or math.isclose(device.peak_flop_per_s, device.half_peak_flop_per_s):
+        return ""
+    mfu = summary.mean("mfu_half")
+    peak = (
+        f"{amount(device.half_peak_flop_per_s, 'FLOP/s')} ({unit_name(device.half_unit)}, the best in half precision)"
+    )
+    return f", and {f'{mfu:.2g}%' if mfu < 0.05 else percent(mfu)} of {peak}"
 
 
 def usage_sentences(summary: Summary) -> Iterator[str]:

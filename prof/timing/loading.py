@@ -68,8 +68,9 @@ def _before_first_kernel(table: Table, moved: Bools) -> Bools:
     start = table.ints("start")
     kernel = ~moved & ~table.coded("kind").among("memset")
     before = np.zeros(len(table), bool)
+    outside = table.ints("markStart") == NULL  # a copy in a marked step brings its input
     for _, rows in device_rows(table):
-        kernels, copies = rows[kernel[rows]], rows[moved[rows]]
+        kernels, copies = rows[kernel[rows]], rows[moved[rows] & outside[rows]]
         if len(kernels):
             before[copies] = start[copies] < start[kernels].min()
     return before

@@ -1,8 +1,8 @@
 """How well a run used its GPUs: one record per device.
 
 GPU utilisation, estimated SM efficiency and estimated achieved occupancy are defined as in PyTorch's tensorboard plugin
-(kineto, tb_plugin: gpu_metrics_parser.py, range_utils.py), but over the span from a device's first operation to its
-last, where the plugin takes the profiler's steps.
+(kineto, tb_plugin: gpu_metrics_parser.py, range_utils.py), of the steps as the user runs them (prof/step); where no
+steps are known, of the span from a device's first operation to its last.
 """
 
 import math
@@ -12,6 +12,7 @@ from typing import Annotated
 import numpy as np
 
 from pyprof.command.json_schema import doc, nan_doc
+from pyprof.prof.limits.devices import Device
 from pyprof.prof.limits.roofline import Roofline
 from pyprof.prof.ops.model import MATRIX
 from pyprof.prof.timing.gpus import DeviceKey, device_rows, ends
@@ -32,7 +33,7 @@ class Usage:
     ordinal: Annotated[int | None, doc("the device, as its process numbers it")]
     name: Annotated[str, doc("the device's name")]
     operations: Annotated[int, doc("number of kernels, copies and memsets")]
-    span_ns: Annotated[int, doc("from its first operation to its last")]
+    span_ns: Annotated[int, doc("its steps as the user runs them; without steps, from its first operation to its last")]
     busy_ns: Annotated[
         int | None, doc("time with at least one operation: kernel, copy, memset, graph; null in an incomplete capture")
     ]
@@ -45,6 +46,8 @@ class Usage:
     uncounted_ns: Annotated[int, doc("time of the rows without a count")]
     unit: Annotated[str, doc("the unit that did most of the matrix products' FLOPs")]
     peak_flop_per_s: Annotated[float, nan_doc("of that unit, dense")]
+    half_unit: Annotated[str, doc("the unit with the device's best dense peak in half precision")]
+    half_peak_flop_per_s: Annotated[float, nan_doc("of that unit, dense")]
     matrix_ns: Annotated[
         float, nan_doc("ns that the matrix products need at the dense peak of the unit that each ran on")
     ]
@@ -84,20 +87,35 @@ class Usage:
         return 100 * self.matrix_ns / self.span_ns if self.span_ns and self.matrix_flop is not None else math.nan
 
     @property
+    def mfu_half(self) -> float:
+        """The products' FLOPs, %, of what the device's best unit for half precision could do in the span, dense."""
+        known = self.span_ns and self.matrix_flop is not None and not math.isnan(self.matrix_ns)
+        return 100 * (self.matrix_flop or 0) / (self.span_ns * 1e-9) / self.half_peak_flop_per_s if known else math.nan
+
+    @property
     def mbu(self) -> float:
         """Memory bandwidth utilisation, %: the bytes that the operations need / span / the GPU's bandwidth."""
         return 100 * self.memory_ns / self.span_ns if self.span_ns and self.nbytes is not None else math.nan
 
 
-def usage(table: Table, annotation: Annotation, limits: Roofline) -> list[Usage]:
-    """One record per (rank, process, device) with GPU operations, in that order."""
-    devices = device_rows(table, ~table.coded("kind").among("cpu"))
-    return [_usage(key, rows, table, annotation, limits) for key, rows in devices if len(rows)]
+def usage(
+    table: Table, annotation: Annotation, limits: Roofline, counted: Bools | None = None, span_ns: float | None = None
+) -> list[Usage]:
+    """One record per (rank, process, device) with GPU operations, in that order.
+
+    ``counted``: the rows that count, such as those of steps; ``span_ns``: how long these take as the user runs them;
+    without it, from each device's first operation to its last.
+    """
+    wanted = ~table.coded("kind").among("cpu")
+    devices = device_rows(table, wanted if counted is None else wanted & counted)
+    return [_usage(key, rows, table, annotation, limits, span_ns) for key, rows in devices if len(rows)]
 
 
-def _usage(key: DeviceKey, rows: Ints, table: Table, annotation: Annotation, limits: Roofline) -> Usage:
+def _usage(
+    key: DeviceKey, rows: Ints, table: Table, annotation: Annotation, limits: Roofline, given_ns: float | None
+) -> Usage:
     start, end = table.ints("start")[rows], ends(table)[rows]
-    span_ns = int(end.max()) - int(start.min())
+    span_ns = int(end.max()) - int(start.min()) if given_ns is None else round(given_ns)
     kernel = table.coded("kind").among("kernel", "graph", "")[rows]
     flops, nbytes = annotation.flops[rows], annotation.bytes[rows]
     matrix = is_product(annotation)[rows]
@@ -110,6 +128,7 @@ def _usage(key: DeviceKey, rows: Ints, table: Table, annotation: Annotation, lim
 
     unit, peak = _dominant(limits, rows[matrix & (flops > 0)], annotation)
     device = limits.device[rows][limits.device[rows] >= 0]
+    half = _best_half(limits.devices[device[0]]) if len(device) else ("", math.nan)
     rank, pid, ordinal = map(known, key)
     return Usage(
         rank=rank,
@@ -118,8 +137,8 @@ def _usage(key: DeviceKey, rows: Ints, table: Table, annotation: Annotation, lim
         name=limits.devices[device[0]].name if len(device) else "",
         operations=len(rows),
         span_ns=span_ns,
-        busy_ns=covered(start, end),
-        kernel_ns=covered(start[kernel], end[kernel]),
+        busy_ns=min(covered(start, end), span_ns),  # steps without the profiler may be shorter than the captured work
+        kernel_ns=min(covered(start[kernel], end[kernel]), span_ns),
         sm_efficiency=_efficiency(start, end, blocks_per_sm, span_ns) if stated(blocks_per_sm) else math.nan,
         occupancy=_mean(achieved, took) if stated(achieved) else math.nan,
         flop=sum_known(flops),
@@ -128,9 +147,19 @@ def _usage(key: DeviceKey, rows: Ints, table: Table, annotation: Annotation, lim
         uncounted_ns=int((end - start)[flops == NULL].sum()),
         unit=unit,
         peak_flop_per_s=peak,
+        half_unit=half[0],
+        half_peak_flop_per_s=half[1],
         matrix_ns=matrix_ns(limits, annotation, rows),
         memory_ns=bandwidth_ns(limits, rows),
     )
+
+
+def _best_half(device: Device) -> tuple[str, float]:
+    """The device's unit with the best dense peak for 16 bits, and that peak; NaN if none is known."""
+    peaks = {unit: device.peak(unit) for unit in ("tc_bf16", "tc_fp16", "bf16", "fp16")}
+    known = {unit: peak for unit, peak in peaks.items() if not math.isnan(peak)}
+    best = max(known, key=lambda unit: known[unit], default="")
+    return best, known.get(best, math.nan)
 
 
 def is_product(annotation: Annotation) -> Bools:

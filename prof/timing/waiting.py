@@ -275,11 +275,11 @@ def sync_points(table: Table, of_rows: Waiting) -> list[SyncPoint]:
 def _after(table: Table, of_rows: Waiting) -> Ints:
     """For each row, the idle time that it causes; -1 if the next was launched before its end: the CPU did not wait."""
     after = np.full(len(table), -1, np.int64)
-    sync = of_rows.parts[:, CAUSES.index("sync")] > 0
+    sync = of_rows.parts[:, CAUSES.index("sync")]
     end, api = ends(table), table.ints("apiStart")
     for rows in _lanes(table):
         last, _ = _last_ended(end[rows])
         at = rows[1:]
-        waited = sync[at] | ((api[at] != NULL) & (api[at] >= end[rows[:-1]]))
-        np.maximum.at(after, rows[last[:-1]], np.where(waited, of_rows.idle_ns[at], -1))
+        waited = (sync[at] > 0) | ((api[at] != NULL) & (api[at] >= end[rows[:-1]]))
+        np.maximum.at(after, rows[last[:-1]], np.where(waited, sync[at], -1))
     return after

@@ -1,0 +1,111 @@
+"""The first sentences of a summary: how long a step takes, and what limits it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pyprof.prof.step.run_step import Limit, RunStep
+from pyprof.prof.summary.capture_numbers import Summary
+from pyprof.prof.summary.wording import joined
+from pyprof.quantities import counted, ms, share
+
+LITTLE = 0.01  # of the step; a smaller share is not named
+LEADING = 0.1  # of the step; a shorter time before its first operation is not named
+LIMITS: dict[Limit, str] = {
+    "gpu": "The GPU limits",
+    "communication": "Communication limits",
+    "data": "Loading data limits",
+    "sync": "Waiting for the GPU's results limits",
+    "host": "The host limits",
+    "latency": "Work that starts late although it was launched limits",
+    "unknown": "It is not known what limits",
+}
+IDLE = {
+    "sync": "after the host waited for a copy or a value",
+    "host": "while the host has not launched the next operation",
+    "latency": "before operations that were launched already",
+    "unknown": "before work whose launch is not in the capture",
+}
+LOADING = {
+    "workers": "while the program waits for the DataLoader's worker processes",
+    "single process": "while the DataLoader makes the batch in the program's own process",
+    "": "before a batch's copy, which was not launched in time",
+}
+
+
+def step_sentences(summary: Summary) -> Iterator[str]:
+    """The step's time, and the verdict."""
+    step = summary.step
+    if step is None:
+        return
+    yield _time(step)
+    if step.unit == "step" and step.begins == "operation" and step.count > 1:
+        yield "No mark says when a step begins, so each is taken to begin with its first operation."
+    if step.shares:
+        yield _verdict(step)
+        yield from _differing(step)
+
+
+def figure_of(step: RunStep) -> str:
+    """What the step's time is: "median of 4, without the profiler", "1 step, as captured"."""
+    if step.unit == "capture":
+        return "from the first operation to the last"
+    number = f"{step.of} of {step.steps}" if step.steps > 1 else counted(1, "step")
+    return f"{number}, {'without the profiler' if step.timed else 'as captured'}"
+
+
+def _time(step: RunStep) -> str:
+    wall = ms(round(step.wall_ns))
+    if step.unit == "capture":
+        return f"The capture takes {wall} from its first operation to its last; no steps are marked."
+    spread = f"{ms(round(step.low_ns))} to {ms(round(step.high_ns))}"
+    if step.timed:
+        of = (
+            f"median of {step.steps} timed before it started, {spread}" if step.steps > 1 else "timed before it started"
+        )
+        return (
+            f"A step takes {wall} without the profiler ({of}), and {ms(round(step.captured_ns))} as captured with it."
+        )
+    if step.steps == 1:
+        return f"{'The' if step.count == 1 else 'A'} step takes {wall} as captured."
+    if step.of == "mean":
+        return f"A step takes {wall} as captured, the mean of {step.steps} that take from {spread}."
+    return f"A step takes {wall} as captured (median of {step.steps}, {spread})."
+
+
+def _verdict(step: RunStep) -> str:
+    wall, what = ms(round(step.wall_ns)), f"the {step.unit}"
+    works = f"the GPU works for {ms(round(step.share('gpu')))} of {wall} ({share(step.share('gpu'), step.wall_ns)})"
+    text = f"{LIMITS[step.limit]} {what}: {works}"
+    if step.share("communication") > LITTLE * step.wall_ns:
+        text += f" and only communicates for {ms(round(step.share('communication')))}"
+    causes = sorted((cause for cause in ("data", *IDLE)), key=lambda cause: -step.share(cause))
+    idle = [_idle(step, cause) for cause in causes if step.share(cause) > LITTLE * step.wall_ns]
+    text += f"; it is idle for {joined(idle)}" if idle else ""
+    return f"{text}.{_lead(step)}{_profiled(step)}"
+
+
+def _idle(step: RunStep, cause: str) -> str:
+    return f"{ms(round(step.share(cause)))} {LOADING[step.loader] if cause == 'data' else IDLE[cause]}"
+
+
+def _lead(step: RunStep) -> str:
+    if step.lead_ns < LEADING * step.captured_ns or step.share("host") < LEADING * step.wall_ns:
+        return ""
+    as_captured = " (as captured)" if step.timed else ""
+    return f" {ms(round(step.lead_ns))}{as_captured} pass from a step's beginning to its first operation."
+
+
+def _profiled(step: RunStep) -> str:
+    """That the host's share has the profiler's cost in it, where that share decides something."""
+    if step.timed or step.share("host") < LEADING * step.wall_ns:
+        return ""
+    return " The profiler slows the host, so without it the host's share is smaller: pyprof run times steps without it."
+
+
+def _differing(step: RunStep) -> Iterator[str]:
+    """What limits each device, where that is not the same."""
+    limits = [device.limit for device in step.devices]
+    if len(set(limits)) > 1:
+        each = [f"{limits.count(limit)} × {limit}" for limit in dict.fromkeys(limits)]
+        yield f"Of the {len(limits)} GPUs, the steps' limits differ: {joined(each)}."
