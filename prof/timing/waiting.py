@@ -4,7 +4,7 @@ A gap belongs to the row that ends it. Its time is split by what the host did me
 
 * ``data``: it was in a DataLoader's ``__next__`` (the column ``batches``); in a capture without any such call, it had
   not yet launched a copy that brings a batch (``input_data``). Copies before the device's first kernel load the model
-  instead;
+  instead, unless they are in a marked step;
 * ``copy``: its thread was in the call of a copy that blocks (its memory is not pinned), of the row itself or of the
   thread's launch before it;
 * ``sync``: it had waited for the preceding operation, a copy to the host, and was about to launch again. What is longer
@@ -126,13 +126,13 @@ def waiting(table: Table) -> Waiting:
     to_host, copies = _copies(table)
     launched, before_it, loads = launched_at(table), _launches_before(table), loader_calls(table)
     batch = input_data(table) & ~np.isin(table.ints("pid"), list(loads))
-    computes = table.coded("kind").among("kernel", "graph")
+    computes, in_step = table.coded("kind").among("kernel", "graph"), table.ints("markStart") != NULL
     for rows in _lanes(table):
         last, reach = _last_ended(end[rows])
         since = np.append(_step_begin(table, rows[0], start), reach[:-1])
         idle[rows], began[rows] = np.maximum(start[rows] - since, 0), since
         after_copy = np.append(False, to_host[rows[last[:-1]]])
-        begun = np.append(False, np.logical_or.accumulate(computes[rows])[:-1])
+        begun = np.append(False, np.logical_or.accumulate(computes[rows])[:-1]) | in_step[rows]
         parts[rows] = _split(
             _Gaps(rows, since, idle[rows], np.where(known[rows], launched[rows], since)),
             in_loader=_in_loader(loads, table.ints("pid")[rows], since, start[rows]),
