@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from pyprof.errors import InputError, packages
-from pyprof.prof.advice import Advice, Run
-from pyprof.prof.advice.advised import Advised
-from pyprof.prof.edits.cards import advise_capture
-from pyprof.prof.edits.forecast import Forecaster
+from pyprof.prof.advice.run import Run
+from pyprof.prof.changes.find_changes import FoundChanges, find_changes
+from pyprof.prof.changes.records import Change
 from pyprof.prof.limits.peaks_file import Peaks, load_peaks
 from pyprof.prof.limits.roofline import Roofline, roofline
 from pyprof.prof.table.cells import Data, ints
@@ -59,23 +58,14 @@ class Captured:
         return Run(self.table, self.annotation, self.peaks)
 
     @cached_property
-    def _advised(self) -> tuple[Advised, Forecaster | None]:
-        return advise_capture(self.table, self.annotation, self.host, self.peaks, self.name)
+    def found(self) -> FoundChanges:
+        """The list of changes, and what forecasts them."""
+        return find_changes(self.table, self.annotation, self.host, self.peaks, self.name)
 
     @property
-    def advised(self) -> Advised:
-        """The advice: cards, what they save together, and why the other rules say nothing."""
-        return self._advised[0]
-
-    @property
-    def forecaster(self) -> Forecaster | None:
-        """What forecasts edited runs; None if the run cannot be replayed (``advised.not_replayed`` says why)."""
-        return self._advised[1]
-
-    @property
-    def cards(self) -> list[tuple[Advice, Ints]]:
-        """The advice, and the rows of the table that each card is about."""
-        return list(zip(self.advised.cards, self.advised.rows, strict=True))
+    def changes(self) -> list[tuple[Change, Ints]]:
+        """The changes in order, and the rows of the table that each is about."""
+        return list(zip(self.found.document.changes, self.found.rows, strict=True))
 
     @cached_property
     def call(self) -> Ints:
@@ -90,7 +80,7 @@ class Captured:
         """A column of ``prof.py -c``, of all rows."""
         if name not in self._columns:
             if name == "advice":
-                self._columns[name] = self.advised.of_rows(len(self.table))
+                self._columns[name] = self.found.of_rows(len(self.table))
             elif name in self.limit_cells:
                 self._columns[name] = self.limit_cells[name]
             else:

@@ -262,9 +262,9 @@ def load_annotated(
             say(f"reading {', '.join(args.ncu)}")
             annotation = replace(annotation, counters=read_counters([*map(Path, args.ncu)], loaded.table))
         if advice:
-            from pyprof.prof.edits.cards import advise_capture
+            from pyprof.prof.changes.find_changes import find_changes
 
             say("replaying")
-            advised = advise_capture(loaded.table, annotation, loaded.host, peaks, loaded.name)[0]
-            annotation = replace(annotation, advice=advised.of_rows(len(loaded.table)))
+            found = find_changes(loaded.table, annotation, loaded.host, peaks, loaded.name)
+            annotation = replace(annotation, advice=found.of_rows(len(loaded.table)))
         return loaded, annotation, peaks

@@ -17,43 +17,41 @@ LEAST_TEXT = 20  # characters of a wrapped line behind its margin
 
 
 def print_summary(args: argparse.Namespace) -> Done:
-    from pyprof.prof.advice.report import brief
-    from pyprof.prof.edits.cards import advise_capture
+    from pyprof.prof.changes.find_changes import find_changes
+    from pyprof.prof.changes.say import brief
     from pyprof.prof.summary.capture_numbers import summarise
     from pyprof.prof.summary.terminal import write_summary
 
     loaded, annotation, peaks = load_annotated(args, host=True)
     numbers = summarise(loaded.table, annotation, peaks, memory=loaded.memory, path=loaded.path)
-    advised = advise_capture(loaded.table, annotation, loaded.host, peaks, loaded.name)[0]
+    changes = find_changes(loaded.table, annotation, loaded.host, peaks, loaded.name).document
     if as_json(args):
         from pyprof.prof.summary.json_document import summary_of
 
-        write_json(args, loaded, "summary", summary_of(numbers, advised.cards))
+        write_json(args, loaded, "summary", summary_of(numbers, changes))
         return Done(warned(loaded.warnings))
     width, terminal = output_width(args.output, args.width)
     first_line = incomplete_line(numbers.incomplete)  # the summary begins with it
     warnings = [text for text in loaded.warnings if text != first_line]
     with open_output(args.output, args.force) as out:
-        write_summary(numbers, out, width, terminal, brief(advised))
-    hint = [] if args.summary else ["rows: -c or -w, or a pipe; all advice: --advise"]
+        write_summary(numbers, out, width, terminal, brief(changes))
+    hint = [] if args.summary else ["rows: -c or -w, or a pipe; all about the changes: --advise"]
     return Done([*warned(warnings), *hint])
 
 
 def print_advice(args: argparse.Namespace) -> Done:
-    from pyprof.prof.advice.report import write_advice
-    from pyprof.prof.edits.cards import advise_capture
+    from pyprof.prof.changes.find_changes import find_changes
+    from pyprof.prof.changes.say import WIDTH, advice_lines
     from pyprof.prof.timings.retimer import retimer_of
 
     loaded, annotation, peaks = load_annotated(args, host=True)
     retime = retimer_of(args.timings, loaded.table) if args.timings else None
-    advised = advise_capture(loaded.table, annotation, loaded.host, peaks, loaded.name, retime)[0]
+    document = find_changes(loaded.table, annotation, loaded.host, peaks, loaded.name, retime).document
     if as_json(args):
-        from pyprof.prof.advice.json_document import advice_document
-
-        write_json(args, loaded, "advice", advice_document(advised))
+        write_json(args, loaded, "advice", document)
     else:
         with open_output(args.output, args.force) as out:
-            write_advice(advised, out, args.width or 0)
+            out.write("".join(f"{line}\n" for line in advice_lines(document, args.width or WIDTH)).encode())
     return Done([*warned(loaded.warnings), totals(loaded.table, annotation).line()])
 
 

@@ -1,7 +1,7 @@
-"""Advice: changes to the program, their places in the code, and the milliseconds per step that they save.
+"""What rules look for: findings, which name kernels, and the work of the GPU or CPU that a change removes.
 
-``advise(Run(table, annotation))`` runs every rule of ``RULES`` and ranks their findings. A rule is a small pure
-function over a ``Run`` that yields ``Finding``s; each family of rules has its file. A rule that lacks data abstains.
+A rule is a small pure function over a ``Run`` that yields ``Finding``s; each family of rules has its file. A rule that
+lacks data abstains.
 """
 
 from pyprof.prof.advice import (  # noqa: F401 (each registers its rules)
@@ -15,15 +15,13 @@ from pyprof.prof.advice import (  # noqa: F401 (each registers its rules)
     gradients,
     grid,
     inference,
-    launch,
     layout,
     loss,
     mixed_precision,
     norm,
     optimizer,
 )
-from pyprof.prof.advice.card import RULES, Advice, Finding
-from pyprof.prof.advice.rank import advise, together_ms
+from pyprof.prof.advice.card import RULES, Finding
 from pyprof.prof.advice.run import Run
 
-__all__ = ["RULES", "Advice", "Finding", "Run", "advise", "together_ms"]
+__all__ = ["RULES", "Finding", "Run"]

@@ -16,6 +16,8 @@ from pyprof.table.columns import Floats, Ints
 if TYPE_CHECKING:
     from pyprof.prof.edits.scenario import Scenario
 
+NOTHING_FOUND = "nothing in the run is what it looks for, or what it needs is not known (docs/explanation/advice.md)"
+
 
 def _none() -> Ints:
     return np.zeros(0, np.int64)

@@ -44,21 +44,27 @@ class Forecaster:
     """Times of edited runs of one capture.
 
     ``step_ns``: what a step takes without the profiler, where it is known from elsewhere than the capture. It sets the
-    host's pace, if the host is the limit, and what the profiler added to the GPU's time otherwise.
+    host's pace, if the host is the limit, and what the profiler added to the GPU's time otherwise. ``captured_ns``: its
+    time in the capture; no estimate is longer. What a lone step does before its first operation stays as it is.
     """
 
-    def __init__(self, base: BaseRun, step_ns: float | None = None) -> None:
+    def __init__(self, base: BaseRun, step_ns: float | None = None, captured_ns: float | None = None) -> None:
         known = unprofiled(base.table.measured)
+        timed = known is not None and (captured_ns is None or known.step_ns <= captured_ns)
         self.base = base
-        self.measured = step_ns is not None or known is not None
-        wanted = step_ns if step_ns is not None else known.step_ns if known is not None else 0.0
+        self.measured = step_ns is not None or timed
+        wanted = step_ns if step_ns is not None else known.step_ns if known is not None and timed else 0.0
         alone = known.host_alone_ns if known is not None else None
         self.shares: Floats = likely_shares(base, wanted, alone or 0.0, DRAWS)
         self._normal = normal_quantiles(DRAWS)
         self._last: list[tuple[Scenario, Floats]] = []  # the last two runs and their times: both are asked for again
-        self.scale = 1.0
-        if wanted:
-            self.scale = wanted / float(self._times(captured(base)).mean())
+        self.scale, self.outside = 1.0, 0.0
+        if wanted or captured_ns:
+            if base.run.marked < 2 and captured_ns:  # a lone step's operations are replayed
+                self.outside = max(captured_ns - base.run.extent_ns, 0.0)
+            replayed, whole = float(self._times(captured(base)).mean()) - self.outside, wanted or captured_ns or 0.0
+            within = max(whole - self.outside, 0.0) or replayed
+            self.scale = within / replayed if wanted else min(within / replayed, 1.0)
             self._last = []
 
     def forecast(self, scenario: Scenario) -> Forecast:
@@ -97,7 +103,7 @@ class Forecaster:
         times = next((times for known, times in self._last if known is scenario), None)
         if times is None:
             pairs = zip(self.shares.tolist(), self._errors(scenario), strict=True)
-            times = self.scale * np.array([scenario.step_ns(share, error) for share, error in pairs])
+            times = self.outside + self.scale * np.array([scenario.step_ns(share, error) for share, error in pairs])
         others = [pair for pair in self._last if pair[0] is not scenario]
         self._last = [*others[-1:], (scenario, times)]
         return times
@@ -112,7 +118,8 @@ class Forecaster:
         """The step's time in ns at the middle of the host's pace: one replay."""
         if not scenario.edits:
             return float(self._times(scenario)[DRAWS // 2])
-        return self.scale * scenario.step_ns(float(self.shares[DRAWS // 2]), np.ones(len(scenario.edits)))
+        ns = scenario.step_ns(float(self.shares[DRAWS // 2]), np.ones(len(scenario.edits)))
+        return self.outside + self.scale * ns
 
     def most_saved_ns(self, scenario: Scenario) -> float:
         """What the edits of a scenario save at the very most, without a replay."""
@@ -122,13 +129,17 @@ class Forecaster:
         """The step's time in ns by three draws of the host's pace alone, to compare edits by."""
         few = self.shares[[1, DRAWS // 2, DRAWS - 2]].tolist()
         one = np.ones(len(scenario.edits))
-        return self.scale * float(np.mean([scenario.step_ns(share, one) for share in few]))
+        return self.outside + self.scale * float(np.mean([scenario.step_ns(share, one) for share in few]))
 
     def limits(self, scenario: Scenario) -> tuple[float, float]:
         """A step's time in ns where the GPU is idle when the host begins one, and where the host takes no time."""
         one = np.ones(len(scenario.edits))
         host = scenario.alone_ns(float(self.shares[DRAWS // 2]))
         return self.scale * host, self.scale * scenario.step_ns(LEAST_SHARE, one)
+
+    def work(self, scenario: Scenario) -> Floats:
+        """The GPU's work and the host's own work in a step, ns, without waits, at the middle of the host's pace."""
+        return scenario.work_ns(float(self.shares[DRAWS // 2]))
 
     def _errors(self, scenario: Scenario) -> Floats:
         """Per draw and edit, the factor on its durations: for each edit, the same quantiles in an order of its own."""

@@ -8,9 +8,9 @@ from functools import cached_property
 import numpy as np
 
 from pyprof.prof.advice import Run
-from pyprof.prof.advice.launch import AFTER_NS
 from pyprof.prof.edits.base_run import BaseRun
 from pyprof.prof.edits.edit import Edit
+from pyprof.prof.edits.graph_costs import AFTER_NS
 from pyprof.prof.limits.other_device import moved_table
 from pyprof.prof.replay.chains import Chains
 from pyprof.prof.replay.repeated_tasks import RepeatedTasks, repeated_tasks
@@ -94,6 +94,15 @@ class Scenario:
         ends, duration = self._simulated(share, errors, idle_until=round(on_host))
         # What ran when the capture began may keep the first operation back for longer still.
         return max(on_host - begin, _extent(base, ends, duration, np.arange(len(base.work_task))))
+
+    def work_ns(self, share: float) -> Floats:
+        """The work of the GPU and of the host in a step, ns: durations of its operations; of its calls, and between
+        them, without waits. ``share``: as of ``step_ns``."""
+        base, tasks = self.base, self._tasks(share, np.ones(len(self.edits)))
+        marked = base.steps[0] if len(base.steps[0]) else base.counted
+        duration = tasks.duration
+        host = float(duration[base.host_task].sum() + duration[base.call_task].sum())
+        return np.array([self.ns[marked].sum() / base.run.lanes, host / base.run.lanes]) / base.step_count
 
     def alone_ns(self, share: float) -> float:
         """How long the host takes for the last step if the GPU is idle when it begins, from the end of the one before.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 import numpy as np
 
 from pyprof.errors import packages
-from pyprof.prof.advice import Advice
+from pyprof.prof.changes.records import Change
 from pyprof.prof.table.cells import Data, ints, texts
 from pyprof.prof.table.columns import COLUMN, Column
 from pyprof.prof.table.group import AGGREGATE, group_rows, own_column, ratio
@@ -60,17 +60,19 @@ def _reached(row: Ints, size: int, time: Ints, limit: Ints) -> Floats:
     return np.where(2 * known_time > whole, ratio(100 * limits, known_time), np.nan)
 
 
-def advice_columns(cards: Sequence[Advice]) -> Columns:
-    """One row per piece of advice, greatest saving first; lists joined by commas."""
+def advice_columns(changes: Sequence[Change]) -> Columns:
+    """One row per change, in order."""
     columns: Columns = []
-    for name, hint in get_type_hints(Advice, include_extras=True).items():
-        values = [getattr(card, name) for card in cards]
+    for name, hint in get_type_hints(Change, include_extras=True).items():
+        if name in ("step", "code"):
+            continue
+        values = [getattr(change, name) for change in changes]
         unit, meaning = "ms" if name.endswith("_ms") else "", hint.__metadata__[0].description
-        if hint.__origin__ is float:
-            columns.append((own_column(name, unit, meaning, "float"), np.array(values, np.float64)))
+        if hint.__origin__ is str:
+            columns.append((own_column(name, unit, meaning, "text"), Coded.of(values)))
         else:
-            texts = (", ".join(value) if isinstance(value, tuple) else value for value in values)
-            columns.append((own_column(name, unit, meaning, "text"), Coded.of(texts)))
+            numbers = [np.nan if value is None else value for value in values]
+            columns.append((own_column(name, unit, meaning, "float"), np.array(numbers, np.float64)))
     return columns
 
 

@@ -8,7 +8,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from pyprof.command.terminal_text import cut_to, safe
-from pyprof.prof.advice.card import first_sentence
+from pyprof.prof.changes.say import gain
 from pyprof.prof.summary.capture_numbers import Summary
 from pyprof.prof.summary.sentences import assumptions, headline, sentences
 from pyprof.prof.summary.tables import summary_tables
@@ -45,7 +45,7 @@ def profile_html(profile: Profile) -> str:
     else:
         totals = profile.totals
         parts.append(f"<p>{totals.rows:,} rows, {ms(totals.time_ns)}.</p>")
-    parts += [_ops(profile), _cards(profile)]
+    parts += [_ops(profile), _changes(profile)]
     if profile.warnings:
         parts.append(list_html([f"warning: {text}" for text in profile.warnings]))
     return box_html(parts)
@@ -70,15 +70,13 @@ def _ops(profile: Profile) -> str:
     return table_html(title, ("op", "direction", "rows", "time", "share", "FLOPs", "of limit"), rows, left=2)
 
 
-def _cards(profile: Profile) -> str:
-    cards = profile.cards
-    if not cards:
+def _changes(profile: Profile) -> str:
+    changes, document = profile.cards, profile.found
+    if not changes:
         return ""
-    rows = [
-        (first_sentence(card.change), f"{card.saved_ms:.3g} ms", card.confidence, card.rule) for card in cards[:CARDS]
-    ]
-    title = f"Advice, the first {CARDS} of {len(cards)}" if len(cards) > CARDS else "Advice"
-    return table_html(title, ("change", "saves per step", "confidence", "rule"), rows, left=4, longest=PARAGRAPH)
+    rows = [(change.title, gain(change, document), change.trace, change.rule) for change in changes[:CARDS]]
+    title = f"What to change, the first {CARDS} of {len(changes)}" if len(changes) > CARDS else "What to change"
+    return table_html(title, ("change", "brings", "line", "rule"), rows, left=4, longest=PARAGRAPH)
 
 
 class SummaryText:

@@ -6,10 +6,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pyprof.errors import packages
+from pyprof.prof.changes.code_change import CodeChange
+from pyprof.prof.changes.say import interval, ms, others, result, title
 from pyprof.prof.notebook.notebook_views import DIM, box_html, shown, table_html
-from pyprof.prof.planning.code_change import CodeChange
 from pyprof.prof.planning.json_document import PlanDocument
-from pyprof.prof.planning.plan_sentences import head, interval, ms, others, result, titles
+from pyprof.prof.planning.plan_sentences import head
 from pyprof.prof.planning.print_plan import WIDTH, plan_lines
 
 if TYPE_CHECKING:
@@ -48,13 +49,13 @@ class PlanView:
     def rows(self) -> list[dict[str, Any]]:
         """One dict per change in order, as the rows of ``changes``; without pandas."""
         rows = []
-        for change, title in titles(self.numbers):
-            code = change.code
+        for change in self.numbers.changes:
+            code, step = change.code, change.step
             fields = {
-                "title": title,
-                "ms": change.step.ms,
-                "low_ms": change.step.low_ms,
-                "high_ms": change.step.high_ms,
+                "title": title(change, self.numbers),
+                "ms": None if step is None else step.ms,
+                "low_ms": None if step is None else step.low_ms,
+                "high_ms": None if step is None else step.high_ms,
                 "before": code.before if code else "",
                 "after": code.after if code else "",
                 "general": code.general if code else None,
@@ -84,14 +85,13 @@ class PlanView:
         document = self.numbers
         parts = [f"<p>{shown(head(document), LONGEST)}</p>"]
         if document.changes:
-            rows = [(ms(document.now.ms), interval(document.now), "As it is", "", "")]
-            rows += [
-                (ms(change.step.ms), interval(change.step), title, change.trace, change.cost)
-                for change, title in titles(document)
-            ]
+            rows = [] if document.now is None else [(ms(document.now.ms), interval(document.now), "As it is", "", "")]
+            for change in document.changes:
+                time = ("", "") if change.step is None else (ms(change.step.ms), interval(change.step))
+                rows.append((*time, title(change, document), change.trace, change.cost))
             columns = ("ms", "80% interval", "change", "line", "costs")
             parts.append(table_html("Plan: what to change, in this order", columns, rows, left=5, longest=LONGEST))
-            parts += [_code(title, change.source, change.code) for change, title in titles(document)]
+            parts += [_code(title(change, document), change.source, change.code) for change in document.changes]
         parts.append(f"<p><b>{shown(result(document), LONGEST)}</b></p>")
         if left := others(document):
             parts.append(f"<p style='{DIM}'>{shown(left, LONGEST)}</p>")

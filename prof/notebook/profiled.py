@@ -15,17 +15,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pyprof.errors import PyprofError, packages
-from pyprof.prof.advice import Advice, Run
-from pyprof.prof.advice.advised import advised_by_sums
-from pyprof.prof.advice.report import brief
+from pyprof.prof.advice.run import Run
 from pyprof.prof.captured import CapturedRows, read_capture
+from pyprof.prof.changes.find_changes import add_code, captured_at, planned, without_replay
+from pyprof.prof.changes.records import Change, Changes
+from pyprof.prof.changes.say import brief
 from pyprof.prof.edits.forecast import Forecaster
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.notebook.frame_columns import Columns, advice_columns, frame, group_columns, op_columns, records
 from pyprof.prof.notebook.layers_and_steps import layer_columns, step_columns
 from pyprof.prof.notebook.notebook_views import SummaryText, profile_html
 from pyprof.prof.notebook.plan_view import PlanView
-from pyprof.prof.planning.json_document import captured_at, whole_plan
+from pyprof.prof.planning.json_document import plan_document
+from pyprof.prof.step.run_step import run_step
 from pyprof.prof.summary.capture_numbers import summarise
 from pyprof.prof.table.columns import COLUMN
 from pyprof.prof.table.group import NEEDED
@@ -211,20 +213,23 @@ class Profile(CapturedRows):
 
     @cached_property
     def advice(self) -> pd.DataFrame:
-        """One row per piece of advice, greatest saving first: ``rule``, ``saved_ms`` per step, ``why``, ``change``...
+        """One row per change, in order: ``rule``, ``gpu_ms`` and ``saved_ms`` per step, ``why``, ``change``...
 
-        If this profile is a selection of the run's rows, it has the advice for the whole run that concerns any of them.
+        If this profile is a selection of the run's rows, it has the changes of the whole run that concern any of them.
         """
-        made = frame(advice_columns(self.cards), plain=("why", "change", "trace"))
-        made["confidence"] = made["confidence"].cat.set_categories(["low", "medium", "high"], ordered=True)
-        return made
+        return frame(advice_columns(self.cards), plain=("why", "change", "trace"))
 
     @property
-    def cards(self) -> list[Advice]:
-        """The advice as a list of ``Advice`` objects."""
+    def found(self) -> Changes:
+        """The list of changes with what it rests on, as ``pyprof prof --advise --json`` has it."""
+        return self._capture.found.document
+
+    @property
+    def cards(self) -> list[Change]:
+        """The changes as a list of ``Change`` objects."""
         if self._rows is None:
-            return [card for card, _ in self._capture.cards]
-        return [card for card, rows in self._capture.cards if bool(np.isin(rows, self._rows).any())]
+            return [change for change, _ in self._capture.changes]
+        return [change for change, rows in self._capture.changes if bool(np.isin(rows, self._rows).any())]
 
     # Summary, figures, web page
 
@@ -249,13 +254,11 @@ class Profile(CapturedRows):
         capture = self._capture
         of_all = (capture.limits, capture.memory, capture.path) if whole else (None, None, None)
         numbers = summarise(self.table, self.annotation, self._capture.peaks, *of_all)
-        if numbers.on_cpu:
-            return SummaryText(numbers, self.conditions)
         if len(self) == len(self._capture.table):
-            return SummaryText(numbers, self.conditions, brief(self._capture.advised))
+            return SummaryText(numbers, self.conditions, brief(self._capture.found.document))
         run = Run(self.table, self.annotation, self._capture.peaks)
-        part = advised_by_sums(run, "a part of a run is not replayed")
-        return SummaryText(numbers, self.conditions, brief(part))
+        part = without_replay(run, "a part of a run is not replayed", numbers.step)
+        return SummaryText(numbers, self.conditions, brief(part.document))
 
     def plan(
         self, with_: str | Sequence[str] = (), without: str | Sequence[str] = (), step_ms: float | None = None
@@ -270,12 +273,16 @@ class Profile(CapturedRows):
         """
         if self._rows is not None and len(self) < len(self._capture.table):
             raise PyprofError(f"plan(): expected a whole run, found rows where {' and '.join(self.conditions)}")
-        forecaster = self._capture.forecaster
-        if forecaster is None:
-            raise PyprofError(f"plan(): {self.name} cannot be planned: {self._capture.advised.not_replayed}")
-        if step_ms is not None:
-            forecaster = Forecaster(forecaster.base, step_ms * 1e6)
-        return PlanView(whole_plan(forecaster, captured_at(self.inputs[0][0]), _names(with_), _names(without)))
+        found = self._capture.found
+        if found.forecaster is None:
+            raise PyprofError(f"plan(): {self.name} cannot be planned: {found.document.not_replayed}")
+        step = run_step(self._capture.table, self._capture.annotation)
+        forecaster = found.forecaster if step_ms is None else Forecaster(found.forecaster.base, step_ms * 1e6)
+        if step_ms is not None or with_ or without:
+            found = planned(forecaster, step, _names(with_), _names(without))
+        document = plan_document(found.document)
+        add_code(document, captured_at(self.inputs[0][0]))
+        return PlanView(document)
 
     def plot(self, figure: str, **options: Any) -> Picture:
         """A figure: ``"roofline"``, ``"layers"``, ``"phases"`` or ``"timeline"``.

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pyprof.prof.advice import Run
+from pyprof.prof.changes.search import LEAST, Plan
 from pyprof.prof.edits.edit import Edit, proposed, proposed_again
 from pyprof.prof.edits.forecast import Forecast, Forecaster
 from pyprof.prof.edits.rules import EDIT_RULES
 from pyprof.prof.edits.scenario import Scenario, apply, captured
 from pyprof.prof.edits.sequence import following
 from pyprof.prof.planning.found_durations import Concerned, found_durations
-from pyprof.prof.planning.search import LEAST, Plan
 
 Retimed = Callable[[Run, Edit], Edit]
 Saved = tuple[Scenario, float]

@@ -80,39 +80,37 @@ def main(argv: list[str] | None = None) -> int:
 def _run(args: argparse.Namespace) -> Done:
     from pyprof.command.progress import progress
     from pyprof.files import open_output
-    from pyprof.prof.edits.cards import doubt
+    from pyprof.prof.changes.find_changes import add_code, captured_at, planned
+    from pyprof.prof.changes.search import make_plan
     from pyprof.prof.edits.forecast import Forecaster
-    from pyprof.prof.edits.rules import REMOVED
-    from pyprof.prof.edits.scenario import besides_ns
     from pyprof.prof.planning.check import check
-    from pyprof.prof.planning.json_document import captured_at, plan_document
+    from pyprof.prof.planning.json_document import plan_document
     from pyprof.prof.planning.plan_device import check_device_options, on_other_gpu, plan_device
     from pyprof.prof.planning.plan_timings import open_source, plan_timings
     from pyprof.prof.planning.print_plan import WIDTH, plan_lines
-    from pyprof.prof.planning.search import make_plan
+    from pyprof.prof.step.run_step import run_step
+    from pyprof.prof.work.annotate import annotate
 
     check_device_options(args)
     _check_timings(args)
     measured = None if args.step_ms is None else args.step_ms * 1e6
     with progress(None if args.measure else 3, not args.quiet) as say:
         loaded, base = load_base(args.file, args.peaks, say)
-        gone = [name for name in (*args.first, *args.without) if name in REMOVED]
-        loaded = loaded._replace(warnings=(*loaded.warnings, *(f"rule {name} was removed in 2.0" for name in gone)))
-        first, without = ([name for name in names if name not in gone] for names in (args.first, args.without))
         say("planning")
-        forecaster = Forecaster(base, measured)
+        step = run_step(loaded.table, annotate(loaded.table))
+        forecaster = Forecaster(base, measured, None if step is None else step.captured_ns)
         other = on_other_gpu(args.device, base) if args.device else None
         source = open_source(args.timings, args.measure, args.measure_seconds or MEASURE_S, base, args.any_gpu)
         start = other.scenario if other is not None else None
-        find = partial(make_plan, forecaster, first, without, start)
+        find = partial(make_plan, forecaster, args.first, args.without, start)
         plan = find() if source is None else source.plan(base, find, say)
         wrote = source.write() if source is not None else None
         second = Forecaster(load_base(args.check, args.peaks, say)[1]) if args.check else None
     checked = check(plan, forecaster, second) if second is not None else None
-    document = plan_document(base.run, plan, forecaster.measured, captured_at(args.file), checked)
-    document.doubt, document.besides_ms = doubt(base), round(besides_ns(base) / 1e6, 6)
+    document = plan_document(planned(forecaster, step, plan=plan).document, plan, checked)
     document.timings = None if source is None else plan_timings(source)
     document.device = None if other is None else plan_device(other, forecaster)
+    add_code(document, captured_at(args.file))
     if args.json:
         write_answer("plan", document, input=[loaded.input], warnings=loaded.warnings)
     else:
@@ -126,7 +124,7 @@ def load_base(file: str, peaks: str | None, say: Say) -> tuple[LoadedFile, BaseR
     PyTorch, or with lost records.
     """
     from pyprof.errors import InputError
-    from pyprof.prof.edits.cards import base_of, doubt
+    from pyprof.prof.changes.find_changes import base_of, doubt
     from pyprof.prof.limits.peaks_file import load_peaks
     from pyprof.prof.load import load_with_calls
     from pyprof.prof.replay.replayed_run import refuse_incomplete

@@ -10,9 +10,9 @@ import numpy as np
 
 from pyprof.command.json_schema import Record, doc
 from pyprof.errors import UsageError
-from pyprof.prof.advice.advised import StepTime
+from pyprof.prof.changes.find_changes import step_time
+from pyprof.prof.changes.records import StepTime
 from pyprof.prof.edits.base_run import BaseRun
-from pyprof.prof.edits.cards import step_time
 from pyprof.prof.edits.edit import Edit
 from pyprof.prof.edits.forecast import Forecaster
 from pyprof.prof.edits.scenario import Scenario, apply, captured

@@ -6,9 +6,10 @@ import textwrap
 from collections.abc import Iterator
 
 from pyprof.command.terminal_text import cut_to, safe
-from pyprof.prof.advice.advised import StepTime
-from pyprof.prof.planning.json_document import CheckedChange, PlanChecked, PlanDocument, PlannedChange
-from pyprof.prof.planning.plan_sentences import depends, head, interval, ms, others, place, result, titles, unit
+from pyprof.prof.changes.records import Change, StepTime
+from pyprof.prof.changes.say import depends, interval, ms, others, result, title
+from pyprof.prof.planning.json_document import CheckedChange, PlanChecked, PlanDocument
+from pyprof.prof.planning.plan_sentences import head, place
 from pyprof.quantities import counted
 
 WIDTH = 100
@@ -25,11 +26,12 @@ def plan_lines(document: PlanDocument, width: int = WIDTH) -> Iterator[str]:
     width = max(width, LEAST_WIDTH)
     yield from textwrap.wrap(safe(head(document)), width)
     yield ""
-    if document.changes:
+    if document.changes and document.now is not None:
         yield f"{'step, ms':>9}  {'80% interval':^17}  change"
         yield f"{ms(document.now.ms):>9}  {interval(document.now):^17}  as it is{safe(place(document))}"
-        for change, title in titles(document):
-            yield from _change_lines(change, title, document.now.ms, width)
+    for change in document.changes:
+        yield from _change_lines(change, document, width)
+    if document.changes:
         yield ""
     yield from textwrap.wrap(result(document), width)
     yield from textwrap.wrap(safe(others(document)), width, break_on_hyphens=False)
@@ -37,17 +39,17 @@ def plan_lines(document: PlanDocument, width: int = WIDTH) -> Iterator[str]:
         yield from _checked_lines(document, document.checked, width)
 
 
-def _change_lines(change: PlannedChange, title: str, now_ms: float, width: int) -> Iterator[str]:
-    first = f"{ms(change.step.ms):>9}  {interval(change.step):^17}  "
+def _change_lines(change: Change, document: PlanDocument, width: int) -> Iterator[str]:
+    first = "" if change.step is None else f"{ms(change.step.ms):>9}  {interval(change.step):^17}  "
     hang = " " * len(first)
-    text = safe(f"{title} [{change.rule}]")
+    text = safe(f"{title(change, document)} [{change.rule}]")
     yield from textwrap.wrap(text, width, initial_indent=first, subsequent_indent=hang, break_on_hyphens=False)
     if where := str(change.place):
         yield cut_to(f"{INDENT}{safe(where)}{safe(f' · {change.op}' if change.op else '')}", width, "middle")
     if change.timed:
         share = "all" if change.timed > 0.995 else f"{change.timed:.0%}"
         yield cut_to(f"{INDENT}{share} of its new durations measured", width)
-    if why := depends(change, now_ms):
+    if why := depends(change, document):
         yield from textwrap.wrap(safe(why), width, initial_indent=INDENT, subsequent_indent=INDENT)
     yield from _code_lines(change, width)
     if change.cost:
@@ -55,7 +57,7 @@ def _change_lines(change: PlannedChange, title: str, now_ms: float, width: int) 
         yield from textwrap.wrap(text, width, initial_indent=INDENT, subsequent_indent=INDENT)
 
 
-def _code_lines(change: PlannedChange, width: int) -> Iterator[str]:
+def _code_lines(change: Change, width: int) -> Iterator[str]:
     """The program's statement, and the change in code as a difference."""
     code = change.code
     if change.source and (code is None or code.general):
@@ -114,7 +116,7 @@ def _checked_lines(document: PlanDocument, checked: PlanChecked, width: int) -> 
     yield ""
     last = checked.predicted
     text = (
-        f"With what was made, {ms(last.ms)} ms were predicted for a {unit(document)}{_between(last)}; in the second "
+        f"With what was made, {ms(last.ms)} ms were predicted for a {document.unit}{_between(last)}; in the second "
         f"capture it takes {ms(checked.now.ms)} ms without the profiler{_between(checked.now)}. The prediction is "
         f"{checked.difference:+.1%} beside it."
     )

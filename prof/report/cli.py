@@ -35,8 +35,7 @@ def _run(args: argparse.Namespace) -> Done:
     check_standard_output(args, "page")
     check_suffix(args.output, (".html", ".htm"), ".html, .htm or none (each also with .gz)")
     from pyprof.files import open_output
-    from pyprof.prof.edits.cards import advise_capture
-    from pyprof.prof.planning.json_document import captured_at, whole_plan
+    from pyprof.prof.changes.find_changes import add_code, captured_at, find_changes
     from pyprof.prof.print_table import counter_notes
     from pyprof.prof.report.json_document import page_of
     from pyprof.prof.report.page_model import page_model
@@ -45,11 +44,10 @@ def _run(args: argparse.Namespace) -> Done:
     loaded, annotation, peaks = load_annotated(args, host=True)
     if not len(loaded.table):
         raise InputError(args.file, "expected kernels, found none: there is nothing to report")
-    advised, forecaster = advise_capture(loaded.table, annotation, loaded.host, peaks, loaded.name)
+    changes = find_changes(loaded.table, annotation, loaded.host, peaks, loaded.name).document
+    add_code(changes, captured_at(args.file))
     title = args.title or Path(args.file).name
-    plan = None if forecaster is None else whole_plan(forecaster, captured_at(args.file))
-    run = loaded.table, annotation, peaks, advised.cards
-    model = page_model(*run, title, memory=loaded.memory, plan=plan, path=loaded.path)
+    model = page_model(loaded.table, annotation, peaks, changes, title, memory=loaded.memory, path=loaded.path)
     with open_output(args.output, args.force) as out:
         render(model, out)
     if args.json:

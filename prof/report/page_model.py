@@ -5,7 +5,7 @@ stored once in ``calls``; a row has the number of its call and its times. So 100
 60.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -13,14 +13,13 @@ import numpy as np
 
 from pyprof._version import __version__
 from pyprof.parse.attribute.reasons import remedy
-from pyprof.prof.advice import Advice
-from pyprof.prof.advice.report import how, sentence, sure
-from pyprof.prof.advice.report import title as title_of_card
+from pyprof.prof.changes.records import Change, Changes
+from pyprof.prof.changes.say import amounts, how, sentence
+from pyprof.prof.changes.say import title as title_of_change
 from pyprof.prof.kernels.precision import UNITS, unit_name
 from pyprof.prof.limits.devices import Device
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import roofline
-from pyprof.prof.planning.json_document import PlanDocument
 from pyprof.prof.ranks.pace_records import JobPath
 from pyprof.prof.report.definitions import column_meanings
 from pyprof.prof.report.distinct_calls import call_columns
@@ -36,7 +35,7 @@ from pyprof.prof.timing.waiting import CAUSES, WORDS
 from pyprof.prof.work.annotate import Annotation, uncounted_of
 from pyprof.prof.work.kinds import CLASSES
 from pyprof.table.attribution import LAUNCH_ALONE, attributed_rows
-from pyprof.table.columns import NULL, Coded, MemoryTable, Table, distinct_texts
+from pyprof.table.columns import Coded, MemoryTable, Table, distinct_texts
 from pyprof.table.schema import outermost
 
 FORMAT = 3  # of the model; the page checks it
@@ -49,22 +48,20 @@ def page_model(
     table: Table,
     annotation: Annotation,
     peaks: Peaks | None = None,
-    cards: Sequence[Advice] = (),
+    changes: Changes | None = None,
     title: str = "",
     summary: Summary | None = None,
     memory: MemoryTable | None = None,
-    plan: PlanDocument | None = None,
     path: JobPath | None = None,
 ) -> dict[str, Any]:
     """The page's model. Its limits use ``peaks``, if given, and the data sheets' are shown for comparison.
 
-    ``cards``: the best first. ``summary``: the capture's, where it has been computed already. ``memory``: the capture's
-    allocations. ``plan``: of its changes. ``path``: across the ranks of a job.
+    ``changes``: the list of changes. ``summary``: the capture's, where it has been computed already. ``memory``: the
+    capture's allocations. ``path``: across the ranks of a job.
     """
     summary = summary or summarise(table, annotation, peaks, memory=memory, path=path)
     limits = roofline(table, annotation, peaks)
     sheets = roofline(table, annotation).devices if peaks else ()
-    unit = "step" if bool((table.ints("step") != NULL).any()) else "capture"
     owner, names = owners(table)
     calls, call = call_columns(table, annotation, limits)
     return {
@@ -73,8 +70,8 @@ def page_model(
         "summary": _summary(summary),
         "ranks": ranks_section(summary.pace),
         "memory": None if memory is None else memory_section(memory, summary.memory),
-        "plan": None if plan is None else plan_section(plan),
-        "advice": [_card(card, unit) for card in cards],
+        "plan": None if changes is None else plan_section(changes),
+        "advice": [] if changes is None else [_card(each, changes) for each in changes.changes],
         "owners": names,
         "gap": "outside ops" if summary.on_cpu else "idle",  # what a time is called in which nothing recorded ran
         "incomplete": bool(summary.incomplete),
@@ -89,16 +86,11 @@ def page_model(
     }
 
 
-def _card(card: Advice, unit: str) -> dict[str, Any]:
-    """A card's fields, with its title; numbers that are not known are None."""
-    fields = {key: None if value != value else value for key, value in asdict(card).items()}
-    words = {
-        "title": title_of_card(card, unit),
-        "trace": str(card.place),
-        "why": sentence(card.why),
-        "how": sentence(how(card)),
-    }
-    return {**fields, **words, "sure": sure(card)}
+def _card(change: Change, changes: Changes) -> dict[str, Any]:
+    """A change as a card."""
+    keys = ("rule", "op", "layer", "trace", "kernels", "time_ms", "gpu_ms", "saved_ms")
+    words = {"why": sentence(change.why), "how": sentence(how(change)), "sure": amounts(change, changes)}
+    return {**{key: getattr(change, key) for key in keys}, "title": title_of_change(change, changes), **words}
 
 
 def _vocabulary(summary: Summary) -> dict[str, Any]:

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyprof.prof.advice.advised import StepTime
-from pyprof.prof.planning.json_document import PlanDocument, PlannedChange
-from pyprof.prof.planning.plan_sentences import head, interval, ms, others, result, titles, unit
+from pyprof.prof.changes.records import Change, Changes, StepTime
+from pyprof.prof.changes.say import interval, ms, others, result, step_text, title
 
 
-def plan_section(document: PlanDocument) -> dict[str, Any]:
+def plan_section(document: Changes) -> dict[str, Any]:
     """Sentences and stairs. Widths are in percent of the longest time that is drawn."""
-    times = [document.now, *(change.step for change in document.changes)]
+    times = [time for time in (document.now, *(change.step for change in document.changes)) if time is not None]
     longest = max([time.high_ms for time in times] + [1e-9])
-    stairs = [_stair("As it is", document.now, document.now.ms, longest)]
-    before = document.now.ms
-    for change, title in titles(document):
-        stairs.append({**_stair(title, change.step, before, longest), **_details(change)})
-        before = change.step.ms
+    stairs, before = [], document.now.ms if document.now is not None else 0.0
+    if document.now is not None and document.changes:
+        stairs.append(_stair("As it is", document.now, before, longest))
+    for change in document.changes:
+        if change.step is not None:
+            stairs.append({**_stair(title(change, document), change.step, before, longest), **_details(change)})
+            before = change.step.ms
     return {
-        "head": head(document),
+        "head": step_text(document),
         "result": result(document),
         "others": others(document),
-        "unit": unit(document),
-        "stairs": stairs if document.changes else [],
+        "unit": document.unit,
+        "stairs": stairs,
         "abstained": [{"rule": each.rule, "why": each.why} for each in document.abstained],
     }
 
@@ -42,7 +43,7 @@ def _stair(title: str, time: StepTime, before_ms: float, longest: float) -> dict
     }
 
 
-def _details(change: PlannedChange) -> dict[str, Any]:
+def _details(change: Change) -> dict[str, Any]:
     code = change.code
     own_line = change.source if code is None or code.general else ""
     return {

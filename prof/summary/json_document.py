@@ -1,11 +1,11 @@
 """The JSON that prof.py --summary --json prints (pyprof/command/envelope.py adds the header)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Annotated, Any
 
 from pyprof.command.json_schema import Record, Schema, doc, extended, schema_of_class
-from pyprof.prof.advice.card import Advice
+from pyprof.prof.changes.records import Changes
 from pyprof.prof.summary.capture_numbers import Summary
 from pyprof.prof.summary.sentences import assumptions, headline, sentences
 from pyprof.prof.timing.usage import Usage
@@ -43,11 +43,11 @@ class SummaryDocument(Record):
     sentences: Annotated[list[str], doc("where the time went, to be quoted")]
     assumptions: Annotated[list[str], doc("what the numbers rest on, in sentences")]
     numbers: Annotated[dict[str, Any], extended("the numbers behind the sentences; times in ns", _numbers_schema())]
-    advice: Annotated[list[Advice], doc("all of --advise, the greatest saving first")]
+    changes: Annotated[Changes | None, doc("the list of changes, as of --advise and plan; null: not asked for")]
 
 
-def summary_of(summary: Summary, cards: Sequence[Advice] = ()) -> SummaryDocument:
-    """The JSON document: the sentences, their numbers, and the advice."""
+def summary_of(summary: Summary, changes: Changes | None = None) -> SummaryDocument:
+    """The JSON document: the sentences, their numbers, and the changes."""
     numbers = asdict(summary)
     for keys, device in zip(numbers["devices"], summary.devices, strict=True):
         keys.update({key: rate(device) for key, _, _, rate in RATES})
@@ -56,5 +56,5 @@ def summary_of(summary: Summary, cards: Sequence[Advice] = ()) -> SummaryDocumen
         sentences=sentences(summary),
         assumptions=assumptions(summary),
         numbers=numbers,
-        advice=list(cards),
+        changes=changes,
     )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from pyprof.command.terminal_text import cut_to, page, prose, safe, shown_width
 from pyprof.prof.summary.capture_numbers import Summary
 from pyprof.prof.summary.sentences import assumptions, incomplete_lines, sentences, what_ran
+from pyprof.prof.summary.step_sentences import step_sentences
 from pyprof.prof.summary.tables import SummaryTable, summary_tables
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ OTHER_COLUMNS = 62  # characters of the columns other than the name
 def write_summary(
     summary: Summary, out: BinaryIO, width: int, terminal: bool = False, advice: Sequence[str] = ()
 ) -> None:
-    """Write the summary; ``advice`` is a title and pieces of advice from ``pyprof.prof.advice.report.brief``."""
+    """Write the summary; ``advice`` is a heading and lines about changes, from ``pyprof.prof.changes.say.brief``."""
     with page(out, width, terminal) as console:
         _print(console, summary, advice)
 
@@ -36,19 +37,26 @@ def write_summary(
 def _print(console: Console, summary: Summary, advice: Sequence[str]) -> None:
     for line in (*incomplete_lines(summary), what_ran(summary)):
         prose(console, line, "bold")
-    for sentence in sentences(summary):
-        prose(console, f"• {sentence}", "", hang=2)
+    first = list(step_sentences(summary))
+    _bullets(console, first)
     if advice:
         title, *pieces = advice
         console.print()
         prose(console, title, "bold")
         for number, piece in enumerate(pieces, 1):
             prose(console, f"{number}. {piece}", "", hang=3)
+        console.print()
+    _bullets(console, [sentence for sentence in sentences(summary) if sentence not in first])
     for table in summary_tables(summary):
         print_table(console, table)
     console.print()
     for line in assumptions(summary):
         prose(console, line, "dim")
+
+
+def _bullets(console: Console, texts: Sequence[str]) -> None:
+    for text in texts:
+        prose(console, f"• {text}", "", hang=2)
 
 
 def print_table(console: Console, table: SummaryTable, fitted: bool = False) -> None:

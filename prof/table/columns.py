@@ -174,13 +174,13 @@ def _registers(table: Table, annotation: Annotation) -> Ints:
 
 
 def _advice(table: Table, annotation: Annotation) -> Coded:
-    """As ``load_annotated`` has asked for them; without the host's calls, by the rules' own sums."""
+    """As ``load_annotated`` has asked for them; without the host's calls, those of the GPU's work alone."""
     if annotation.advice is not None:
         return annotation.advice
-    from pyprof.prof.advice import Run
-    from pyprof.prof.advice.advised import advised_by_sums
+    from pyprof.prof.advice.run import Run
+    from pyprof.prof.changes.find_changes import without_replay
 
-    return advised_by_sums(Run(table, annotation), "").of_rows(len(table))
+    return without_replay(Run(table, annotation), "").of_rows(len(table))
 
 
 def _int(name: str, header: str, unit: str, meaning: str, get: Get) -> Column:

@@ -46,10 +46,9 @@ def make_report(trace: Path, page: Path, *, force: bool, quiet: bool) -> Report:
     """
     with packages():
         from pyprof.files import open_output
-        from pyprof.prof.advice.report import brief
-        from pyprof.prof.edits.cards import advise_capture
+        from pyprof.prof.changes.find_changes import add_code, captured_at, find_changes
+        from pyprof.prof.changes.say import brief
         from pyprof.prof.load import load_table
-        from pyprof.prof.planning.json_document import captured_at, whole_plan
         from pyprof.prof.report.json_document import page_of
         from pyprof.prof.report.page_model import page_model
         from pyprof.prof.report.render import render
@@ -60,17 +59,17 @@ def make_report(trace: Path, page: Path, *, force: bool, quiet: bool) -> Report:
         with progress(2, not quiet) as say:
             loaded = load_table(trace, say, host=True)
             annotation = annotate(loaded.table)
-        advised, forecaster = advise_capture(loaded.table, annotation, loaded.host, None, loaded.name)
+        changes = find_changes(loaded.table, annotation, loaded.host, None, loaded.name).document
+        add_code(changes, captured_at(trace))
         numbers = summarise(loaded.table, annotation, memory=loaded.memory)
-        plan = None if forecaster is None else whole_plan(forecaster, captured_at(trace))
-        model = page_model(loaded.table, annotation, None, advised.cards, trace.name, numbers, loaded.memory, plan)
+        model = page_model(loaded.table, annotation, None, changes, trace.name, numbers, loaded.memory)
         with open_output(page, force) as out:
             render(model, out)
         text = io.BytesIO()
         width, terminal = _terminal()
-        write_summary(numbers, text, width, terminal, brief(advised))
+        write_summary(numbers, text, width, terminal, brief(changes))
         about_page = page_of(str(page), model)
-        options = ("--advise",) if advised.cards else ("--group", "op,dir", "-w", str(width))
+        options = ("--advise",) if changes.changes else ("--group", "op,dir", "-w", str(width))
         command = ("pyprof", "prof", *options, str(trace))
         return Report(about_page, text.getvalue().decode(), command, loaded.warnings)
 

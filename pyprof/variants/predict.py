@@ -37,7 +37,7 @@ class Predictor:
 
     def plan(self) -> tuple[list[str], list[str]]:
         """The changes of the plan in its order, and the titles of those that cannot be made from outside."""
-        from pyprof.prof.planning.search import make_plan
+        from pyprof.prof.changes.search import make_plan
 
         chosen: list[str] = []
         others: list[str] = []

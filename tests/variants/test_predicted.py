@@ -154,7 +154,7 @@ def test_the_plan_names_each_change_once_and_what_no_change_does(monkeypatch: An
         ("item", "I"),
     ]
     plan = SimpleNamespace(changes=[SimpleNamespace(edit=SimpleNamespace(rule=r, title=t)) for r, t in rules])
-    monkeypatch.setattr("pyprof.prof.planning.search.make_plan", lambda _: plan)
+    monkeypatch.setattr("pyprof.prof.changes.search.make_plan", lambda _: plan)
     predictor = Predictor.__new__(Predictor)
     predictor._forecaster = None  # type: ignore[assignment]
     assert predictor.plan() == (["amp", "compile"], ["Pad", "I"])

@@ -9,12 +9,11 @@ from dataclasses import replace
 import numpy as np
 
 from pyprof.prof.advice import Run
-from pyprof.prof.advice.advised import NOTHING_FOUND
 from pyprof.prof.advice.card import RULES, Finding
 from pyprof.prof.advice.fusion import CALLS
 from pyprof.prof.advice.gradients import DENSE, SPARSE_ADAM, SPARSE_SGD
 from pyprof.prof.edits.costs import COSTS, OF_CALLS
-from pyprof.prof.edits.edit import EDIT_RULES, Abstained, Edit, EditRule, Proposal
+from pyprof.prof.edits.edit import EDIT_RULES, NOTHING_FOUND, Abstained, Edit, EditRule, Proposal
 from pyprof.prof.edits.rules.parameters import Counts, in_loops
 from pyprof.prof.edits.scenario import Scenario
 from pyprof.table.columns import Ints
@@ -36,6 +35,8 @@ DEVIATIONS = {
     "weight_casts": 0.1,
     "dropout_in_eval": 0.1,
     "small_grid": 0.2,
+    "communication": 0.4,
+    "small_collectives": 0.4,
 }
 COMPILED = ("fusion", "group_norm")  # changes that compile a part of the model, and so are parts of compiling it whole
 

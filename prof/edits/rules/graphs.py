@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from pyprof.prof.advice import Run
-from pyprof.prof.advice.launch import IN_GRAPH, MANY
 from pyprof.prof.edits.base_run import calls_of_memory
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
+from pyprof.prof.edits.graph_costs import IN_GRAPH, MANY
 from pyprof.prof.edits.rules.growing_tensors import tensors_grow
 from pyprof.prof.edits.rules.host_waits import LARGEST
 from pyprof.prof.edits.scenario import Scenario

@@ -7,14 +7,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from pyprof.prof.advice import Run
-from pyprof.prof.advice.advised import NOTHING_FOUND
 from pyprof.prof.advice.card import RULES
 from pyprof.prof.advice.layout import change_to_nhwc
 from pyprof.prof.call_times.call import CONVOLUTIONS, Variant
 from pyprof.prof.call_times.nearest_sizes import Ratio
 from pyprof.prof.call_times.of_run import CallOfRun, calls_of, changed_ns, like_the_measured
 from pyprof.prof.edits.costs import COSTS
-from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
+from pyprof.prof.edits.edit import NOTHING_FOUND, Abstained, Edit, Proposal, edit_rule
 from pyprof.prof.edits.rules.from_findings import edit_of
 from pyprof.prof.edits.scenario import Scenario
 from pyprof.quantities import rounded

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from pyprof.prof.advice import Run
-from pyprof.prof.advice.launch import IN_GRAPH, MANY
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
+from pyprof.prof.edits.graph_costs import IN_GRAPH, MANY
 from pyprof.prof.edits.rules.graphs import LEFT, launches_graphs
 from pyprof.prof.edits.rules.growing_tensors import sizes_of, tensors_grow
 from pyprof.prof.edits.rules.reduced_precision import PRODUCTS

@@ -9,7 +9,7 @@ from pyprof.prof.edits.edit import Edit
 from pyprof.prof.edits.forecast import Forecast
 from pyprof.prof.edits.rules import EDIT_RULES
 from pyprof.prof.load import load_table
-from pyprof.prof.planning.search import make_plan
+from pyprof.prof.changes.search import make_plan
 from pyprof.prof.replay.replayed_steps import MOST_ROWS, step_window
 from pyprof.prof.work.annotate import annotate
 from pyprof.table.columns import NULL, HostTable, Table

@@ -15,7 +15,7 @@ from pyprof.prof.edits.rules.loops.parameter_loops import behind, reads_of
 from pyprof.prof.edits.rules.narrow import Flow
 from pyprof.prof.edits.rules.parameters import in_loops
 from pyprof.prof.edits.scenario import apply, captured
-from pyprof.prof.planning.general_code import GENERAL
+from pyprof.prof.changes.general_code import GENERAL
 from tests.parse.kineto.kineto_file import MAIN, call, kernel, op, x
 from tests.prof.advice import advice_rows, test_layout
 from tests.prof.edits.test_scenario import base, of_rows

@@ -17,7 +17,7 @@ from pyprof.prof.edits.forecast import Forecast
 from pyprof.prof.planning.cli import main
 from pyprof.prof.planning.found_durations import Concerned, _by_phase, _saved
 from pyprof.prof.planning.json_document import _change
-from pyprof.prof.planning.search import Change
+from pyprof.prof.changes.search import Change
 from tests.answered import answer
 from tests.paths import GOLDEN
 from tests.prof.advice.advice_rows import run

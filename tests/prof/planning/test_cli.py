@@ -196,7 +196,7 @@ def test_each_change_shows_its_code(capsysbinary):
 def test_the_programs_own_line_is_shown_and_rewritten(capsys, tmp_path, monkeypatch):
     """A capture of a loop that copies pageable memory, whose source is at hand."""
     from pyprof.prof.planning import cli
-    from pyprof.prof.planning.source_line import module
+    from pyprof.prof.changes.source_line import module
 
     file = GOLDEN / "advice" / "pageable.before.json.gz"
     source = tmp_path / "tests" / "device" / "advice_host.py"

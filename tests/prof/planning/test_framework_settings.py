@@ -15,7 +15,7 @@ from pyprof.prof.advice import Run
 from pyprof.prof.edits.rules import EDIT_RULES
 from pyprof.prof.load import load_table
 from pyprof.prof.planning.code_change import code_change
-from pyprof.prof.planning.framework_settings import FRAMEWORKS, SETTINGS, Program, frameworks_of, program_of
+from pyprof.prof.changes.framework_settings import FRAMEWORKS, SETTINGS, Program, frameworks_of, program_of
 from pyprof.prof.planning.general_code import AT_MODEL, GENERAL, INFERENCE, TRAINING
 from pyprof.prof.planning.source_line import module
 from pyprof.prof.work.annotate import annotate

@@ -9,7 +9,7 @@ import pytest
 from pyprof.prof.edits.edit import EDIT_RULES, Abstained, Edit, Proposal
 from pyprof.prof.edits.forecast import Forecaster
 from pyprof.prof.edits.scenario import Scenario
-from pyprof.prof.planning.search import make_plan
+from pyprof.prof.changes.search import make_plan
 from tests.parse.kineto.kineto_file import call, kernel
 from tests.prof.edits.test_scenario import base
 

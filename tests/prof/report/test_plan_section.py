@@ -6,7 +6,7 @@ import re
 import pytest
 
 from pyprof.prof.advice.advised import AbstainedRule, StepTime
-from pyprof.prof.planning.code_change import CodeChange
+from pyprof.prof.changes.code_change import CodeChange
 from pyprof.prof.planning.json_document import PlanDocument, PlannedChange
 from pyprof.prof.report import cli
 from pyprof.prof.report.page_model import page_model

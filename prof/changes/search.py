@@ -8,20 +8,21 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 from pyprof.errors import UsageError
-from pyprof.prof.edits.cards import EDIT_NAMES
 from pyprof.prof.edits.edit import Abstained, Edit, proposed_again
 from pyprof.prof.edits.forecast import Forecast, Forecaster
 from pyprof.prof.edits.rules import EDIT_RULES
 from pyprof.prof.edits.scenario import Scenario, captured
 from pyprof.prof.edits.sequence import applied_with, following
 
+# Names that rules had in --advise before 2.0, which are accepted for one version.
+EDIT_NAMES = {"unfused_attention": "attention", "sync_in_step": "item", "launch_bound": "cuda_graph"}
 LEAST = 0.01  # of the step after the changes before it: what a change must save to be in the plan
 PAIRS = 3  # of changes that together seemed to save most: as many are looked at with all draws
 LONGEST = 30  # changes; no plan is read so far
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PlannedEdit:
     """One line of the plan: an edit, the run after it, and its time."""
 
     edit: Edit
@@ -37,7 +38,7 @@ class Plan:
     """The step as it is, the changes in order, what was not chosen, and the rules that propose nothing, at the end."""
 
     now: Forecast
-    changes: list[Change]
+    changes: list[PlannedEdit]
     others: list[tuple[Edit, float]]  # with the ns that each would save after the plan
     abstained: list[Abstained]
 
@@ -48,7 +49,7 @@ def make_plan(
     """The plan of a run. ``first``: rules whose changes begin the plan, in this order; ``without``: rules left out.
 
     ``start``: the run to begin with, where it is not the captured one, such as that on another GPU. Rules may also be
-    given by their names in --advise. Raises UsageError for a rule that does not exist.
+    given by the names that they had in --advise before 2.0. Raises UsageError for a rule that does not exist.
     """
     first, without = ([EDIT_NAMES.get(name, name) for name in names] for names in (first, without))
     for name in (*first, *without):
@@ -68,7 +69,7 @@ class _Search:
         self.scenario = self.start = start
         self.now = forecaster.forecast(self.scenario)
         self.time = self.begin = forecaster.roughly(self.scenario)
-        self.changes: list[Change] = []
+        self.changes: list[PlannedEdit] = []
         self.others: list[tuple[Edit, float]] = []
         self.abstained: list[Abstained] = []
 
@@ -177,6 +178,8 @@ class _Search:
             needed_by = last.title if edit is not last else ""
             timed = applied_with(edit, self.scenario).timed
             self.changes.append(
-                Change(replace(edit, timed=timed), before, self.scenario, forecast, self._alone_ns(edit), needed_by)
+                PlannedEdit(
+                    replace(edit, timed=timed), before, self.scenario, forecast, self._alone_ns(edit), needed_by
+                )
             )
         self.time = self.forecaster.roughly(self.scenario)

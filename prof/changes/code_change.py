@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, NamedTuple
 
 from pyprof.command.json_schema import Record, doc
-from pyprof.prof.planning.framework_settings import Program, setting
-from pyprof.prof.planning.general_code import AT_MODEL, GENERAL, GeneralForm
-from pyprof.prof.planning.source_line import (
+from pyprof.prof.changes.framework_settings import Program, setting
+from pyprof.prof.changes.general_code import AT_MODEL, GENERAL, GeneralForm
+from pyprof.prof.changes.source_line import (
     Statement,
     calls_of,
     module,

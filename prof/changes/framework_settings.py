@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from pyprof.prof.planning.general_code import INFERENCE, TRAINING, GeneralForm
+from pyprof.prof.changes.general_code import INFERENCE, TRAINING, GeneralForm
 from pyprof.source_path import NOWHERE, Place, is_library
 from pyprof.table.schema import list_texts
 

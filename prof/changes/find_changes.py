@@ -1,0 +1,262 @@
+"""The list of changes of a capture: in the order in which they bring most, by replay; where the run cannot be replayed,
+what each removes of the GPU's work.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pyprof.errors import InputError
+from pyprof.prof.advice.card import CPU_RULES, RULES, Finding, first_sentence
+from pyprof.prof.advice.run import Run
+from pyprof.prof.changes.code_change import code_change
+from pyprof.prof.changes.records import AbstainedRule, Change, Changes, NotChosen, StepTime
+from pyprof.prof.changes.search import LEAST, Plan, PlannedEdit, make_plan
+from pyprof.prof.edits.base_run import BaseRun
+from pyprof.prof.edits.costs import COSTS
+from pyprof.prof.edits.edit import NOTHING_FOUND, Edit
+from pyprof.prof.edits.forecast import Forecast, Forecaster
+from pyprof.prof.edits.scenario import Scenario, besides_ns
+from pyprof.prof.limits.peaks_file import Peaks
+from pyprof.prof.replay.replayed_steps import Window, rows_alike, step_window
+from pyprof.prof.step.run_step import RunStep, run_step
+from pyprof.prof.timing.stragglers import meetings
+from pyprof.prof.work.annotate import Annotation
+from pyprof.table.columns import Coded, HostTable, Ints, Table
+from pyprof.table.losses import losses
+
+FAITHFUL = 0.03  # the most by which a replay may differ from the capture for savings to be read from it
+NO_HOST = "a kernel table has no calls of the host to replay; a profiler's file or net.pyprof has"
+INCOMPLETE = "the capture has lost records, so changes would be false"
+ON_CPU = "the program ran on the CPU, where ops run one after the other"
+
+Retime = Callable[[Edit, Scenario], Edit]
+
+
+@dataclass(frozen=True, eq=False)
+class FoundChanges:
+    """The list, the rows of the kernel table that each change is about, and what forecasts further changes."""
+
+    document: Changes
+    rows: list[Ints]
+    run: Run
+    forecaster: Forecaster | None = None  # None where the run is not replayed
+    plan: Plan | None = None
+
+    def of_rows(self, rows: int) -> Coded:
+        """The column ``advice`` of a table with this many rows: the rules of the changes about a row, in order."""
+        found: list[list[str]] = [[] for _ in range(rows)]
+        for change, concerned in zip(self.document.changes, self.rows, strict=True):
+            for row in concerned.tolist():
+                if change.rule not in found[row]:
+                    found[row].append(change.rule)
+        return Coded.of([",".join(names) for names in found])
+
+
+def find_changes(
+    table: Table,
+    annotation: Annotation,
+    host: HostTable | None,
+    peaks: Peaks | None = None,
+    name: str = "",
+    retime: Retime | None = None,
+) -> FoundChanges:
+    """The list of a capture's changes.
+
+    ``host``: the host's calls, if there are any. ``name``: of the file. ``retime``: gives edits measured durations.
+    """
+    why, step = NO_HOST if host is None else INCOMPLETE if losses(table) else "", run_step(table, annotation)
+    if host is None or why:
+        return without_replay(Run(table, annotation, peaks), why, step)
+    window = step_window(table, annotation, host)
+    try:
+        base = base_of(window, name, peaks)
+    except InputError as error:
+        because = str(error).removeprefix(f"{error.file}: ")
+        return without_replay(Run(table, annotation, peaks), f"the capture cannot be replayed: {because}", step)
+    whole = len(window.rows) == len(table)
+    run = base.run if whole else Run(table, annotation, peaks)
+    why = base.run.unfit or (doubt(base) if run.rows else "no operation of the GPU counts")
+    if why:
+        return without_replay(run, why, step)
+    base.retime = retime
+    found = planned(Forecaster(base, captured_ns=None if step is None else step.captured_ns), step)
+    if whole:
+        return found
+    rows = [rows_alike(table, window.rows[each]) for each in found.rows]
+    return FoundChanges(found.document, rows, run, found.forecaster, found.plan)
+
+
+def base_of(window: Window, name: str, peaks: Peaks | None = None) -> BaseRun:
+    """The replayed run of a capture's window. Raises InputError if there is nothing to replay."""
+    table, annotation, host, _ = window
+    return BaseRun(table, annotation, host, name, meetings(table, annotation), peaks)
+
+
+def doubt(base: BaseRun) -> str:
+    """Why savings should not be read from this replay; empty where it is faithful."""
+    if not base.replayed.is_complete:
+        return f"{1 - base.replayed.launched_share:.1%} of the GPU's time has no launch in the capture to replay"
+    if abs(base.replayed.difference) > FAITHFUL:
+        way = "longer" if base.replayed.difference > 0 else "shorter"
+        return f"the replay is {abs(base.replayed.difference):.1%} {way} than the capture"
+    return ""
+
+
+def planned(
+    forecaster: Forecaster,
+    step: RunStep | None = None,
+    first: Sequence[str] = (),
+    without: Sequence[str] = (),
+    start: Scenario | None = None,
+    plan: Plan | None = None,
+) -> FoundChanges:
+    """The list of a replayed run.
+
+    ``step``: the capture's; without it, that of the replayed steps. ``first``, ``without``, ``start``: as of
+    ``make_plan``; ``plan``: made already.
+    """
+    base = forecaster.base
+    plan = plan or make_plan(forecaster, first, without, start)
+    before = [plan.now, *(change.forecast for change in plan.changes)]
+    document = _document(
+        base.run,
+        step or run_step(base.table, base.annotation),
+        now=step_time(plan.now),
+        measured=forecaster.measured,
+        changes=[_change(change, then, forecaster) for change, then in zip(plan.changes, before, strict=False)],
+        not_chosen=[NotChosen(edit.rule, edit.title, _ms(saved)) for edit, saved in plan.others],
+        abstained=[AbstainedRule(each.rule, each.why) for each in plan.abstained],
+        doubt=doubt(base),
+        besides_ms=_ms(besides_ns(base)),
+    )
+    rows = [base.run.origin[_rows_of_base(change)] for change in plan.changes]
+    return FoundChanges(document, rows, base.run, forecaster, plan)
+
+
+def without_replay(run: Run, why: str, step: RunStep | None = None) -> FoundChanges:
+    """The changes that each rule finds by itself, with the work that they remove; on a CPU, that is the step's gain.
+
+    ``why``: the reason for which there is no replay; ``step``: the capture's.
+    """
+    rules = CPU_RULES if run.on_cpu else RULES
+    judged = not (run.incomplete or run.unfit) and bool(run.rows)
+    found = [(name, each) for name, rule in rules.items() for each in rule(run)] if judged else []
+    least = LEAST * run.step_ns * run.steps * run.lanes
+    chosen = sorted(
+        (pair for pair in found if pair[1].saved_ns.sum() >= least), key=lambda pair: -pair[1].saved_ns.sum()
+    )
+    said = {name for name, _ in chosen}
+    silent = run.unfit or (INCOMPLETE if run.incomplete else NOTHING_FOUND)
+    document = _document(
+        run,
+        step,
+        not_replayed=run.unfit or (ON_CPU if run.on_cpu else why),
+        changes=[_work(run, name, finding) for name, finding in chosen],
+        not_chosen=[],
+        abstained=[AbstainedRule(name, silent) for name in rules if name not in said],
+    )
+    return FoundChanges(document, [run.origin[finding.rows] for _, finding in chosen], run)
+
+
+def add_code(document: Changes, newest: float) -> None:
+    """Add to each change its line's statement and the change in code, by source files that are not newer."""
+    for change in document.changes:
+        change.source, change.code = code_change(change.rule, change.change, change.trace, change.op, newest)
+
+
+def captured_at(file: str | Path) -> float:
+    """The time of a capture, as that of its file; minus infinity where there is no file, as for standard input."""
+    path = Path(file)
+    return path.stat().st_mtime if path.exists() else -math.inf
+
+
+def step_time(forecast: Forecast) -> StepTime:
+    return StepTime(*(_ms(ns) for ns in (forecast.ns, forecast.low, forecast.high)))
+
+
+def best_row(edit: Edit, run: Run) -> int:
+    """The row that gains most; -1 for a change about all rows, or none."""
+    if not len(edit.rows) or len(edit.rows) == run.rows:
+        return -1
+    return int(edit.rows[(run.dur[edit.rows] - edit.ns).argmax()])
+
+
+def _document(run: Run, step: RunStep | None, **found: object) -> Changes:
+    """The document with what is known of the run itself."""
+    return Changes(
+        unit=run.unit,
+        steps=run.marked,
+        captured_ms=_ms(run.step_ns if step is None else step.captured_ns),
+        on_cpu=run.on_cpu,
+        incomplete=list(run.incomplete),
+        shapes=run.has_sizes,
+        **found,  # type: ignore[arg-type]
+    )
+
+
+def _change(change: PlannedEdit, before: Forecast, forecaster: Forecaster) -> Change:
+    edit, run = change.edit, change.before.run
+    row = best_row(edit, run)
+    gains = forecaster.difference(change.before, change.after)
+    work = forecaster.work(change.before) - forecaster.work(change.after)
+    return Change(
+        rule=edit.rule,
+        title=edit.title,
+        change=run.in_makers_words(edit.change),
+        why=run.in_makers_words(edit.why),
+        cost=edit.cost,
+        op=run.op(row) if row >= 0 else "",
+        layer=run.layer(row) if row >= 0 else "",
+        trace=run.trace(row) if row >= 0 else edit.line,
+        kernels=round(run.count(len(edit.rows)), 3),
+        time_ms=round(run.ms_of(edit.rows), 6),
+        gpu_ms=_ms(work[0]),
+        host_ms=_ms(work[1]),
+        saved_ms=_ms(before.ns - change.forecast.ns),
+        low_ms=_ms(gains.low),
+        high_ms=_ms(gains.high),
+        step=step_time(change.forecast),
+        alone_ms=None if math.isnan(change.alone_ns) else _ms(change.alone_ns),
+        needed_by=change.needed_by,
+        timed=round(edit.timed, 4),
+    )
+
+
+def _work(run: Run, name: str, finding: Finding) -> Change:
+    """A change by what its rule finds: the work that it removes."""
+    known = 0 < len(finding.rows) < run.rows or bool((finding.saved_ns > 0).any())
+    best = int(finding.rows[finding.saved_ns.argmax()]) if known else -1
+    removed = run.ms(float(finding.saved_ns.sum()))
+    return Change(
+        rule=name,
+        title=first_sentence(finding.change),
+        change=run.in_makers_words(finding.change),
+        why=run.in_makers_words(finding.why),
+        cost=COSTS.get(name, ""),
+        op=run.op(best) if best >= 0 else "",
+        layer=run.layer(best) if best >= 0 else "",
+        trace=run.trace(best) if best >= 0 else "",
+        kernels=round(run.count(len(finding.rows)), 3),
+        time_ms=round(run.ms_of(finding.rows), 6),
+        gpu_ms=round(removed, 6),
+        saved_ms=round(removed, 6) if run.on_cpu else None,
+    )
+
+
+def _rows_of_base(change: PlannedEdit) -> Ints:
+    """The rows of the captured run that a change is about."""
+    rows = change.before.origin[change.before.run.origin[change.edit.rows]]
+    base = change.before.base.run
+    place = np.full(int(base.origin.max(initial=-1)) + 1, -1, np.int64)
+    place[base.origin] = np.arange(len(base.origin))
+    return place[rows]
+
+
+def _ms(ns: float) -> float:
+    return round(ns / 1e6, 6)
