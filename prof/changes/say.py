@@ -172,7 +172,8 @@ def _card(number: int, change: Change, document: Changes, width: int) -> Iterato
 
 def amounts(change: Change, document: Changes) -> str:
     """The three amounts of a change, the interval of its gain, and what it would save as the only change."""
-    work = f"It removes {ms(change.gpu_ms)} ms of {"the ops'" if document.on_cpu else "the GPU's"} work"
+    whose = "the ops'" if document.on_cpu else "the GPU's"
+    work = f"It removes {ms(change.gpu_ms)} ms of {whose} work"
     if change.saved_ms is None or change.low_ms is None or change.high_ms is None:
         return f"{work}."
     if change.host_ms is not None:
