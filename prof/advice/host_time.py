@@ -14,47 +14,9 @@ if TYPE_CHECKING:
     from pyprof.prof.advice.run import Run
 
 _LISTS = re.compile(r"(?:aten::)?_(?:foreach|fused)_")
-MOST_NS = 25_000.0  # most time per launch, in steps with 50 launches or more; call stacks and slow hosts take longer
 LIST_NS = 40_000  # an op on lists of 16 to 28 tensors, whose descriptions take a profiler longest (40 to 55 µs without)
 CALL_NS = 20_000  # a launch call that takes longer is waiting for a full queue, a graph or a copy
 LONG_NS = 500_000  # a long gap between launches; an op takes the host 5 to 50 µs, or up to 200 under a profiler
-# A launch, where the capture does not time them: 6.3 to 9.6 µs of Python for loops over single ops on an H200's host.
-LAUNCH_NS = 6000.0
-
-
-def host_ns(run: Run) -> tuple[float, float]:
-    """An estimate of the host's time per step in ns, for launches and for the rest, good within a factor of about 1.5.
-
-    The time for launches is the captured time between them, without the host's waits for the GPU, times the share that
-    is not profiler overhead. The rest is long pauses (data loading, the user's own Python). They count in full, because
-    a profiler slows only PyTorch's calls. Without launch times in the capture, the estimate is 6 µs per launch and 0
-    for the rest.
-    """
-    if not run.launches_timed:
-        return LAUNCH_NS * run.count(_launches(run)), 0.0
-    launching, besides = run.captured_host_ns
-    own = own_of(run)
-    most = np.inf if own.measured else MOST_NS * run.count(_launches(run))
-    return min(own.share * launching, most), besides
-
-
-def interval_ns(run: Run) -> tuple[float, float]:
-    """The 80% interval of the host's time per step in ns."""
-    own, (launching, besides) = own_of(run), run.captured_host_ns
-    low, high = (min(share * launching + besides, run.step_ns) for share in (own.low, own.high))
-    return min(low, run.host_ns), max(high, run.host_ns)
-
-
-def _launches(run: Run) -> int:
-    """How many calls launched the rows: one for all of a CUDA graph that have its launch."""
-    graph = run.table.ints("apiStart")[run.in_graph]
-    return int((~run.in_graph).sum()) + len(np.unique(graph[graph != NULL]))
-
-
-def launches_timed(run: Run) -> bool:
-    """Whether the capture has start and duration of the launches of at least 90% of the rows."""
-    known = (run.table.ints("apiStart") != NULL) & (run.table.ints("apiDuration") != NULL)
-    return run.rows > 0 and int(known.sum()) >= 0.9 * run.rows
 
 
 def _between(run: Run, rows: Ints, api: Ints, took: Ints) -> tuple[float, float]:
@@ -75,11 +37,6 @@ def _between(run: Run, rows: Ints, api: Ints, took: Ints) -> tuple[float, float]
     since = np.where(before >= 0, start[1:] - ends[before], gap)
     long = gap > LONG_NS
     return float(gap[~long].sum() + (end - start).sum()), float(np.minimum(gap, since)[long].sum())
-
-
-def own_share(run: Run) -> float:
-    """The share of the captured host time that is not the profiler's."""
-    return own_of(run).share
 
 
 def own_of(run: Run) -> profiler_cost.OwnShare:

@@ -6,18 +6,17 @@ from functools import cached_property
 
 import numpy as np
 
-from pyprof.prof.advice.host_time import captured_ns, host_ns, launches_timed
+from pyprof.prof.advice.host_time import captured_ns
 from pyprof.prof.advice.run_columns import Rows, numel
 from pyprof.prof.kernels.frameworks import is_pytorch
 from pyprof.prof.limits.devices import Device
 from pyprof.prof.limits.hardware_words import hardware_words
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.limits.roofline import roofline
-from pyprof.prof.timing.gpus import devices_of_rows, launched_at
+from pyprof.prof.timing.gpus import devices_of_rows
 from pyprof.prof.timing.loading import loading
 from pyprof.prof.timing.steps import Step, steps_of_devices
 from pyprof.prof.timing.timeline import alone
-from pyprof.prof.timing.waiting import CAUSES, waiting
 from pyprof.prof.timing.warmup import warm_up
 from pyprof.prof.work.annotate import Annotation
 from pyprof.quantities import rounded
@@ -37,21 +36,11 @@ BELIEVED = (0.5, 0.95)  # efficiencies of products seen in the run that may repl
 LAST_NS = 1 << 50  # 13 days; later times mean a damaged file
 LONG_NS = 20000.0  # the shortest product whose efficiency counts
 
-# The gap from a kernel's end to the next kernel's start if the latter is already queued. Consecutive steps took longer
-# than the sum of their kernels by 0.7 to 1.5 µs per kernel (45 programs on an H200).
-BETWEEN_NS = 1100.0
 # Shorter messages are latency, 8 to 20 µs within a host (192 of 1 MB and less on two H200: median 8.6), or waits.
-SMALL_MESSAGE, MESSAGE_NS = 4 << 20, 50_000.0
+SMALL_MESSAGE = 4 << 20
 # The most that one call fewer saves the host. Single ops in Python loops take 6 to 14 µs (the same programs); the mean
 # over a step is higher, because it includes the modules' own Python code.
 CALL_NS = 10_000.0
-# The host's time without the profiler over its estimate (host_time.py): tenths 1, 3, 5, 7 and 9 of a distribution whose
-# logarithm deviates by 0.3, as those of the 45 programs did.
-HOST_DEVIATION = 0.3
-# If the ratio of the host's estimate to the GPU's time is above this value or below its inverse, the slower of the two
-# is as estimated in four of five cases: 0.84 is the normal distribution's 80th percentile.
-HOST_SURE = math.exp(0.84 * HOST_DEVIATION)
-HOST_ERRORS = np.exp(HOST_DEVIATION * np.array([-1.28, -0.52, 0.0, 0.52, 1.28]))
 # Why no rule can judge a capture
 LAUNCHES = "these CPU ops only launched GPU work, and the capture does not have that work"
 NOT_PYTORCH = "the capture has no op and no kernel of PyTorch, and the rules are about PyTorch programs"
@@ -128,69 +117,15 @@ class Run(Rows):
         each = [covered(self.start[mine], self.end[mine]) for mine in self.lane_rows]
         return float(np.mean(each)) / self.steps if each else 0.0
 
-    @property
-    def host_ns(self) -> float:
-        """The time that the host needs per step without a profiler, in ns (estimated)."""
-        return min(sum(self._host), self.step_ns)
-
-    @property
-    def launching_ns(self) -> float:
-        """The part of the host's time per step that launches take, in ns."""
-        return min(self._host[0], self.step_ns)
-
     @cached_property
     def captured_host_ns(self) -> tuple[float, float]:
         """The host's time per step in the capture, with the profiler's: for launches, and for the rest."""
         return captured_ns(self)
 
     @cached_property
-    def _host(self) -> tuple[float, float]:
-        return host_ns(self)
-
-    @cached_property
-    def launches_timed(self) -> bool:
-        """Whether the capture times the launches of nearly all rows, on which the estimate of the host's time rests."""
-        return launches_timed(self)
-
-    @cached_property
-    def stalled_ns(self) -> float:
-        """The idle time per step in ns in front of work that is already launched, without the usual gaps."""
-        launched = launched_at(self.table)
-        idle_before_launch = np.clip(launched - (self.start - self.gaps), 0, self.gaps)
-        waiting = np.where(launched == NULL, 0.0, self.gaps - idle_before_launch - BETWEEN_NS)
-        each = float(np.maximum(waiting, 0.0).sum()) / self.steps / self.lanes
-        return min(each, self.step_ns - self.busy_ns)  # steps on the GPU may be longer than from mark to mark
-
-    @cached_property
-    def idle_by_cause_ns(self) -> dict[str, float]:
-        """The idle time per step in ns by its cause, one of ``waiting.CAUSES``."""
-        found = waiting(self.table)
-        sums = ((cause, found.idle_ns[found.cause.codes == code].sum()) for code, cause in enumerate(CAUSES))
-        return {cause: float(ns) / self.steps / self.lanes for cause, ns in sums}
-
-    @cached_property
-    def queued_ns(self) -> float:
-        """The GPU's time per step in ns if it never waits for the host. Gaps are shorter in a CUDA graph."""
-        return self.busy_ns - self.for_ranks_ns + BETWEEN_NS * self.count(int((~self.in_graph).sum()))
-
-    @cached_property
     def in_graph(self) -> Bools:
         """A mask of the rows that a CUDA graph launched."""
         return launched_by_graphs(self.table)
-
-    @cached_property
-    def for_ranks_ns(self) -> float:
-        """The time in ns per step in which collectives wait for other ranks and nothing else runs."""
-        # The exposed time minus the time at the rate of the run's fastest collective; 0 without message sizes
-        rows = np.flatnonzero(self.collectives)
-        size = self.message_bytes(rows)
-        rows, size = rows[size > 0], size[size > 0]
-        if not len(rows):
-            return 0.0
-        rate = (self.dur[rows] / size).min()
-        moving = np.maximum(size * rate, self.dur[rows].min())
-        moving = np.where(size < SMALL_MESSAGE, np.minimum(moving, MESSAGE_NS), moving)
-        return float(np.maximum(self.exposed(rows) - moving, 0.0).sum()) / self.steps / self.lanes
 
     def exposed(self, rows: Ints) -> Ints:
         """For each of these rows, the ns in which its GPU did nothing else."""
@@ -211,23 +146,6 @@ class Run(Rows):
             several = isinstance(first, list) and bool(first) and isinstance(first[0], list)
             found.append(4.0 * sum(map(numel, first if several else [first])))
         return np.array(found, np.float64)
-
-    def shorter_ns(self, gpu_ns: float, launches: float, calls: float) -> float:
-        """The ns by which all steps together get shorter. On a CPU alone, the ops' own time counts in full.
-
-        The GPU's work decreases by ``gpu_ns`` with ``launches`` fewer kernels, and the host makes ``calls`` fewer
-        calls. Host and GPU work in parallel, and the slower one determines the step's time. The result is the mean over
-        the distribution of the host estimate's error.
-        """
-        if self.on_cpu:
-            return gpu_ns
-        per = self.steps * self.lanes
-        each = self.launching_ns / max(self.count(int((~self.in_graph).sum())), 1e-9)
-        fewer = min(each, CALL_NS) * calls / per
-        queued = self.queued_ns - (gpu_ns + BETWEEN_NS * launches) / per
-        host = self.host_ns * HOST_ERRORS
-        after = host - fewer * HOST_ERRORS
-        return float((np.maximum(self.queued_ns, host) - np.maximum(queued, after)).mean()) * per
 
     @cached_property
     def lane_rows(self) -> list[Ints]:
@@ -260,17 +178,6 @@ class Run(Rows):
             later = rows[1:][np.diff(self.table.ints("step")[rows]) != 0]
             gaps[later] *= (len(later) + 1) / max(len(later), 1)
         return gaps
-
-    def most_ns(self, rows: Ints) -> float:
-        """The most ns of all steps that a change to these rows can save: their time, and the gaps at either end.
-
-        A gap between two of the rows counts once. Never more than the steps' time.
-        """
-        chosen = np.zeros(self.rows + 1, bool)  # the last item is for a gap that no row began
-        chosen[rows] = True
-        around = chosen[:-1] | chosen[self._gaps[1]]
-        whole = float(self.dur[chosen[:-1]].sum() + self.recurring_gaps[around].sum())
-        return min(whole, self.step_ns * self.steps * self.lanes)
 
     def ms(self, ns: float) -> float:
         """ms per step and GPU, from ns of the whole run."""
