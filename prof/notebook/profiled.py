@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from pyprof.errors import PyprofError, packages
@@ -317,10 +318,10 @@ class Profile(CapturedRows):
 
             check_output(path, force)
             memory, across = (self._capture.memory, self._capture.path) if self._rows is None else (None, None)
-            run = self.table, self.annotation, self._capture.peaks, self.cards
-            whole = self._rows is None and self._capture.forecaster is not None
-            plan = self.plan().numbers if whole else None
-            model = page_model(*run, title or self.name, memory=memory, plan=plan, path=across)
+            found = msgspec.structs.replace(self.found, changes=self.cards)
+            add_code(found, captured_at(self.inputs[0][0]))
+            run = self.table, self.annotation, self._capture.peaks, found
+            model = page_model(*run, title or self.name, memory=memory, path=across)
             with open_output(path, force) as out:
                 render(model, out)
         return Path(path)

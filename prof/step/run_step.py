@@ -7,6 +7,7 @@ some steps take far longer than most, and the mean says how fast the program adv
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -181,11 +182,11 @@ def _limit(shares: tuple[Share, ...], wall: float) -> Limit:
     Of causes that each take a quarter of the step, the one with the surest evidence: a DataLoader's calls, waits for
     values, communication, and last the host, which is what no record explains better.
     """
-    ns: dict[str, float] = {share.cause: share.ns for share in shares}
-    if ns.get("gpu", 0.0) >= GPU_LIMITS * wall:
+    ns = defaultdict(float, {share.cause: share.ns for share in shares})
+    if ns["gpu"] >= GPU_LIMITS * wall:
         return "gpu"
-    sure = next((name for name in SUREST if ns.get(name, 0.0) >= (1 - GPU_LIMITS) * wall), None)
-    return sure or max(SUREST, key=lambda name: ns.get(name, 0.0))
+    sure = [name for name in SUREST if ns[name] >= (1 - GPU_LIMITS) * wall]
+    return sure[0] if sure else max(SUREST, key=lambda name: ns[name])
 
 
 def _loader(table: Table) -> Loader:
