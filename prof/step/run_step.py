@@ -20,7 +20,7 @@ from pyprof.prof.step.step_times import Begin, step_times
 from pyprof.prof.timing.profiler_cost import unprofiled
 from pyprof.prof.timing.waiting import loader_calls
 from pyprof.prof.work.annotate import Annotation
-from pyprof.table.attribution import runs_on_cpu
+from pyprof.table.attribution import launched_alone
 from pyprof.table.columns import Floats, Ints, Table
 from pyprof.table.losses import losses
 
@@ -103,14 +103,13 @@ def run_step(table: Table, annotation: Annotation) -> RunStep | None:
     wall = float(known.step_ns) if known is not None and timed else captured
     low, high = (known.low_ns, known.high_ns) if known is not None and timed else (lengths.min(), lengths.max())
     steps = known.count - known.count // 2 if known is not None and timed else len(lengths)
-    lost, on_cpu = bool(losses(table)), runs_on_cpu(table.coded("kind"))
+    lost = bool(losses(table)) or bool(launched_alone(table.coded("reason")).any())
     loader = _loader(table)
     slowed = ("host", "data") if loader == "single process" else ("host",)
-    devices = (
-        () if lost or on_cpu else tuple(_devices(shares_of_devices(table, annotation, times), wall, captured, slowed))
-    )
+    sums = {} if lost else shares_of_devices(table, annotation, times)
+    devices = tuple(_devices(sums, wall, captured, slowed))
     shares = _mean_shares(devices)
-    limit: Limit = "incomplete" if lost else "host" if on_cpu else _limit(shares, wall)
+    limit: Limit = "incomplete" if lost else _limit(shares, wall)
     return RunStep(
         unit="step" if numbers else "capture",
         count=max(len(numbers), 1),

@@ -42,7 +42,7 @@ def step_sentences(summary: Summary) -> Iterator[str]:
     if step.unit == "step" and step.begins == "operation" and step.count > 1:
         yield "No mark says when a step begins, so each is taken to begin with its first operation."
     if step.shares:
-        yield _verdict(step)
+        yield _of_cpu(step) if summary.on_cpu else _verdict(step)
         yield from _differing(step)
 
 
@@ -83,6 +83,15 @@ def _verdict(step: RunStep) -> str:
     idle = [_idle(step, cause) for cause in causes if step.share(cause) > LITTLE * step.wall_ns]
     text += f"; it is idle for {joined(idle)}" if idle else ""
     return f"{text}.{_lead(step)}{_profiled(step)}"
+
+
+def _of_cpu(step: RunStep) -> str:
+    """The verdict on a CPU, which does all the work: the DataLoader's part of it."""
+    what, wall, data = f"the {step.unit}", ms(round(step.wall_ns)), step.share("data")
+    if data <= LITTLE * step.wall_ns:
+        return f"The host limits {what}: all of its {wall} are the CPU's work, without a call of a DataLoader."
+    waits = "waits for the DataLoader's workers" if step.loader == "workers" else "makes batches in the DataLoader"
+    return f"{LIMITS[step.limit]} {what}: for {ms(round(data))} of {wall} the program {waits}; the rest is its own work."
 
 
 def _idle(step: RunStep, cause: str) -> str:
