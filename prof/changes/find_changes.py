@@ -15,7 +15,7 @@ from pyprof.errors import InputError
 from pyprof.prof.advice.card import CPU_RULES, RULES, Finding, first_sentence
 from pyprof.prof.advice.run import Run
 from pyprof.prof.changes.code_change import code_change
-from pyprof.prof.changes.records import AbstainedRule, Change, Changes, NotChosen, StepTime
+from pyprof.prof.changes.records import ON_CPU, AbstainedRule, Change, Changes, NotChosen, StepTime
 from pyprof.prof.changes.search import LEAST, Plan, PlannedEdit, make_plan
 from pyprof.prof.edits.base_run import BaseRun
 from pyprof.prof.edits.costs import COSTS
@@ -33,7 +33,6 @@ from pyprof.table.losses import losses
 FAITHFUL = 0.03  # the most by which a replay may differ from the capture for savings to be read from it
 NO_HOST = "a kernel table has no calls of the host to replay; a profiler's file or net.pyprof has"
 INCOMPLETE = "the capture has lost records, so changes would be false"
-ON_CPU = "the program ran on the CPU, where ops run one after the other"
 
 Retime = Callable[[Edit, Scenario], Edit]
 
@@ -232,7 +231,7 @@ def _work(run: Run, name: str, finding: Finding) -> Change:
     """A change by what its rule finds: the work that it removes."""
     known = 0 < len(finding.rows) < run.rows or bool((finding.saved_ns > 0).any())
     best = int(finding.rows[finding.saved_ns.argmax()]) if known else -1
-    removed = run.ms(float(finding.saved_ns.sum()))
+    removed = run.ms(_removed_ns(run, finding))
     return Change(
         rule=name,
         title=first_sentence(finding.change),
@@ -247,6 +246,11 @@ def _work(run: Run, name: str, finding: Finding) -> Change:
         gpu_ms=round(removed, 6),
         saved_ms=round(removed, 6) if run.on_cpu else None,
     )
+
+
+def _removed_ns(run: Run, finding: Finding) -> float:
+    """The work that a finding removes, ns; on a CPU with the pauses between ops, which are work of the host, too."""
+    return float(finding.saved_ns.sum()) + (finding.idle_ns if run.on_cpu else 0.0)
 
 
 def _rows_of_base(change: PlannedEdit) -> Ints:

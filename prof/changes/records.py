@@ -8,6 +8,8 @@ from pyprof.command.json_schema import Record, doc
 from pyprof.prof.changes.code_change import CodeChange
 from pyprof.table.losses import Loss
 
+ON_CPU = "the program ran on the CPU, where ops run one after the other"
+
 
 class StepTime(Record):
     """The time of a step without a profiler, and the interval that contains it in four cases of five."""

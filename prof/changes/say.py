@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator
 
 from pyprof.command.terminal_text import cut_to, safe
-from pyprof.prof.changes.records import Change, Changes, StepTime
+from pyprof.prof.changes.records import ON_CPU, Change, Changes, StepTime
 from pyprof.prof.changes.search import LEAST
 from pyprof.quantities import counted, rounded
 from pyprof.table.losses import incomplete_line
@@ -108,7 +108,7 @@ def _heading(document: Changes) -> str:
     if document.changes:
         return f"What to change: {_work(document)}"
     nothing = f"What to change: no change was found that saves 1% of {one(document)}"
-    reason = f" ({document.not_replayed})" if document.not_replayed and not document.on_cpu else ""
+    reason = f" ({document.not_replayed})" if document.not_replayed not in ("", ON_CPU) else ""
     return f"{nothing}{reason}{'' if document.shapes else f'. {NO_SHAPES}'}"
 
 

@@ -91,7 +91,8 @@ def _of_cpu(step: RunStep) -> str:
     if data <= LITTLE * step.wall_ns:
         return f"The host limits {what}: all of its {wall} are the CPU's work, without a call of a DataLoader."
     waits = "waits for the DataLoader's workers" if step.loader == "workers" else "makes batches in the DataLoader"
-    return f"{LIMITS[step.limit]} {what}: for {ms(round(data))} of {wall} the program {waits}; the rest is its own work."
+    text = f"{LIMITS[step.limit]} {what}: for {ms(round(data))} of {wall} the program {waits}"
+    return f"{text}; the rest is its own work."
 
 
 def _idle(step: RunStep, cause: str) -> str:
