@@ -147,9 +147,8 @@ def without_replay(run: Run, why: str, step: RunStep | None = None) -> FoundChan
     judged = not (run.incomplete or run.unfit) and bool(run.rows)
     found = [(name, each) for name, rule in rules.items() for each in rule(run)] if judged else []
     least = LEAST * run.step_ns * run.steps * run.lanes
-    chosen = sorted(
-        (pair for pair in found if pair[1].saved_ns.sum() >= least), key=lambda pair: -pair[1].saved_ns.sum()
-    )
+    worth = [pair for pair in found if _removed_ns(run, pair[1]) >= least]
+    chosen = sorted(worth, key=lambda pair: -_removed_ns(run, pair[1]))
     said = {name for name, _ in chosen}
     silent = run.unfit or (INCOMPLETE if run.incomplete else NOTHING_FOUND)
     document = _document(
