@@ -34,6 +34,7 @@ COSTS = {
     "made_again": "memory for what is kept",
     "kept_activations": "memory: the activations of these layers stay until their backward pass",
     "unused_gradients": "none, if no optimizer updates these parameters, however seldom, and no norm counts them",
+    "repeats": "memory: the activations of all inputs at once; batch norm then sees the whole batch",
     "static_cache": "memory for the cache's greatest size from the beginning, and a mask for what is not filled yet",
     "item": "values that are printed later, or every few steps",
     "size_sync": "other ops, which may compute what the mask leaves out",

@@ -14,6 +14,7 @@ from pyprof.prof.edits.rules import (  # noqa: F401
     memory_format,
     part_graphs,
     reduced_precision,
+    repeats,
     sibling_layers,
     unused_gradients,
     whole_model,
