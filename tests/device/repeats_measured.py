@@ -114,7 +114,6 @@ def main(folder: Path) -> None:
                 pyprof.step()
             wait()
         rows.append(row)
-        print(row, flush=True)
     (folder / "repeats.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 
 

@@ -24,6 +24,7 @@ ALIKE = 0.9  # of two passes' kernels, those that have the same op and sizes
 # What a kernel takes however little it does: the shortest of 45 programs' kernels on an H200 take 1.2 to 2.5 µs.
 FLOOR_NS = 2_000.0
 DEVIATION = 0.15
+ACCUMULATES = "AccumulateGrad"
 
 
 class Passes(NamedTuple):
@@ -69,6 +70,7 @@ def repeats(scenario: Scenario) -> Iterator[Proposal]:
 def _micro_batches(run: Run) -> Iterator[Passes]:
     """The passes of each step and GPU that are alike."""
     _, word = numbered(*(run.table.coded(key).codes for key in ("aten", "sizes", "phase")))
+    word = np.where(run.mentions("nodes", ACCUMULATES), -1, word)  # the first pass sets what the others add to
     steps = run.table.ints("step")
     passing = np.isin(run.phase, ("forward", "backward"))
     for lane in run.lane_rows:
@@ -93,7 +95,7 @@ def _alike(passes: list[Ints], word: Ints) -> list[Ints]:
     """The passes that have the ops and sizes of the first one; none if any differs."""
     if len(passes) < 2:
         return []
-    counts = [Counter(word[rows].tolist()) for rows in passes]
+    counts = [Counter(word[rows][word[rows] >= 0].tolist()) for rows in passes]
     first = counts[0]
     shared = [sum((first & other).values()) / max(first.total(), other.total()) for other in counts]
     return passes if min(shared) >= ALIKE else []
@@ -115,7 +117,7 @@ def _merged_ns(run: Run, passes: Passes) -> Iterator[Floats]:
 
 def _parameters(run: Run) -> set[tuple[int, ...]]:
     """The shapes of parameters, by the gradients that autograd accumulates, as they are and transposed."""
-    rows = np.flatnonzero(run.mentions("nodes", "AccumulateGrad")).tolist()
+    rows = np.flatnonzero(run.mentions("nodes", ACCUMULATES)).tolist()
     shapes = {tuple(run.first_shape(row)) for row in rows} - {()}
     return shapes | {shape[::-1] for shape in shapes}
 
