@@ -10,7 +10,7 @@ import numpy as np
 
 from pyprof.errors import InputError, packages
 from pyprof.prof.advice.run import Run
-from pyprof.prof.changes.find_changes import FoundChanges, find_changes
+from pyprof.prof.changes.find_changes import FoundChanges, captured_at, find_changes
 from pyprof.prof.changes.records import Change
 from pyprof.prof.limits.peaks_file import Peaks, load_peaks
 from pyprof.prof.limits.roofline import Roofline, roofline
@@ -60,7 +60,9 @@ class Captured:
     @cached_property
     def found(self) -> FoundChanges:
         """The list of changes, and what forecasts them."""
-        return find_changes(self.table, self.annotation, self.host, self.peaks, self.name)
+        return find_changes(
+            self.table, self.annotation, self.host, self.peaks, self.name, newest=captured_at(self.inputs[0][0])
+        )
 
     @property
     def changes(self) -> list[tuple[Change, Ints]]:

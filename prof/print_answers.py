@@ -17,14 +17,16 @@ LEAST_TEXT = 20  # characters of a wrapped line behind its margin
 
 
 def print_summary(args: argparse.Namespace) -> Done:
-    from pyprof.prof.changes.find_changes import find_changes
+    from pyprof.prof.changes.find_changes import captured_at, find_changes
     from pyprof.prof.changes.say import brief
     from pyprof.prof.summary.capture_numbers import summarise
     from pyprof.prof.summary.terminal import write_summary
 
     loaded, annotation, peaks = load_annotated(args, host=True)
     numbers = summarise(loaded.table, annotation, peaks, memory=loaded.memory, path=loaded.path)
-    changes = find_changes(loaded.table, annotation, loaded.host, peaks, loaded.name).document
+    changes = find_changes(
+        loaded.table, annotation, loaded.host, peaks, loaded.name, newest=captured_at(args.file)
+    ).document
     if as_json(args):
         from pyprof.prof.summary.json_document import summary_of
 
@@ -40,13 +42,15 @@ def print_summary(args: argparse.Namespace) -> Done:
 
 
 def print_advice(args: argparse.Namespace) -> Done:
-    from pyprof.prof.changes.find_changes import find_changes
+    from pyprof.prof.changes.find_changes import captured_at, find_changes
     from pyprof.prof.changes.say import WIDTH, advice_lines
     from pyprof.prof.timings.retimer import retimer_of
 
     loaded, annotation, peaks = load_annotated(args, host=True)
     retime = retimer_of(args.timings, loaded.table) if args.timings else None
-    document = find_changes(loaded.table, annotation, loaded.host, peaks, loaded.name, retime).document
+    document = find_changes(
+        loaded.table, annotation, loaded.host, peaks, loaded.name, retime, captured_at(args.file)
+    ).document
     if as_json(args):
         write_json(args, loaded, "advice", document)
     else:

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from pyprof.errors import InputError
 from pyprof.prof.advice.card import CPU_RULES, RULES, Finding, first_sentence
 from pyprof.prof.advice.run import Run
 from pyprof.prof.changes.code_change import code_change
+from pyprof.prof.changes.framework_settings import program_of
 from pyprof.prof.changes.records import ON_CPU, AbstainedRule, Change, Changes, NotChosen, StepTime
 from pyprof.prof.changes.search import LEAST, Plan, PlannedEdit, make_plan
 from pyprof.prof.edits.base_run import BaseRun
@@ -27,6 +29,7 @@ from pyprof.prof.replay.replayed_steps import Window, rows_alike, step_window
 from pyprof.prof.step.run_step import RunStep, run_step
 from pyprof.prof.timing.stragglers import meetings
 from pyprof.prof.work.annotate import Annotation
+from pyprof.source_path import NOWHERE
 from pyprof.table.columns import Coded, HostTable, Ints, Table
 from pyprof.table.losses import losses
 
@@ -64,27 +67,29 @@ def find_changes(
     peaks: Peaks | None = None,
     name: str = "",
     retime: Retime | None = None,
+    newest: float = -math.inf,
 ) -> FoundChanges:
     """The list of a capture's changes.
 
     ``host``: the host's calls, if there are any. ``name``: of the file. ``retime``: gives edits measured durations.
+    ``newest``: the time of the capture; the changes in code are by source files that are not newer (``captured_at``).
     """
     why, step = NO_HOST if host is None else INCOMPLETE if losses(table) else "", run_step(table, annotation)
     if host is None or why:
-        return without_replay(Run(table, annotation, peaks), why, step)
+        return without_replay(Run(table, annotation, peaks), why, step, newest)
     window = step_window(table, annotation, host)
     try:
         base = base_of(window, name, peaks)
     except InputError as error:
         because = str(error).removeprefix(f"{error.file}: ")
-        return without_replay(Run(table, annotation, peaks), f"the capture cannot be replayed: {because}", step)
+        return without_replay(Run(table, annotation, peaks), f"the capture cannot be replayed: {because}", step, newest)
     whole = len(window.rows) == len(table)
     run = base.run if whole else Run(table, annotation, peaks)
     why = base.run.unfit or (doubt(base) if run.rows else "no operation of the GPU counts")
     if why:
-        return without_replay(run, why, step)
+        return without_replay(run, why, step, newest)
     base.retime = retime
-    found = planned(Forecaster(base, captured_ns=None if step is None else step.captured_ns), step)
+    found = planned(Forecaster(base, captured_ns=None if step is None else step.captured_ns), step, newest=newest)
     if whole:
         return found
     rows = [rows_alike(table, window.rows[each]) for each in found.rows]
@@ -114,11 +119,12 @@ def planned(
     without: Sequence[str] = (),
     start: Scenario | None = None,
     plan: Plan | None = None,
+    newest: float = -math.inf,
 ) -> FoundChanges:
     """The list of a replayed run.
 
     ``step``: the capture's; without it, that of the replayed steps. ``first``, ``without``, ``start``: as of
-    ``make_plan``; ``plan``: made already.
+    ``make_plan``; ``plan``: made already. ``newest``: as of ``find_changes``.
     """
     base = forecaster.base
     plan = plan or make_plan(forecaster, first, without, start)
@@ -128,7 +134,7 @@ def planned(
         step or run_step(base.table, base.annotation),
         now=step_time(plan.now),
         measured=forecaster.measured,
-        changes=[_change(change, then, forecaster) for change, then in zip(plan.changes, before, strict=False)],
+        changes=[_change(change, then, forecaster, newest) for change, then in zip(plan.changes, before, strict=False)],
         not_chosen=[NotChosen(edit.rule, edit.title, _ms(saved)) for edit, saved in plan.others],
         abstained=[AbstainedRule(each.rule, each.why) for each in plan.abstained],
         doubt=doubt(base),
@@ -138,10 +144,10 @@ def planned(
     return FoundChanges(document, rows, base.run, forecaster, plan)
 
 
-def without_replay(run: Run, why: str, step: RunStep | None = None) -> FoundChanges:
+def without_replay(run: Run, why: str, step: RunStep | None = None, newest: float = -math.inf) -> FoundChanges:
     """The changes that each rule finds by itself, with the work that they remove; on a CPU, that is the step's gain.
 
-    ``why``: the reason for which there is no replay; ``step``: the capture's.
+    ``why``: the reason for which there is no replay; ``step``: the capture's; ``newest``: as of ``find_changes``.
     """
     rules = CPU_RULES if run.on_cpu else RULES
     judged = not (run.incomplete or run.unfit) and bool(run.rows)
@@ -155,17 +161,11 @@ def without_replay(run: Run, why: str, step: RunStep | None = None) -> FoundChan
         run,
         step,
         not_replayed=run.unfit or (ON_CPU if run.on_cpu else why),
-        changes=[_work(run, name, finding) for name, finding in chosen],
+        changes=[_work(run, name, finding, newest) for name, finding in chosen],
         not_chosen=[],
         abstained=[AbstainedRule(name, silent) for name in rules if name not in said],
     )
     return FoundChanges(document, [run.origin[finding.rows] for _, finding in chosen], run)
-
-
-def add_code(document: Changes, newest: float) -> None:
-    """Add to each change its line's statement and the change in code, by source files that are not newer."""
-    for change in document.changes:
-        change.source, change.code = code_change(change.rule, change.change, change.trace, change.op, newest)
 
 
 def captured_at(file: str | Path) -> float:
@@ -198,9 +198,8 @@ def _document(run: Run, step: RunStep | None, **found: object) -> Changes:
     )
 
 
-def _change(change: PlannedEdit, before: Forecast, forecaster: Forecaster) -> Change:
+def _change(change: PlannedEdit, before: Forecast, forecaster: Forecaster, newest: float) -> Change:
     edit, run = change.edit, change.before.run
-    row = best_row(edit, run)
     gains = forecaster.difference(change.before, change.after)
     work = forecaster.work(change.before) - forecaster.work(change.after)
     return Change(
@@ -209,9 +208,7 @@ def _change(change: PlannedEdit, before: Forecast, forecaster: Forecaster) -> Ch
         change=run.in_makers_words(edit.change),
         why=run.in_makers_words(edit.why),
         cost=edit.cost,
-        op=run.op(row) if row >= 0 else "",
-        layer=run.layer(row) if row >= 0 else "",
-        trace=run.trace(row) if row >= 0 else edit.line,
+        **_located(run, edit.rule, edit.change, edit.rows, best_row(edit, run), newest),
         kernels=round(run.count(len(edit.rows)), 3),
         time_ms=round(run.ms_of(edit.rows), 6),
         gpu_ms=_ms(work[0]),
@@ -226,7 +223,7 @@ def _change(change: PlannedEdit, before: Forecast, forecaster: Forecaster) -> Ch
     )
 
 
-def _work(run: Run, name: str, finding: Finding) -> Change:
+def _work(run: Run, name: str, finding: Finding, newest: float) -> Change:
     """A change by what its rule finds: the work that it removes."""
     known = 0 < len(finding.rows) < run.rows or bool((finding.saved_ns > 0).any())
     best = int(finding.rows[finding.saved_ns.argmax()]) if known else -1
@@ -237,14 +234,21 @@ def _work(run: Run, name: str, finding: Finding) -> Change:
         change=run.in_makers_words(finding.change),
         why=run.in_makers_words(finding.why),
         cost=COSTS.get(name, ""),
-        op=run.op(best) if best >= 0 else "",
-        layer=run.layer(best) if best >= 0 else "",
-        trace=run.trace(best) if best >= 0 else "",
+        **_located(run, name, finding.change, finding.rows, best, newest),
         kernels=round(run.count(len(finding.rows)), 3),
         time_ms=round(run.ms_of(finding.rows), 6),
         gpu_ms=round(removed, 6),
         saved_ms=round(removed, 6) if run.on_cpu else None,
     )
+
+
+def _located(run: Run, rule: str, change: str, rows: Ints, best: int, newest: float) -> dict[str, Any]:
+    """Where a change is made, by the row that gains most (-1: none does), and its code."""
+    place = run.place(best) if best >= 0 else NOWHERE
+    op = run.op(best) if best >= 0 else ""
+    source, code = code_change(rule, change, place.line, op, newest, program_of(run, rows, best))
+    layer = run.layer(best) if best >= 0 else ""
+    return {"op": op, "layer": layer, "trace": place.line, "library": place.library, "source": source, "code": code}
 
 
 def _removed_ns(run: Run, finding: Finding) -> float:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pyprof.command.json_schema import Record, doc
 from pyprof.prof.changes.code_change import CodeChange
+from pyprof.source_path import Place
 from pyprof.table.losses import Loss
 
 ON_CPU = "the program ran on the CPU, where ops run one after the other"
@@ -36,7 +37,8 @@ class Change(Record):
     cost: Annotated[str, doc("what it costs: numerics, memory, code")]
     op: Annotated[str, doc("what the user called, for the kernel that gains most; empty: it concerns all, or none")]
     layer: Annotated[str, doc("its layer")]
-    trace: Annotated[str, doc("its line of code")]
+    trace: Annotated[str, doc("its line of code; empty: none is known, or none is outside of installed packages")]
+    library: Annotated[str, doc("the line of an installed package that its line leads to; empty: none")]
     kernels: Annotated[float, doc("number of kernels and copies per step that it concerns")]
     time_ms: Annotated[float, doc("what these take now: time of the GPU, or of a CPU's ops", "ms")]
     gpu_ms: Annotated[float, doc("the GPU's work, or a CPU's, that it removes", "ms")]
@@ -57,6 +59,11 @@ class Change(Record):
     timed: Annotated[float, doc("the share of its kernels' new durations that was measured, by time", "1")] = 0.0
     source: Annotated[str, doc("the program's statement there; empty: the file is not here, or has changed")] = ""
     code: Annotated[CodeChange | None, doc("the change in code; null: in words alone")] = None
+
+    @property
+    def place(self) -> Place:
+        """Its line, and the library's line that it leads to."""
+        return Place(self.trace, self.library)
 
 
 class NotChosen(Record):

@@ -124,7 +124,8 @@ def _shapeless(document: Changes) -> str:
 
 
 def _where(change: Change) -> str:
-    where = " · ".join(text for text in (change.op, change.layer, change.trace.split("/")[-1]) if text)
+    line = change.place.innermost if not change.trace else change.trace
+    where = " · ".join(text for text in (change.op, change.layer, line.split("/")[-1]) if text)
     return f" [{where}]" if where else ""
 
 
@@ -157,7 +158,7 @@ def step_text(document: Changes) -> str:
 def _card(number: int, change: Change, document: Changes, width: int) -> Iterator[str]:
     heading = safe(f"{number}. {title(change, document)} [{change.rule}]")
     yield from textwrap.wrap(heading, width, subsequent_indent=INDENT, break_on_hyphens=False)
-    where = " · ".join(text for text in (change.op, change.layer, change.trace) if text)
+    where = " · ".join(text for text in (change.op, change.layer, str(change.place)) if text)
     if where or change.kernels:  # some changes concern the host alone
         rows = "op" if document.on_cpu else "kernel"
         amount = f"{_number(change.kernels, rows)}, {ms(change.time_ms)} ms"

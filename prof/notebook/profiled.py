@@ -18,7 +18,7 @@ import numpy as np
 from pyprof.errors import PyprofError, packages
 from pyprof.prof.advice.run import Run
 from pyprof.prof.captured import CapturedRows, read_capture
-from pyprof.prof.changes.find_changes import add_code, captured_at, planned, without_replay
+from pyprof.prof.changes.find_changes import captured_at, planned, without_replay
 from pyprof.prof.changes.records import Change, Changes
 from pyprof.prof.changes.say import brief
 from pyprof.prof.edits.forecast import Forecaster
@@ -280,9 +280,8 @@ class Profile(CapturedRows):
         step = run_step(self._capture.table, self._capture.annotation)
         forecaster = found.forecaster if step_ms is None else Forecaster(found.forecaster.base, step_ms * 1e6)
         if step_ms is not None or with_ or without:
-            found = planned(forecaster, step, _names(with_), _names(without))
+            found = planned(forecaster, step, _names(with_), _names(without), newest=captured_at(self.inputs[0][0]))
         document = plan_document(found.document)
-        add_code(document, captured_at(self.inputs[0][0]))
         return PlanView(document)
 
     def plot(self, figure: str, **options: Any) -> Picture:
@@ -319,7 +318,6 @@ class Profile(CapturedRows):
             check_output(path, force)
             memory, across = (self._capture.memory, self._capture.path) if self._rows is None else (None, None)
             found = msgspec.structs.replace(self.found, changes=self.cards)
-            add_code(found, captured_at(self.inputs[0][0]))
             run = self.table, self.annotation, self._capture.peaks, found
             model = page_model(*run, title or self.name, memory=memory, path=across)
             with open_output(path, force) as out:

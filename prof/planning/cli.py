@@ -80,7 +80,7 @@ def main(argv: list[str] | None = None) -> int:
 def _run(args: argparse.Namespace) -> Done:
     from pyprof.command.progress import progress
     from pyprof.files import open_output
-    from pyprof.prof.changes.find_changes import add_code, captured_at, planned
+    from pyprof.prof.changes.find_changes import captured_at, planned
     from pyprof.prof.changes.search import make_plan
     from pyprof.prof.edits.forecast import Forecaster
     from pyprof.prof.planning.check import check
@@ -107,10 +107,11 @@ def _run(args: argparse.Namespace) -> Done:
         wrote = source.write() if source is not None else None
         second = Forecaster(load_base(args.check, args.peaks, say)[1]) if args.check else None
     checked = check(plan, forecaster, second) if second is not None else None
-    document = plan_document(planned(forecaster, step, plan=plan).document, plan, checked)
+    document = plan_document(
+        planned(forecaster, step, plan=plan, newest=captured_at(args.file)).document, plan, checked
+    )
     document.timings = None if source is None else plan_timings(source)
     document.device = None if other is None else plan_device(other, forecaster)
-    add_code(document, captured_at(args.file))
     if args.json:
         write_answer("plan", document, input=[loaded.input], warnings=loaded.warnings)
     else:

@@ -35,7 +35,7 @@ def _run(args: argparse.Namespace) -> Done:
     check_standard_output(args, "page")
     check_suffix(args.output, (".html", ".htm"), ".html, .htm or none (each also with .gz)")
     from pyprof.files import open_output
-    from pyprof.prof.changes.find_changes import add_code, captured_at, find_changes
+    from pyprof.prof.changes.find_changes import captured_at, find_changes
     from pyprof.prof.print_table import counter_notes
     from pyprof.prof.report.json_document import page_of
     from pyprof.prof.report.page_model import page_model
@@ -44,8 +44,9 @@ def _run(args: argparse.Namespace) -> Done:
     loaded, annotation, peaks = load_annotated(args, host=True)
     if not len(loaded.table):
         raise InputError(args.file, "expected kernels, found none: there is nothing to report")
-    changes = find_changes(loaded.table, annotation, loaded.host, peaks, loaded.name).document
-    add_code(changes, captured_at(args.file))
+    changes = find_changes(
+        loaded.table, annotation, loaded.host, peaks, loaded.name, newest=captured_at(args.file)
+    ).document
     title = args.title or Path(args.file).name
     model = page_model(loaded.table, annotation, peaks, changes, title, memory=loaded.memory, path=loaded.path)
     with open_output(args.output, args.force) as out:

@@ -88,8 +88,13 @@ def page_model(
 
 def _card(change: Change, changes: Changes) -> dict[str, Any]:
     """A change as a card."""
-    keys = ("rule", "op", "layer", "trace", "kernels", "time_ms", "gpu_ms", "saved_ms")
-    words = {"why": sentence(change.why), "how": sentence(how(change)), "sure": amounts(change, changes)}
+    keys = ("rule", "op", "layer", "kernels", "time_ms", "gpu_ms", "saved_ms")
+    words = {
+        "trace": str(change.place),
+        "why": sentence(change.why),
+        "how": sentence(how(change)),
+        "sure": amounts(change, changes),
+    }
     return {**{key: getattr(change, key) for key in keys}, "title": title_of_change(change, changes), **words}
 
 

@@ -58,7 +58,9 @@ def _phases(summary: Summary) -> Iterator[SummaryTable]:
         for part in (*summary.phases, whole)
     ]
     busy, idle, rest = ("in ops", "outside", "time outside of ops") if summary.on_cpu else ("busy", "idle", "idle time")
-    title = f"By phase, of the {ms(span)} captured (overlaps counted once; {rest} is counted for the phase that ends it)"
+    title = (
+        f"By phase, of the {ms(span)} captured (overlaps counted once; {rest} is counted for the phase that ends it)"
+    )
     yield SummaryTable("phases", title, ("phase", "rows", busy, "", idle, ""), tuple(rows))
 
 

@@ -46,7 +46,7 @@ def make_report(trace: Path, page: Path, *, force: bool, quiet: bool) -> Report:
     """
     with packages():
         from pyprof.files import open_output
-        from pyprof.prof.changes.find_changes import add_code, captured_at, find_changes
+        from pyprof.prof.changes.find_changes import captured_at, find_changes
         from pyprof.prof.changes.say import brief
         from pyprof.prof.load import load_table
         from pyprof.prof.report.json_document import page_of
@@ -59,8 +59,9 @@ def make_report(trace: Path, page: Path, *, force: bool, quiet: bool) -> Report:
         with progress(2, not quiet) as say:
             loaded = load_table(trace, say, host=True)
             annotation = annotate(loaded.table)
-        changes = find_changes(loaded.table, annotation, loaded.host, None, loaded.name).document
-        add_code(changes, captured_at(trace))
+        changes = find_changes(
+            loaded.table, annotation, loaded.host, None, loaded.name, newest=captured_at(trace)
+        ).document
         numbers = summarise(loaded.table, annotation, memory=loaded.memory)
         model = page_model(loaded.table, annotation, None, changes, trace.name, numbers, loaded.memory)
         with open_output(page, force) as out:
