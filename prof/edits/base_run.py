@@ -21,6 +21,8 @@ from pyprof.prof.replay.timed_calls import TimedShares, timed_shares
 from pyprof.prof.replay.without_profiler import MOST_NS
 from pyprof.prof.timing.gpus import TO_DEVICE, named_rows
 from pyprof.prof.timing.profiler_cost import OwnShare, estimated_share
+from pyprof.prof.timing.timeline import alone
+from pyprof.prof.timing.waiting import loader_calls
 from pyprof.prof.work.annotate import Annotation
 from pyprof.table.api_kinds import GIVING
 from pyprof.table.columns import NULL, Bools, Floats, HostTable, Ints, Table
@@ -136,6 +138,17 @@ class BaseRun:
         """Per call: the most of the work before it that is the profiler's, ns, by the ranges in it."""
         found: Floats = MOST_NS * (1.0 + self.ranges)
         return found
+
+    @cached_property
+    def loading(self) -> Floats:
+        """Per call: how long of the host's work before it the process was in a DataLoader's call, ns."""
+        every = [(begin, end) for begin, end, _ in loader_calls(self.table).values()]
+        until = self.recorded.calls.start
+        since = until - self.tasks.duration[self.host_task]
+        if not every:
+            return np.zeros(len(until))
+        begin, end = (np.concatenate(times) for times in zip(*every, strict=True))
+        return (until - since - alone(since, until, begin, end)).astype(np.float64)
 
     @cached_property
     def pauses(self) -> Bools:

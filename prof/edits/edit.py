@@ -55,6 +55,7 @@ class Edit:
     unit: str = ""  # precision in which the products among ``retyped`` run
     released: Ints = field(default_factory=_none)  # calls that no longer wait for the GPU
     prompt: Ints = field(default_factory=_none)  # calls before which the host no longer pauses
+    loads: bool = False  # whether a DataLoader's calls before them go, too: no other change makes batches sooner
     graph: bool = False  # the rows are launched together by a CUDA graph
     repeats: tuple[RepeatedCalls, ...] = ()
     device: str = ""  # the GPU, from data/devices.csv, that the run is then on

@@ -197,7 +197,7 @@ class Scenario:
         for number in np.unique(step).tolist():
             found[call[step == number].min()] = False
         unit = base.unit
-        return np.where(unit >= 0, found[unit], False)
+        return np.where(unit >= 0, found[unit], False) & (base.loading <= 0)
 
     def _lags(self, duration: Ints) -> Ints:
         base, lag = self.base, self.base.tasks.lag.copy()
@@ -266,7 +266,8 @@ def apply(edit: Edit, scenario: Scenario) -> Scenario:
     call = scenario.base.recorded.work.call[at]
     if len(edit.added):
         np.add.at(added, call[call >= 0], edit.added[call >= 0])
-    released[edit.released], prompt[edit.prompt] = True, True
+    loading = scenario.base.loading[edit.prompt] > 0
+    released[edit.released], prompt[edit.prompt if edit.loads else edit.prompt[~loading]] = True, True
     in_graph = scenario.in_graph.copy()
     in_graph[at] |= edit.graph
     took = scenario.table.ints("kDuration").copy()

@@ -314,6 +314,7 @@ def data_loader(scenario: Scenario) -> Iterator[Proposal]:
         why=f"The host makes the next batch itself, for {rounded(spent)} ms per {run.unit}, and launches nothing then",
         cost=COSTS["data_loader"],
         prompt=paused,
+        loads=True,
     )
 
 
