@@ -18,6 +18,7 @@ from pyprof.prof.limits.roofline import Roofline, roofline
 from pyprof.prof.memory.memory_numbers import DeviceMemory, memory_numbers
 from pyprof.prof.ranks import pace_of_table
 from pyprof.prof.ranks.pace_records import JobPath, Pace
+from pyprof.prof.step.host_places import HostPlace, host_places
 from pyprof.prof.step.run_step import RunStep, run_step
 from pyprof.prof.summary import work_numbers as work
 from pyprof.prof.summary.captured_graphs import GraphContent, graph_contents
@@ -72,6 +73,7 @@ class Summary:
     step: Annotated[
         RunStep | None, doc("the step as the user runs it, and what limits it; null if no operation has a time")
     ]
+    host_places: Annotated[tuple[HostPlace, ...], doc("lines before which the host pauses, the longest pauses first")]
     steps: Annotated[tuple[StepPart, ...], doc("one per step, as captured")]
     unprofiled: Annotated[
         Unprofiled | None, doc("the steps timed before the profiler started, with pyprof run --warmup and the like")
@@ -195,6 +197,7 @@ def summarise(
     batches = serving_phases(table, annotation, limits, {int(part.name): part.ns for part in parts})
     left_out: dict[str, Any] = {"kinds_of_rows": kinds_of_rows, "copies": copies, "warm_up": warm, "memory": devices}
     left_out["graphs"] = graphs
+    left_out["host_places"] = () if step is None or lost else tuple(host_places(table, step))
     left_out["pace"] = None if lost else pace_of_table(table, annotation, path)
     numbers = _summary(
         table, annotation, limits, incomplete=lost, step=step, steps=parts, clocks=found, serving=batches, **left_out

@@ -10,6 +10,7 @@ from pyprof.prof.summary.wording import joined
 from pyprof.quantities import counted, ms, share
 
 LITTLE = 0.01  # of the step; a smaller share is not named
+NAMED = 3  # places of the host's pauses
 LEADING = 0.1  # of the step; a shorter time before its first operation is not named
 LIMITS: dict[Limit, str] = {
     "gpu": "The GPU limits",
@@ -44,6 +45,7 @@ def step_sentences(summary: Summary) -> Iterator[str]:
     if step.shares:
         yield _of_cpu(step) if summary.on_cpu else _verdict(step)
         yield from _differing(step)
+        yield from _places(summary, step)
 
 
 def figure_of(step: RunStep) -> str:
@@ -111,6 +113,15 @@ def _profiled(step: RunStep) -> str:
     if step.timed or step.share("host") < LEADING * step.wall_ns:
         return ""
     return " The profiler slows the host, so without it the host's share is smaller: pyprof run times steps without it."
+
+
+def _places(summary: Summary, step: RunStep) -> Iterator[str]:
+    """The lines before which the host pauses, where its share of the step is worth a look."""
+    named = [place for place in summary.host_places[:NAMED] if place.ns > LITTLE * step.captured_ns]
+    if summary.on_cpu or not named or step.share("host") < LEADING * step.wall_ns:
+        return
+    each = [f"{ms(round(place.ns))} before {' at '.join(filter(None, (place.op, place.line)))}" for place in named]
+    yield f"The host pauses longest, per {step.unit} as captured: {joined(each)}."
 
 
 def _differing(step: RunStep) -> Iterator[str]:
