@@ -116,7 +116,7 @@ def run_step(table: Table, annotation: Annotation) -> RunStep | None:
         numbers=numbers,
         wall_ns=wall,
         timed=timed,
-        of="median" if timed and steps > 1 else of,
+        of=of if not timed else "median" if steps > 1 else "one",
         low_ns=float(low),
         high_ns=float(high),
         steps=steps,

@@ -26,16 +26,16 @@ SHARES = ("gpu", "communication", *OF_GAPS, "unknown")
 
 
 def shares_of_devices(table: Table, annotation: Annotation, times: StepTimes) -> dict[int, Floats]:
-    """By device, the time of all its steps in ns, one value for each of ``SHARES``. They add up to the steps' time."""
+    """By device, the time of its whole steps, ns, one value for each of ``SHARES``. They add up to the steps' time."""
     found = {}
     owner, start = devices_of_rows(table)[1], table.ints("start")
     works = ~table.coded("kind").among("cpu") & (start != NULL)
     communication = kinds(table, annotation).among(NCCL)
-    for number in sorted({window.owner for window in times.windows}):
+    for number in sorted({window.owner for window in times.counted}):
         rows = np.flatnonzero(works & (owner == number))
         rows = rows[np.argsort(start[rows], kind="stable")]
         found[number] = np.zeros(len(SHARES))
-        for begin, until in _stretches([(w.begin, w.end) for w in times.windows if w.owner == number]):
+        for begin, until in _stretches([(w.begin, w.end) for w in times.counted if w.owner == number]):
             found[number] += _of_stretch(table, rows, communication[rows], begin, until)
     return found
 
@@ -99,11 +99,11 @@ def lead_ns(table: Table, times: StepTimes) -> float:
     owner, start, end = devices_of_rows(table)[1], table.ints("start"), ends(table)
     works = ~table.coded("kind").among("cpu") & (start != NULL)
     found = []
-    for device in sorted({window.owner for window in times.windows}):
+    for device in sorted({window.owner for window in times.counted}):
         rows = np.flatnonzero(works & (owner == device))
         rows = rows[np.argsort(start[rows], kind="stable")]
         reach = np.maximum.accumulate(end[rows])
-        for window in times.windows:
+        for window in times.counted:
             if window.owner == device:
                 place = int(np.searchsorted(reach, window.begin, "right"))  # the first that ends afterwards
                 first = int(start[rows[place]]) if place < len(rows) else window.end

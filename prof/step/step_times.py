@@ -38,11 +38,15 @@ class StepTimes:
     windows: tuple[Window, ...]
     begins: Begin
 
+    @property
+    def counted(self) -> list[Window]:
+        """The whole steps; those that are not if there is no other."""
+        return [window for window in self.windows if window.whole] or list(self.windows)
+
     def lengths(self) -> Ints:
-        """Of each whole step, the time that it takes on the slowest device, ns; of a lone one that is not, its own."""
-        chosen = [window for window in self.windows if window.whole] or list(self.windows)
+        """Of each step that counts, the time that it takes on the slowest device, ns."""
         longest: dict[int | None, int] = {}
-        for window in chosen:
+        for window in self.counted:
             longest[window.number] = max(longest.get(window.number, 0), window.end - window.begin)
         return np.array(list(longest.values()), np.int64)
 
