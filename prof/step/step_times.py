@@ -106,8 +106,8 @@ def _of_device(steps: list[Step], begins: Begin, loads: dict[int, int]) -> list[
     if begins == "loader":
         for i, step in enumerate(steps):
             done = steps[i - 1].start_ns + steps[i - 1].extent_ns if i else NULL
-            if step.number in loads:
-                starts[i] = max(min(loads[step.number], step.start_ns), done)
+            if step.number in loads:  # an operation behind the optimizer, such as loss.item(), may be before it
+                starts[i] = max(loads[step.number], done)
     windows = []
     for i, step in enumerate(steps):
         follows = i + 1 < len(steps) and steps[i + 1].number == (step.number or 0) + 1
