@@ -48,6 +48,7 @@ ALLOWED = {
     "prof/counters": "ground pyprof/table parse/formats parse/ncu",
     "prof/limits": "ground pyprof/table prof/ops prof/kernels prof/work",
     "prof/timing": "ground pyprof/command pyprof/table prof/ops prof/work prof/limits",
+    "prof/step": "pyprof/command pyprof/table prof/work prof/timing",
     "prof/replay": "ground pyprof/table prof/timing",
     "prof/advice": "ground pyprof/command pyprof/table prof/kernels prof/work prof/limits prof/timing",
     "prof/call_times": "ground pyprof/table prof/advice",
@@ -59,7 +60,7 @@ ALLOWED = {
     "prof/edits/rules",
     "prof/ranks": "ground pyprof/command pyprof/table prof/work prof/timing prof/replay",
     "prof/summary": "ground pyprof/command pyprof/table parse/attribute prof/memory prof/ops prof/kernels prof/work "
-    "prof/limits prof/timing prof/advice prof/ranks",
+    "prof/limits prof/timing prof/step prof/advice prof/ranks",
     "prof/table": "ground pyprof/command pyprof/table parse/formats prof/work prof/counters prof/limits prof/timing "
     "prof/advice",
     "prof/job": "ground pyprof/command pyprof/table parse prof/work prof/replay prof/ranks",

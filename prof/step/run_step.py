@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 import numpy as np
 
 from pyprof.command.json_schema import doc
-from pyprof.prof.step.shares import SHARES, lead_ns, shares_of_devices
+from pyprof.prof.step.device_shares import SHARES, lead_ns, shares_of_devices
 from pyprof.prof.step.step_times import Begin, step_times
 from pyprof.prof.timing.profiler_cost import unprofiled
 from pyprof.prof.timing.waiting import loader_calls
@@ -54,7 +54,7 @@ class RunStep:
     """The step as the user runs it."""
 
     unit: Annotated[Literal["step", "capture"], doc("what the times are those of; capture: no steps are known")]
-    count: Annotated[int, doc("number of captured steps")]
+    count: Annotated[int, doc("number of captured steps whose length is known; of a lone one, too, if it is not")]
     numbers: Annotated[tuple[int, ...], doc("their numbers; empty for a capture")]
     wall_ns: Annotated[float, doc("the step's time: without the profiler if steps were timed, else as captured")]
     timed: Annotated[bool, doc("whether it was timed without the profiler")]
@@ -106,8 +106,8 @@ def run_step(table: Table, annotation: Annotation) -> RunStep | None:
     lost = bool(losses(table)) or bool(launched_alone(table.coded("reason")).any())
     loader = _loader(table)
     slowed = ("host", "data") if loader == "single process" else ("host",)
-    sums = {} if lost else shares_of_devices(table, annotation, times)
-    devices = tuple(_devices(sums, wall, captured, slowed))
+    per_step = {} if lost else _per_step(shares_of_devices(table, annotation, times), lengths, captured)
+    devices = tuple(_devices(per_step, wall, slowed))
     shares = _mean_shares(devices)
     limit: Limit = "incomplete" if lost else _limit(shares, wall)
     return RunStep(
@@ -138,11 +138,22 @@ def _figure(lengths: Ints) -> tuple[float, Literal["median", "mean", "one"]]:
     return (mean, "mean") if mean > UNEVEN * median else (median, "median")
 
 
-def _devices(sums: Mapping[int, Floats], wall: float, captured: float, slowed: Sequence[str]) -> Iterator[DeviceStep]:
+def _per_step(sums: Mapping[int, Floats], lengths: Ints, captured: float) -> Mapping[int, Floats]:
+    """The shares of a captured step on each device, from those of all steps. ``lengths``: of these, on the slowest one.
+
+    What a device's steps are shorter than the slowest one's is time for which the host gave it no work.
+    """
+    found = {}
     for owner, each in sums.items():
-        per_step = each / max(float(each.sum()), 1.0) * captured
-        without = without_profiler(per_step, wall, slowed)
-        shares = tuple(map(Share, SHARES, without.tolist(), per_step.tolist()))
+        found[owner] = each / max(float(lengths.sum()), float(each.sum())) * captured
+        found[owner][SHARES.index("host")] += captured - found[owner].sum()
+    return found
+
+
+def _devices(per_step: Mapping[int, Floats], wall: float, slowed: Sequence[str]) -> Iterator[DeviceStep]:
+    for owner, captured in per_step.items():
+        without = without_profiler(captured, wall, slowed)
+        shares = tuple(map(Share, SHARES, without.tolist(), captured.tolist()))
         yield DeviceStep(owner, _limit(shares, wall), shares)
 
 

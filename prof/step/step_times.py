@@ -52,7 +52,8 @@ class StepTimes:
 
     @property
     def numbers(self) -> list[int | None]:
-        return list(dict.fromkeys(window.number for window in self.windows))
+        """Of the steps that count."""
+        return list(dict.fromkeys(window.number for window in self.counted))
 
 
 @kept_with_table

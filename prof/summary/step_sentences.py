@@ -40,7 +40,7 @@ def step_sentences(summary: Summary) -> Iterator[str]:
     if step is None:
         return
     yield _time(step)
-    if step.unit == "step" and step.begins == "operation" and step.count > 1:
+    if step.unit == "step" and step.begins == "operation":
         yield "No mark says when a step begins, so each is taken to begin with its first operation."
     if step.shares:
         yield _of_cpu(step) if summary.on_cpu else _verdict(step)

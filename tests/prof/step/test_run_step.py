@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pyprof.prof.step.run_step import RunStep, Share, _limit, run_step, without_profiler
-from pyprof.prof.step.shares import SHARES
+from pyprof.prof.step.device_shares import SHARES
 from pyprof.prof.step.step_times import step_times
 from pyprof.prof.work.annotate import annotate
 from pyprof.table.columns import Table
@@ -130,7 +130,7 @@ def test_of_unmarked_steps_the_last_ones_length_is_not_known():
     """They begin with their operations, at 0, 100 and 220. So the whole ones take 100 and 120, 110 at the median."""
     made = table(kernel(0, 40, -5, step=0), kernel(100, 50, 95, step=1), kernel(220, 200, 215, step=2))
     step = found(made)
-    assert (step.begins, step.count, step.numbers) == ("operation", 3, (0, 1, 2))
+    assert (step.begins, step.count, step.numbers) == ("operation", 2, (0, 1))
     assert (step.steps, step.low_ns, step.high_ns, step.wall_ns) == (2, 100 * US, 120 * US, 110 * US)
     assert [window.whole for window in step_times(made).windows] == [True, True, False]
     assert in_us(step.shares) == {"gpu": 45, "host": 65}  # 90 of the 220; the last kernel is not in a whole step
@@ -238,8 +238,15 @@ def test_of_several_devices_the_slowest_ones_step_counts():
     )
     step = found(made)
     assert step.wall_ns == 120 * US
-    # each device's shares are of that time: 50 of 100 and 50 of 120 are busy
-    assert [in_us(device.shares) for device in step.devices] == [{"gpu": 60, "host": 60}, {"gpu": 50, "host": 70}]
+    # device 0 works for 50 of its 100, and then has no work for another 20
+    assert [in_us(device.shares) for device in step.devices] == [{"gpu": 50, "host": 70}, {"gpu": 50, "host": 70}]
+
+
+def test_a_device_that_hardly_works_is_idle():
+    """Without steps: device 0 works from 0 to 100, device 1 from 40 to 50."""
+    step = found(table(kernel(0, 100, -5), kernel(40, 10, 35, device=1)))
+    assert [in_us(device.shares) for device in step.devices] == [{"gpu": 100}, {"gpu": 10, "host": 90}]
+    assert in_us(step.shares) == {"gpu": 55, "host": 45}
 
 
 def test_a_step_on_the_cpu_is_the_hosts():

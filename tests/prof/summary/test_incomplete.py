@@ -58,7 +58,8 @@ def test_json_says_why(file, capsys):
     assert found["headline"].startswith(FIRST)
     assert [loss["why"] for loss in numbers["incomplete"]] == [WHY]
     assert numbers["incomplete"][0]["remedy"].startswith("record fewer steps")
-    assert [numbers[key] for key in ("busy_ns", "idle_ns", "late_ns")] == [None] * 3
+    assert [numbers[key] for key in ("busy_ns", "idle_ns")] == [None] * 2
+    assert (numbers["step"]["limit"], numbers["step"]["shares"], numbers["step"]["devices"]) == ("incomplete", [], [])
     assert [phase["idle_ns"] for phase in numbers["phases"]] == [None]
     (device,) = numbers["devices"]
     keys = (

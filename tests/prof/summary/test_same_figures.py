@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 import numpy as np
@@ -168,9 +168,15 @@ def test_the_pages_figures_are_those_of_the_sentences(both):
     text = "\n".join([terminal.headline, *terminal.sentences])
     attributed, time, worker = found(r"(\S+) of (\S+ ms) of (.PU) time is attributed", text)
     assert (page.figures["attributed"], page.figures[f"{worker} time"]) == (attributed, time)
-    assert page.figures["GPU busy"] == found(r"busy for (\S+) of", text)[0]
-    if "A step takes" in text:
-        assert page.figures["step time"] == found(r"A step takes (\S+ ms) \(median", text)[0]
+    unit, wall = found(r"(?:A|The) (step|capture) takes (\S+ ms)", text)
+    assert page.figures["step time" if unit == "step" else "capture"] == wall
+    if worker == "GPU":
+        works, whole, share = found(WORKS, text)
+        assert whole == wall
+        if communicates(text):
+            assert agrees(number(works) + communicates(text), number(wall), page.figures["GPU busy"])
+        else:
+            assert page.figures["GPU busy"] == share
     if "FLOPs are known" in text:
         rate = found(r"FLOPs are known for \S+ of GPU time: (?:at least )?\S+ \S+, ((?:at least )?\S+ \S+)", text)[0]
         assert page.figures["FLOP rate"] == rate.replace("at least", "≥")
@@ -242,16 +248,50 @@ def test_the_rows_have_the_time_the_share_and_the_idle_time_of_the_summary(summe
     attributed, time = found(r"(\S+) of (\S+ ms) of .PU time is attributed", text)
     assert rows.dur.sum() / 1e6 == pytest.approx(number(time), rel=DIGITS, abs=LAST_DIGIT)
     assert agrees(rows.dur[rows.text("op") != ""].sum(), rows.dur.sum(), attributed)
-    span = busy = 0.0
-    for owner in np.unique(rows.owner):
-        start, dur = rows.start[rows.owner == owner], rows.dur[rows.owner == owner]
-        end = np.maximum.accumulate(start + dur)
-        idle = np.maximum(start[1:] - end[:-1], 0).sum()  # rows come in order of their start
-        span, busy = span + end[-1] - start[0], busy + end[-1] - start[0] - idle
-    share, whole, idle_time = found(r"busy for (\S+) of (\S+ ms).* and idle for (\S+) ms", text)
-    assert span / 1e6 == pytest.approx(number(whole), rel=DIGITS, abs=LAST_DIGIT)
-    assert agrees(busy, span, share)
-    assert (span - busy) / 1e6 == pytest.approx(number(idle_time), rel=DIGITS, abs=LAST_DIGIT)
+    if " limits the " not in text:
+        return  # CPU ops
+    busy: dict[int, float] = {}
+    span: dict[int, float] = {}
+    for window in whole_steps(text, rows.data):
+        mine = rows.owner == window["owner"]
+        begin, end = window["start"], window["start"] + window["span"]
+        start, until = (np.clip(times[mine], begin, end) for times in (rows.start, rows.start + rows.dur))
+        reach = np.concatenate([[begin], np.maximum.accumulate(until)])
+        idle = np.maximum(start - reach[:-1], 0).sum() + end - reach[-1]  # rows come in order of their start
+        span[window["owner"]] = span.get(window["owner"], 0) + end - begin
+        busy[window["owner"]] = busy.get(window["owner"], 0) + end - begin - idle
+    works, wall, share = found(WORKS, text)
+    captured = number(found(r"takes (?:.* and )?(\S+ ms)(?: as captured| from)", text)[0])
+    # The profiler's cost is the host's, as far as that goes.
+    gpu = min(mean(busy[owner] / span[owner] for owner in busy) * captured, number(wall))
+    shown = number(works) + communicates(text)
+    assert shown == pytest.approx(gpu, rel=DIGITS, abs=LAST_DIGIT)
+    assert 100 * number(works) / number(wall) == pytest.approx(number(share), abs=0.12)  # both are printed rounded
+    named = sum(float(ms.replace(",", "")) for ms in idle_of(text))
+    unnamed = number(wall) - shown - named  # four causes at most, each of less than a hundredth
+    assert -0.001 * number(wall) < unnamed < 0.041 * number(wall)
+
+
+WORKS = r"the GPU works for (\S+ ms) of (\S+ ms) \((\S+)\)"
+
+
+def communicates(text: str) -> float:
+    """The ms in which a step only communicates, which the verdict names beside the GPU's work."""
+    found = re.search(r" and only communicates for ([\d.,]+) ms", text)
+    return number(found[1]) if found else 0.0
+
+
+def idle_of(text: str) -> list[str]:
+    """The ms of each cause of idle time in the verdict."""
+    idle = re.search(r" limits the \w+: .*?; it is idle for (.*?)\.(?: |\n|$)", text)
+    return re.findall(r"(?:^|, | and )([\d.,]+) ms", idle[1]) if idle else []
+
+
+def whole_steps(text: str, data: dict[str, Any]) -> list[dict[str, Any]]:
+    """The bars whose length is that of an iteration: of unmarked steps, the last one's end is not known."""
+    numbers = sorted({step["step"] for step in data["steps"]}, key=lambda number: number or 0)
+    last = numbers[1:][-1:] if "No mark says when a step begins" in text else []
+    return [step for step in data["steps"] if step["step"] not in last]
 
 
 def test_the_rows_have_the_kinds_of_work_of_the_summary(summed):
@@ -290,28 +330,17 @@ def test_the_bars_have_the_steps_and_the_phases_of_the_summary(summed):
     text, terminal, rows = summed
     steps = rows.data["steps"]
     spans: dict[Any, float] = {}
-    for step in steps:
+    for step in whole_steps(text, rows.data):
         spans[step["step"]] = max(spans.get(step["step"], 0), step["span"])
-    if "A step takes" in text:
-        time, count = found(r"A step takes (\S+ ms) \(median of (\d+)\)", text)
-        assert (median(spans.values()) / 1e6, len(spans)) == (
-            pytest.approx(number(time), rel=DIGITS, abs=LAST_DIGIT),
-            int(count),
-        )
+    (time,) = found(r"takes (?:.* and )?(\S+ ms)(?: as captured| from)", text)
+    usual = median(spans.values())
+    usual = mean(spans.values()) if mean(spans.values()) > 1.1 * usual else usual
+    assert usual / 1e6 == pytest.approx(number(time), rel=DIGITS, abs=LAST_DIGIT)
+    if " as captured (median of " in text:
+        assert len(spans) == int(found(r" as captured \(median of (\d+),", text)[0])
     phases = [table for title, table in terminal.tables.items() if title.startswith("By phase")]
     if not phases or (np.isnan(rows.column("step")).any() and len(spans) > 1):
         return  # no phases; or rows outside of all steps, which have no bar
     for name, _, busy, *_ in phases[0][1:-1]:
         bars = sum(step["phases"].get(name, 0) for step in steps)
         assert bars / 1e6 == pytest.approx(number(busy), rel=DIGITS, abs=LAST_DIGIT), name
-
-
-@pytest.mark.parametrize("name", ["h200_diff_eager", "h200_gpt2_bf16", "h200_diff_padded", "h200_lenet_fp32"])
-def test_causes_of_idle_time_add_up_to_it(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Causes that are too short to be named stand together as the others."""
-    assert cli.main(["--summary", str(GOLDEN / f"{name}.json.gz")]) == 0
-    text = " ".join(capsys.readouterr().out.split())
-    (idle,) = re.findall(r"and idle for ([\d.]+) ms", text)
-    (causes,) = re.findall(r"by the cause of each gap: (.*?)\. •", text)
-    each = [float(ms) for ms in re.findall(r"([\d.]+) ms(?:,| and|$)", causes)]
-    assert sum(each) == pytest.approx(float(idle), abs=0.0005 * len(each) + 0.0005)
