@@ -20,12 +20,11 @@ from numpy.typing import NDArray
 from pyprof.prof.timing.blocking_copies import call_places
 from pyprof.prof.timing.collectives import working_rows
 from pyprof.prof.timing.gpus import devices_of_rows, ends
-from pyprof.prof.timing.input_data import input_data
 from pyprof.prof.timing.profiler_cost import unprofiled
 from pyprof.prof.timing.steps import steps
 from pyprof.prof.timing.stragglers import SymmetricCall, symmetric_collectives
 from pyprof.prof.timing.timeline import exposed_rows
-from pyprof.prof.timing.waiting import CAUSES, DENSE_NS, Waiting, waiting
+from pyprof.prof.timing.waiting import CAUSES, waiting
 from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.collective_records import Message, messages, size_of, wire_of
 from pyprof.prof.work.kinds import COPIES, NCCL, PRODUCTS, kinds
@@ -114,25 +113,9 @@ class RankTables:
 
 def rank_tables(table: Table, annotation: Annotation) -> RankTables:
     """The tables of the ranks in a kernel table; rows whose rank is unknown are left out."""
-    of_rows = waiting(table)
-    cause = _causes(table, of_rows)
-    parts = [
-        _of_device(table.take(rows), annotation.take(rows), of_rows.idle_ns[rows], cause.take(rows), key[0])
-        for key, rows in _devices(table)
-    ]
+    gaps = waiting(table).parts
+    parts = [_of_device(table.take(rows), annotation.take(rows), gaps[rows], key[0]) for key, rows in _devices(table)]
     return RankTables.concat(parts) if parts else RankTables(*(schema.empty_table() for schema in SCHEMAS.values()))
-
-
-def _causes(table: Table, of_rows: Waiting) -> Coded:
-    """The causes of gaps for a comparison of ranks: a long gap after a wait for the GPU is a pause, or late data.
-
-    The wait itself ends with the work waited for, and then launching takes a fraction of ``DENSE_NS``. What all ranks
-    have (a ``loss.item()`` in each step) does not say why one of them goes on later.
-    """
-    cause = of_rows.cause
-    paused = (cause.codes == CAUSES.index("sync")) & (of_rows.idle_ns >= DENSE_NS)
-    why = np.where(input_data(table), CAUSES.index("data"), CAUSES.index("host"))
-    return Coded(np.where(paused, why, cause.codes).astype(np.int32), cause.values)
 
 
 def _devices(table: Table) -> list[tuple[tuple[int, ...], Ints]]:
@@ -144,12 +127,13 @@ def _devices(table: Table) -> list[tuple[tuple[int, ...], Ints]]:
     return [(key, rows[np.argsort(start[rows], kind="stable")]) for key, rows in chosen if len(rows)]
 
 
-def _of_device(table: Table, annotation: Annotation, idle: Ints, cause: Coded, rank: int) -> RankTables:
+def _of_device(table: Table, annotation: Annotation, gaps: Ints, rank: int) -> RankTables:
+    """``gaps``: the idle time before each row by cause, as in ``Waiting.parts``."""
     return RankTables(
-        steps=_steps(table, annotation, idle, cause, rank),
+        steps=_steps(table, annotation, gaps, rank),
         collectives=_collectives(table, annotation, _calls(table, annotation, rank), rank),
         work=_work(table, annotation, rank),
-        idle=_idle(table, idle, cause, rank),
+        idle=_idle(table, gaps, rank),
     )
 
 
@@ -157,7 +141,7 @@ def _filled(schema: pa.Schema, rank: int, rows: int, columns: dict[str, object])
     return pa.table({"rank": np.full(rows, rank, np.int64), **columns}, schema=schema)
 
 
-def _steps(table: Table, annotation: Annotation, idle: Ints, cause: Coded, rank: int) -> pa.Table:
+def _steps(table: Table, annotation: Annotation, gaps: Ints, rank: int) -> pa.Table:
     found = steps(table, np.zeros(len(table), np.int64))
     numbers = np.array([NULL if step.number is None else step.number for step in found], np.int64)
     order = np.argsort(numbers, kind="stable")
@@ -175,7 +159,7 @@ def _steps(table: Table, annotation: Annotation, idle: Ints, cause: Coded, rank:
     kind, every = kinds(table, annotation), np.ones(len(table), bool)
     communication = kind.among(NCCL)
     work = ~kind.among(NCCL, COPIES)
-    known, flops = np.where(idle == NULL, 0, idle), np.where(annotation.flops == NULL, 0, annotation.flops)
+    flops = np.where(annotation.flops == NULL, 0, annotation.flops)
 
     def covered(rows: Bools) -> Ints:
         return summed(_covered(table, rows), rows)
@@ -192,7 +176,7 @@ def _steps(table: Table, annotation: Annotation, idle: Ints, cause: Coded, rank:
         "copies_ns": covered(~communication) - covered(work),
         "comm_ns": covered(communication),
         "exposed_ns": covered(every) - covered(~communication),
-        **{name: summed(known, cause.codes == code) for code, name in enumerate(IDLE)},
+        **{name: summed(ns, every) for name, ns in zip(IDLE, gaps.T, strict=True)},
     }
     return _filled(STEPS, rank, len(found), columns)
 
@@ -349,18 +333,18 @@ def _work(table: Table, annotation: Annotation, rank: int) -> pa.Table:
     return _filled(WORK, rank, len(keys), columns)
 
 
-def _idle(table: Table, idle: Ints, cause: Coded, rank: int) -> pa.Table:
-    rows = np.flatnonzero((idle != NULL) & (idle > 0) & (cause.codes >= 0) & _after_first_step(table))
+def _idle(table: Table, gaps: Ints, rank: int) -> pa.Table:
+    rows, cause = np.nonzero(np.where(_after_first_step(table)[:, None], gaps, 0))
     called, number = call_places(table, rows)  # a place: what the user called, and its place
-    keys, group = distinct(number, cause.codes[rows])
-    ns = np.bincount(group, weights=idle[rows], minlength=len(keys)).astype(np.int64)
-    gaps = np.bincount(group, minlength=len(keys))
+    keys, group = distinct(number, cause)
+    ns = np.bincount(group, weights=gaps[rows, cause], minlength=len(keys)).astype(np.int64)
+    count = np.bincount(group, minlength=len(keys))
     longest = np.argsort(-ns, kind="stable")[:MOST_PLACES].tolist()
     columns = {
-        "cause": [cause.values[keys[i][1]] for i in longest],
+        "cause": [CAUSES[keys[i][1]] for i in longest],
         "op": [called[keys[i][0]][0] for i in longest],
         "trace": [str(called[keys[i][0]][1]) for i in longest],
-        "gaps": gaps[longest],
+        "gaps": count[longest],
         "ns": ns[longest],
     }
     return _filled(IDLE_PLACES, rank, len(longest), columns)

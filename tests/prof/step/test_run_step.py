@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from pyprof.prof.step.run_step import RunStep, Share, _limit, run_step, without_profiler
 from pyprof.prof.step.device_shares import SHARES
+from pyprof.prof.step.run_step import RunStep, Share, _limit, run_step, without_profiler
 from pyprof.prof.step.step_times import step_times
 from pyprof.prof.work.annotate import annotate
 from pyprof.table.columns import Table
