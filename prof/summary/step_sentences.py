@@ -41,7 +41,8 @@ def step_sentences(summary: Summary) -> Iterator[str]:
         return
     yield _time(step)
     if step.unit == "step" and step.begins == "operation":
-        yield "No mark says when a step begins, so each is taken to begin with its first operation."
+        which = "a step begins, so each" if step.count > 1 else "the step begins, so it"
+        yield f"No mark says when {which} is taken to begin with its first operation."
     if step.shares:
         yield _of_cpu(step) if summary.on_cpu else _verdict(step)
         yield from _differing(step)

@@ -137,7 +137,7 @@ def test_sentences_of_the_step():
     words = said(step())
     assert "5 kernels on one NVIDIA H200. 100% of 0.0830 ms of GPU time is attributed to an op." in words
     # No mark says how long step 1 lasts, so step 0 is the one whose length is known: 95 us, of which 0-30 and 50-90.
-    assert "The step takes 0.0950 ms as captured.\nNo mark says when a step begins, so each is taken to begin" in words
+    assert "The step takes 0.0950 ms as captured.\nNo mark says when the step begins, so it is taken to begin" in words
     assert (
         "It is not known what limits the step: the GPU works for 0.0700 ms of 0.0950 ms (73.7%); it is idle for "
         "0.0250 ms before work whose launch is not in the capture." in words

@@ -290,7 +290,7 @@ def idle_of(text: str) -> list[str]:
 def whole_steps(text: str, data: dict[str, Any]) -> list[dict[str, Any]]:
     """The bars whose length is that of an iteration: of unmarked steps, the last one's end is not known."""
     numbers = sorted({step["step"] for step in data["steps"]}, key=lambda number: number or 0)
-    last = numbers[1:][-1:] if "No mark says when a step begins" in text else []
+    last = numbers[1:][-1:] if "No mark says when " in text else []
     return [step for step in data["steps"] if step["step"] not in last]
 
 
