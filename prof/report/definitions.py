@@ -39,26 +39,33 @@ TERMS = (
     Term("CPU time", "The sum of the durations of all CPU ops that call no other op."),
     Term(
         "step time",
-        "From a step's mark to the next one, as the GPU reaches the marks; without marks, from the first operation to "
-        "that of the next step. The median of several steps.",
-        ("A step takes",),
+        "From a step's mark to the next one, as the GPU reaches the marks; without marks, from a DataLoader's call or "
+        "the first operation to that of the next step. Without the profiler where steps were timed. The median of "
+        "several steps, or their mean if that is more than a tenth longer.",
+        ("A step takes", "The step takes"),
+    ),
+    Term(
+        "what limits the step",
+        "The GPU's work if it takes three quarters of the step or more; otherwise what takes a quarter of it or more: "
+        "loading data, waits for the GPU's results, communication, or else the host.",
+        ("limits the step",),
     ),
     Term("capture", "From the first operation to the end of the last one."),
     Term(
         "GPU busy",
-        "The share of the time, from the first operation to the last, in which at least one operation runs on the GPU: "
+        "The share of the step, or of the capture if it has no steps, in which at least one operation runs on the GPU: "
         "a kernel, a copy, a memset or a graph.",
-        ("GPU is busy", "GPUs are busy"),
+        ("the GPU works",),
     ),
     Term(
         "idle time",
-        "Time in which no operation runs on the GPU. The cause of each gap is taken from what the CPU did meanwhile.",
-        ("Idle time",),
+        "Time in which no operation runs on the GPU. Each gap is split by what the CPU did meanwhile.",
+        ("it is idle",),
     ),
     Term(
         "late launches",
         "Gaps in which the GPU had finished, and the CPU was still on its way to launch the next operation.",
-        ("not yet launched",),
+        ("has not launched",),
     ),
     Term("GPU's queue", "Operations that were launched wait there until those before them have ended."),
     Term(
@@ -70,7 +77,8 @@ TERMS = (
     Term(
         "MFU",
         "Model FLOPs utilisation: the FLOPs of the matrix products that ran, each at the dense peak of the unit that "
-        "it ran on, as a share of the time.",
+        "it ran on, as a share of the time; beside it, if that differs, at the GPU's best dense peak in half "
+        "precision.",
         ("Model FLOPs utilisation (MFU)",),
     ),
     Term(
@@ -105,7 +113,7 @@ TERMS = (
     ),
     Term(
         "GPU utilisation",
-        "The share of the time, from the first operation to the last, in which a kernel runs, however small.",
+        "The share of the time of the steps in which a kernel runs, however small.",
     ),
     Term(
         "SM efficiency",

@@ -77,7 +77,8 @@ def test_a_job_that_marks_no_steps_has_none_in_its_sentences(
     lines = capfd.readouterr().out.splitlines()
     text = " ".join(" ".join(lines).split())
     assert "each of 3 other ranks waits 0.575 ms for it (4% of the capture)." in text
-    assert "- its GPU is idle 0.379 ms longer in pauses of the host" in text
+    # Rank 2 has one gap of 0.3789 ms, whose last 0.0221 follow the launch of the kernel that ends it.
+    assert "- its GPU is idle 0.357 ms longer in pauses of the host" in text
     assert "Collectives, per rank:" in lines and "per step" not in text and "a step" not in text
     head = lines.index("Collectives, per rank:")
     assert max(map(len, lines[:head])) <= 60

@@ -426,7 +426,7 @@ def test_json_is_one_object_without_nan(tmp_path):
     out = io.BytesIO()
     write_envelope(envelope("summary", summary_of(summary(step()))), out)
     found = json.loads(out.getvalue(), parse_constant=pytest.fail)
-    assert found["schema"] == "pyprof/summary/1"
+    assert found["schema"] == "pyprof/summary/2"
     assert found["numbers"]["span_ns"] == 100 * US
     assert found["numbers"]["phases"][1] == {"name": "backward", "rows": 1, "ns": 40 * US, "idle_ns": 20 * US}
     assert found["sentences"]
