@@ -51,14 +51,19 @@ def digest(raw: Path, texts: dict[str, str], own: dict[str, Any]) -> dict[str, A
 
     ``texts``, ``own``: as for ``mend_trace``. Raises PyprofError if the trace cannot be read.
     """
+    import numpy as np
+
     from pyprof.prof.load import load_table
     from pyprof.prof.summary.capture_numbers import summarise
     from pyprof.prof.work.annotate import annotate
+    from pyprof.table.columns import NULL
 
     begun = time.perf_counter()
     mended = raw.with_name("sample.json")
     mend_trace(raw, mended, texts, own)
     table = load_table(mended).table
+    # The trace is one iteration, however many of the optimizer's steps are in it.
+    table = table.with_column("step", np.full(len(table), NULL))
     annotation = annotate(table)
     found = numbers(summarise(table, annotation))
     found["ops"] = op_times(table, annotation)

@@ -10,7 +10,7 @@ from pyprof.prof.load import load_table
 from pyprof.prof.summary.capture_numbers import summarise
 from pyprof.prof.timing.profiler_cost import Unprofiled
 from pyprof.prof.work.annotate import annotate
-from pyprof.sampling.digest import numbers, op_times
+from pyprof.sampling.digest import digest, numbers, op_times
 from tests.paths import GOLDEN
 
 TRACE = GOLDEN / "h200_gpt2_training_eager.json.gz"
@@ -88,3 +88,13 @@ def test_an_incomplete_capture_has_no_idle_time(summary):
     found = numbers(replace(summary, incomplete=(Loss("kernels were lost", "record it again"),)))
     assert found["gpu_idle_percent"] is None and found["mfu_percent"] is None
     assert "kernels were lost" in found["incomplete"]
+
+
+def test_an_iteration_of_several_optimizer_steps_counts_as_a_whole(tmp_path):
+    """The five steps of a capture, as if they were one iteration: idle time is that between its first and last row."""
+    five = json.loads(gzip.decompress((GOLDEN / "h200_diff_eager.json.gz").read_bytes()))
+    (tmp_path / "raw.json").write_text(json.dumps(five))
+    found = digest(tmp_path / "raw.json", {}, {})
+    rows = sorted((e["ts"], e["ts"] + e["dur"], e["name"]) for e in five["traceEvents"] if e.get("cat") in GPU)
+    span = max(end for _, end, _ in rows) - rows[0][0]
+    assert found["gpu_idle_percent"] == pytest.approx(100 * (1 - covered_us(rows) / span), abs=0.01)
