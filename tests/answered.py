@@ -8,6 +8,7 @@ import jsonschema
 import pytest
 
 from pyprof.command import schemas as answers
+from pyprof.command.envelope import ANSWER
 
 HEADER = ["schema", "pyprof", "command", "input", "warnings"]
 
@@ -37,7 +38,7 @@ def _validator(command: str | None) -> jsonschema.Draft202012Validator:
 
 
 def answer(content: bytes, what: str, command: str | None = None) -> dict[str, Any]:
-    """The valid answer of that name, version 1."""
+    """The valid answer of that name, in its version."""
     found = valid(strict(content), command)
-    assert found["schema"] == f"pyprof/{what}/1"
+    assert found["schema"] == f"pyprof/{what}/{ANSWER[what].version}"
     return found

@@ -40,6 +40,9 @@ def step_sentences(summary: Summary) -> Iterator[str]:
     if step is None:
         return
     yield _time(step)
+    empty = sum(not part.rows for part in summary.steps)
+    if empty:
+        yield f"{empty:,} of the {len(summary.steps):,} steps launch{'es' if empty == 1 else ''} no work on the GPU."
     if step.unit == "step" and step.begins == "operation":
         which = "a step begins, so each" if step.count > 1 else "the step begins, so it"
         yield f"No mark says when {which} is taken to begin with its first operation."
