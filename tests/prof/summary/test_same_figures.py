@@ -174,7 +174,8 @@ def test_the_pages_figures_are_those_of_the_sentences(both):
         works, whole, share = found(WORKS, text)
         assert whole == wall
         if communicates(text):
-            assert agrees(number(works) + communicates(text), number(wall), page.figures["GPU busy"])
+            busy = 100 * (number(works) + communicates(text)) / number(wall)
+            assert number(page.figures["GPU busy"]) == pytest.approx(busy, abs=0.12)  # all are printed rounded
         else:
             assert page.figures["GPU busy"] == share
     if "FLOPs are known" in text:
@@ -251,21 +252,21 @@ def test_the_rows_have_the_time_the_share_and_the_idle_time_of_the_summary(summe
     if " limits the " not in text:
         return  # CPU ops
     busy: dict[int, float] = {}
-    span: dict[int, float] = {}
+    slowest: dict[Any, float] = {}  # by step, its time on the slowest device
     for window in whole_steps(text, rows.data):
         mine = rows.owner == window["owner"]
         begin, end = window["start"], window["start"] + window["span"]
         start, until = (np.clip(times[mine], begin, end) for times in (rows.start, rows.start + rows.dur))
         reach = np.concatenate([[begin], np.maximum.accumulate(until)])
         idle = np.maximum(start - reach[:-1], 0).sum() + end - reach[-1]  # rows come in order of their start
-        span[window["owner"]] = span.get(window["owner"], 0) + end - begin
+        slowest[window["step"]] = max(slowest.get(window["step"], 0), end - begin)
         busy[window["owner"]] = busy.get(window["owner"], 0) + end - begin - idle
     works, wall, share = found(WORKS, text)
     captured = number(found(r"takes (?:.* and )?(\S+ ms)(?: as captured| from)", text)[0])
     # The profiler's cost is the host's, as far as that goes.
-    gpu = min(mean(busy[owner] / span[owner] for owner in busy) * captured, number(wall))
+    gpu = min(mean(busy.values()) / sum(slowest.values()) * captured, number(wall))
     shown = number(works) + communicates(text)
-    assert shown == pytest.approx(gpu, rel=DIGITS, abs=LAST_DIGIT)
+    assert shown == pytest.approx(gpu, rel=2 * DIGITS, abs=LAST_DIGIT)  # the step's time is a printed number, too
     assert 100 * number(works) / number(wall) == pytest.approx(number(share), abs=0.12)  # both are printed rounded
     named = sum(float(ms.replace(",", "")) for ms in idle_of(text))
     unnamed = number(wall) - shown - named  # four causes at most, each of less than a hundredth
