@@ -113,6 +113,7 @@ def waits(table: Table) -> Waits:
     )
 
 
+@kept_with_table
 def waiting(table: Table) -> Waiting:
     """The gaps of every GPU and their causes. Rows of CPU ops have none."""
     start, end, api = table.ints("start"), ends(table), table.ints("apiStart")
