@@ -17,6 +17,7 @@ from pyprof.parse.attribute.compiled_code import name_origins
 from pyprof.parse.attribute.contexts import Contexts
 from pyprof.parse.attribute.facts import Facts, facts, within_replay
 from pyprof.parse.attribute.forward_ops import backward_nodes, forward_ops
+from pyprof.parse.attribute.loader_calls import loader_calls
 from pyprof.parse.attribute.optimizer_lists import gradients
 from pyprof.parse.attribute.outputs import outputs
 from pyprof.parse.attribute.phase import TRANSFERS, transfers, updating
@@ -78,6 +79,7 @@ def correlate(capture: Capture, brief: bool = False, tree: RangeTree | None = No
     columns["incomplete"] = losses_column([*capture.losses, *rows.lost_nodes], capture.rows)
     columns["step"], columns["markStart"], columns["markEnd"], columns["emptySteps"] = steps(capture, tree, serving)
     columns["stepStart"], columns["stepEnd"] = step_times(columns)
+    columns["batches"] = loader_calls(capture, tree)
     if brief:
         return name_wrappers(Table(capture.rows, columns, capture.samples, capture.measured, capture.cpu))
     columns = compact(columns)  # before more columns are made: many have one value in all rows

@@ -10,6 +10,7 @@ import numpy as np
 from pyprof.table.columns import NULL, Coded, Columns, Ints
 
 TIMES = ("start", "apiStart", "markStart", "markEnd", "stepStart", "stepEnd")
+LISTS = ("emptySteps", "batches")  # columns of lists, each of a number, a start and an end
 
 
 def moved(table: Columns, ns: int) -> Columns:
@@ -19,9 +20,10 @@ def moved(table: Columns, ns: int) -> Columns:
     for key in TIMES:
         if key in table.columns:
             table = table.with_column(key, _moved(table.ints(key), ns))
-    if "emptySteps" in table.columns:
-        empty = table.coded("emptySteps")
-        table = table.with_column("emptySteps", Coded(empty.codes, [_moved_marks(text, ns) for text in empty.values]))
+    for key in LISTS:
+        if key in table.columns:
+            lists = table.coded(key)
+            table = table.with_column(key, Coded(lists.codes, [_moved_lists(text, ns) for text in lists.values]))
     samples = [replace(gpu, time_ns=_moved(gpu.time_ns, ns)) for gpu in table.samples]
     return type(table)(len(table), table.columns, samples, table.measured, table.cpu)
 
@@ -30,8 +32,8 @@ def _moved(times: Ints, ns: int) -> Ints:
     return np.where(times == NULL, NULL, times + ns)
 
 
-def _moved_marks(text: str, ns: int) -> str:
-    """The marks of steps without work: number, start and end of each; anything else stays as it is."""
+def _moved_lists(text: str, ns: int) -> str:
+    """A number, a start and an end in each list; anything else stays as it is."""
     found = json.loads(text) if text else None
     if not isinstance(found, list) or any(not isinstance(mark, list) or len(mark) != 3 for mark in found):
         return text

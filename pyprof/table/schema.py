@@ -123,6 +123,12 @@ KERNELS: tuple[Column, ...] = (
         "no loss is known",
     ),
     Column("fused", "json", "", "for a call in the code of a compiled graph: the operations that it computes"),
+    Column(
+        "batches",
+        "json",
+        "",
+        "calls for a DataLoader's next batch since the process's launch before: 1 (worker processes) or 0, start, end",
+    ),
 )
 
 MEMORY: tuple[Column, ...] = (
