@@ -10,9 +10,10 @@ from pyprof.prof.advice.run import HOST_SURE, Run
 from pyprof.prof.timing.gpus import SMALL, TO_DEVICE, TO_HOST
 from pyprof.prof.timing.input_data import BATCH
 from pyprof.quantities import rounded
-from pyprof.table.columns import NULL
+from pyprof.table.columns import NULL, numbered
 
 MANY = 30  # fewer launches per step do not limit a step
+EQUAL = 0.02  # steps may differ by this share of their launches, and be the same program
 # In a CUDA graph: small kernels take a tenth longer than launched one by one, and follow each other after 0.25 µs
 # (three programs of 80 to 1,100 kernels on an H200).
 IN_GRAPH, AFTER_NS = 1.1, 250.0
@@ -27,12 +28,16 @@ def launch_bound(run: Run) -> Iterator[Finding]:
 
     The saving is the host's time (estimated, without the profiler's cost) minus the GPU's time in a CUDA graph. It is
     the median of the estimate, not its mean, which is greater. Abstains if there is, within the estimate's errors, a
-    chance of more than one in five of no saving, and if a graph already launches the kernels.
+    chance of more than one in five of no saving.
+
+    Refuted by: kernels that a graph launches already, and sizes that differ between steps, as a graph's do not.
     """
     count = run.count(run.rows)
     graph = IN_GRAPH * run.busy_ns + AFTER_NS * count
     saved = run.launching_ns - graph
     if run.in_graph.any() or count < MANY or run.launching_ns < HOST_SURE * max(run.queued_ns, graph):
+        return
+    if sizes_differ(run):
         return
     why = (
         f"The GPU works {rounded(run.busy_ns / 1e6)} ms of a step: {rounded(count)} kernels and copies of "
@@ -45,6 +50,14 @@ def launch_bound(run: Run) -> Iterator[Finding]:
         "all kernels at once. Larger batches help, too, where they fit."
     )
     yield Finding(np.arange(run.rows), np.zeros(run.rows), why, change, "low", saved * run.steps * run.lanes)
+
+
+def sizes_differ(run: Run) -> bool:
+    """Whether more of a marked step's launches than ``EQUAL`` have no equal of the same op and sizes in another one."""
+    steps, op = run.table.ints("step"), run.table.coded("aten").codes
+    call = numbered(op, run.table.coded("sizes").codes)[1]
+    each = [np.bincount(call[steps == step], minlength=int(call.max()) + 1) for step in np.unique(steps[steps != NULL])]
+    return any(np.abs(other - each[0]).sum() / 2 > EQUAL * each[0].sum() for other in each[1:])
 
 
 @rule("sync_in_step")
