@@ -10,7 +10,7 @@ from pyprof.prof.advice.run import HOST_SURE, Run
 from pyprof.prof.timing.gpus import SMALL, TO_DEVICE, TO_HOST
 from pyprof.prof.timing.input_data import BATCH
 from pyprof.quantities import rounded
-from pyprof.table.columns import NULL, numbered
+from pyprof.table.columns import NULL, Ints, numbered
 
 MANY = 30  # fewer launches per step do not limit a step
 EQUAL = 0.02  # steps may differ by this share of their launches, and be the same program
@@ -18,7 +18,13 @@ EQUAL = 0.02  # steps may differ by this share of their launches, and be the sam
 # (three programs of 80 to 1,100 kernels on an H200).
 IN_GRAPH, AFTER_NS = 1.1, 250.0
 WAITED = 0.05  # least idle time before batches, as a share of the GPU's work
+MORE_WORKERS = (
+    "Give the DataLoader more workers or cheaper samples: it has worker processes, which are too slow for the step. "
+    "num_workers up to the number of cores, a greater prefetch_factor where batches differ, less work per sample: "
+    "decode and augment on the GPU, or keep what is decoded."
+)
 LEAD_NS = 20_000.0  # a copy that waited at least this long in the queue counts as a synchronisation
+READ, UNSCALE = "_local_scalar_dense", "_amp_foreach_non_finite_check_and_unscale_"
 SOON_NS = 20_000.0  # the first launch after a wait takes up to this; longer is Python's time, in part profiler overhead
 
 
@@ -66,12 +72,14 @@ def sync_in_step(run: Run) -> Iterator[Finding]:
 
     Counts copies of a few bytes to the host that waited in a full queue and are followed by work of the same step. The
     saving is the GPU's idle time afterwards, up to the time by which the host was ahead. Abstains without launch times.
+
+    Refuted by: reads of GradScaler's own, which the program does not make.
     """
     idle = run.gaps
     small = (run.texts("kind") == "memcpy") & run.mentions("kShortName", *TO_HOST)
     size, api, step = (run.table.ints(key) for key in ("bytes", "apiStart", "step"))
     rows = np.flatnonzero(small & (size != NULL) & (size <= SMALL) & (api != NULL))
-    rows = rows[rows + 1 < run.rows]
+    rows = np.setdiff1d(rows[rows + 1 < run.rows], reads_of_scaler(run))
     rows = rows[(run.lane[rows + 1] == run.lane[rows]) & (step[rows + 1] == step[rows])]
     lead = (run.start[rows] - api[rows]).astype(np.float64)
     lost = np.where(lead > LEAD_NS, np.minimum(idle[rows + 1], lead), 0.0)
@@ -92,11 +100,40 @@ def sync_in_step(run: Run) -> Iterator[Finding]:
     yield Finding(rows, np.zeros(len(rows)), why, change, "medium", float(lost.sum()))
 
 
+def reads_of_scaler(run: Run) -> Ints:
+    """The values that torch.amp.GradScaler reads, to know whether to make the optimizer's step: after it has unscaled
+    the gradients, the last read before the step's first launch (torch/amp/grad_scaler.py, ``_maybe_opt_step``)."""
+    found, read, unscaled = [], -1, False
+    for row in range(run.rows if bool((run.aten == UNSCALE).any()) else 0):
+        if run.aten[row] == UNSCALE:
+            read, unscaled = -1, True
+        elif unscaled and run.aten[row] == READ:
+            read = row
+        elif unscaled and run.phase[row] == "optimizer" and read >= 0:
+            found.append(read)
+            unscaled = False
+    return np.array(found, np.int64)
+
+
+def made_by(run: Run, waited_ms: float) -> str:
+    """Who makes the batches for which the host waits so many ms per step: "workers", processes of the DataLoader, or
+    the host "itself"; empty where the loader's marks are missing or do not explain half of the wait."""
+    spent = [0.0, 0.0]
+    for row in np.flatnonzero(run.table.coded("batches").codes >= 0).tolist():
+        for call in run.listed("batches", row):
+            if isinstance(call, list) and [type(number) for number in call] == [int] * 3:
+                spent[call[0] > 0] += run.ms(call[2] - call[1])
+    workers = spent[1] > spent[0]
+    return ("itself", "workers")[workers] if spent[workers] > waited_ms / 2 else ""
+
+
 @rule("data_loader")
 def data_loader(run: Run) -> Iterator[Finding]:
     """A GPU that is idle before the copies of a step's input data, because the next batch is not ready.
 
     Only in training, for copies in the phase "data" and gaps that launches do not explain.
+
+    Refuted by: worker processes, by the loader's own marks; then they are too few, and it is this that is said.
     """
     copies = (run.texts("kind") == "memcpy") & (run.phase == "data") & (run.table.ints("bytes") >= BATCH)
     trains = bool(np.isin(run.phase, ("backward", "optimizer")).any())
@@ -108,7 +145,8 @@ def data_loader(run: Run) -> Iterator[Finding]:
             f"The GPU is idle for {rounded(run.ms(waited))} ms before {run.number(rows, 'copy', 'copies')} of input "
             f"data per {run.unit}, because the host has no batch ready"
         )
-        change = (
+        by_workers = made_by(run, run.ms(waited)) == "workers"
+        change = MORE_WORKERS if by_workers else (
             "Load data in the background: DataLoader(num_workers=..., persistent_workers=True, pin_memory=True, "
             "prefetch_factor=...). Decode and augment in the workers or on the GPU."
         )

@@ -40,6 +40,8 @@ def fp8(scenario: Scenario) -> Iterator[Proposal]:
     """Linear layers whose products, forward and backward, gain more by FP8 than the casts of their operands take.
 
     Sizes must be multiples of 16. Output layers over a vocabulary stay as they are, for the loss's sake.
+
+    Refuted by: products in FP8 or FP4 already.
     """
     run = scenario.run
     if run.device is None or UNIT not in run.device.flop_per_s or math.isnan(run.device.peak(UNIT)):
@@ -124,6 +126,20 @@ def _cast(product: Gemm, place: int, trains: bool) -> list[int]:
     return [product.m * product.n] if place == 1 else []
 
 
+def _change(scenario: Scenario) -> str:
+    """What runs layers in FP8: where nothing goes back, weights are quantised once, and there is no gradient to cast."""
+    if bool((scenario.run.phase == "backward").any()):
+        return (
+            "Run large linear layers in FP8: torchao.float8.convert_to_float8_training(model). "
+            f"{_compiling(scenario)}"
+        )
+    how = "Call it before torch.compile(model)." if is_compiled(scenario) else _compiling(scenario)
+    return (
+        "Quantise large linear layers to FP8: torchao.quantization.quantize_(model, "
+        f"Float8DynamicActivationFloat8WeightConfig()), which is for inference. {how}"
+    )
+
+
 def _compiling(scenario: Scenario) -> str:
     if is_compiled(scenario):
         return "Do so before torch.compile(model)."
@@ -138,10 +154,7 @@ def _edit(scenario: Scenario, chosen: dict[int, tuple[float, int]]) -> Edit:
     compiled = any(edit.rule == "compile" for edit in scenario.edits) or bool((run.family == "compiled").any())
     return Edit(
         rule="fp8",
-        change=(
-            "Run large linear layers in FP8: torchao.float8.convert_to_float8_training(model), for inference torchao's "
-            f"quantize_ with Float8DynamicActivationFloat8WeightConfig. {_compiling(scenario)}"
-        ),
+        change=_change(scenario),
         why=(
             f"{run.number(rows, 'product', 'products')} of linear layers, in half precision {rounded(run.ms_of(rows))} "
             f"ms; in FP8, with {rounded(run.count(int(casts.sum())))} casts and their scales, "

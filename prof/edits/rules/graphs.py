@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from pyprof.prof.advice import Run
-from pyprof.prof.advice.launch import EQUAL, IN_GRAPH, MANY, sizes_differ
+from pyprof.prof.advice.launch import EQUAL, IN_GRAPH, MANY, READ, sizes_differ
 from pyprof.prof.edits.base_run import calls_of_memory
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
@@ -80,7 +80,7 @@ def _hindrance(scenario: Scenario) -> Abstained | None:
         return _not("collectives between GPUs were not measured in graphs")
     copies = (run.texts("kind") == "memcpy") & (run.phase != "data")
     read = _held(scenario, np.flatnonzero(copies & named_rows(run.table, *TO_HOST)))
-    values = read[run.aten[read] == "_local_scalar_dense"]
+    values = read[run.aten[read] == READ]
     if len(values):
         return _not(f"values are read within the step ({run.trace(int(values[0]))})", "item")
     if len(read):

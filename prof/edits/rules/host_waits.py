@@ -8,6 +8,7 @@ import numpy as np
 
 from pyprof.prof.advice import Run
 from pyprof.prof.advice.copies import LARGE
+from pyprof.prof.advice.launch import MORE_WORKERS, READ, made_by, reads_of_scaler
 from pyprof.prof.edits.base_run import calls_of_memory
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
@@ -32,32 +33,49 @@ BY_SIZE = (
     "Avoid ops whose result's size depends on the data: torch.where in place of x[mask], one sort and batched products "
     "in place of a loop over masks; keep lengths that the program needs on the CPU."
 )
+LATER = "Do not read values from the GPU within the step: keep them there, and read them every few steps."
+NO_CONDITION = (
+    "Do not decide by values of the GPU within the step: in place of if mask.any(), do the work for all elements and "
+    "choose with torch.where, which changes nothing where the mask is empty."
+)
+WORKERS = (
+    "Load data in the background: DataLoader(num_workers=..., persistent_workers=True, prefetch_factor=...). As many "
+    "workers as it takes to make a batch within a step."
+)
+WAITING = "the host waits until the GPU has done all that was launched, and the GPU then waits for the host"
+NO_READS = "no value of the GPU is read within the steps (aten::_local_scalar_dense)"
+BY_SCALER = (
+    "only GradScaler reads values, to know whether gradients are finite: an optimizer with fused=True takes that on the "
+    "GPU, and bfloat16 needs no GradScaler"
+)
 WAITS = ("stream sync", "event sync", "device sync")
 
 
 @edit_rule("item")
 def item(scenario: Scenario) -> Iterator[Proposal]:
-    """Values read one by one: .item(), float(), a condition on a tensor. Neither copy nor wait remains."""
+    """Values read one by one: .item(), float(); or a condition on a tensor. Neither copy nor wait remains.
+
+    Refuted by: reads of GradScaler's own, which is no code of the program's.
+    """
     run = scenario.run
-    rows = np.flatnonzero(_copies_to_host(run, SMALL) & (run.aten == "_local_scalar_dense"))
+    rows = np.flatnonzero(_copies_to_host(run, SMALL) & (run.aten == READ))
     rows = rows[scenario.calls(rows) >= 0]
-    if not len(rows):
-        yield Abstained("item", "no value of the GPU is read within the steps (aten::_local_scalar_dense)")
-        return
-    why = (
-        f"{run.number(rows, 'value is', 'values are')} read from the GPU (.item(), or a condition on a tensor): the "
-        "host waits until the GPU has done all that was launched, and the GPU then waits for the host"
-    )
-    yield Edit(
-        rule="item",
-        change="Do not read values from the GPU within the step: keep them there, and read them every few steps.",
-        why=why,
-        cost=COSTS["item"],
-        rows=rows,
-        ns=np.zeros(len(rows)),
-        left=np.zeros(len(rows)),
-        released=released_by(scenario, rows),
-    )
+    own = np.setdiff1d(rows, reads_of_scaler(run))
+    if not len(own):
+        yield Abstained("item", BY_SCALER if len(rows) else NO_READS)
+    asks = run.mentions("nodes", "aten::is_nonzero")[own]
+    for change, what, read in ((LATER, "(.item() or float())", own[~asks]), (NO_CONDITION, "for conditions", own[asks])):
+        if len(read):
+            yield Edit(
+                rule="item",
+                change=change,
+                why=f"{run.number(read, 'value is', 'values are')} read from the GPU {what}: {WAITING}",
+                cost=COSTS["item" if change == LATER else "item of conditions"],
+                rows=read,
+                ns=np.zeros(len(read)),
+                left=np.zeros(len(read)),
+                released=released_by(scenario, read),
+            )
 
 
 def _copies_to_host(run: Run, most: int) -> Bools:
@@ -87,7 +105,7 @@ def size_sync(scenario: Scenario) -> Iterator[Proposal]:
     go: what sorting once and batched products in place of a loop over masks bring besides is not counted.
     """
     run = scenario.run
-    rows = np.flatnonzero(_copies_to_host(run, LARGEST) & (run.aten != "_local_scalar_dense"))
+    rows = np.flatnonzero(_copies_to_host(run, LARGEST) & (run.aten != READ))
     calls = scenario.calls(rows)
     rows = rows[(calls >= 0) & ~scenario.released[calls]]
     if not len(rows):
@@ -98,10 +116,7 @@ def size_sync(scenario: Scenario) -> Iterator[Proposal]:
     yield Edit(
         rule="size_sync",
         change=BY_PROGRAM if by_program else BY_SIZE,
-        why=(
-            f"{run.number(rows, 'small copy', 'small copies')} to the host ({ops}): the host waits until the GPU has "
-            "done all that was launched, and the GPU then waits for the host"
-        ),
+        why=f"{run.number(rows, 'small copy', 'small copies')} to the host ({ops}): {WAITING}",
         cost=COSTS["size_sync of copies" if by_program else "size_sync"],
         rows=rows,
         ns=np.zeros(len(rows)),
@@ -291,7 +306,10 @@ def _syncs_before(scenario: Scenario, calls: Ints) -> Ints:
 
 @edit_rule("data_loader")
 def data_loader(scenario: Scenario) -> Iterator[Proposal]:
-    """Pauses of the host before the copies of a batch, in training: the batch is made while nothing else goes on."""
+    """Pauses of the host before the copies of a batch, in training: the batch is made while nothing else goes on.
+
+    Refuted by: worker processes, by the loader's own marks; then they are too few, and it is this that is said.
+    """
     run, base = scenario.run, scenario.base
     copies = (run.texts("kind") == "memcpy") & named_rows(run.table, *TO_DEVICE)
     large = (run.phase == "data") & (run.table.ints("bytes") >= BATCH)
@@ -305,13 +323,16 @@ def data_loader(scenario: Scenario) -> Iterator[Proposal]:
         yield Abstained("data_loader", "the host does not pause before copies of input data, or nothing is trained")
         return
     spent = run.ms(float(base.segment[paused].sum()))
+    does = {
+        "workers": "waits for a batch from worker processes",
+        "itself": "makes the next batch itself",
+        "": "pauses before copies of input data",
+    }
+    loader = made_by(run, spent)
     yield Edit(
         rule="data_loader",
-        change=(
-            "Load data in the background: DataLoader(num_workers=..., persistent_workers=True, prefetch_factor=...). "
-            "As many workers as it takes to make a batch within a step."
-        ),
-        why=f"The host makes the next batch itself, for {rounded(spent)} ms per {run.unit}, and launches nothing then",
+        change=MORE_WORKERS if loader == "workers" else WORKERS,
+        why=f"The host {does[loader]}, for {rounded(spent)} ms per {run.unit}, and launches nothing then",
         cost=COSTS["data_loader"],
         prompt=paused,
     )
