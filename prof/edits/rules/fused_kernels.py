@@ -2,7 +2,7 @@
 
 Products, convolutions, attention, sorts and collectives stay as they are. Between two of them, a kernel that reads what
 another one there wrote becomes one kernel with it. The capture does not say which op's result an op reads: that of the
-same number of elements that was made last is taken.
+same number of elements that was made last is taken, but never that of an equal call, as a benchmark's loop has them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from pyprof.dtypes import ITEM_BYTES
 from pyprof.prof.advice import Run
-from pyprof.prof.advice.fusion import FUSED_NS, NEW_BACKWARD, NEW_FORWARD
+from pyprof.prof.advice.fusion import FUSED_NS, NEW_BACKWARD, NEW_FORWARD, repeats
 from pyprof.prof.advice.run_columns import numel
 from pyprof.prof.timing.gpus import WITHIN, named_rows
 from pyprof.table.columns import Bools
@@ -167,6 +167,7 @@ class _Group:
         sums = self.run.family[row] in SUMS
         for known, joins in ((self._made, True), (self._read, False)):
             found = [known[size] for size, _ in takes if size > 1 and size in known and _takes(known[size], sums)]
+            found = [kernel for kernel in found if not repeats(self.run, [*kernel.rows, row])]
             if found and joins and all(each.stage == 0 and each.launches == 1 for each in found):
                 return self._one(found), True
             if found:  # what needs the results of several comes after the last of them

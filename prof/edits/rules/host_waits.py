@@ -17,6 +17,7 @@ from pyprof.prof.limits.architectures import PCIE_3, PCIE_5, PINNED, PINNED_PCIE
 from pyprof.prof.timing.gpus import SMALL, TO_DEVICE, TO_HOST, named_rows
 from pyprof.prof.timing.input_data import BATCH
 from pyprof.quantities import rounded
+from pyprof.table.api_kinds import GIVING
 from pyprof.table.columns import NULL, Bools, Floats, Ints
 
 LARGEST = 1 << 16  # bytes of sizes, indices and tables of which the GPU takes some values
@@ -41,6 +42,17 @@ NO_CONDITION = (
 WORKERS = (
     "Load data in the background: DataLoader(num_workers=..., persistent_workers=True, prefetch_factor=...). As many "
     "workers as it takes to make a batch within a step."
+)
+# torch.cuda.empty_cache() frees all at one place. Without a pool, memory was freed between every fourth launch and the
+# next (a residual network on an MI300X).
+BETWEEN_LAUNCHES = 0.1
+POOL = (
+    "Let PyTorch's allocator keep its pool: unset PYTORCH_NO_CUDA_MEMORY_CACHING and PYTORCH_NO_HIP_MEMORY_CACHING, by "
+    "which each tensor takes its memory from the driver."
+)
+KEEP = (
+    "Leave memory to PyTorch's allocator: remove torch.cuda.empty_cache() from the step; where nothing calls it, memory "
+    "is short, and the allocator frees blocks of other sizes (expandable_segments)."
 )
 WAITING = "the host waits until the GPU has done all that was launched, and the GPU then waits for the host"
 NO_READS = "no value of the GPU is read within the steps (aten::_local_scalar_dense)"
@@ -262,9 +274,10 @@ def before_layers(run: Run) -> Bools:
 
 @edit_rule("allocator")
 def allocator(scenario: Scenario) -> Iterator[Proposal]:
-    """Memory that is given back to the driver and taken from it again in each step.
+    """Memory that is given back to the driver and taken from it again in each step: by emptying the pool, or tensor by
+    tensor, where PyTorch's allocator keeps none.
 
-    Abstains without marked steps: a program also takes memory for the first time, and cuDNN's autotuning gives some
+    Refuted by: no marked steps, for a program also takes memory for the first time, and cuDNN's autotuning gives some
     back, before the steps that repeat.
     """
     base, run = scenario.base, scenario.run
@@ -273,23 +286,25 @@ def allocator(scenario: Scenario) -> Iterator[Proposal]:
         return
     calls = base.recorded.calls
     begin, end = (int(run.start.min()), int(run.end.max())) if run.rows else (0, 0)
-    within = calls_of_memory(base) & (calls.start >= begin) & (calls.start < end) & ~scenario.released
+    inside = (calls.start >= begin) & (calls.start < end)
+    within = calls_of_memory(base) & inside & ~scenario.released
     freed, taken = np.flatnonzero(within & calls.among("free")), np.flatnonzero(within & ~calls.among("free"))
     if not len(freed) or not len(taken):
         yield Abstained("allocator", "no step both frees memory of the driver and allocates it")
         return
     found = np.concatenate([freed, taken])
     spent = run.ms(float((calls.end - calls.start)[found].sum()))
+    launches = np.sort(calls.start[inside & calls.among(*GIVING)])
+    places = len(np.unique(np.searchsorted(launches, calls.start[freed])))
+    no_pool = places > BETWEEN_LAUNCHES * len(launches)
     yield Edit(
         rule="allocator",
-        change=(
-            "Leave memory to PyTorch's allocator: remove torch.cuda.empty_cache() from the step; where nothing calls "
-            "it, memory is short, and the allocator frees blocks of other sizes (expandable_segments)."
-        ),
+        change=POOL if no_pool else KEEP,
         why=(
-            f"{rounded(run.count(len(freed)))} times per {run.unit} memory is given back to the driver, for which the "
-            f"host waits for the GPU, and {rounded(run.count(len(taken)))} times taken again: {rounded(spent)} ms of "
-            "the host's time"
+            f"{rounded(run.count(len(freed)))} times per {run.unit} memory is given back to the driver"
+            f"{f', at {rounded(run.count(places))} places between launches' if no_pool else ''}, for which the host "
+            f"waits for the GPU, and {rounded(run.count(len(taken)))} times taken again: {rounded(spent)} ms of the "
+            f"host's time{'. So it goes where tensors come and go without a pool' if no_pool else ''}"
         ),
         cost=COSTS["allocator"],
         released=np.concatenate([found, _syncs_before(scenario, freed)]),
