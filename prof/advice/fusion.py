@@ -92,8 +92,10 @@ def chains(run: Run, least: int = LEAST) -> Iterator[tuple[int, list[int]]]:
 
 def repeats(run: Run, rows: list[int]) -> bool:
     """Whether the rows are one call again and again, which may well have the same operands each time, as a benchmark's
-    loop has: nothing shows that one reads what another wrote."""
-    return len({run.alike[row] for row in rows}) == 1
+    loop has: nothing shows that one reads what another wrote. (In the backward pass, autograd adds gradients up in
+    place, one after the other.)"""
+    adds_up = run.phase[rows[0]] == "backward" and run.aten[rows[0]] == "add_"
+    return not adds_up and len({run.alike[row] for row in rows}) == 1
 
 
 def _of_numbers(run: Run) -> Bools:

@@ -146,8 +146,12 @@ def data_loader(run: Run) -> Iterator[Finding]:
             f"data per {run.unit}, because the host has no batch ready"
         )
         by_workers = made_by(run, run.ms(waited)) == "workers"
-        change = MORE_WORKERS if by_workers else (
-            "Load data in the background: DataLoader(num_workers=..., persistent_workers=True, pin_memory=True, "
-            "prefetch_factor=...). Decode and augment in the workers or on the GPU."
+        change = (
+            MORE_WORKERS
+            if by_workers
+            else (
+                "Load data in the background: DataLoader(num_workers=..., persistent_workers=True, pin_memory=True, "
+                "prefetch_factor=...). Decode and augment in the workers or on the GPU."
+            )
         )
         yield Finding(rows, np.zeros(len(rows)), why, change, "medium", waited)

@@ -44,6 +44,8 @@ def tail_wave(run: Run) -> Iterator[Finding]:
 
     The saving comes from computing the same number of samples in fewer, larger batches. Only for cuBLAS kernels with
     the tile in their name and one to four waves, and only if these products are a large part of the step.
+
+    Refuted by: a last wave that fills the GPU; other products that take most of the time.
     """
     if run.device is None or not run.device.sms:
         return

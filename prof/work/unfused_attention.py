@@ -13,7 +13,7 @@ STEPS = ("MaxOps", "exp_kernel", "sum_functor")  # functors of the kernels of a 
 
 # What chooses experts after a router's softmax, or with it in one kernel: TensorRT-LLM's routingCustom and ATen's topk;
 # vLLM's topkGatingSoftmax.
-ROUTER = re.compile(r"top_?k|gating|router|routing|\bmoe\b", re.IGNORECASE)
+ROUTER = re.compile(r"top_?k|\bgating|router|routing|\bmoe\b", re.IGNORECASE)
 
 
 def softmaxes_apart(table: Table, what: Coded) -> tuple[int, Bools]:
@@ -27,7 +27,9 @@ def softmaxes_apart(table: Table, what: Coded) -> tuple[int, Bools]:
     start, product, loss = table.ints("start"), what.among(PRODUCTS), what.among("loss")
     kernel = (start != NULL) & table.coded("kind").among("kernel", "")
     whole, steps = _softmaxes(table)
-    chooses = np.logical_or.reduce([table.coded(key).where(ROUTER.search) for key in ("kLongName", "kShortName", "aten")])
+    chooses = np.logical_or.reduce(
+        [table.coded(key).where(ROUTER.search) for key in ("kLongName", "kShortName", "aten")]
+    )
     count, between = 0, np.zeros(len(table), bool)
     keys, group = distinct(table.ints("pid"), table.ints("device"), table.ints("stream"))
     for number in range(len(keys)):

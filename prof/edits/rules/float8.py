@@ -127,11 +127,10 @@ def _cast(product: Gemm, place: int, trains: bool) -> list[int]:
 
 
 def _change(scenario: Scenario) -> str:
-    """What runs layers in FP8: where nothing goes back, weights are quantised once, and there is no gradient to cast."""
+    """What runs layers in FP8: where nothing goes back, weights are quantised once."""
     if bool((scenario.run.phase == "backward").any()):
         return (
-            "Run large linear layers in FP8: torchao.float8.convert_to_float8_training(model). "
-            f"{_compiling(scenario)}"
+            f"Run large linear layers in FP8: torchao.float8.convert_to_float8_training(model). {_compiling(scenario)}"
         )
     how = "Call it before torch.compile(model)." if is_compiled(scenario) else _compiling(scenario)
     return (

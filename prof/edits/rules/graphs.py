@@ -44,7 +44,8 @@ def cuda_graph(scenario: Scenario) -> Iterator[Proposal]:
         ),
         cost=COSTS["cuda_graph"],
         rows=rows,
-        ns=run.dur[rows] * np.where(scenario.in_graph[scenario.places(rows)], 1.0, IN_GRAPH),  # parts of it may be graphs
+        ns=run.dur[rows]
+        * np.where(scenario.in_graph[scenario.places(rows)], 1.0, IN_GRAPH),  # parts of it may be graphs
         left=np.full(len(rows), LEFT),
         deviation=0.05,
         graph=True,
@@ -101,9 +102,9 @@ def _hindrance(scenario: Scenario) -> Abstained | None:
 
 
 def launches_graphs(scenario: Scenario) -> bool:
-    """Whether the capture has CUDA graphs, or records how one is captured, or the step is one."""
-    captures = bool(scenario.base.host.coded("kind").among("begin capture").any())
-    return captures or bool(scenario.run.in_graph.any()) or any(edit.rule == "cuda_graph" for edit in scenario.edits)
+    """Whether the capture launches CUDA graphs or records how one is captured, or the step is one."""
+    called = bool(scenario.base.host.coded("kind").among("begin capture", "graph").any())
+    return called or bool(scenario.run.in_graph.any()) or any(edit.rule == "cuda_graph" for edit in scenario.edits)
 
 
 def from_host(run: Run) -> Bools:

@@ -51,14 +51,14 @@ POOL = (
     "which each tensor takes its memory from the driver."
 )
 KEEP = (
-    "Leave memory to PyTorch's allocator: remove torch.cuda.empty_cache() from the step; where nothing calls it, memory "
-    "is short, and the allocator frees blocks of other sizes (expandable_segments)."
+    "Leave memory to PyTorch's allocator: remove torch.cuda.empty_cache() from the step; where nothing calls it, "
+    "memory is short, and the allocator frees blocks of other sizes (expandable_segments)."
 )
 WAITING = "the host waits until the GPU has done all that was launched, and the GPU then waits for the host"
 NO_READS = "no value of the GPU is read within the steps (aten::_local_scalar_dense)"
 BY_SCALER = (
-    "only GradScaler reads values, to know whether gradients are finite: an optimizer with fused=True takes that on the "
-    "GPU, and bfloat16 needs no GradScaler"
+    "only GradScaler reads values, to know whether gradients are finite: an optimizer with fused=True takes that on "
+    "the GPU, and bfloat16 needs no GradScaler"
 )
 WAITS = ("stream sync", "event sync", "device sync")
 
@@ -76,7 +76,10 @@ def item(scenario: Scenario) -> Iterator[Proposal]:
     if not len(own):
         yield Abstained("item", BY_SCALER if len(rows) else NO_READS)
     asks = run.mentions("nodes", "aten::is_nonzero")[own]
-    for change, what, read in ((LATER, "(.item() or float())", own[~asks]), (NO_CONDITION, "for conditions", own[asks])):
+    for change, what, read in (
+        (LATER, "(.item() or float())", own[~asks]),
+        (NO_CONDITION, "for conditions", own[asks]),
+    ):
         if len(read):
             yield Edit(
                 rule="item",
@@ -115,6 +118,8 @@ def size_sync(scenario: Scenario) -> Iterator[Proposal]:
 
     x[mask], nonzero and unique ask for the size of their result; .tolist() and .cpu() for the values. Only the waits
     go: what sorting once and batched products in place of a loop over masks bring besides is not counted.
+
+    Refuted by: copies for which the host does not wait.
     """
     run = scenario.run
     rows = np.flatnonzero(_copies_to_host(run, LARGEST) & (run.aten != READ))
@@ -148,7 +153,10 @@ def released_by(scenario: Scenario, rows: Ints) -> Ints:
 
 @edit_rule("pageable_copy")
 def pageable_copy(scenario: Scenario) -> Iterator[Proposal]:
-    """Copies of pageable memory to the GPU: pinned, they are faster, and the host goes on at once."""
+    """Copies of pageable memory to the GPU: pinned, they are faster, and the host goes on at once.
+
+    Refuted by: pinned memory, by the copies' names.
+    """
     run = scenario.run
     size = run.table.ints("bytes")
     chosen = _pageable(run) & np.isin(run.phase, ("data", "forward", "other", "")) & (run.aten == "copy_")
@@ -184,6 +192,8 @@ def copy_to_host(scenario: Scenario) -> Iterator[Proposal]:
     """Large copies to pageable memory of the host, which is mostly new to the process: it is mapped page by page.
 
     What pinned memory that is kept brings is counted; the wait stays, and so does what the host does with the values.
+
+    Refuted by: pinned memory, by the copies' names.
     """
     run = scenario.run
     size = run.table.ints("bytes")
