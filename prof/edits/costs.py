@@ -13,8 +13,6 @@ COSTS = {
     "attention": "other rounding, and other random numbers for dropout; the attention weights are not returned",
     "attention_backend": OF_CALLS,
     "optimizer": OF_CALLS,
-    "parameter_groups": "groups with the same options alone can be one; a program that finds a group by its place must "
-    "find it anew, and saved states of the optimizer have other groups",
     "parameter_loop": "memory: temporaries of all parameters exist at once, if the loop made any",
     "fusion": COMPILED,
     "compile": "a minute or so to compile at the first call, and again for other shapes; other rounding",
@@ -30,17 +28,8 @@ COSTS = {
     "small_grid": "one batched call in place of the loop, and memory for the operands side by side",
     "mask_loop": "a rewritten loop; memory for the elements once more, in sorted order; other rounding",
     "cell_loop": "another layer, whose checkpoints have other names; memory for the results of all time steps at once",
-    "loop_inputs": "memory for the layer's results of all time steps at once; other rounding",
-    "loop_of_products": "memory for the results of all positions at once; no loss for each position; a mean weighs "
-    "positions otherwise if targets are ignored; other rounding",
     "sibling_layers": "one layer in place of several, whose checkpoints have other names and shapes",
-    "parallel_modules": "one module in place of a list, whose checkpoints have other names and shapes",
-    "ensemble": "one network in place of a list, and one optimizer: checkpoints have other names and shapes; memory "
-    "for the activations of all networks at once; other rounding",
-    "joined_calls": "memory for the activations of all calls at once; other rounding; other random numbers for dropout",
     "inference_mode": "a line of code; the results cannot be used in a backward pass later",
-    "index_gradient": "other rounding, from run to run, too: atomic additions have no fixed order",
-    "gathered_product": "a layer whose weight is used in parts, which checkpoints keep as it is; other rounding",
     "made_on_cpu": "memory for what is kept",
     "made_again": "memory for what is kept",
     "kept_activations": "memory: the activations of these layers stay until their backward pass",

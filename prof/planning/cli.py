@@ -82,6 +82,7 @@ def _run(args: argparse.Namespace) -> Done:
     from pyprof.files import open_output
     from pyprof.prof.edits.cards import doubt
     from pyprof.prof.edits.forecast import Forecaster
+    from pyprof.prof.edits.rules import REMOVED
     from pyprof.prof.edits.scenario import besides_ns
     from pyprof.prof.planning.check import check
     from pyprof.prof.planning.json_document import add_code, captured_at, plan_document
@@ -95,12 +96,15 @@ def _run(args: argparse.Namespace) -> Done:
     measured = None if args.step_ms is None else args.step_ms * 1e6
     with progress(None if args.measure else 3, not args.quiet) as say:
         loaded, base = load_base(args.file, args.peaks, say)
+        gone = [name for name in (*args.first, *args.without) if name in REMOVED]
+        loaded = loaded._replace(warnings=(*loaded.warnings, *(f"rule {name} was removed in 2.0" for name in gone)))
+        first, without = ([name for name in names if name not in gone] for names in (args.first, args.without))
         say("planning")
         forecaster = Forecaster(base, measured)
         other = on_other_gpu(args.device, base) if args.device else None
         source = open_source(args.timings, args.measure, args.measure_seconds or MEASURE_S, base, args.any_gpu)
         start = other.scenario if other is not None else None
-        find = partial(make_plan, forecaster, args.first, args.without, start)
+        find = partial(make_plan, forecaster, first, without, start)
         plan = find() if source is None else source.plan(base, find, say)
         wrote = source.write() if source is not None else None
         second = Forecaster(load_base(args.check, args.peaks, say)[1]) if args.check else None

@@ -42,13 +42,6 @@ GENERAL = tuple(GeneralForm(*form) for form in (
      "optimizer = torch.optim.AdamW(model.parameters(), lr=lr, fused=True)"),
     ("optimizer", "Use the fused optimizer: torch.optim.SGD", "optimizer = torch.optim.SGD(model.parameters(), lr=lr)",
      "optimizer = torch.optim.SGD(model.parameters(), lr=lr, fused=True)"),
-    ("parameter_groups", "",
-     "groups = []\nfor p in model.parameters():\n"
-     '    groups.append({"params": [p], "weight_decay": decay if p.ndim > 1 else 0.0})\n'
-     "optimizer = torch.optim.AdamW(groups, lr=lr)",
-     "large = [p for p in model.parameters() if p.ndim > 1]\nsmall = [p for p in model.parameters() if p.ndim <= 1]\n"
-     'groups = [{"params": large, "weight_decay": decay}, {"params": small, "weight_decay": 0.0}]\n'
-     "optimizer = torch.optim.AdamW(groups, lr=lr)"),
     ("fusion", 'Call F.gelu(x, approximate="tanh")',
      "y = 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))",
      'y = F.gelu(x, approximate="tanh")'),
@@ -56,24 +49,6 @@ GENERAL = tuple(GeneralForm(*form) for form in (
      "y = F.rms_norm(x, (x.shape[-1],), weight, eps)"),
     ("fusion", "Call F.silu", "y = x * torch.sigmoid(x)", "y = F.silu(x)"),
     ("copy_to_host", "", "labels = scores.softmax(1).cpu().argmax(1)", "labels = scores.argmax(1).cpu()"),
-    ("parallel_modules", "",
-     "self.heads = nn.ModuleList(Head(width, size) for _ in range(n))\n"
-     "y = torch.cat([head(x) for head in self.heads], dim=-1)",
-     "self.qkv = nn.Linear(width, 3 * n * size)\n"
-     "q, k, v = self.qkv(x).view(batch, length, 3, n, size).permute(2, 0, 3, 1, 4)\n"
-     "y = F.scaled_dot_product_attention(q, k, v, is_causal=True)\n"
-     "y = y.transpose(1, 2).reshape(batch, length, -1)"),
-    ("ensemble", "",
-     "for critic, adam in zip(critics, adams):\n    loss = F.mse_loss(critic(x), wanted)\n"
-     "    adam.zero_grad()\n    loss.backward()\n    adam.step()",
-     "params, buffers = torch.func.stack_module_state(critics)  # once; base: a critic on the meta device\n"
-     "adam = torch.optim.Adam(params.values(), lr=lr)  # once\n"
-     "one = lambda p, b, x: torch.func.functional_call(base, (p, b), (x,))\n"
-     "values = torch.vmap(one, in_dims=(0, 0, None))(params, buffers, x)\n"
-     "loss = (values - wanted).pow(2).flatten(1).mean(1).sum()\n"
-     "adam.zero_grad()\nloss.backward()\nadam.step()"),
-    ("joined_calls", "", "wanted = model(x, condition)\nfree = model(x, empty)",
-     "wanted, free = model(torch.cat([x, x]), torch.cat([condition, empty])).chunk(2)"),
     ("unused_gradients", "", "teacher = Teacher().eval()\nwanted = teacher(x)",
      "teacher = Teacher().eval().requires_grad_(False)\nwith torch.no_grad():\n    wanted = teacher(x)"),
     ("kept_activations", "", "x = torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False)", "x = layer(x)"),
@@ -166,13 +141,6 @@ GENERAL = tuple(GeneralForm(*form) for form in (
      "for part in x:  # of one time\n    h = torch.tanh(given(part) + back(h))\n    outs.append(h)",
      "rnn = nn.RNN(given.in_features, back.in_features)  # once, with weights and biases of given and back\n"
      "outs, h = rnn(x, h[None])"),
-    ("loop_inputs", "",
-     "for part in x:  # of one time\n    h = cell(given(part), h)",
-     "for part in given(x).unbind(0):\n    h = cell(part, h)"),
-    ("loop_of_products", "",
-     "loss = 0.0\nfor t in range(length):\n"
-     "    loss = loss + F.cross_entropy(head(states[:, t]), target[:, t]) / length",
-     "loss = F.cross_entropy(head(states).flatten(0, 1), target.flatten())"),
     ("mask_loop", "Replace the loop over masks: take all iterations",
      "for one, mask in zip(batch, masks):  # each of its own size\n"
      "    loss = loss + error(one[mask]).sum() / mask.sum()",
@@ -194,12 +162,6 @@ GENERAL = tuple(GeneralForm(*form) for form in (
      "graph = torch.cuda.CUDAGraph()  # once, after a few calls of act() on a side stream\n"
      "with torch.cuda.graph(graph):\n    act()\nfor moment in range(count):\n    graph.replay()"),
     ("inference_mode", "", "out = model(x)", "with torch.inference_mode():\n    out = model(x)"),
-    ("index_gradient", "", "pairs = x[:, rows, columns]",
-     "place = rows * x.size(2) + columns  # once\npairs = x.flatten(1).index_select(1, place)"),
-    ("gathered_product", "", "messages = layer(torch.cat([nodes[starts], nodes[ends], edges], dim=-1))",
-     "w = layer.weight.split([nodes.size(-1), nodes.size(-1), edges.size(-1)], dim=1)\n"
-     "here, there = F.linear(nodes, w[0], layer.bias), F.linear(nodes, w[1])  # one row for each node\n"
-     "messages = here[starts] + there[ends] + F.linear(edges, w[2])"),
     ("made_on_cpu", "", "window = torch.hann_window(size).to(x.device)",
      'self.register_buffer("window", torch.hann_window(size), persistent=False)  # once\nwindow = self.window'),
     ("made_again", "", "mask = torch.full((length, length), -torch.inf, device=x.device).triu(1)  # in each layer",

@@ -5,17 +5,13 @@ from pyprof.prof.edits.rules import (  # noqa: F401
     attention,
     float8,
     from_findings,
-    gathered_products,
     graphs,
     growing_tensors,
     host_waits,
-    index_gradients,
     inference_mode,
-    joined_calls,
     kept_activations,
     kept_tables,
     memory_format,
-    parameter_groups,
     part_graphs,
     reduced_precision,
     sibling_layers,
@@ -24,11 +20,20 @@ from pyprof.prof.edits.rules import (  # noqa: F401
 )
 from pyprof.prof.edits.rules.loops import (  # noqa: F401
     cell_loops,
-    ensembles,
-    loop_of_products,
     mask_loops,
     parameter_loops,
-    sample_loops,
 )
 
-__all__ = ["EDIT_RULES"]
+REMOVED = (  # in 2.0: pyprof plan takes their names for one version, with a line that says so
+    "ensemble",
+    "gathered_product",
+    "index_gradient",
+    "joined_calls",
+    "loop_inputs",
+    "loop_of_products",
+    "parallel_modules",
+    "parameter_groups",
+    "sample_loop",
+)
+
+__all__ = ["EDIT_RULES", "REMOVED"]

@@ -1,4 +1,4 @@
-"""Loops over time that compute recurrent cells op by op: as one recurrent layer, or the inputs' layer called once."""
+"""Loops over time that compute recurrent cells op by op: as one recurrent layer."""
 
 import pytest
 
@@ -230,78 +230,6 @@ def test_products_of_each_gate_become_one_that_is_no_longer_than_their_work():
 def test_the_ops_of_a_recurrent_layer_without_cudnn_are_no_loop_of_the_program():
     cell = [{**each, "nodes": ["aten::gru", each["aten"]]} for each in CELLS["GRU with lerp"][1]]
     assert isinstance(proposal("cell_loop", *loop(cell)), Abstained)
-    assert isinstance(proposal("loop_inputs", *loop(cell)), Abstained)
-
-
-# A layer that takes each step's input, in a loop that stays
-
-
-def normed(**more):
-    """A cell with a layer norm. The input's layer is a module of its own, and so is the state's."""
-    return [
-        product(X, 4, layer="net:net.given", **more), product(H, 4, layer="net:net.back"),
-        *({**each, "layer": ["net"]} for each in OTHERS["a layer norm"][2:]),
-    ]  # fmt: skip
-
-
-def test_slices_of_an_input_are_multiplied_at_once():
-    """Of ten products of 10 µs one remains: 2 × 480 × 64 × 128 FLOP and 0.7 MB take 0.2 µs, and 5 µs besides."""
-    edit = proposal("loop_inputs", *loop(normed()))
-    assert isinstance(edit, Edit) and edit.title.startswith("Call the layer that takes each step's input once")
-    assert edit.rows.tolist() == [2 + 13 * time for time in range(STEPS)]
-    assert edit.left.tolist() == [1.0] + [0.0] * 9
-    assert 5_000 < edit.ns.sum() < 6_000
-    assert any(rule == "loop_inputs" for rule, *_ in GENERAL)
-
-
-@pytest.mark.parametrize("change", [
-    {"strides": [[INNER, 1], [4 * WIDTH, 1]]},  # it may have been made by an op that launches nothing
-    {"strides": [[4 * INNER, 1], [4 * WIDTH, 1]]},  # a gate's part of a product
-    {"layer": "net"},  # a weight of which nothing is known: it may be another one each time
-], ids=["side by side", "a part of four", "no module"])  # fmt: skip
-def test_what_is_not_seen_to_be_a_slice_times_one_weight_stays(change):
-    cell = normed()
-    cell[0] = {**cell[0], "layer": [change["layer"]]} if "layer" in change else {**cell[0], **change}
-    assert isinstance(proposal("loop_inputs", *loop(cell)), Abstained)
-
-
-def test_an_input_that_is_cast_is_a_slice_by_what_is_cast():
-    """Autocast: x[:, t] is cast before its product, and so is the state, which lies side by side."""
-    cell = normed(strides=[[INNER, 1], [4 * WIDTH, 1]])
-    casts = [row("copy_", each, each, strides=[[each[1], 1], by]) for each, by in ((X, OFTEN), (H, [WIDTH, 1]))]
-    edit = proposal("loop_inputs", *loop([casts[0], cell[0], casts[1], *cell[1:]]))
-    assert isinstance(edit, Edit) and edit.rows.tolist() == [3 + 15 * time for time in range(STEPS)]
-    assert isinstance(proposal("loop_inputs", *loop([casts[1], cell[0], casts[0], *cell[1:]])), Abstained)
-
-
-@pytest.mark.parametrize("strides", [None, [], [[]], [7, 1], [["a", "b"], [1]]])
-def test_strides_that_are_none_say_nothing(strides):
-    cell = [{**each, "strides": strides} for each in normed()]
-    assert isinstance(proposal("loop_inputs", *loop(cell)), Abstained)
-
-
-def test_slices_that_the_loop_writes_are_not_multiplied_before_it():
-    written = row("copy_", X, X, strides=[OFTEN, [INNER, 1]])
-    assert isinstance(proposal("loop_inputs", *loop([*normed(), written])), Abstained)
-
-
-def test_what_one_recurrent_layer_replaces_has_no_inputs_apart():
-    assert isinstance(proposal("loop_inputs", *loop(CELLS["LSTM"][1])), Abstained)
-
-
-def test_a_slices_gradient_tells_what_strides_do_not():
-    """x[t] is contiguous; autograd numbers it directly before the product. The weight's nine sums say it is one weight.
-
-    The rows are ten products, their ten weights' gradients, nine sums, and the slices' ten copies.
-    """
-    cell = [product(X, 1, strides=[[INNER, 1], [WIDTH, 1]]), *OTHERS["a residual"][1:]]
-    rows = training(cell, elman_back)
-    edit = proposal("loop_inputs", *rows)
-    assert isinstance(edit, Edit)
-    made = run(*rows)
-    assert sorted(made.aten[edit.rows].tolist()) == ["add_"] * 9 + ["copy_"] * 10 + ["mm"] * 20
-    assert edit.left.sum() == 4
-    assert isinstance(proposal("loop_inputs", *training(cell, elman_back, sliced=False)), Abstained)
 
 
 # Passes

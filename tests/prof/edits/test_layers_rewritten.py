@@ -5,12 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from pyprof.prof.edits.edit import Abstained
-from pyprof.prof.edits.rules import EDIT_RULES
 from pyprof.prof.edits.rules.host_waits import _after_joining, _made, before_layers
-from pyprof.prof.edits.rules.sibling_layers import PRODUCTS, TABLES, _edit, _groups, _parallel
+from pyprof.prof.edits.rules.sibling_layers import PRODUCTS, TABLES, _edit, _groups
 from tests.prof.advice.advice_rows import mm, run
-from tests.prof.edits.test_scenario import of_rows
 
 ROWS, WIDTH = 4096, 1024
 
@@ -72,52 +69,6 @@ def test_tables_that_are_looked_up_in_a_row():
     assert together(*rows[:2], table("tables.9", 500, width=32)) == [["tables.0", "tables.1"]]
     made = run(*rows)
     assert _edit(made, list(_groups(made)), TABLES).left.tolist() == [1.0, 0.0, 0.0]
-
-
-def head(number, size=64, parent="Net:blocks.1", width=WIDTH):
-    """Of one of a list: a product of the list's input, and one of what it makes."""
-    layers = [*parent.split(":"), f"blocks.1.heads.{number}"]
-    key = mm(ROWS, width, size, 20_000, op=["linear"], layer=[*layers, f"{layers[-1]}.key"], trace=["net.py:5"])
-    return key, mm(ROWS, size, size, 8_000, op=["matmul"], layer=layers, trace=["net.py:6"])
-
-
-JOIN = {
-    "aten": "aten::cat", "op": ["cat"], "sizes": [[], []], "ns": 5_000, "phase": "forward", "dir": "fprop",
-    "kShortName": "CatArrayBatchedCopy", "layer": ["Net", "blocks.1"],
-}  # fmt: skip
-
-
-def in_parallel(*rows):
-    made = run(*rows)
-    return [(each.name, each.number, each.rows) for each in _parallel(made)]
-
-
-def test_heads_of_a_list_are_one_module():
-    """Of four heads with two kernels each, two kernels remain: all keys at once, and all products of them."""
-    rows = [row for number in range(4) for row in head(number)]
-    assert in_parallel(RELU, *rows, JOIN) == [("blocks.1.heads", 4, list(range(1, 9)))]
-    (edit,) = EDIT_RULES["parallel_modules"](of_rows(RELU, *rows, JOIN))
-    assert edit.rows.tolist() == list(range(1, 9)) and edit.left.tolist() == [1.0, 1.0, *[0.0] * 6]
-    assert 0 < edit.ns.sum() <= 4 * 28_000
-    assert edit.why.startswith("4 modules of blocks.1.heads run the same ops") and "at once 2 remain" in edit.why
-
-
-@pytest.mark.parametrize(
-    "rows",
-    [
-        [row for number in range(4) for row in head(number)],  # nothing joins them
-        [*(row for number in range(2) for row in head(number)), JOIN],  # two
-        # as wide as the input: each may take the result of the one before
-        [*(row for number in range(4) for row in head(number, WIDTH)), JOIN],
-        [*(row for number in range(4) for row in head(number, 64 + 8 * number)), JOIN],  # of several sizes
-        [*(row for number in range(4) for row in (RELU, *head(number))), JOIN],  # something stands between
-        # the last op's sizes are not recorded
-        [*(row for n in range(4) for row in (head(n)[0], {**RELU, "sizes": [], "layer": head(n)[1]["layer"]})), JOIN],
-    ],
-)
-def test_modules_that_may_depend_on_each_other_stay(rows):
-    assert in_parallel(*rows) == []
-    assert isinstance(next(iter(EDIT_RULES["parallel_modules"](of_rows(*rows)))), Abstained)
 
 
 def copied(step, nbytes, layer=("Net", "spectrum")):

@@ -11,13 +11,11 @@ from pyprof.prof.edits.rules import EDIT_RULES, mask_loops
 from pyprof.prof.edits.rules.growing_tensors import _grown, _joined, tensors_grow
 from pyprof.prof.edits.rules.loops.cell_loops import _extent, _gradient, _in_turn
 from pyprof.prof.edits.rules.loops.mask_loops import SORT_LAUNCHES
-from pyprof.prof.edits.rules.loops.sample_loops import _most
 from pyprof.prof.edits.rules.merged_rows import GROUPED, at_once_ns
 from pyprof.prof.edits.scenario import apply, captured
 from tests.parse.kineto.kineto_file import MAIN, call, kernel, op, x
 from tests.prof.advice.advice_rows import mm, run
 from tests.prof.edits.test_scenario import base, of_rows
-from tools.plan_pairs import GOLDEN, base_of
 
 TOKENS, WIDTH = 1000, 64
 
@@ -579,25 +577,6 @@ def test_a_capture_without_marked_steps_that_only_repeats_is_no_loop(tmp_path):
     assert isinstance(only, Abstained)
 
 
-def test_products_sample_by_sample_are_found():
-    again = [mm(4, WIDTH, WIDTH, 10_000, trace=["net.py:5"])] * 9
-    assert _most(run(mm(8, WIDTH, WIDTH, 10_000, trace=["net.py:9"]), *again)) == (1, 9)
-
-
-def test_the_layers_of_a_model_are_no_loop():
-    """Neither with layers, of which each has a product, nor where nothing tells them apart."""
-    assert _most(run(*(mm(4, WIDTH, WIDTH, 10_000, layer=[f"blocks.{n}"]) for n in range(12))))[1] == 1
-    assert _most(run(*[mm(4, WIDTH, WIDTH, 10_000)] * 12)) == (-1, 0)
-
-
-def test_loops_over_samples_are_never_proposed():
-    """32 independent products of one line: small_grid's, whose sizes prove it."""
-    only = proposed("sample_loop", captured(base_of(GOLDEN / "small_products.before.json.gz")))
-    assert isinstance(only, Abstained) and "32 times within a step" in only.why
-    (only,) = EDIT_RULES["sample_loop"](of_rows(*[mm(4, WIDTH, WIDTH, 10_000, trace=["net.py:5"])] * 9))
-    assert only.why.startswith("net.py:5 runs products of the same sizes 9 times within a capture")  # without steps
-
-
 def test_the_backward_of_rows_has_their_numbers_step_and_lines():
     def row(number, step, phase="backward"):
         return {"aten": "aten::mul", "op": ["mul"], "trace": ["a.py:1"], "seqId": [number], "step": step,
@@ -605,15 +584,6 @@ def test_the_backward_of_rows_has_their_numbers_step_and_lines():
 
     made = run(row(5, 0, "forward"), row(6, 0, "forward"), row(5, 0), row(9, 0), row(5, 1))
     assert mask_loops.with_backward(made, [0], {mask_loops.place(made, each) for each in range(made.rows)}) == [0, 2]
-
-
-def test_the_cells_of_a_recurrent_layer_are_no_loop_over_samples():
-    """Their products are repeated, too, each of which needs the one before."""
-    line = {"trace": ["net.py:5"]}
-    cell = mm(16, 32, 128, 9_000, **line, nodes=["aten::lstm_cell", "aten::linear", "aten::mm"])
-    alone = mm(16, 32, 64, 9_000, **line, nodes=["aten::linear", "aten::mm"])
-    assert _most(run(*[cell] * 9)) == (-1, 0)
-    assert _most(run(*[cell] * 9, *[alone] * 2)) == (9, 2)
 
 
 def test_each_loop_is_long_enough_for_itself():

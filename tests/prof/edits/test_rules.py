@@ -149,54 +149,6 @@ def test_the_launches_of_a_finding_are_spread_over_its_kernels(launches, left, a
     assert (edit.ns.tolist(), edit.left.tolist(), edit.added.tolist()) == ([1] * 4, [left] * 4, [added] * 4)
 
 
-def backward(name, ns, *dims, **more):
-    return {"aten": f"aten::{name}", "sizes": [list(each) for each in dims], "dtypes": ["float32"] * len(dims),
-            "ns": ns, "phase": "backward", "dir": "bprop", "kShortName": f"{name}_kernel", "seqId": [7],
-            **more}  # fmt: skip
-
-
-def test_a_gradient_summed_up_over_sorted_indices_may_be_atomic_additions():
-    """Of 8192 × 351 values in float32: 11.5 MB at 0.14 × 4.08e12/s are 20.1 µs, and 5 µs besides. The zeros remain."""
-    square, values = (8192, 27, 27), (8192, 351)
-    put = (square, (), values)
-    rows = [
-        backward("fill_", 6_000, square), backward("div_", 2_000, (351,)), backward("arange", 1_000),
-        backward("_index_put_impl_", 6_000, *put), backward("_index_put_impl_", 620_000, *put),
-        backward("add_", 40_000, square, square), backward("bmm", 30_000, square, (8192, 27, 64), seqId=[6]),
-    ]  # fmt: skip
-    edit, gone = index_gradient_of(*rows)
-    assert gone == ["_index_put_impl_", "arange", "div_"]
-    assert edit.ns.sum() == pytest.approx(25_140, rel=0.001) and edit.left.sum() == 1
-
-
-def test_the_gradients_of_two_ranks_are_apart():
-    """Autograd counts anew in each process, so both have number 7: each needs the 25.14 µs of the test above."""
-    square, values = (8192, 27, 27), (8192, 351)
-    rows = [backward("_index_put_impl_", 620_000, square, (), values, pid=pid, start=0) for pid in (1, 2)]
-    edit, _ = index_gradient_of(*rows)
-    assert edit.ns.tolist() == pytest.approx([25_140] * 2, rel=0.001)
-
-
-def test_sorted_sums_that_take_no_longer_than_atomic_additions_stay():
-    """240,000 rows of 256 take 180 µs sorted; index_add_ took 436."""
-    put = backward("_index_put_impl_", 180_000, (30_000, 256), (), (240_000, 256))
-    assert reason("index_gradient", SimpleNamespace(run=advice_rows.run(put))) == "sorting takes no longer here"
-
-
-def test_a_mask_s_gradient_has_no_other_form():
-    rows = [backward("nonzero", 5_000, (8192,)), backward("_index_put_impl_", 620_000, (8192, 27), (), (4000, 27))]
-    why = reason("index_gradient", SimpleNamespace(run=advice_rows.run(*rows)))
-    assert why == "no gradient of x[indices] is summed up by sorting"
-
-
-def index_gradient_of(*rows):
-    scenario = of_rows(*rows)
-    (edit,) = proposals("index_gradient", scenario)
-    return edit, sorted(
-        {str(aten) for aten, left in zip(scenario.run.aten[edit.rows], edit.left, strict=True) if not left}
-    )
-
-
 def test_a_step_that_reads_values_cannot_be_a_graph_before_they_go():
     scenario = captured(base_of(GOLDEN / "checked.before.json.gz"))
     (only,) = proposals("cuda_graph", scenario)

@@ -105,6 +105,14 @@ def test_with_and_without(capsysbinary):
     assert {"rule": "tf32", "why": "left out (--without)"} in document["abstained"]
 
 
+def test_a_removed_rule_is_named_in_one_line_and_has_no_effect(capsysbinary):
+    assert main([STEP, "--json", "--with", "ensemble,amp", "--without", "sample_loop,tf32"]) == 0
+    document = answer(capsysbinary.readouterr().out, "plan", "plan")
+    assert document["warnings"] == ["rule ensemble was removed in 2.0", "rule sample_loop was removed in 2.0"]
+    assert document["changes"][0]["rule"] == "amp"
+    assert {"rule": "tf32", "why": "left out (--without)"} in document["abstained"]
+
+
 def test_a_measured_step_is_where_the_plan_begins(capsysbinary):
     document = planned(capsysbinary, "--step-ms", "8.5")
     assert document["measured"]

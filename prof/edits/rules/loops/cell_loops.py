@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 
@@ -32,9 +31,7 @@ LONGER = 2.0  # times the usual number of rows between two cells end a loop
 # where an op of PyTorch takes 23 (lstm_cells, gru_cells; tests/device/advice_loops.py).
 OF_LAUNCH = 0.5
 WITHIN = ("pointwise", "copy", "fill")  # families of a cell's ops that its kernel does, all but products
-GATED = ("tanh", "sigmoid")
 CURVED = ("tanh_backward", "threshold_backward")
-SLICES = ("SelectBackward0",)  # x[t] and x[:, t]
 
 
 @edit_rule("cell_loop")
@@ -341,53 +338,6 @@ def _gates_ns(run: Run, cell: Cell, rows: list[int], calls: int) -> float:
     return min(now, START_NS + moved) if moved == moved else now
 
 
-class Input(NamedTuple):
-    """A product in each pass of a loop that takes a slice of what was there before the loop."""
-
-    passes: Ints
-    at: int
-
-
-@edit_rule("loop_inputs")
-def loop_inputs(scenario: Scenario) -> Iterator[Proposal]:
-    """A layer that a recurrent loop calls on each step's input, once for all steps before the loop.
-
-    That its input is a slice of all steps' inputs follows from its strides, or from the slice's gradient, which has the
-    number directly before the layer's. The layer is the same one if it is a module of its own, or if autograd adds up
-    its gradients. Loops that one call of a recurrent layer replaces are left out.
-    """
-    run = scenario.run
-    taken = np.zeros(run.rows, bool)
-    for passes, _ in _by_hand(run)[0]:
-        taken[passes] = True
-    found: list[Input] = []
-    for passes in repeated_passes(run, STEPS):
-        if not taken[passes].any() and _is_recurrent(run, passes):
-            inputs = [Input(passes, at) for at in range(passes.shape[1]) if _is_input(run, passes, at)]
-            taken[passes] = bool(inputs)
-            found += inputs
-    if found:
-        yield _edit_inputs(scenario, found)
-    else:
-        yield Abstained("loop_inputs", "no loop over time is seen to multiply slices of its input by one weight")
-
-
-def _is_recurrent(run: Run, passes: Ints) -> bool:
-    """Whether a pass has gates, and more products than that of an input, none of them in a cell of torch.nn."""
-    rows = passes[1].tolist()
-    gated = any(str(run.aten[row]).rstrip("_") in GATED for row in rows)
-    several = sum(bool(run.family[row] == "gemm") for row in rows) > 1
-    inside = any(_call(run, row).endswith("_cell") for row in rows)
-    return gated and several and not inside
-
-
-def _is_input(run: Run, passes: Ints, at: int) -> bool:
-    row = int(passes[1, at])
-    if run.family[row] != "gemm":
-        return False
-    return (_by_strides(run, passes, at) or _by_gradients(run, passes, at)) and _one_weight(run, passes, at)
-
-
 def _operand(run: Run, row: int) -> int:
     """The place of what a product multiplies with its weight among its arguments; -1 if unknown."""
     matrices = [place for place, shape in enumerate(run.shapes(row)) if len(shape) == 2]
@@ -415,74 +365,3 @@ def _by_strides(run: Run, passes: Ints, at: int) -> bool:
     if not strides or strides[1] != 1 or any(_strides(run, row, 0) == strides for row in copies):  # or it is written
         return False
     return strides[0] % shape[1] == 0 and strides[0] >= len(passes) * shape[1]
-
-
-def _by_gradients(run: Run, passes: Ints, at: int) -> bool:
-    """Whether a slice was taken directly before the product: its gradient has the number before the product's."""
-    numbers, operand = run.table.ragged("seqId"), _operand(run, int(passes[1, at]))
-    shape = run.shapes(int(passes[1, at]))[operand] if operand >= 0 else []
-    back = np.flatnonzero((run.phase == "backward") & run.mentions("nodes", *SLICES))
-    back = back[run.largest[back] >= len(passes) * max(numel(shape), 1)]
-    slices = set(numbers.take(back).values.tolist())
-    mine = [min(numbers.take(np.array([row])).values.tolist(), default=-1) for row in passes[:, at].tolist()]
-    return bool(shape) and sum(number - 1 in slices for number in mine) >= len(passes) - 1
-
-
-def _one_weight(run: Run, passes: Ints, at: int) -> bool:
-    """Whether all passes multiply by the same weight: that of a module, or one whose gradients autograd adds up."""
-    row = int(passes[1, at])
-    outer = {run.layer(each) for each in passes[1].tolist() if str(run.aten[each]).rstrip("_") in GATED}
-    if any(each and run.layer(row).startswith(f"{each}:") for each in outer):
-        return True
-    weight = sorted([shape for shape in run.shapes(row) if len(shape) == 2][-1])
-    sums = [each for each in _of_product(run, passes, at) if run.aten[each] in ("add", "add_")]
-    return sum(sorted(run.first_shape(each)) == weight for each in sums) >= len(passes) - 2
-
-
-def _of_product(run: Run, passes: Ints, at: int) -> list[int]:
-    """The backward rows of a product of each pass, of its slice, and of the sums of the weight's gradients."""
-    numbers, first = run.table.ragged("seqId"), int(passes[0, at])
-    back = (run.phase == "backward") & (run.table.ints("step") == run.table.ints("step")[first])
-    back &= run.lane == run.lane[first]
-    owner, value = np.repeat(np.arange(run.rows), np.diff(numbers.offsets)), numbers.values
-    owner, value = owner[back[owner]], value[back[owner]]
-    mine, all_of_passes = numbers.take(passes[:, at]).values, numbers.take(passes.ravel()).values
-    sliced = numbers.take(np.flatnonzero(back & run.mentions("nodes", *SLICES))).values
-    # A weight that is turned has a number of its own.
-    own = np.isin(value, mine) | (np.isin(value, mine + 1) & ~np.isin(value, all_of_passes))
-    op, where = run.op(first), place(run, first)
-    rows = {row for row in owner[own].tolist() if run.op(row) == op and place(run, row) == where}
-    return sorted(rows.union(owner[np.isin(value, mine - 1) & np.isin(value, sliced)].tolist()))
-
-
-def _edit_inputs(scenario: Scenario, inputs: list[Input]) -> Edit:
-    run = scenario.run
-    merged = Merged([], [], [])
-    every: list[int] = []
-    for passes, at in inputs:
-        products = passes[:, at].tolist()
-        rows = [*_helpers(run, _whole(run, passes), products), *products, *_of_product(run, passes, at)]
-        merge(run, sorted(set(rows) - set(every)), len(passes), merged)
-        every += rows
-    rows_, ns, left = merged.arrays()
-    times = sum(len(passes) for passes, _ in inputs) / len(inputs)
-    first = int(inputs[0].passes[0, inputs[0].at])
-    gone = run.ms_of(rows_) - run.ms(float(ns.sum()))
-    return Edit(
-        rule="loop_inputs",
-        change=(
-            "Call the layer that takes each step's input once, before the loop over time, on all steps' inputs, and "
-            "unbind its result."
-        ),
-        why=(
-            f"{run.number(len(inputs), 'loop multiplies', 'loops multiply')} a slice of the input by the same weight "
-            f"{rounded(times)} times ({run.op(first)}, {run.trace(first) or run.layer(first)}), which does not need "
-            f"the state. With the backward pass, that is {rounded(run.count(len(rows_)))} launches per {run.unit}; "
-            f"once for all takes {rounded(gone)} ms of the GPU's less"
-        ),
-        cost=COSTS["loop_inputs"],
-        rows=rows_,
-        ns=ns,
-        left=left,
-        deviation=0.25,
-    )
