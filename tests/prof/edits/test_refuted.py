@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pyprof.prof.advice.launch import reads_of_scaler
+from pyprof.prof.edits.base_run import BaseRun
 from pyprof.prof.edits.cards import advise_capture
 from pyprof.prof.edits.edit import Abstained, Edit
 from pyprof.prof.edits.rules import EDIT_RULES, float8
@@ -209,3 +210,14 @@ def test_what_a_capture_refutes_is_not_advised(data, name):
     said = " ".join([card.change for card in advised.cards] + [each.title for each in advised.unsure])
     never, still = REFUTED[name]
     assert never not in said and still in said
+
+
+def test_sampling_on_the_cpu_is_in_no_graph(data):
+    """The sizes of sampled neighbourhoods differ, once neither values nor sizes are read within the step."""
+    loaded = load_table(data / "round3/h200_graphsage_sampling.json.gz", host=True)
+    scenario = captured(BaseRun(loaded.table, annotate(loaded.table), loaded.host, loaded.name))
+    for rule in ("item", "size_sync"):
+        for each in proposals(rule, scenario):
+            scenario = apply(each, scenario)
+    (only,) = proposals("cuda_graph", scenario)
+    assert only == Abstained("cuda_graph", "sizes of tensors differ from step to step")
