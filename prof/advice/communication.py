@@ -55,7 +55,7 @@ def communication(run: Run) -> Iterator[Finding]:
 
 def _infers(run: Run) -> bool:
     """Whether nothing is trained, where the phases are known."""
-    return bool((run.phase != "").any()) and not bool(np.isin(run.phase, ("backward", "optimizer")).any())
+    return bool((run.phase != "").any()) and not run.trains
 
 
 @rule("small_collectives")

@@ -181,6 +181,12 @@ class Rows:
         return any(len(self.table.ragged(key).values) > 0 for key in ("seqId", "altSeqId"))
 
     @cached_property
+    def trains(self) -> bool:
+        """Whether any row is of a backward pass or an optimizer."""
+        phases, ways = self.table.coded("phase"), self.table.coded("dir")
+        return bool((phases.among("backward", "optimizer") | ways.among("bprop")).any())
+
+    @cached_property
     def node_number(self) -> Ints:
         """The number of the autograd node that each row's op makes or runs in, NULL without one.
 

@@ -34,6 +34,9 @@ COMPILED_LAUNCHES, LAUNCHES = 3, 6
 LEAST_NS = 50_000.0  # of a forward product: shorter ones are latency as much as work
 WORTH = 1.2  # a linear layer's products must take this many times what they would in FP8
 
+TRAINED = "torchao.float8.convert_to_float8_training(model)"
+QUANTIZED = "torchao.quantization.quantize_(model, Float8DynamicActivationFloat8WeightConfig())"
+
 
 @edit_rule("fp8")
 def fp8(scenario: Scenario) -> Iterator[Proposal]:
@@ -126,19 +129,6 @@ def _cast(product: Gemm, place: int, trains: bool) -> list[int]:
     return [product.m * product.n] if place == 1 else []
 
 
-def _change(scenario: Scenario) -> str:
-    """What runs layers in FP8: where nothing goes back, weights are quantised once."""
-    if bool((scenario.run.phase == "backward").any()):
-        return (
-            f"Run large linear layers in FP8: torchao.float8.convert_to_float8_training(model). {_compiling(scenario)}"
-        )
-    how = "Call it before torch.compile(model)." if is_compiled(scenario) else _compiling(scenario)
-    return (
-        "Quantise large linear layers to FP8: torchao.quantization.quantize_(model, "
-        f"Float8DynamicActivationFloat8WeightConfig()), which is for inference. {how}"
-    )
-
-
 def _compiling(scenario: Scenario) -> str:
     if is_compiled(scenario):
         return "Do so before torch.compile(model)."
@@ -153,7 +143,7 @@ def _edit(scenario: Scenario, chosen: dict[int, tuple[float, int]]) -> Edit:
     compiled = any(edit.rule == "compile" for edit in scenario.edits) or bool((run.family == "compiled").any())
     return Edit(
         rule="fp8",
-        change=_change(scenario),
+        change=f"Run large linear layers in FP8: {TRAINED if run.trains else QUANTIZED}. {_compiling(scenario)}",
         why=(
             f"{run.number(rows, 'product', 'products')} of linear layers, in half precision {rounded(run.ms_of(rows))} "
             f"ms; in FP8, with {rounded(run.count(int(casts.sum())))} casts and their scales, "
