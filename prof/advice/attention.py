@@ -31,6 +31,7 @@ USE = "torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=..., 
 WITHOUT_WEIGHTS = (
     "Call nn.MultiheadAttention with need_weights=False: attention is then one fused kernel, which returns no weights."
 )
+MODULE = ('"multi_head_attention_forward"', '"_native_multi_head_attention"')  # calls of torch that it makes
 CUDNN = "torch.nn.attention.sdpa_kernel(SDPBackend.CUDNN_ATTENTION)"
 KERNELS = "torch.nn.attention.sdpa_kernel([SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION])"
 
@@ -109,8 +110,7 @@ def unfused_attention(run: Run) -> Iterator[Finding]:
 
 def by_module(run: Run) -> Bools:
     """A mask of the rows within nn.MultiheadAttention, whose formula is PyTorch's own."""
-    named = (run.mentions(key, "multi_head_attention") for key in ("nodes", "op", "functions"))
-    return np.logical_or.reduce([*named])
+    return run.mentions("nodes", "aten::_native_multi_head_attention") | run.mentions("op", *MODULE)
 
 
 def _by_name(run: Run) -> Iterator[Finding]:

@@ -123,7 +123,7 @@ def test_a_condition_on_a_tensor_is_no_value_to_add_up():
     assert "torch.where" in only.change and "every few steps" not in only.change
 
 
-@pytest.mark.parametrize("key", ["nodes", "op", "functions"])
+@pytest.mark.parametrize("key", ["nodes", "op"])
 def test_attention_of_a_module_of_pytorch_has_no_formula_to_rewrite(key):
     inside = {key: ["aten::_native_multi_head_attention" if key == "nodes" else "multi_head_attention_forward"]}
     rows = [{**each, **inside} for each in attention()]
