@@ -18,11 +18,16 @@ EQUAL = 0.02  # steps may differ by this share of their launches, and be the sam
 # (three programs of 80 to 1,100 kernels on an H200).
 IN_GRAPH, AFTER_NS = 1.1, 250.0
 WAITED = 0.05  # least idle time before batches, as a share of the GPU's work
+BY_WORKERS = (
+    "Let the DataLoader's workers prepare batches whole: the program works on them itself before it copies them. Do so "
+    "in the dataset or its collate_fn, or on the GPU."
+)
 MORE_WORKERS = (
     "Give the DataLoader more workers or cheaper samples: it has worker processes, which are too slow for the step. "
     "num_workers up to the number of cores, a greater prefetch_factor where batches differ, less work per sample: "
     "decode and augment on the GPU, or keep what is decoded."
 )
+FOR_LOADER = {"workers": MORE_WORKERS, "besides": BY_WORKERS}  # by who makes the batches
 LEAD_NS = 20_000.0  # a copy that waited at least this long in the queue counts as a synchronisation
 READ, UNSCALE = "_local_scalar_dense", "_amp_foreach_non_finite_check_and_unscale_"
 SOON_NS = 20_000.0  # the first launch after a wait takes up to this; longer is Python's time, in part profiler overhead
@@ -117,14 +122,16 @@ def reads_of_scaler(run: Run) -> Ints:
 
 def made_by(run: Run, waited_ms: float) -> str:
     """Who makes the batches for which the host waits so many ms per step: "workers", processes of the DataLoader, or
-    the host "itself"; empty where the loader's marks are missing or do not explain half of the wait."""
+    the host "itself". Where the loader's marks do not explain half of the wait: "besides" workers, or empty."""
     spent = [0.0, 0.0]
     for row in np.flatnonzero(run.table.coded("batches").codes >= 0).tolist():
         for call in run.listed("batches", row):
             if isinstance(call, list) and [type(number) for number in call] == [int] * 3:
                 spent[call[0] > 0] += run.ms(call[2] - call[1])
     workers = spent[1] > spent[0]
-    return ("itself", "workers")[workers] if spent[workers] > waited_ms / 2 else ""
+    if spent[workers] > waited_ms / 2:
+        return "workers" if workers else "itself"
+    return "besides" if workers else ""
 
 
 @rule("data_loader")
@@ -145,13 +152,8 @@ def data_loader(run: Run) -> Iterator[Finding]:
             f"The GPU is idle for {rounded(run.ms(waited))} ms before {run.number(rows, 'copy', 'copies')} of input "
             f"data per {run.unit}, because the host has no batch ready"
         )
-        by_workers = made_by(run, run.ms(waited)) == "workers"
-        change = (
-            MORE_WORKERS
-            if by_workers
-            else (
-                "Load data in the background: DataLoader(num_workers=..., persistent_workers=True, pin_memory=True, "
-                "prefetch_factor=...). Decode and augment in the workers or on the GPU."
-            )
+        change = FOR_LOADER.get(made_by(run, run.ms(waited))) or (
+            "Load data in the background: DataLoader(num_workers=..., persistent_workers=True, pin_memory=True, "
+            "prefetch_factor=...). Decode and augment in the workers or on the GPU."
         )
         yield Finding(rows, np.zeros(len(rows)), why, change, "medium", waited)

@@ -8,7 +8,7 @@ import numpy as np
 
 from pyprof.prof.advice import Run
 from pyprof.prof.advice.copies import LARGE
-from pyprof.prof.advice.launch import MORE_WORKERS, READ, made_by, reads_of_scaler
+from pyprof.prof.advice.launch import FOR_LOADER, READ, made_by, reads_of_scaler
 from pyprof.prof.edits.base_run import calls_of_memory
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
@@ -351,12 +351,13 @@ def data_loader(scenario: Scenario) -> Iterator[Proposal]:
     does = {
         "workers": "waits for a batch from worker processes",
         "itself": "makes the next batch itself",
+        "besides": "works on the next batch beside the DataLoader's workers",
         "": "pauses before copies of input data",
     }
-    loader = made_by(run, spent)
+    loader = made_by(base.run, spent)  # a change may have taken rows with the loader's marks
     yield Edit(
         rule="data_loader",
-        change=MORE_WORKERS if loader == "workers" else WORKERS,
+        change=FOR_LOADER.get(loader, WORKERS),
         why=f"The host {does[loader]}, for {rounded(spent)} ms per {run.unit}, and launches nothing then",
         cost=COSTS["data_loader"],
         prompt=paused,

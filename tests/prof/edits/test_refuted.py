@@ -65,23 +65,28 @@ def test_where_a_graph_is_being_captured_none_is_proposed(tmp_path, rule):
     assert isinstance(only, Abstained) and "captures CUDA graphs already" in only.why
 
 
-LOADERS = {
-    "_MultiProcessingDataLoaderIter": ("Give the DataLoader more workers", "waits for a batch from worker processes"),
-    "_SingleProcessDataLoaderIter": ("Load data in the background", "makes the next batch itself"),
-    "": ("Load data in the background", "pauses before copies of input data"),
+LOADERS = {  # by iterator and ms in it
+    ("_MultiProcessingDataLoaderIter", 8): (
+        "Give the DataLoader more workers",
+        "waits for a batch from worker processes",
+    ),
+    ("_MultiProcessingDataLoaderIter", 1): ("Let the DataLoader's workers prepare", "beside the DataLoader's workers"),
+    ("_SingleProcessDataLoaderIter", 8): ("Load data in the background", "makes the next batch itself"),
+    ("", 0): ("Load data in the background", "pauses before copies of input data"),
 }
 
 
 @pytest.mark.parametrize("loader", LOADERS)
 def test_who_makes_the_batches_is_told_by_the_loaders_marks(tmp_path, loader):
-    """A pause of 9 ms before a copy of input data, 8 of it in the loader."""
-    marked = x("user_annotation", f"enumerate(DataLoader)#{loader}.__next__", 600, 8_000, MAIN)
+    """A pause of 9 ms before a copy of input data."""
+    iterator, ms = loader
+    marked = x("user_annotation", f"enumerate(DataLoader)#{iterator}.__next__", 600, 1_000 * ms, MAIN)
     copied = x("cuda_runtime", "cudaMemcpyAsync", 9_600, 5, MAIN, correlation=2)
     moved = kernel(9_610, 20, 2, name="Memcpy HtoD (Pinned -> Device)", bytes=1 << 20) | {"cat": "gpu_memcpy"}
     back = x("cpu_op", "autograd::engine::evaluate_function: MmBackward0", 9_700, 20, MAIN)
     events = [call(0, 1), kernel(10, 500, 1), op("aten::copy_", 9_598, 10), copied, moved, back,
               call(9_705, 3), kernel(9_720, 100, 3)]  # fmt: skip
-    events += [marked] if loader else []
+    events += [marked] if iterator else []
     (only,) = proposals("data_loader", captured(base(tmp_path, *events)))
     change, why = LOADERS[loader]
     assert only.change.startswith(change) and why in only.why
