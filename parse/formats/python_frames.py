@@ -3,20 +3,10 @@
 import re
 
 from pyprof.parse.attribute.scope import Kind, Scope
-from pyprof.source_path import short_path
+from pyprof.source_path import is_between, short_path
 
 _FRAME = re.compile(r"(.+)\((\d+)\): (.*)", re.DOTALL)
 _MODULE = "nn.Module: "
-# Frames that are not the user's: torch, pyprof, and standard library code between a script and its functions.
-_FOLDERS = "torch pyprof importlib concurrent multiprocessing asyncio logging collections encodings json re"
-_SKIPPED = ("<", *(f"{folder}/" for folder in _FOLDERS.split()))
-_SKIPPED_FILES = frozenset(
-    """
-    abc.py bdb.py cProfile.py contextlib.py copy.py dataclasses.py enum.py functools.py inspect.py os.py pickle.py
-    posixpath.py queue.py random.py runpy.py selectors.py socket.py subprocess.py tempfile.py threading.py traceback.py
-    types.py typing.py warnings.py weakref.py
-    """.split()
-)
 
 
 def frame_scope(name: str) -> Scope | None:
@@ -39,4 +29,4 @@ def frame_scope(name: str) -> Scope | None:
 
 def is_users(path: str) -> bool:
     """Whether a short path is that of the user's code, and not of torch, pyprof or the standard library's wrappers."""
-    return not path.startswith(_SKIPPED) and path not in _SKIPPED_FILES
+    return not path.startswith("<") and not is_between(path)

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from pyprof.parse.formats.python_frames import is_users
-from pyprof.source_path import short_path
+from pyprof.source_path import PACKAGES, short_path
 
 SOURCE = r"(?:py|pyx|ipynb|cu|cuh|cpp|cc|cxx|c|h|hpp|hip|sh|json|ya?ml|toml|so[\d.]*)"
 _END = r"\s\"'`<>|:;,()\[\]{}*?\\\0"  # what ends a path, unless it is known to be one
@@ -44,11 +44,6 @@ _PRIVATE = re.compile("|".join(f"(?P<{kind}{number}>{form})" for number, (kind, 
 _LOCAL = frozenset(("127.0.0.1", "0.0.0.0"))
 _LIBRARIES = ("/site-packages/", "/dist-packages/")
 _STANDARD = re.compile(r"/lib/python3\.\d+/")
-# The first folder of public packages, as they are named from site-packages on.
-_PACKAGES = frozenset(
-    "accelerate apex deepspeed diffusers flash_attn lightning megatron numpy peft pytorch_lightning sglang timm "
-    "torch torchaudio torchvision transformer_engine transformers triton trl vllm xformers".split()
-)
 # Where a file names its user or its host. The bytes of a database's texts and of JSON are searched alike.
 _NAMED = re.compile(
     rb"/(?:home|Users)/([^/\s\"'<>:;,()\[\]{}\\\0]{2,64})|[A-Za-z]:\\{1,4}Users\\{1,4}([^\\/\"'<>:\0]{2,64})"
@@ -144,7 +139,7 @@ class Cleaner:
             return path  # a division, or a file in the root
         if self._project and (path.startswith(f"{self._project}/") or not _is_absolute(path)):
             return path.removeprefix(f"{self._project}/")
-        if parts[0] in _PACKAGES or not is_users(short_path(path)):
+        if parts[0] in PACKAGES or not is_users(short_path(path)):
             return short_path(path)
         name = parts[-1] if re.search(rf"\.{SOURCE}$", parts[-1]) else ""
         number = self._folders[name] = self._folders.get(name, 0) + 1

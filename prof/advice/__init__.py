@@ -21,7 +21,6 @@ from pyprof.prof.advice import (  # noqa: F401 (each registers its rules)
     mixed_precision,
     norm,
     optimizer,
-    tail,
 )
 from pyprof.prof.advice.card import RULES, Advice, Finding
 from pyprof.prof.advice.rank import advise, together_ms

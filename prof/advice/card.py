@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 from pyprof.command.json_schema import doc, nan_doc
 from pyprof.errors import ModelError
+from pyprof.source_path import Place
 from pyprof.table.columns import Floats, Ints
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class Advice:
     time_ms: Annotated[float, nan_doc("ms of GPU time that these take per step now")]
     op: Annotated[str, doc("what the user called, for the kernel with the greatest saving")]
     layer: Annotated[str, doc("its layer")]
-    trace: Annotated[str, doc("its line of code")]
+    trace: Annotated[str, doc("its line of code; empty: none is known, or none is outside of installed packages")]
     why: Annotated[str, doc("the reason, in numbers")]
     change: Annotated[str, doc("what to write instead")]
     confidence: Annotated[Confidence, doc("how sure the saving is")]
@@ -44,6 +45,11 @@ class Advice:
     low_ms: Annotated[float, nan_doc("in one case of ten, the change saves less; null for a sum", "ms")] = math.nan
     high_ms: Annotated[float, nan_doc("in one case of ten, it saves more; null for a sum", "ms")] = math.nan
     timed: Annotated[float, nan_doc("the share of its kernels' new durations that was measured (--timings)", "1")] = 0.0
+    library: Annotated[str, doc("the line of an installed package that it leads to; empty: none")] = ""
+
+    @property
+    def place(self) -> Place:
+        return Place(self.trace, self.library)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,6 +7,7 @@ import numpy as np
 from pyprof.prof.advice.card import CPU_RULES, RULES, Advice, Finding
 from pyprof.prof.advice.run import HOST_SURE, Run
 from pyprof.quantities import rounded
+from pyprof.source_path import NOWHERE
 
 # A card that saves less than either limit is not shown, since launches and clocks alone vary by that much.
 LEAST_SHARE = 0.005  # of the step
@@ -65,6 +66,7 @@ def _card(run: Run, name: str, finding: Finding, shares: tuple[str, ...]) -> Adv
     known = 0 < len(finding.rows) < run.rows or bool((finding.saved_ns > 0).any())
     limit = limited(run, run.ms(float(finding.saved_ns.sum())), run.ms(total_ns(run, finding)))
     best = int(finding.rows[finding.saved_ns.argmax()]) if known else 0
+    place = run.place(best) if known else NOWHERE
     return Advice(
         rule=name,
         saved_ms=round(run.ms(total_ns(run, finding)), 6),
@@ -73,11 +75,12 @@ def _card(run: Run, name: str, finding: Finding, shares: tuple[str, ...]) -> Adv
         time_ms=round(run.ms(float(run.dur[finding.rows].sum())), 6),
         op=run.op(best) if known else "",
         layer=run.layer(best) if known else "",
-        trace=run.trace(best) if known else "",
+        trace=place.line,
         why=run.in_makers_words(finding.why) + limit,
         change=run.in_makers_words(finding.change),
         confidence="medium" if limit and finding.confidence == "high" else finding.confidence,
         shares=shares,
+        library=place.library,
     )
 
 

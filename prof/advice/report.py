@@ -138,7 +138,7 @@ def _limit(run: Run, now: StepTime | None = None) -> str:
 def _card(number: int, advice: Advice, unit: str, width: int, rows: str) -> Iterator[str]:
     heading = f"{number}. {title(advice, unit, rounded(advice.saved_ms, 3) + ' ms')}"
     yield from textwrap.wrap(safe(heading), width, subsequent_indent=INDENT, break_on_hyphens=False)
-    where = [text for text in (advice.op, advice.layer, advice.trace) if text]
+    where = [text for text in (advice.op, advice.layer, str(advice.place)) if text]
     amount = f"{_rows(advice.kernels, rows)}, {rounded(advice.time_ms, 3)} ms"
     if where or advice.kernels:  # some changes concern the host alone
         yield cut_to(f"{INDENT}{amount}{'; most gained: ' if where else ''}{safe(' · '.join(where))}", width, "middle")
@@ -295,5 +295,7 @@ def host_ms(run: Run, now: StepTime | None) -> tuple[float, float, float]:
 
 
 def _line(advice: Advice, unit: str) -> str:
-    where = " · ".join(text for text in (advice.op, advice.layer, advice.trace.split("/")[-1]) if text)
+    where = " · ".join(
+        text for text in (advice.op, advice.layer, (advice.trace or advice.library).split("/")[-1]) if text
+    )
     return title(advice, unit) + (f" [{where}]" if where else "")

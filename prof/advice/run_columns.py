@@ -18,6 +18,7 @@ from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.casts import largest_numbers
 from pyprof.prof.work.kinds import NCCL, kinds
 from pyprof.serving_range import SERVING_PHASES
+from pyprof.source_path import Place, place_of
 from pyprof.table.columns import Bools, Coded, Floats, Ints, Table, numbered
 
 Texts = NDArray[np.object_]
@@ -205,10 +206,13 @@ class Rows:
     def layer(self, row: int) -> str:
         return ":".join(self._items("layer", row))
 
+    def place(self, row: int) -> Place:
+        """The innermost line of the user's code, and the library's line that it leads to."""
+        return place_of(self._items("trace", row))
+
     def trace(self, row: int) -> str:
-        """The innermost line of the user's code."""
-        lines = self._items("trace", row)
-        return lines[-1] if lines else ""
+        """The same as one text."""
+        return str(self.place(row))
 
     def _items(self, key: str, row: int) -> list[str]:
         return list(map(str, self.listed(key, row)))

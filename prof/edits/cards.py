@@ -1,6 +1,6 @@
 """The advice for a capture through its replay: each card's saving is that of its edit, made alone.
 
-Rules without an edit (communication, small_collectives, tail_wave) keep the sum that they make themselves.
+Rules without an edit (communication, small_collectives) keep the sum that they make themselves.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from pyprof.prof.replay.replayed_steps import Window, rows_alike, step_window
 from pyprof.prof.timing.stragglers import meetings
 from pyprof.prof.work.annotate import Annotation
 from pyprof.quantities import share
+from pyprof.source_path import NOWHERE, Place
 from pyprof.table.columns import HostTable, Ints, Table
 from pyprof.table.losses import losses
 
@@ -160,6 +161,12 @@ def best_row(edit: Edit, run: Run) -> int:
     return int(edit.rows[(run.dur[edit.rows] - edit.ns).argmax()])
 
 
+def edit_place(edit: Edit, run: Run) -> Place:
+    """The place of the row that gains most, if one does."""
+    row = best_row(edit, run)
+    return run.place(row) if row >= 0 else NOWHERE
+
+
 def _summed(run: Run) -> Iterator[Found]:
     """The cards of rules without an edit; without any shapes, also of those that then read kernels' names."""
     with_edit = {name_of(rule) for rule in EDIT_RULES}
@@ -214,6 +221,7 @@ def _card(run: Run, edit: Edit, saved: Forecast, now: Forecast, measured: bool) 
     row = best_row(edit, run)
     gpu = float((run.dur[edit.rows] - edit.ns).sum())
     guessed = not measured and run.ms(gpu) < saved.ns / 2e6  # mostly of the host, whose pace is estimated
+    place = edit_place(edit, run)
     return Advice(
         rule=name_of(edit.rule),
         saved_ms=round(saved.ns / 1e6, 6),
@@ -222,7 +230,7 @@ def _card(run: Run, edit: Edit, saved: Forecast, now: Forecast, measured: bool) 
         time_ms=round(run.ms_of(edit.rows), 6),
         op=run.op(row) if row >= 0 else "",
         layer=run.layer(row) if row >= 0 else "",
-        trace=run.trace(row) if row >= 0 else edit.line,
+        trace=place.line,
         why=run.in_makers_words(edit.why) + limited(run, run.ms(gpu), saved.ns / 1e6),
         change=run.in_makers_words(edit.change),
         confidence=_confidence(saved, guessed),
@@ -230,6 +238,7 @@ def _card(run: Run, edit: Edit, saved: Forecast, now: Forecast, measured: bool) 
         low_ms=round(saved.low / 1e6, 6),
         high_ms=round(saved.high / 1e6, 6),
         timed=round(edit.timed, 4),
+        library=place.library,
     )
 
 

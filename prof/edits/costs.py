@@ -8,7 +8,7 @@ COSTS = {
     "tf32": "precision: operands of products are rounded to 10 bits of mantissa",
     "amp": "precision: products, and what follows them, have 8 significant bits (bf16) or 11 (fp16); memory for a "
     "narrow copy of the weights",
-    "fp8": "precision: operands have 4 significant bits, with scales, so check the loss; it needs torchao and a "
+    "fp8": "precision: operands have 4 significant bits, with scales, so check the results; it needs torchao and a "
     "compiled model",
     "attention": "other rounding, and other random numbers for dropout; the attention weights are not returned",
     "attention_backend": OF_CALLS,

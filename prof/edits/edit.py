@@ -53,7 +53,6 @@ class Edit:
     unit: str = ""  # precision in which the products among ``retyped`` run
     released: Ints = field(default_factory=_none)  # calls that no longer wait for the GPU
     prompt: Ints = field(default_factory=_none)  # calls before which the host no longer pauses
-    line: str = ""  # of the source, where no row says it
     graph: bool = False  # the rows are launched together by a CUDA graph
     repeats: tuple[RepeatedCalls, ...] = ()
     device: str = ""  # the GPU, from data/devices.csv, that the run is then on

@@ -16,6 +16,7 @@ from pyprof.prof.memory.peak_content import LayerShare, PeakContent, layer_share
 from pyprof.prof.memory.step_window import Kernels, Window
 from pyprof.prof.memory.timeline import StepPeak, Timeline, step_peaks, timelines
 from pyprof.prof.work.layer_path import layer_texts
+from pyprof.source_path import place_of
 from pyprof.table.columns import NULL, MemoryTable, Table, known
 from pyprof.table.schema import first_text, list_texts
 
@@ -145,7 +146,7 @@ def _moment(memory: MemoryTable, line: Timeline) -> Moment:
         phase=texts["phase"],
         op=first_text(texts["op"]) if texts["op"] else "",
         layer=layer_texts(at.coded("layer")).texts()[0],
-        line=list_texts(texts["trace"])[-1] if texts["trace"] else "",
+        line=str(place_of(list_texts(texts["trace"]))) if texts["trace"] else "",
     )
 
 

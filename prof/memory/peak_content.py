@@ -12,6 +12,7 @@ from pyprof.command.json_schema import doc
 from pyprof.prof.memory.categories import BEFORE, CATEGORIES, Blocks
 from pyprof.prof.memory.layer_groups import groups
 from pyprof.prof.memory.timeline import Timeline
+from pyprof.source_path import place_of
 from pyprof.table.columns import NULL, Coded, Ints, MemoryTable, distinct
 from pyprof.table.schema import list_texts
 
@@ -56,7 +57,7 @@ def peak_content(memory: MemoryTable, line: Timeline, blocks: Blocks) -> PeakCon
     rest = peak.nbytes - int(nbytes.sum()) if line.initial is not None else 0
     category = blocks.category.take(alive)
     trace = memory.coded("trace")
-    own = Coded.of(list_texts(text)[-1] if text else "" for text in trace.values)
+    own = Coded.of(str(place_of(list_texts(text))) if text else "" for text in trace.values)
     lines = Coded(np.append(own.codes, np.int32(-1))[trace.codes[rows]], own.values)
     return PeakContent(
         categories=_by_category(category, nbytes, rest),

@@ -85,7 +85,7 @@ def _run(args: argparse.Namespace) -> Done:
     from pyprof.prof.edits.rules import REMOVED
     from pyprof.prof.edits.scenario import besides_ns
     from pyprof.prof.planning.check import check
-    from pyprof.prof.planning.json_document import add_code, captured_at, plan_document
+    from pyprof.prof.planning.json_document import captured_at, plan_document
     from pyprof.prof.planning.plan_device import check_device_options, on_other_gpu, plan_device
     from pyprof.prof.planning.plan_timings import open_source, plan_timings
     from pyprof.prof.planning.print_plan import WIDTH, plan_lines
@@ -109,11 +109,10 @@ def _run(args: argparse.Namespace) -> Done:
         wrote = source.write() if source is not None else None
         second = Forecaster(load_base(args.check, args.peaks, say)[1]) if args.check else None
     checked = check(plan, forecaster, second) if second is not None else None
-    document = plan_document(base.run, plan, forecaster.measured, checked)
+    document = plan_document(base.run, plan, forecaster.measured, captured_at(args.file), checked)
     document.doubt, document.besides_ms = doubt(base), round(besides_ns(base) / 1e6, 6)
     document.timings = None if source is None else plan_timings(source)
     document.device = None if other is None else plan_device(other, forecaster)
-    add_code(document, captured_at(args.file))
     if args.json:
         write_answer("plan", document, input=[loaded.input], warnings=loaded.warnings)
     else:

@@ -2,6 +2,15 @@
 
 from typing import NamedTuple
 
+TRAINING, INFERENCE = "training", "inference"  # loops
+# Rules whose code stands where the program makes or calls its model, whichever line the kernels' op is at.
+AT_MODEL = frozenset(
+    """
+    allocator alignment amp attention_backend channels_last compile cuda_graph data_loader dropout_in_eval fp8
+    inference_mode kept_activations optimizer pageable_copy parameter_loop tf32 unused_gradients weight_casts zero_grad
+    """.split()
+)
+
 
 class GeneralForm(NamedTuple):
     """A change in code for a rule's changes that have these words; the first form that fits counts."""
@@ -10,21 +19,33 @@ class GeneralForm(NamedTuple):
     words: str  # empty: any
     before: str
     after: str
+    loop: str = ""  # the program's loop that it is written for; empty: any
+    framework: str = ""  # whose setting it is; empty: none's
+    called: tuple[str, ...] = ()  # the library's line must be in a file that begins so; empty: any or none
+
+    def fits(self, rule: str, change: str, loop: str, library: str = "") -> bool:
+        """``loop``: the program's; empty: unknown, and any will do. ``library``: the library's line."""
+        placed = not self.called or library.startswith(self.called)
+        return self.rule == rule and self.words in change and placed and (not self.loop or loop in ("", self.loop))
 
 
+_QUANTIZE = "from torchao.quantization import Float8DynamicActivationFloat8WeightConfig, quantize_\n\n"
 GENERAL = tuple(GeneralForm(*form) for form in (
     ("tf32", "", "",
      'torch.set_float32_matmul_precision("high")  # at the start: products\n'
      "torch.backends.cudnn.allow_tf32 = True  # convolutions"),
-    ("amp", 'Use mixed precision: run forward and loss under torch.autocast("cuda", dtype=torch.bfloat16',
-     "loss = criterion(model(x), target)\nloss.backward()",
+    ("amp", "dtype=torch.bfloat16", "loss = criterion(model(x), target)\nloss.backward()",
      'with torch.autocast("cuda", dtype=torch.bfloat16):\n'
-     "    loss = criterion(model(x), target)\nloss.backward()"),
-    ("amp", 'Use mixed precision: run forward and loss under torch.autocast("cuda", dtype=torch.float16',
+     "    loss = criterion(model(x), target)\nloss.backward()", TRAINING),
+    ("amp", "dtype=torch.bfloat16", "out = model(x)",
+     'with torch.autocast("cuda", dtype=torch.bfloat16):\n    out = model(x)', INFERENCE),
+    ("amp", "dtype=torch.float16", "out = model(x)",
+     'with torch.autocast("cuda", dtype=torch.float16):\n    out = model(x)', INFERENCE),
+    ("amp", "dtype=torch.float16",
      "loss = criterion(model(x), target)\nloss.backward()\noptimizer.step()",
      'scaler = torch.amp.GradScaler("cuda")  # once\nwith torch.autocast("cuda", dtype=torch.float16):\n'
      "    loss = criterion(model(x), target)\nscaler.scale(loss).backward()\nscaler.step(optimizer)\n"
-     "scaler.update()"),
+     "scaler.update()", TRAINING),
     ("attention", "",
      "scores = q @ k.transpose(-2, -1) * scale\nif mask is not None:\n    scores = scores + mask\n"
      "out = dropout(scores.softmax(-1)) @ v",
@@ -68,22 +89,27 @@ GENERAL = tuple(GeneralForm(*form) for form in (
     ("conv_bias", "", "nn.Sequential(nn.Conv2d(a, b, 3), nn.BatchNorm2d(b))",
      "nn.Sequential(nn.Conv2d(a, b, 3, bias=False), nn.BatchNorm2d(b))"),
     ("weight_casts", "", 'with torch.autocast("cuda", dtype=torch.bfloat16):\n    out = model(x)',
-     "model = model.to(torch.bfloat16)  # once\nout = model(x.to(torch.bfloat16))"),
+     "model = model.to(torch.bfloat16)  # once\nout = model(x.to(torch.bfloat16))", INFERENCE),
     ("sparse_grad", "", "table = nn.Embedding(rows, size)\noptimizer = torch.optim.Adam(model.parameters(), lr=lr)",
      "table = nn.Embedding(rows, size, sparse=True)\n"
      "sparse = torch.optim.SparseAdam(list(table.parameters()), lr=lr)\n"
      "optimizer = torch.optim.Adam([p for p in model.parameters() if p is not table.weight], lr=lr)"),
     ("select_in_loop", "", "for i in range(x.size(1)):\n    h = step(x[:, i], h)",
      "for part in x.unbind(1):\n    h = step(part, h)"),
-    ("dropout_in_eval", "", "out = model(x)", "model.eval()  # once, before inference\nout = model(x)"),
+    ("dropout_in_eval", "", "out = model(x)", "model.eval()  # once, before inference\nout = model(x)", INFERENCE),
     ("small_grid", "", "outs = [a @ b for a, b in zip(lefts, rights)]",
      "outs = torch.bmm(torch.stack(lefts), torch.stack(rights))"),
     ("item", "", "total += loss.item()",
-     "total += loss.detach()  # stays on the GPU\nif step % 100 == 0:\n    print(total.item())"),
+     "total += loss.detach()  # stays on the GPU\nif step % 100 == 0:\n    print(total.item())", TRAINING),
+    ("item", "", "values.append(scores.max().item())",
+     "values.append(scores.max())  # stays on the GPU\nfound = torch.stack(values).tolist()  # after the last batch",
+     INFERENCE),
     ("size_sync", "Do not wait for small copies", "values = tensor.cpu()  # the host waits for the GPU",
      "values.copy_(tensor, non_blocking=True)  # values: pinned, read a step later"),
     ("size_sync", "", "loss = values[mask].mean()  # the host waits to learn how many there are",
-     "loss = torch.where(mask, values, 0).sum() / mask.sum()"),
+     "loss = torch.where(mask, values, 0).sum() / mask.sum()", TRAINING),
+    ("size_sync", "", "score = values[mask].mean()  # the host waits to learn how many there are",
+     "score = torch.where(mask, values, 0).sum() / mask.sum()", INFERENCE),
     ("pageable_copy", "", "loader = DataLoader(data, batch_size=n)\nx = x.to(device)",
      "loader = DataLoader(data, batch_size=n, pin_memory=True)\nx = x.to(device, non_blocking=True)"),
     ("data_loader", "", "loader = DataLoader(data, batch_size=n)",
@@ -113,10 +139,16 @@ GENERAL = tuple(GeneralForm(*form) for form in (
      "model = torch.compile(model)  # once, before the loop\nout = model(x)"),
     ("fp8", "Do so before torch.compile(model)", "",
      "from torchao.float8 import convert_to_float8_training\n\n"
-     "convert_to_float8_training(model)  # once, before torch.compile"),
+     "convert_to_float8_training(model)  # once, before torch.compile", TRAINING),
+    ("fp8", "Do so before torch.compile(model)", "",
+     f"{_QUANTIZE}quantize_(model, Float8DynamicActivationFloat8WeightConfig())  # once, before torch.compile",
+     INFERENCE),
     ("fp8", "Run large linear layers in FP8", "out = model(x)",
      "from torchao.float8 import convert_to_float8_training\n\n"
-     "convert_to_float8_training(model)  # once\nmodel = torch.compile(model)\nout = model(x)"),
+     "convert_to_float8_training(model)  # once\nmodel = torch.compile(model)\nout = model(x)", TRAINING),
+    ("fp8", "Run large linear layers in FP8", "out = model(x)",
+     f"{_QUANTIZE}quantize_(model, Float8DynamicActivationFloat8WeightConfig())  # once\n"
+     "model = torch.compile(model)\nout = model(x)", INFERENCE),
     ("cell_loop", "Replace the loop over time by one call of nn.LSTM",
      "for part in x:  # of one time\n    h, c = cell(part, (h, c))\n    outs.append(h)",
      "lstm = nn.LSTM(cell.input_size, cell.hidden_size)  # once, with the cell's weights\n"
@@ -144,7 +176,11 @@ GENERAL = tuple(GeneralForm(*form) for form in (
     ("mask_loop", "Replace the loop over masks: take all iterations",
      "for one, mask in zip(batch, masks):  # each of its own size\n"
      "    loss = loss + error(one[mask]).sum() / mask.sum()",
-     "loss = (error(batch) * masks).sum(1).div(masks.sum(1)).sum()  # padded"),
+     "loss = (error(batch) * masks).sum(1).div(masks.sum(1)).sum()  # padded", TRAINING),
+    ("mask_loop", "Replace the loop over masks: take all iterations",
+     "for one, mask in zip(batch, masks):  # each of its own size\n"
+     "    means.append(score(one[mask]).sum() / mask.sum())",
+     "means = (score(batch) * masks).sum(1).div(masks.sum(1))  # padded", INFERENCE),
     ("mask_loop", "",
      "for number, weight in enumerate(weights):\n    chosen = (label == number).nonzero().squeeze(1)\n"
      "    out[chosen] += x[chosen] @ weight",
@@ -161,7 +197,7 @@ GENERAL = tuple(GeneralForm(*form) for form in (
     ("part_graph", "", "for moment in range(count):\n    act()  # reads and writes the same tensors each time",
      "graph = torch.cuda.CUDAGraph()  # once, after a few calls of act() on a side stream\n"
      "with torch.cuda.graph(graph):\n    act()\nfor moment in range(count):\n    graph.replay()"),
-    ("inference_mode", "", "out = model(x)", "with torch.inference_mode():\n    out = model(x)"),
+    ("inference_mode", "", "out = model(x)", "with torch.inference_mode():\n    out = model(x)", INFERENCE),
     ("made_on_cpu", "", "window = torch.hann_window(size).to(x.device)",
      'self.register_buffer("window", torch.hann_window(size), persistent=False)  # once\nwindow = self.window'),
     ("made_again", "", "mask = torch.full((length, length), -torch.inf, device=x.device).triu(1)  # in each layer",

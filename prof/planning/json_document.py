@@ -10,13 +10,15 @@ from typing import Annotated
 from pyprof.command.json_schema import Record, doc
 from pyprof.prof.advice import Run
 from pyprof.prof.advice.advised import AbstainedRule, StepTime
-from pyprof.prof.edits.cards import best_row, step_time
+from pyprof.prof.edits.cards import best_row, edit_place, step_time
 from pyprof.prof.edits.forecast import Forecast, Forecaster
 from pyprof.prof.planning.check import Checked, CheckedEdit
 from pyprof.prof.planning.code_change import CodeChange, code_change
+from pyprof.prof.planning.framework_settings import program_of
 from pyprof.prof.planning.plan_device import PlanDevice
 from pyprof.prof.planning.plan_timings import PlanTimings
 from pyprof.prof.planning.search import Change, Plan, make_plan
+from pyprof.source_path import Place
 
 
 class PlannedChange(Record):
@@ -29,7 +31,7 @@ class PlannedChange(Record):
     cost: Annotated[str, doc("what it costs: numerics, memory, code")]
     op: Annotated[str, doc("what the user called, for the kernel that gains most; empty: it concerns all, or none")]
     layer: Annotated[str, doc("its layer")]
-    trace: Annotated[str, doc("its line of code")]
+    trace: Annotated[str, doc("its line of code; empty: none is known, or none is outside of installed packages")]
     kernels: Annotated[float, doc("number of kernels and copies per step that it concerns")]
     saved_ms: Annotated[float, doc("what the step gets shorter by it, after the changes before", "ms")]
     step: Annotated[StepTime, doc("the step after it")]
@@ -40,6 +42,11 @@ class PlannedChange(Record):
     timed: Annotated[float, doc("the share of its kernels' new durations that was measured, by time", "1")]
     source: Annotated[str, doc("the program's statement there; empty: the file is not here, or has changed")] = ""
     code: Annotated[CodeChange | None, doc("the change in code; null: in words alone")] = None
+    library: Annotated[str, doc("the line of an installed package that its line leads to; empty: none")] = ""
+
+    @property
+    def place(self) -> Place:
+        return Place(self.trace, self.library)
 
 
 class NotChosen(Record):
@@ -116,7 +123,8 @@ class PlanDocument(Record):
     doubt: Annotated[str, doc("why all these times may be false: what the replay lacks; empty: it is faithful")] = ""
 
 
-def plan_document(run: Run, plan: Plan, measured: bool, checked: Checked | None = None) -> PlanDocument:
+def plan_document(run: Run, plan: Plan, measured: bool, newest: float, checked: Checked | None = None) -> PlanDocument:
+    """``newest``: the time of the capture; the changes in code are by source files that are not newer."""
     times = [plan.now, *(change.forecast for change in plan.changes)]
     pairs = zip(plan.changes, times, strict=False)
     return PlanDocument(
@@ -124,7 +132,7 @@ def plan_document(run: Run, plan: Plan, measured: bool, checked: Checked | None 
         steps=run.marked,
         measured=measured,
         now=step_time(plan.now),
-        changes=[_change(change, before) for change, before in pairs],
+        changes=[_change(change, before, newest) for change, before in pairs],
         not_chosen=[NotChosen(edit.rule, edit.title, round(saved / 1e6, 6)) for edit, saved in plan.others],
         abstained=[AbstainedRule(each.rule, each.why) for each in plan.abstained],
         checked=None if checked is None else _checked(plan, checked),
@@ -140,21 +148,13 @@ def whole_plan(
 
     ``first``, ``without``: as for ``make_plan``. Raises UsageError for a rule that does not exist.
     """
-    document = plan_document(forecaster.base.run, make_plan(forecaster, first, without), forecaster.measured)
-    add_code(document, newest)
-    return document
+    return plan_document(forecaster.base.run, make_plan(forecaster, first, without), forecaster.measured, newest)
 
 
 def captured_at(file: str | Path) -> float:
     """The time of a capture, as that of its file; minus infinity where there is no file, as for standard input."""
     path = Path(file)
     return path.stat().st_mtime if path.exists() else -math.inf
-
-
-def add_code(document: PlanDocument, newest: float) -> None:
-    """Add to each change its line's statement and the change in code, by source files that are not newer."""
-    for change in document.changes:
-        change.source, change.code = code_change(change.rule, change.change, change.trace, change.op, newest)
 
 
 def _checked(plan: Plan, checked: Checked) -> PlanChecked:
@@ -179,22 +179,27 @@ def _checked_change(found: CheckedEdit) -> CheckedChange:
     )
 
 
-def _change(change: Change, before: Forecast) -> PlannedChange:
+def _change(change: Change, before: Forecast, newest: float) -> PlannedChange:
     edit, run = change.edit, change.before.run
-    row = best_row(edit, run)
+    row, place = best_row(edit, run), edit_place(edit, run)
+    op = run.op(row) if row >= 0 else ""
+    source, code = code_change(edit.rule, edit.change, place.line, op, newest, program_of(run, edit.rows, row))
     return PlannedChange(
         rule=edit.rule,
         title=edit.title,
         change=run.in_makers_words(edit.change),
         why=run.in_makers_words(edit.why),
         cost=edit.cost,
-        op=run.op(row) if row >= 0 else "",
+        op=op,
         layer=run.layer(row) if row >= 0 else "",
-        trace=run.trace(row) if row >= 0 else edit.line,
+        trace=place.line,
         kernels=round(run.count(len(edit.rows)), 3),
         saved_ms=round((before.ns - change.forecast.ns) / 1e6, 6),
         step=step_time(change.forecast),
         alone_ms=None if math.isnan(change.alone_ns) else round(change.alone_ns / 1e6, 6),
         needed_by=change.needed_by,
         timed=round(edit.timed, 4),
+        source=source,
+        code=code,
+        library=place.library,
     )

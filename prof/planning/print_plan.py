@@ -42,8 +42,8 @@ def _change_lines(change: PlannedChange, title: str, now_ms: float, width: int) 
     hang = " " * len(first)
     text = safe(f"{title} [{change.rule}]")
     yield from textwrap.wrap(text, width, initial_indent=first, subsequent_indent=hang, break_on_hyphens=False)
-    if change.trace:
-        yield cut_to(f"{INDENT}{safe(change.trace)}{safe(f' · {change.op}' if change.op else '')}", width, "middle")
+    if where := str(change.place):
+        yield cut_to(f"{INDENT}{safe(where)}{safe(f' · {change.op}' if change.op else '')}", width, "middle")
     if change.timed:
         share = "all" if change.timed > 0.995 else f"{change.timed:.0%}"
         yield cut_to(f"{INDENT}{share} of its new durations measured", width)

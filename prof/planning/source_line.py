@@ -115,18 +115,32 @@ def calls_of(tree: ast.AST, *names: str) -> list[ast.Call]:
 
 
 def with_arguments(text: str, call: ast.Call, added: str) -> str | None:
-    """A statement's text with arguments added to a call in it; None if that is not plain.
+    """A statement's text with arguments given to a call in it; None if that is not plain.
 
-    ``call``: of the statement's own tree, parsed from ``text``.
+    Constants that the call has under these names get the new values. ``call``: of the statement's own tree, parsed from
+    ``text``.
     """
+    wanted = {each.arg: source(each.value) for each in calls_of(ast.parse(f"call({added})"), "call")[0].keywords}
+    had = [each for each in call.keywords if each.arg in wanted]
+    rest = ", ".join(f"{name}={value}" for name, value in wanted.items() if name not in {each.arg for each in had})
     end = _offset(text, call.end_lineno or 0, call.end_col_offset or 0)
     before = text[: end - 1].rstrip()
     if not text[:end].endswith(")") or re.search(r"#[^\n]*$", before):
         return None
     comma = "" if before.endswith(("(", ",")) else ", "
     blank = " " if before.endswith(",") else ""
-    made = f"{before}{comma}{blank}{added}{text[end - 1 :]}"
+    made = f"{before}{comma}{blank}{rest}{text[end - 1 :]}" if rest else text
+    for each in reversed(had):
+        value = each.value
+        if not isinstance(value, ast.Constant):
+            return None
+        begin = _offset(text, value.lineno, value.col_offset)
+        made = made[:begin] + wanted[each.arg] + made[_offset(text, value.end_lineno or 0, value.end_col_offset or 0) :]
     return made if _parses(made) else None
+
+
+def source(value: ast.expr) -> str:
+    return ast.unparse(value).replace("'", '"')
 
 
 def _offset(text: str, line: int, column: int) -> int:

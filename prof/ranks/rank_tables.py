@@ -351,7 +351,7 @@ def _work(table: Table, annotation: Annotation, rank: int) -> pa.Table:
 
 def _idle(table: Table, idle: Ints, cause: Coded, rank: int) -> pa.Table:
     rows = np.flatnonzero((idle != NULL) & (idle > 0) & (cause.codes >= 0) & _after_first_step(table))
-    called, number = call_places(table, rows)  # a place: what the user called, and the innermost line
+    called, number = call_places(table, rows)  # a place: what the user called, and its place
     keys, group = distinct(number, cause.codes[rows])
     ns = np.bincount(group, weights=idle[rows], minlength=len(keys)).astype(np.int64)
     gaps = np.bincount(group, minlength=len(keys))
@@ -359,7 +359,7 @@ def _idle(table: Table, idle: Ints, cause: Coded, rank: int) -> pa.Table:
     columns = {
         "cause": [cause.values[keys[i][1]] for i in longest],
         "op": [called[keys[i][0]][0] for i in longest],
-        "trace": [called[keys[i][0]][1] for i in longest],
+        "trace": [str(called[keys[i][0]][1]) for i in longest],
         "gaps": gaps[longest],
         "ns": ns[longest],
     }

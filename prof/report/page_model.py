@@ -92,7 +92,12 @@ def page_model(
 def _card(card: Advice, unit: str) -> dict[str, Any]:
     """A card's fields, with its title; numbers that are not known are None."""
     fields = {key: None if value != value else value for key, value in asdict(card).items()}
-    words = {"title": title_of_card(card, unit), "why": sentence(card.why), "how": sentence(how(card))}
+    words = {
+        "title": title_of_card(card, unit),
+        "trace": str(card.place),
+        "why": sentence(card.why),
+        "how": sentence(how(card)),
+    }
     return {**fields, **words, "sure": sure(card)}
 
 

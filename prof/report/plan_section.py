@@ -47,7 +47,7 @@ def _details(change: PlannedChange) -> dict[str, Any]:
     own_line = change.source if code is None or code.general else ""
     return {
         "rule": change.rule,
-        "where": " · ".join(text for text in (change.trace, change.op, change.layer) if text),
+        "where": " · ".join(text for text in (str(change.place), change.op, change.layer) if text),
         "why": change.why,
         "how": _capital(change.change[len(change.title) :].lstrip(".;: ")),
         "cost": change.cost,

@@ -68,6 +68,7 @@ def _places(table: Table, host: Table, run: Recorded, tasks: Tasks, task: Ints) 
     place = np.empty(len(task), np.int64)
     parts = ((is_work, of_work, work_place, work_names), (~is_work, of_calls, call_place, host_names))
     for chosen, places, at, names in parts:
-        found = [places[p] if any(places[p]) else (name, "") for p, name in zip(at.tolist(), names, strict=True)]
+        called_at = [(op, str(where)) for op, where in places]
+        found = [called_at[p] if any(called_at[p]) else (name, "") for p, name in zip(at.tolist(), names, strict=True)]
         place[chosen] = [number.setdefault(each, len(number)) for each in found]
     return list(number), place

@@ -14,6 +14,7 @@ from pyprof.prof.timing.stragglers import RankWaits
 from pyprof.prof.timing.timeline import HOST_BOUND
 from pyprof.prof.timing.waiting import NOUNS, SyncPoint
 from pyprof.quantities import counted, ms, share
+from pyprof.source_path import Place
 
 MOST = 3  # parts named in a sentence
 OUTLIER = 1.2  # a layer that takes more than this times the median is an outlier
@@ -168,7 +169,8 @@ def blocking_sentences(summary: Summary) -> Iterator[str]:
 
 
 def _place(point: SyncPoint | BlockingCopies) -> str:
-    where = " at ".join(filter(None, (operation_name(point.op) if point.op else "", point.trace)))
+    line = str(Place(point.trace, point.library))
+    where = " at ".join(filter(None, (operation_name(point.op) if point.op else "", line)))
     return f"{where or 'an unknown place'} ({point.rows:,})"
 
 

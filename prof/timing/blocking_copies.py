@@ -5,13 +5,14 @@ A copy from pageable memory goes through a buffer of the driver's, for which the
 launched before. Both end with the thread's call, or with the cudaStreamSynchronize that directly follows it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import numpy as np
 
 from pyprof.command.json_schema import doc
 from pyprof.prof.timing.gpus import TO_DEVICE, named_rows
+from pyprof.source_path import Place, place_of
 from pyprof.table.columns import NULL, Bools, Ints, Table, distinct_texts
 from pyprof.table.schema import first_text, list_texts
 
@@ -21,12 +22,13 @@ class BlockingCopies:
     """The copies to the GPU of one place in the program that hold the CPU."""
 
     op: Annotated[str, doc("what the user called, such as Tensor.to")]
-    trace: Annotated[str, doc("the innermost line of the user's code")]
+    trace: Annotated[str, doc("the innermost line of the user's code; empty: none is outside of installed packages")]
     rows: Annotated[int, doc("number of copies")]
     pageable: Annotated[int, doc("how many of them the capture says are from pageable memory")]
     pinned: Annotated[int, doc("and from pinned memory")]
     held_ns: Annotated[int, doc("duration of their calls and of the synchronisations that directly follow these")]
     copy_ns: Annotated[int, doc("their own time on the GPU")]
+    library: Annotated[str, doc("the line of an installed package that the line leads to; empty: none")] = ""
 
 
 def blocking_copies(table: Table) -> list[BlockingCopies]:
@@ -39,17 +41,20 @@ def blocking_copies(table: Table) -> list[BlockingCopies]:
         np.bincount(group, weights=column[rows], minlength=len(places)).astype(np.int64).tolist()
         for column in (np.ones(len(table)), pageable, pinned, call + wait, np.maximum(table.ints("kDuration"), 0))
     ]
-    found = [BlockingCopies(*place, *numbers) for place, numbers in zip(places, zip(*sums, strict=True), strict=True)]
+    found = [
+        replace(BlockingCopies(op, place.line, *numbers), library=place.library)
+        for (op, place), numbers in zip(places, zip(*sums, strict=True), strict=True)
+    ]
     return sorted(found, key=lambda place: (-place.held_ns, place.trace, place.op))
 
 
-def call_places(table: Table, rows: Ints) -> tuple[list[tuple[str, str]], Ints]:
-    """The distinct places in the program that these rows were called from, and the number of each row's place.
+def call_places(table: Table, rows: Ints) -> tuple[list[tuple[str, Place]], Ints]:
+    """The distinct calls in the program that these rows were made by, and the number of each row's call.
 
-    A place is the name of the call and the innermost line of the user's code; the callers of that line may differ.
+    A call is its name and its place; the callers of that line may differ.
     """
     keys, group = distinct_texts(*(table.coded(key).take(rows) for key in ("op", "aten", "trace")))
-    names = [(first_text(op) if op else aten, list_texts(trace)[-1] if trace else "") for op, aten, trace in keys]
+    names = [(first_text(op) if op else aten, place_of(list_texts(trace) if trace else ())) for op, aten, trace in keys]
     number = {place: i for i, place in enumerate(dict.fromkeys(names))}
     return list(number), np.array([number[place] for place in names], np.int64)[group]
 

@@ -59,10 +59,11 @@ class SyncPoint:
     """A place in the program where the CPU waits for the GPU."""
 
     op: Annotated[str, doc("what the user called, such as Tensor.item")]
-    trace: Annotated[str, doc("the innermost line of the user's code")]
+    trace: Annotated[str, doc("the innermost line of the user's code; empty: none is outside of installed packages")]
     rows: Annotated[int, doc("how often")]
     waited_ns: Annotated[int, doc("time that the CPU waited, from its call until the copy was done")]
     idle_ns: Annotated[int, doc("time that the GPU was idle after it")]
+    library: Annotated[str, doc("the line of an installed package that the line leads to; empty: none")] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,8 +192,8 @@ def sync_points(table: Table, of_rows: Waiting) -> list[SyncPoint]:
     waited, idle = (np.bincount(group, weights=w, minlength=len(places)) for w in ((end - api)[rows], after[rows]))
     count = np.bincount(group, minlength=len(places))
     points = [
-        SyncPoint(op=op, trace=trace, rows=int(count[i]), waited_ns=int(waited[i]), idle_ns=int(idle[i]))
-        for i, (op, trace) in enumerate(places)
+        SyncPoint(op, place.line, int(count[i]), int(waited[i]), int(idle[i]), place.library)
+        for i, (op, place) in enumerate(places)
     ]
     return sorted(points, key=lambda point: (-point.waited_ns, point.trace, point.op))
 

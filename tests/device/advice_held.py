@@ -242,12 +242,3 @@ def held_check(changed: bool) -> Step:
             optimizer.step()
 
     return step
-
-
-@case("tail_wave", "held")
-def held_rows(changed: bool) -> Step:
-    """As many rows in all: 16 batches of 1664, or 13 of 2048."""
-    layers = nn.Sequential(*(nn.Linear(4096, 4096, bias=False, device=DEVICE, dtype=torch.bfloat16) for _ in range(4)))
-    count, rows = (13, 2048) if changed else (16, 1664)
-    step = inferred(layers, randn(some(rows), 4096))
-    return lambda: [step() for _ in range(count)]

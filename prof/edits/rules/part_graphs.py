@@ -47,8 +47,8 @@ def part_graph(scenario: Scenario) -> Iterator[Proposal]:
 
 def _edit(run: Run, parts: list[Ints]) -> Edit:
     first, last = int(parts[0][0]), int(parts[0][-1])
-    where = run.trace(first) or run.op(first)
-    until = run.trace(last) or run.op(last)
+    where = run.place(first).innermost or run.op(first)
+    until = run.place(last).innermost or run.op(last)
     rows = np.concatenate([part[1:] for part in parts])
     return Edit(
         rule="part_graph",

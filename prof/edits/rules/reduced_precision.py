@@ -103,7 +103,8 @@ def _narrowed(run: Run, every: Ints, unit: str) -> Edit:
     ns += flow.cast_ns
     changed = np.flatnonzero((ns != run.dur) | (flow.casts > 0))
     dtype = "bfloat16" if unit == "tc_bf16" else "float16"
-    scaler = "" if dtype == "bfloat16" else " with torch.amp.GradScaler"
+    scaler = " with torch.amp.GradScaler" if run.trains and dtype == "float16" else ""
+    what = "forward and loss" if run.trains else "the model"
     narrow = np.flatnonzero(chosen | (flow.factor <= 0.5))
     why = (
         f"{run.number(every, 'product', 'products')} of float32 operands take {rounded(run.ms_of(every))} ms; "
@@ -112,7 +113,7 @@ def _narrowed(run: Run, every: Ints, unit: str) -> Edit:
     )
     return Edit(
         rule="amp",
-        change=f'Use mixed precision: run forward and loss under torch.autocast("cuda", dtype=torch.{dtype}){scaler}.',
+        change=f'Use mixed precision: run {what} under torch.autocast("cuda", dtype=torch.{dtype}){scaler}.',
         why=why,
         cost=COSTS["amp"],
         rows=changed,

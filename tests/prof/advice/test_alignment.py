@@ -163,38 +163,3 @@ def test_channels_that_cudnn_pads():
 @pytest.mark.parametrize("channels", [3, 64])
 def test_images_and_aligned_channels_are_left_alone(channels):
     assert cards(*padded(channels), rule="alignment") == []
-
-
-NVJET_TILE = "nvjet_sm90_tst_256x128_64x4_4x2_h_bz_coopA_NNT"
-
-
-def test_a_tail_by_hand():
-    # 1664 × 4096 by tiles of 256 × 128: 7 × 32 = 224 on 132 SMs, 2 waves; so do 2048 rows (8 × 32 = 256). Measured on
-    # an H200: 84.6 and 84.9 µs. A row costs 1 - 1664 / 2048 = 18.75% less
-    (card,) = cards(mm(1664, 4096, 4096, 84_600, name=NVJET_TILE))
-    assert (card.rule, card.saved_ms) == ("tail_wave", pytest.approx(0.0846 * 0.1875, abs=1e-6))
-    assert "2048 rows" in card.change
-
-
-TAILS = {
-    "the wave is full": mm(2048, 4096, 4096, 84_900, name=NVJET_TILE),
-    "one wave": mm(1024, 4096, 4096, 43_800, name=NVJET_TILE),
-    # 17 × 32 tiles are 4.1 waves; 20 × 32 would take five, too: 15% for each row
-    "more than four waves": mm(4352, 4096, 4096, 220_000, name=NVJET_TILE),
-    "many waves": mm(8320, 8192, 4096, 700_000, name=NVJET_TILE),
-    "split": mm(1664, 4096, 4096, 84_600, name="nvjet_sm90_tst_256x128_64x4_4x2_h_bz_splitK_NNT"),
-    "no tile in the name": mm(1664, 4096, 4096, 84_600, name="ampere_bf16_s16816gemm"),
-}
-
-
-@pytest.mark.parametrize(("besides", "found"), [(300_000, True), (400_000, False)])
-def test_a_tail_is_a_fifth_of_the_gpus_time_or_more(besides, found):
-    # 84.6 of 384.6 µs are 22%, of 484.6 they are 17%; in two steps as in one
-    other = mm(2048, 4096, 4096, besides, name=NVJET_TILE)
-    rows = [{**row, "step": step} for step in (1, 2) for row in (mm(1664, 4096, 4096, 84_600, name=NVJET_TILE), other)]
-    assert [card.kernels for card in cards(*rows, rule="tail_wave")] == [1] * found
-
-
-@pytest.mark.parametrize("why", TAILS)
-def test_no_tail(why):
-    assert cards(TAILS[why], rule="tail_wave") == []

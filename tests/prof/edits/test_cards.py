@@ -67,7 +67,7 @@ def test_a_rule_without_an_edit_keeps_its_sum():
     """All-reduces of two ranks, of which half of the exposed time is counted: no edit says what is left of it."""
     found, _ = advised("h200x4_collectives_rank0.json.gz")
     sums = {card.rule for card in found.cards if card.source == "sum"}
-    assert sums <= {"communication", "small_collectives", "tail_wave"}
+    assert sums <= {"communication", "small_collectives"}
     assert all(np.isnan(card.low_ms) for card in found.cards if card.source == "sum")
 
 

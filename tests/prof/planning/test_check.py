@@ -104,5 +104,5 @@ def test_the_op_of_a_change_is_that_of_the_row_that_gains_most():
     edit = Edit("test", "Change it.", "", "", np.arange(2), np.array([100_000.0, 1_000_000.0]), np.ones(2))
     after = Forecast(1_100_000.0, 1_000_000.0, 1_200_000.0)
     change = Change(edit, SimpleNamespace(run=run(*rows)), None, after, math.nan)
-    found = _change(change, Forecast(2_000_000.0, 1_900_000.0, 2_100_000.0))
+    found = _change(change, Forecast(2_000_000.0, 1_900_000.0, 2_100_000.0), 0.0)
     assert (found.op, found.layer, found.trace, found.saved_ms) == ("relu", "Net:relu", "net.py:0", 0.9)
