@@ -30,6 +30,7 @@ PADS = ("nhwcAddPadding", "nhwcRemovePadding")  # cuDNN's kernels; seen on H200
 FEW = 4  # channels of an image: its convolution has special kernels, and padding to 8 gained only 5% (measured)
 SLOW = re.compile(r"align[124](?!\d)")
 VECTOR = re.compile(r"gemv|dot_kernel|gemmk1|splitKreduce")
+SOFTMAX = ("_softmax", "_softmax_backward_data", "_safe_softmax", "_masked_softmax")
 WORTH = 1.15  # products that take less than this factor times their expected time get no advice
 VOCABULARY = 16384  # an output layer of at least this width is assumed to be a language model's vocabulary
 
@@ -134,6 +135,9 @@ def alignment(run: Run) -> Iterator[Finding]:
 
     Abstains without shapes; without strides, unless the kernel's name shows that it loads less than 16 bytes; if the
     device's peak is unknown; and for matrix-vector products.
+
+    Refuted by: sizes that are multiples already; a size of attention's scores, which is a sequence's length and no
+    layer's: padding it takes a mask, or the softmax counts the padding.
     """
     cards: dict[tuple[tuple[int, int], ...], list[tuple[int, float]]] = {}
     for row in np.flatnonzero((run.family == "gemm") & (run.role == "main") & (run.dur > 0)).tolist():
@@ -152,13 +156,19 @@ def _padding(run: Run, row: int) -> tuple[tuple[tuple[int, int], ...], float]:
     itemsize, name = ITEM.get(precision, 0), run.name[row]
     product = product_of(run, row)
     wrong = {} if product is None or not itemsize or VECTOR.search(name) else _wrong(product, itemsize, name)
-    if product is None or not wrong:
+    if product is None or not wrong or (product.batch > 1 and _lengths(run) & set(wrong.values())):
         return (), math.nan
     m, n, k = (padded_to(product.of(d), itemsize) if d in wrong else product.of(d) for d in "mnk")
     flop = 2.0 * product.batch * m * n * k
     nbytes = product.batch * itemsize * float(m * k + k * n + m * n)
     expected = run.product_ns(flop, nbytes, tensor_unit(precision))
     return tuple(sorted({(size, padded_to(size, itemsize)) for size in wrong.values()})), expected
+
+
+def _lengths(run: Run) -> set[int]:
+    """The lengths of sequences between which attention has scores."""
+    scores = [run.first_shape(row) for row in np.flatnonzero(np.isin(run.aten, SOFTMAX)).tolist()]
+    return {length for shape in scores if len(shape) > 2 for length in shape[-2:]}
 
 
 def _finding(run: Run, sizes: tuple[tuple[int, int], ...], found: list[tuple[int, float]]) -> Finding:

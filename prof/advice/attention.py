@@ -28,6 +28,10 @@ DROPOUT = ("native_dropout", "native_dropout_backward")
 SAFE = "SafeSoftmaxBackward0"  # the math backend's own softmax (PyTorch 2.5 and later)
 MATH = "_scaled_dot_product_attention_math"
 USE = "torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=..., dropout_p=...)"
+WITHOUT_WEIGHTS = (
+    "Call nn.MultiheadAttention with need_weights=False: attention is then one fused kernel, which returns no weights."
+)
+MODULE = ('"multi_head_attention_forward"', '"_native_multi_head_attention"')  # calls of torch that it makes
 CUDNN = "torch.nn.attention.sdpa_kernel(SDPBackend.CUDNN_ATTENTION)"
 KERNELS = "torch.nn.attention.sdpa_kernel([SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION])"
 
@@ -91,13 +95,22 @@ def unfused_attention(run: Run) -> Iterator[Finding]:
 
     In a capture without any shapes, the kernels' names are used. Abstains for head dimensions over 256, for types other
     than float32, float16 and bfloat16, and if PyTorch's own attention chose this backend (see attention_backend).
+
+    Refuted by: no product on either side over the same scores, as a router's softmax has none; attention that is fused.
     """
     if not run.has_sizes:
         yield from _by_name(run)
         return
     theirs = run.mentions("nodes", MATH, SAFE)
-    found = [p for p in patterns(run) if not theirs[p.softmax]]
-    yield from _finding(run, found, f"Use fused attention: {USE}.", "Batched products and a softmax write and read")
+    found, module = [p for p in patterns(run) if not theirs[p.softmax]], by_module(run)
+    for change, of_module in ((f"Use fused attention: {USE}.", False), (WITHOUT_WEIGHTS, True)):
+        members = [pattern for pattern in found if module[pattern.softmax] == of_module]
+        yield from _finding(run, members, change, "Batched products and a softmax write and read")
+
+
+def by_module(run: Run) -> Bools:
+    """A mask of the rows within nn.MultiheadAttention, whose formula is PyTorch's own."""
+    return run.mentions("nodes", "aten::_native_multi_head_attention") | run.mentions("op", *MODULE)
 
 
 def _by_name(run: Run) -> Iterator[Finding]:
@@ -121,6 +134,8 @@ def attention_backend(run: Run) -> Iterator[Finding]:
     The slower backends are math, memory-efficient, and on Hopper FlashAttention 2: cuDNN's kernel is faster there.
     Abstains in fp32 (which these backends lack), with a bias or mask (which flash does not take), and before compute
     capability 8.0.
+
+    Refuted by: a kernel that takes no longer than the faster backend's would.
     """
     arch = run.device.arch if run.device else ""
     if not arch.startswith("sm_") or not arch[3:].isdigit() or int(arch[3:]) < 80:  # FlashAttention 2 (sdp_utils.cpp)

@@ -23,7 +23,11 @@ def communication(run: Run) -> Iterator[Finding]:
     The run's fastest collective (per byte) gives the time for moving the bytes. The remaining time is waiting for other
     ranks, which a smaller message does not shorten. Abstains without the messages' sizes, and for messages under 4 MiB,
     which are limited by latency.
+
+    Refuted by: messages in 16 bits; a run without a backward pass, whose messages are no gradients.
     """
+    if _infers(run):
+        return
     reduces = run.mentions("kShortName", "AllReduce") & run.mentions("kShortName", "ncclDevKernel", "ncclKernel")
     rows = np.flatnonzero(reduces & run.mentions("kShortName", "_f32", "_float"))
     size = run.message_bytes(rows)
@@ -49,13 +53,23 @@ def communication(run: Run) -> Iterator[Finding]:
     yield Finding(rows, saved, why, change, "low")
 
 
+def _infers(run: Run) -> bool:
+    """Whether nothing is trained, where the phases are known."""
+    return bool((run.phase != "").any()) and not run.trains
+
+
 @rule("small_collectives")
 def small_collectives(run: Run) -> Iterator[Finding]:
     """Many all-reduces of small messages, which could be a few all-reduces of 25 MiB.
 
     The saving is the host's time per all-reduce, plus the exposed time minus the time that all the bytes would take at
     the rate of the largest message. Abstains without the messages' sizes.
+
+    Refuted by: messages that are few or large already; a run without a backward pass, in which the next layer needs
+    each result, as with tensor parallelism.
     """
+    if _infers(run):
+        return
     reduces = np.flatnonzero(run.collectives & run.mentions("kShortName", "AllReduce"))
     size = run.message_bytes(reduces)
     rows, size = reduces[(size > 0) & (size < SMALL_MESSAGE)], size[(size > 0) & (size < SMALL_MESSAGE)]

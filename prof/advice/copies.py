@@ -23,6 +23,8 @@ def pageable_copy(run: Run) -> Iterator[Finding]:
     by an asynchronous call that lasts into its copy: with pinned memory it returns at once. Abstains on GPUs before
     compute capability 8.0 (PCIe 3) and, under nsys without marked steps, for copies before the first kernel, which load
     the model.
+
+    Refuted by: pinned memory, by the copies' names or by calls that return at once.
     """
     size = run.table.ints("bytes")
     large = (run.texts("kind") == "memcpy") & (size != NULL) & (size >= LARGE)
@@ -70,6 +72,8 @@ def weight_casts(run: Run) -> Iterator[Finding]:
 
     Autocast caches a cast only until its context ends. Abstains without shapes and dtypes, and in training, where fp32
     master weights need one cast per step.
+
+    Refuted by: a backward pass; weights that are in half precision, which need no cast.
     """
     if bool((run.phase == "backward").any()) or bool((run.texts("dir") == "bprop").any()):
         return

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from pyprof.prof.advice.batches import made_by
 from pyprof.prof.advice.card import Finding, cpu_rule
 from pyprof.prof.advice.run import Run
 from pyprof.quantities import rounded
@@ -19,6 +20,8 @@ def cpu_data_loader(run: Run) -> Iterator[Finding]:
 
     Workers share the cores with the step. Where PyTorch's threads use all cores, one core's work costs the step its
     share of a core: of D ms, D / cores remain. Abstains if the capture does not say how many cores there are.
+
+    Refuted by: worker processes, by the loader's own marks.
     """
     facts = run.table.cpu
     rows = np.flatnonzero(run.phase == "data")
@@ -26,7 +29,7 @@ def cpu_data_loader(run: Run) -> Iterator[Finding]:
         return
     pauses = float(run.recurring_gaps[rows].sum())
     took = pauses + float(run.dur[rows].sum())
-    if took < LEAST_SHARE * run.step_ns * run.steps * run.lanes:
+    if took < LEAST_SHARE * run.step_ns * run.steps * run.lanes or made_by(run, run.ms(took)) == "workers":
         return
     free = facts.threads < facts.cores
     share = 1.0 if free else 1 - 1 / facts.cores

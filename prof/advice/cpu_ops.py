@@ -50,7 +50,10 @@ NEW = 0.5  # share of a chain's second operands that the compiled code has to re
 
 @cpu_rule("cpu_threads")
 def cpu_threads(run: Run) -> Iterator[Finding]:
-    """Fewer threads than cores. Abstains if the capture does not say how many there are."""
+    """Fewer threads than cores. Abstains if the capture does not say how many there are.
+
+    Refuted by: as many threads as cores.
+    """
     facts = run.table.cpu
     if facts is None or facts.threads >= facts.cores:
         return
@@ -76,6 +79,8 @@ def cpu_bf16(run: Run) -> Iterator[Finding]:
     """Products in fp32 on a CPU that has instructions for bf16, in a run without narrower products.
 
     Abstains if the capture does not say which instructions the CPU has.
+
+    Refuted by: a product in half precision.
     """
     ratio = BF16.get(run.table.cpu.bf16) if run.table.cpu is not None else None
     products = np.isin(run.family, PRODUCTS)
@@ -128,6 +133,8 @@ def cpu_channels_last(run: Run) -> Iterator[Finding]:
     Of convolutions and norms the forward pass is counted alone: in the backward pass as many ops lost as gained.
     Abstains for 1-d convolutions, for which PyTorch has no such format, without strides, and if group norms are in the
     run, which take NCHW.
+
+    Refuted by: inputs in channels last, by their strides.
     """
     if bool(run.mentions("op", "group_norm", "instance_norm").any()):
         return
@@ -175,6 +182,8 @@ def cpu_fusion(run: Run) -> Iterator[Finding]:
     Expected: the bytes of the chain's input, its result and a half of the second operands at the rate of the run's own
     element-wise ops, and what functions such as exp take beyond moving their bytes. Abstains without
     shapes.
+
+    Refuted by: equal calls alone, of which none need read what another wrote.
     """
     rate = _bytes_per_ns(run)
     members = list(chains(run)) if rate else []

@@ -50,6 +50,8 @@ def fusion(run: Run) -> Iterator[Finding]:
     Sums over rows between them, as in norms, and the kernels that use these sums also belong to the chain. The fused
     kernel reads the chain's input and a share of its second operands, and writes one result. Abstains without shapes,
     for copies that change the layout, for the accumulation of gradients and for the optimizer's step.
+
+    Refuted by: equal calls alone, of which none need read what another wrote; kernels that a compiler has fused.
     """
     of_size: dict[int, list[list[int]]] = {}
     for size, chain in chains(run, least=1):
@@ -80,11 +82,20 @@ def chains(run: Run, least: int = LEAST) -> Iterator[tuple[int, list[int]]]:
         if chain and (row == run.rows or place[row] != place[chain[-1]]):
             while links[chain[-1]]:
                 chain.pop()
-            if len(chain) - sum(links[each] for each in chain) >= CHAIN or run.aten[chain].tolist() == SWISH:
+            kept = [each for each in chain if not links[each]]
+            if (len(kept) >= CHAIN and not repeats(run, kept)) or run.aten[chain].tolist() == SWISH:
                 yield int(size[chain[0]]), chain
             chain = []
         if row < run.rows and (may_go_on if chain else may_begin)[row]:
             chain.append(row)
+
+
+def repeats(run: Run, rows: list[int]) -> bool:
+    """Whether the rows are one call again and again, which may well have the same operands each time, as a benchmark's
+    loop has: nothing shows that one reads what another wrote. (In the backward pass, autograd adds gradients up in
+    place, one after the other.)"""
+    adds_up = run.phase[rows[0]] == "backward" and run.aten[rows[0]] == "add_"
+    return not adds_up and len({run.alike[row] for row in rows}) == 1
 
 
 def _of_numbers(run: Run) -> Bools:

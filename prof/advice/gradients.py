@@ -33,6 +33,8 @@ def zero_grad(run: Run) -> Iterator[Finding]:
     The saving is the fills and one addition per filled gradient (with gradient accumulation, later additions remain).
     Under DDP, whose buckets keep the gradients, only the fills are saved. Abstains if nothing was added, if the fills
     do not have the gradients' sizes, and in CUDA graphs, which need gradients at fixed addresses.
+
+    Refuted by: gradients that nothing fills with zeros, or that nothing is added to.
     """
     outside = (run.phase != "backward") & ~run.mentions("nodes", *MADE) & ~run.in_graph
     zeros = np.isin(run.aten, ("zero_", "_foreach_zero_")) | ((run.aten == "fill_") & run.mentions("nodes", *ZEROS))
@@ -66,6 +68,8 @@ def sparse_grad(run: Run) -> Iterator[Finding]:
 
     Abstains if a step touches a tenth of the table or more, if a product has the number of the table's rows among
     its sizes (a tied output layer, whose gradient is dense anyway), and in distributed runs.
+
+    Refuted by: a table without a dense gradient, or of which a step touches a large part.
     """
     fills = np.flatnonzero(run.mentions("nodes", *DENSE) & np.isin(run.aten, ("fill_", "zero_")))
     if bool(run.collectives.any()):
@@ -134,6 +138,8 @@ def select_in_loop(run: Run) -> Iterator[Finding]:
     after the copy. One piece per tensor has no sum, so the fills without a sum give the number of tensors. Abstains
     below eight pieces per tensor, and for slices, which may overlap or omit elements. Only half of the host's calls are
     counted, because autograd makes them without Python.
+
+    Refuted by: pieces whose gradients no fill precedes, as those of unbind.
     """
     found: dict[tuple[str, str], list[list[int]]] = {}
     zeros = run.mentions("nodes", SELECT) & np.isin(run.aten, ("fill_", "zero_"))

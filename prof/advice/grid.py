@@ -22,6 +22,8 @@ def small_grid(run: Run) -> Iterator[Finding]:
 
     No product may use another's result. The sizes prove this: a result [m, n] cannot be an operand of the next product
     if n != k and m != k. Abstains without shapes, strides or a known device.
+
+    Refuted by: products of which one may read another's result, and one batched product.
     """
     if run.device is None:
         return

@@ -16,6 +16,8 @@ def dropout_in_eval(run: Run) -> Iterator[Finding]:
     PyTorch's profilers number each op that autograd could record (at::sequence_number), so a capture with aten ops and
     no number at all ran under no_grad or inference_mode. Abstains if any has one: a forward pass by itself may be
     part of a training step.
+
+    Refuted by: a number of autograd's at any op.
     """
     rows = np.flatnonzero(np.isin(run.aten, ("native_dropout", "_fused_dropout")))
     if not len(rows) or run.records_gradients:

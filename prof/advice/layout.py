@@ -36,6 +36,8 @@ def channels_last(run: Run) -> Iterator[Finding]:
     PyTorch has no such format; if group or instance norms run over tensors of that rank, because their kernels support
     only NCHW and the layout changes would move there; and for depthwise convolutions in float32, whose weight gradient
     is slower in NHWC (1.13 ms against 0.35 for kernels of 7 × 7).
+
+    Refuted by: no layout changes and no kernels for NCHW.
     """
     layout = run.mentions("kLongName", *TRANSFORMS) | run.mentions("kShortName", *TRANSFORMS)
     depthwise = run.mentions("kShortName", DEPTHWISE) & np.isin(run.dtype, tuple(HALF))
@@ -125,6 +127,8 @@ def conv_bias(run: Run) -> Iterator[Finding]:
 
     Counts adds of [1, C, 1, 1] directly followed by a batch norm over the same tensor, and the sums of their gradient.
     Abstains in inference, where the norm subtracts a mean that already includes the bias.
+
+    Refuted by: no bias that is added before a batch norm; inference.
     """
     if not bool((run.phase == "backward").any()):
         return

@@ -26,6 +26,8 @@ def cross_entropy(run: Run) -> Iterator[Finding]:
     """A log_softmax of 16384 columns or more, with the casts and fills of the same size around it.
 
     Abstains without shapes, or where the logits' dtype is unknown.
+
+    Refuted by: logits that are read in place, by the time that this takes; no backward pass of the loss.
     """
     shapes = [run.first_shape(row) for row in np.flatnonzero(run.aten == "_log_softmax").tolist()]
     calls_of = Counter(tuple(shape) for shape in shapes if len(shape) == 2 and shape[1] >= VOCABULARY)

@@ -40,6 +40,8 @@ def tf32(run: Run) -> Iterator[Finding]:
 
     Abstains if dtype, FLOPs or device are unknown, and for the products (or convolutions) of a run in which one used
     TF32: there the flag is set, and the others run without it for another reason.
+
+    Refuted by: a product of the same kind in TF32.
     """
     if run.device is None or math.isnan(run.device.peak("tc_tf32")):
         return
@@ -90,6 +92,8 @@ def amp(run: Run) -> Iterator[Finding]:
 
     Abstains whenever the rule tf32 abstains, in a run that has a narrow product (its other products are in fp32 on
     purpose), and within attention's math backend, which computes in fp32 for all input types.
+
+    Refuted by: a product in half precision or below.
     """
     peaks = run.device.flop_per_s if run.device else ()
     # bf16 if the GPU has it, because it needs no loss scaling

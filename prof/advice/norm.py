@@ -25,6 +25,8 @@ def group_norm(run: Run) -> Iterator[Finding]:
 
     Only the saving of the sums is counted, not that of other ops that torch.compile fuses (casts, scale, activation).
     Abstains if grid, shapes or device are unknown, and if there are at least as many blocks as SMs.
+
+    Refuted by: as many blocks as SMs.
     """
     if run.device is None:
         return

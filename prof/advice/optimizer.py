@@ -54,6 +54,8 @@ def optimizer(run: Run) -> Iterator[Finding]:
     until 2026 (2.13's is for CUDA, too). (SGD with momentum moves 20 to 24 bytes per parameter on lists and 20 fused,
     so there is nothing to gain.)
     Optimizers of several classes are judged apart.
+
+    Refuted by: a fused kernel in the same optimizer's step.
     """
     for rows in _of_classes(run, _of_step(run)):
         yield from _of_class(run, rows)

@@ -37,6 +37,7 @@ COSTS = {
     "repeats": "memory: the activations of all inputs at once; batch norm then sees the whole batch",
     "static_cache": "memory for the cache's greatest size from the beginning, and a mask for what is not filled yet",
     "item": "values that are printed later, or every few steps",
+    "item of conditions": "the work is done where nothing needs it, too",
     "size_sync": "other ops, which may compute what the mask leaves out",
     "size_sync of copies": "values that the program reads a step later",
     "pageable_copy": "as much pinned memory of the host as is copied",

@@ -187,15 +187,20 @@ class Scenario:
 
     @cached_property
     def _within_graphs(self) -> Bools:
-        """Per call: whether a graph launches its work together with that of a call before it, of the same step."""
+        """Per call: whether a graph launches its work together with that of a call before it, of the same step.
+
+        A graph holds what lies between its first launch and its last one: where something else is launched between, as
+        a copy of input data is, another graph begins.
+        """
         base, work = self.base, self.base.recorded.work
+        launched = np.flatnonzero(work.call >= 0)
+        step, call = base.table.ints("step")[work.row[launched]], work.call[launched]
+        inside = self.in_graph[launched]
         found = np.zeros(len(self.released), bool)
-        inside = np.flatnonzero(self.in_graph & (work.call >= 0))
-        step = base.table.ints("step")[work.row[inside]]
-        call = work.call[inside]
-        found[call] = True
-        for number in np.unique(step).tolist():
-            found[call[step == number].min()] = False
+        for number in np.unique(step[inside]).tolist():
+            calls, first = np.unique(call[step == number], return_index=True)
+            held = inside[step == number][first]
+            found[calls[1:]] = held[1:] & held[:-1]
         unit = base.unit
         return np.where(unit >= 0, found[unit], False) & (base.loading <= 0)
 

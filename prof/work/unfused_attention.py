@@ -11,17 +11,25 @@ from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct, dist
 
 STEPS = ("MaxOps", "exp_kernel", "sum_functor")  # functors of the kernels of a softmax that runs as several kernels
 
+# What chooses experts after a router's softmax, or with it in one kernel: TensorRT-LLM's routingCustom and ATen's topk;
+# vLLM's topkGatingSoftmax.
+ROUTER = re.compile(r"top_?k|\bgating|router|routing|\bmoe\b", re.IGNORECASE)
+
 
 def softmaxes_apart(table: Table, what: Coded) -> tuple[int, Bools]:
     """The number of softmaxes between two products of a stream, and the mask of all rows between such products.
 
     A softmax is one kernel, or separate kernels for maximum, exponential and sum. Softmaxes of losses do not count, nor
-    those of a model's output: after them come a loss or the backward pass, and no product that takes their result.
+    those of a model's output: after them come a loss or the backward pass, and no product that takes their result. Nor
+    do those of a router, which chooses experts before the next product.
     ``what``: each row's kind of work (``pyprof.prof.work.kinds``).
     """
     start, product, loss = table.ints("start"), what.among(PRODUCTS), what.among("loss")
     kernel = (start != NULL) & table.coded("kind").among("kernel", "")
     whole, steps = _softmaxes(table)
+    chooses = np.logical_or.reduce(
+        [table.coded(key).where(ROUTER.search) for key in ("kLongName", "kShortName", "aten")]
+    )
     count, between = 0, np.zeros(len(table), bool)
     keys, group = distinct(table.ints("pid"), table.ints("device"), table.ints("stream"))
     for number in range(len(keys)):
@@ -35,6 +43,7 @@ def softmaxes_apart(table: Table, what: Coded) -> tuple[int, Bools]:
         attention = has_whole & ~_another(table, rows, section, inside & whole[rows])
         attention |= np.logical_and.reduce(has_step)
         attention &= np.bincount(section[inside & loss[rows]], minlength=last + 1) == 0
+        attention &= np.bincount(section[inside & chooses[rows]], minlength=last + 1) == 0
         attention[_turns_back(table, rows[product[rows]])] = False
         count += int(attention.sum())
         between[rows[inside & attention[section]]] = True

@@ -12,7 +12,9 @@ from pyprof.prof.advice.attention import (
     MATH,
     SAFE,
     USE,
+    WITHOUT_WEIGHTS,
     Pattern,
+    by_module,
     fused_ns,
     head_of,
     is_causal,
@@ -35,24 +37,31 @@ BESIDE = 3  # copies before and after a pattern that make its operands contiguou
 
 @edit_rule("attention")
 def attention(scenario: Scenario) -> Iterator[Proposal]:
-    """A softmax between batched products, forward and backward, as scaled_dot_product_attention."""
+    """A softmax between batched products, forward and backward, as scaled_dot_product_attention.
+
+    Refuted by: no product on either side over the same scores, as a router's softmax has none; attention that is fused.
+    """
     run = scenario.run
-    theirs = run.mentions("nodes", MATH, SAFE)
+    theirs, of_module = run.mentions("nodes", MATH, SAFE), by_module(run)
     found = [pattern for pattern in patterns(run, LEAST) if not theirs[pattern.softmax]]
     if not found:
         yield Abstained("attention", "no softmax between batched products over the same scores, by recorded shapes")
-        return
+    for change, module in ((f"Use fused attention: {USE}.", False), (WITHOUT_WEIGHTS, True)):
+        members = [pattern for pattern in found if of_module[pattern.softmax] == module]
+        if members:
+            yield _fused(run, members, change)
+
+
+def _fused(run: Run, found: list[Pattern], change: str) -> Proposal:
     full = [p for p in found if run.dtype[p.softmax] == "float32" and not _narrow(run, p)]
     wide = [p for p in full if head_of(run, p) > FP32_HEAD]
     if wide:
-        yield Abstained("attention", f"in float32 with heads of {head_of(run, wide[0])}, fused attention is slower")
-        return
+        return Abstained("attention", f"in float32 with heads of {head_of(run, wide[0])}, fused attention is slower")
     trained = _trained(run, found)
     groups = [(_with_copies(run, p), fused_ns(run, p, _type(run, p), _is_trained(run, p, trained))) for p in found]
     rows, _, calls = run.replaced(groups, SLOWER)
     if len(rows) < sum(len(members) for members, _ in groups) / 2:
-        yield Abstained("attention", "the fused kernel is not expected to be faster here")
-        return
+        return Abstained("attention", "the fused kernel is not expected to be faster here")
     chosen = np.array(rows)
     # One kernel per pattern remains: the softmax stands for it.
     ns, left = np.zeros(len(rows)), np.zeros(len(rows))
@@ -67,9 +76,9 @@ def attention(scenario: Scenario) -> Iterator[Proposal]:
         f"{run.number(calls, 'time', 'times')} per {run.unit}, {rounded(run.ms_of(rows))} ms with the copies around "
         "them"
     )
-    yield Edit(
+    return Edit(
         rule="attention",
-        change=f"Use fused attention: {USE}.",
+        change=change,
         why=why,
         cost=COSTS["attention"],
         rows=chosen,

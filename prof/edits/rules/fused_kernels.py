@@ -2,7 +2,8 @@
 
 Products, convolutions, attention, sorts and collectives stay as they are. Between two of them, a kernel that reads what
 another one there wrote becomes one kernel with it. The capture does not say which op's result an op reads: that of the
-same number of elements that was made last is taken.
+same number of elements that was made last is taken. Three equal calls or more, and nothing else, stay apart, as those
+of a benchmark's loop.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 
 from pyprof.dtypes import ITEM_BYTES
 from pyprof.prof.advice import Run
-from pyprof.prof.advice.fusion import FUSED_NS, NEW_BACKWARD, NEW_FORWARD
+from pyprof.prof.advice.fusion import CHAIN, FUSED_NS, NEW_BACKWARD, NEW_FORWARD, repeats
 from pyprof.prof.advice.run_columns import numel
 from pyprof.prof.timing.gpus import WITHIN, named_rows
 from pyprof.table.columns import Bools
@@ -71,10 +72,10 @@ def fused_kernels(run: Run, fits: Bools) -> Iterator[Fused]:
     number, group = -1, _Group(run)
     for row in np.flatnonzero(fits).tolist():
         if apart[row] != number:
-            yield from group.kernels
+            yield from group.found()
             number, group = apart[row], _Group(run)
         group.add(row)
-    yield from group.kernels
+    yield from group.found()
 
 
 def fusible(run: Run) -> Bools:
@@ -122,6 +123,17 @@ class _Group:
         self._made: dict[int, Fused] = {}  # elements -> the kernel that last wrote as many
         self._read: dict[int, Fused] = {}
         self._latest: Fused | None = None
+
+    def found(self) -> Iterator[Fused]:
+        """The kernels, of which none has equal calls alone."""
+        for kernel in self.kernels:
+            if len(kernel.rows) < CHAIN or not repeats(self.run, kernel.rows):
+                yield kernel
+                continue
+            for row in kernel.rows:
+                alone = _Group(self.run)
+                alone.add(row)
+                yield from alone.kernels
 
     def add(self, row: int) -> None:
         run = self.run

@@ -10,35 +10,42 @@ from pyprof.prof.advice import Run
 from pyprof.prof.edits.base_run import calls_of_memory
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
-from pyprof.prof.edits.graph_costs import IN_GRAPH, MANY
+from pyprof.prof.edits.graph_costs import EQUAL, IN_GRAPH, MANY, sizes_differ
 from pyprof.prof.edits.rules.growing_tensors import tensors_grow
-from pyprof.prof.edits.rules.host_waits import LARGEST
+from pyprof.prof.edits.rules.host_waits import LARGEST, READ
 from pyprof.prof.edits.scenario import Scenario
 from pyprof.prof.timing.gpus import TO_DEVICE, TO_HOST, named_rows
 from pyprof.quantities import rounded
-from pyprof.table.columns import Ints
+from pyprof.table.columns import Bools, Ints
 
 LEFT = 0.01  # of the host's work: the copies of inputs into the graph, and its launch
-EQUAL = 0.02  # steps may differ by this share of their launches, and be the same program
+GRAPHS = "the run launches or captures CUDA graphs already"
 
 
 @edit_rule("cuda_graph")
 def cuda_graph(scenario: Scenario) -> Iterator[Proposal]:
-    """All launches of a step as one graph, if nothing in the step keeps a graph from being captured."""
+    """All launches of a step as one graph, but for the copies that bring its inputs: what the host does for them stays.
+
+    Refuted by: graphs in the capture or graphs being captured, values read or memory given back within the step,
+    tensors whose sizes differ between steps.
+    """
     run = scenario.run
     hindrance = _hindrance(scenario)
     if hindrance:
         yield hindrance
         return
-    rows = np.arange(run.rows)
-    count = run.count(run.rows)
+    rows = np.flatnonzero(~from_host(run))
     yield Edit(
         rule="cuda_graph",
         change=_change(scenario),
-        why=f"The host launches {rounded(count)} kernels and copies per {run.unit}; as a graph, all at once",
+        why=(
+            f"The host launches {rounded(run.count(run.rows))} kernels and copies per {run.unit}; as a graph, all at "
+            "once. What the host does before copies of input data stays"
+        ),
         cost=COSTS["cuda_graph"],
         rows=rows,
-        ns=run.dur * np.where(scenario.in_graph[scenario.places(rows)], 1.0, IN_GRAPH),  # parts of it may be graphs
+        ns=run.dur[rows]
+        * np.where(scenario.in_graph[scenario.places(rows)], 1.0, IN_GRAPH),  # parts of it may be graphs
         left=np.full(len(rows), LEFT),
         deviation=0.05,
         graph=True,
@@ -67,14 +74,14 @@ def _hindrance(scenario: Scenario) -> Abstained | None:
     """Why the step cannot be captured as it is; None if nothing speaks against it."""
     run = scenario.run
     if launches_graphs(scenario):
-        return _not("the run launches CUDA graphs already")
+        return _not(GRAPHS)
     if run.count(run.rows) < MANY:
         return _not(f"fewer than {MANY} launches per step")
     if run.collectives.any() or run.lanes > 1:
         return _not("collectives between GPUs were not measured in graphs")
     copies = (run.texts("kind") == "memcpy") & (run.phase != "data")
     read = _held(scenario, np.flatnonzero(copies & named_rows(run.table, *TO_HOST)))
-    values = read[run.aten[read] == "_local_scalar_dense"]
+    values = read[run.aten[read] == READ]
     if len(values):
         return _not(f"values are read within the step ({run.trace(int(values[0]))})", "item")
     if len(read):
@@ -89,12 +96,21 @@ def _hindrance(scenario: Scenario) -> Abstained | None:
         return _not("a tensor grows by concatenation, so no two steps have the same shapes", "static_cache")
     if _memory(scenario):
         return _not("memory is given back to the driver within the step", "allocator")
-    return None if _alike(run) else _not("the steps do not launch equally many kernels")
+    if not _alike(run):
+        return _not("the steps do not launch equally many kernels")
+    return _not("sizes of tensors differ from step to step") if sizes_differ(run) else None
 
 
 def launches_graphs(scenario: Scenario) -> bool:
-    """Whether the capture has CUDA graphs, or the step is one."""
-    return bool(scenario.run.in_graph.any()) or any(edit.rule == "cuda_graph" for edit in scenario.edits)
+    """Whether the capture launches CUDA graphs or records how one is captured, or the step is one."""
+    called = bool(scenario.base.host.coded("kind").among("begin capture", "graph").any())
+    return called or bool(scenario.run.in_graph.any()) or any(edit.rule == "cuda_graph" for edit in scenario.edits)
+
+
+def from_host(run: Run) -> Bools:
+    """A mask of the copies to the GPU: what they bring is new in each step, so they come before a graph's launch."""
+    found: Bools = (run.texts("kind") == "memcpy") & named_rows(run.table, *TO_DEVICE)
+    return found
 
 
 def _not(why: str, needs: str = "") -> Abstained:

@@ -28,6 +28,8 @@ def static_cache(scenario: Scenario) -> Iterator[Proposal]:
 
     What other kernels take because they then read masked places of the cache, too, is not counted. Neither is that a
     step, or its part for each word, can become a CUDA graph: these rules need this change, even if it saves nothing.
+
+    Refuted by: a concatenation that does not take the last one's result.
     """
     run = scenario.run
     grown = list(_grown(run))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from pyprof.prof.advice import Run
+from pyprof.prof.advice.batches import FOR_LOADER, made_by
 from pyprof.prof.advice.copies import LARGE
 from pyprof.prof.edits.base_run import calls_of_memory
 from pyprof.prof.edits.costs import COSTS
@@ -16,6 +17,7 @@ from pyprof.prof.limits.architectures import PCIE_3, PCIE_5, PINNED, PINNED_PCIE
 from pyprof.prof.timing.gpus import SMALL, TO_DEVICE, TO_HOST, named_rows
 from pyprof.prof.timing.input_data import BATCH
 from pyprof.quantities import rounded
+from pyprof.table.api_kinds import GIVING
 from pyprof.table.columns import NULL, Bools, Floats, Ints
 
 LARGEST = 1 << 16  # bytes of sizes, indices and tables of which the GPU takes some values
@@ -32,32 +34,79 @@ BY_SIZE = (
     "Avoid ops whose result's size depends on the data: torch.where in place of x[mask], one sort and batched products "
     "in place of a loop over masks; keep lengths that the program needs on the CPU."
 )
+LATER = "Do not read values from the GPU within the step: keep them there, and read them every few steps."
+NO_CONDITION = (
+    "Do not decide by values of the GPU within the step: in place of if mask.any(), do the work for all elements and "
+    "choose with torch.where, which changes nothing where the mask is empty."
+)
+WORKERS = (
+    "Load data in the background: DataLoader(num_workers=..., persistent_workers=True, prefetch_factor=...). As many "
+    "workers as it takes to make a batch within a step."
+)
+# torch.cuda.empty_cache() frees all at one place. Without a pool, memory was freed between every fourth launch and the
+# next (a residual network on an MI300X).
+BETWEEN_LAUNCHES = 0.1
+POOL = (
+    "Let PyTorch's allocator keep its pool: unset PYTORCH_NO_CUDA_MEMORY_CACHING and PYTORCH_NO_HIP_MEMORY_CACHING, by "
+    "which each tensor takes its memory from the driver."
+)
+KEEP = (
+    "Leave memory to PyTorch's allocator: remove torch.cuda.empty_cache() from the step; where nothing calls it, "
+    "memory is short, and the allocator frees blocks of other sizes (expandable_segments)."
+)
+WAITING = "the host waits until the GPU has done all that was launched, and the GPU then waits for the host"
+NO_READS = "no value of the GPU is read within the steps (aten::_local_scalar_dense)"
+BY_SCALER = (
+    "only GradScaler reads values, to know whether gradients are finite: an optimizer with fused=True takes that on "
+    "the GPU, and bfloat16 needs no GradScaler"
+)
 WAITS = ("stream sync", "event sync", "device sync")
+READ, UNSCALE = "_local_scalar_dense", "_amp_foreach_non_finite_check_and_unscale_"
 
 
 @edit_rule("item")
 def item(scenario: Scenario) -> Iterator[Proposal]:
-    """Values read one by one: .item(), float(), a condition on a tensor. Neither copy nor wait remains."""
+    """Values read one by one: .item(), float(); or a condition on a tensor. Neither copy nor wait remains.
+
+    Refuted by: reads of GradScaler's own, which is no code of the program's.
+    """
     run = scenario.run
-    rows = np.flatnonzero(_copies_to_host(run, SMALL) & (run.aten == "_local_scalar_dense"))
+    rows = np.flatnonzero(_copies_to_host(run, SMALL) & (run.aten == READ))
     rows = rows[scenario.calls(rows) >= 0]
-    if not len(rows):
-        yield Abstained("item", "no value of the GPU is read within the steps (aten::_local_scalar_dense)")
-        return
-    why = (
-        f"{run.number(rows, 'value is', 'values are')} read from the GPU (.item(), or a condition on a tensor): the "
-        "host waits until the GPU has done all that was launched, and the GPU then waits for the host"
-    )
-    yield Edit(
-        rule="item",
-        change="Do not read values from the GPU within the step: keep them there, and read them every few steps.",
-        why=why,
-        cost=COSTS["item"],
-        rows=rows,
-        ns=np.zeros(len(rows)),
-        left=np.zeros(len(rows)),
-        released=released_by(scenario, rows),
-    )
+    own = np.setdiff1d(rows, reads_of_scaler(run))
+    if not len(own):
+        yield Abstained("item", BY_SCALER if len(rows) else NO_READS)
+    asks = run.mentions("nodes", "aten::is_nonzero")[own]
+    for change, what, read in (
+        (LATER, "(.item() or float())", own[~asks]),
+        (NO_CONDITION, "for conditions", own[asks]),
+    ):
+        if len(read):
+            yield Edit(
+                rule="item",
+                change=change,
+                why=f"{run.number(read, 'value is', 'values are')} read from the GPU {what}: {WAITING}",
+                cost=COSTS["item" if change == LATER else "item of conditions"],
+                rows=read,
+                ns=np.zeros(len(read)),
+                left=np.zeros(len(read)),
+                released=released_by(scenario, read),
+            )
+
+
+def reads_of_scaler(run: Run) -> Ints:
+    """The values that torch.amp.GradScaler reads, to know whether to make the optimizer's step: after it has unscaled
+    the gradients, the last read before the step's first launch (torch/amp/grad_scaler.py, ``_maybe_opt_step``)."""
+    found, read, unscaled = [], -1, False
+    for row in range(run.rows if bool((run.aten == UNSCALE).any()) else 0):
+        if run.aten[row] == UNSCALE:
+            read, unscaled = -1, True
+        elif unscaled and run.aten[row] == READ:
+            read = row
+        elif unscaled and run.phase[row] == "optimizer" and read >= 0:
+            found.append(read)
+            unscaled = False
+    return np.array(found, np.int64)
 
 
 def _copies_to_host(run: Run, most: int) -> Bools:
@@ -85,9 +134,11 @@ def size_sync(scenario: Scenario) -> Iterator[Proposal]:
 
     x[mask], nonzero and unique ask for the size of their result; .tolist() and .cpu() for the values. Only the waits
     go: what sorting once and batched products in place of a loop over masks bring besides is not counted.
+
+    Refuted by: copies for which the host does not wait.
     """
     run = scenario.run
-    rows = np.flatnonzero(_copies_to_host(run, LARGEST) & (run.aten != "_local_scalar_dense"))
+    rows = np.flatnonzero(_copies_to_host(run, LARGEST) & (run.aten != READ))
     calls = scenario.calls(rows)
     rows = rows[(calls >= 0) & ~scenario.released[calls]]
     if not len(rows):
@@ -98,10 +149,7 @@ def size_sync(scenario: Scenario) -> Iterator[Proposal]:
     yield Edit(
         rule="size_sync",
         change=BY_PROGRAM if by_program else BY_SIZE,
-        why=(
-            f"{run.number(rows, 'small copy', 'small copies')} to the host ({ops}): the host waits until the GPU has "
-            "done all that was launched, and the GPU then waits for the host"
-        ),
+        why=f"{run.number(rows, 'small copy', 'small copies')} to the host ({ops}): {WAITING}",
         cost=COSTS["size_sync of copies" if by_program else "size_sync"],
         rows=rows,
         ns=np.zeros(len(rows)),
@@ -121,7 +169,10 @@ def released_by(scenario: Scenario, rows: Ints) -> Ints:
 
 @edit_rule("pageable_copy")
 def pageable_copy(scenario: Scenario) -> Iterator[Proposal]:
-    """Copies of pageable memory to the GPU: pinned, they are faster, and the host goes on at once."""
+    """Copies of pageable memory to the GPU: pinned, they are faster, and the host goes on at once.
+
+    Refuted by: pinned memory, by the copies' names.
+    """
     run = scenario.run
     size = run.table.ints("bytes")
     chosen = _pageable(run) & np.isin(run.phase, ("data", "forward", "other", "")) & (run.aten == "copy_")
@@ -157,6 +208,8 @@ def copy_to_host(scenario: Scenario) -> Iterator[Proposal]:
     """Large copies to pageable memory of the host, which is mostly new to the process: it is mapped page by page.
 
     What pinned memory that is kept brings is counted; the wait stays, and so does what the host does with the values.
+
+    Refuted by: pinned memory, by the copies' names.
     """
     run = scenario.run
     size = run.table.ints("bytes")
@@ -247,9 +300,10 @@ def before_layers(run: Run) -> Bools:
 
 @edit_rule("allocator")
 def allocator(scenario: Scenario) -> Iterator[Proposal]:
-    """Memory that is given back to the driver and taken from it again in each step.
+    """Memory that is given back to the driver and taken from it again in each step: by emptying the pool, or tensor by
+    tensor, where PyTorch's allocator keeps none.
 
-    Abstains without marked steps: a program also takes memory for the first time, and cuDNN's autotuning gives some
+    Refuted by: no marked steps, for a program also takes memory for the first time, and cuDNN's autotuning gives some
     back, before the steps that repeat.
     """
     base, run = scenario.base, scenario.run
@@ -258,23 +312,25 @@ def allocator(scenario: Scenario) -> Iterator[Proposal]:
         return
     calls = base.recorded.calls
     begin, end = (int(run.start.min()), int(run.end.max())) if run.rows else (0, 0)
-    within = calls_of_memory(base) & (calls.start >= begin) & (calls.start < end) & ~scenario.released
+    inside = (calls.start >= begin) & (calls.start < end)
+    within = calls_of_memory(base) & inside & ~scenario.released
     freed, taken = np.flatnonzero(within & calls.among("free")), np.flatnonzero(within & ~calls.among("free"))
     if not len(freed) or not len(taken):
         yield Abstained("allocator", "no step both frees memory of the driver and allocates it")
         return
     found = np.concatenate([freed, taken])
     spent = run.ms(float((calls.end - calls.start)[found].sum()))
+    launches = np.sort(calls.start[inside & calls.among(*GIVING)])
+    places = len(np.unique(np.searchsorted(launches, calls.start[freed])))
+    no_pool = places > BETWEEN_LAUNCHES * len(launches)
     yield Edit(
         rule="allocator",
-        change=(
-            "Leave memory to PyTorch's allocator: remove torch.cuda.empty_cache() from the step; where nothing calls "
-            "it, memory is short, and the allocator frees blocks of other sizes (expandable_segments)."
-        ),
+        change=POOL if no_pool else KEEP,
         why=(
-            f"{rounded(run.count(len(freed)))} times per {run.unit} memory is given back to the driver, for which the "
-            f"host waits for the GPU, and {rounded(run.count(len(taken)))} times taken again: {rounded(spent)} ms of "
-            "the host's time"
+            f"{rounded(run.count(len(freed)))} times per {run.unit} memory is given back to the driver"
+            f"{f', at {rounded(run.count(places))} places between launches' if no_pool else ''}, for which the host "
+            f"waits for the GPU, and {rounded(run.count(len(taken)))} times taken again: {rounded(spent)} ms of the "
+            f"host's time{'. So it goes where tensors come and go without a pool' if no_pool else ''}"
         ),
         cost=COSTS["allocator"],
         released=np.concatenate([found, _syncs_before(scenario, freed)]),
@@ -291,7 +347,11 @@ def _syncs_before(scenario: Scenario, calls: Ints) -> Ints:
 
 @edit_rule("data_loader")
 def data_loader(scenario: Scenario) -> Iterator[Proposal]:
-    """Pauses of the host before the copies of a batch, in training: the batch is made while nothing else goes on."""
+    """Pauses of the host in a DataLoader's calls, and in training before the copies of a batch, which is then made
+    while nothing else goes on.
+
+    Refuted by: worker processes, by the loader's own marks; then they are too few, and it is this that is said.
+    """
     run, base = scenario.run, scenario.base
     copies = (run.texts("kind") == "memcpy") & named_rows(run.table, *TO_DEVICE)
     large = (run.phase == "data") & (run.table.ints("bytes") >= BATCH)
@@ -299,19 +359,24 @@ def data_loader(scenario: Scenario) -> Iterator[Proposal]:
     rows = np.setdiff1d(np.flatnonzero(copies & (large | early)), made_on_host(scenario))
     trains = bool(np.isin(run.phase, ("backward", "optimizer")).any())
     calls = scenario.calls(rows)
-    paused = np.unique(segments_of(scenario, calls[calls >= 0]))
+    paused = np.union1d(segments_of(scenario, calls[calls >= 0]) if trains else [], np.flatnonzero(base.loading > 0))
+    paused = paused.astype(np.int64)
     paused = paused[base.pauses[paused] & ~scenario.prompt[paused]]
-    if not trains or not len(paused):
+    if not len(paused):
         yield Abstained("data_loader", "the host does not pause before copies of input data, or nothing is trained")
         return
     spent = run.ms(float(base.segment[paused].sum()))
+    does = {
+        "workers": "waits for a batch from worker processes",
+        "itself": "makes the next batch itself",
+        "besides": "works on the next batch beside the DataLoader's workers",
+        "": "pauses before copies of input data",
+    }
+    loader = made_by(base.run, spent)  # a change may have taken rows with the loader's marks
     yield Edit(
         rule="data_loader",
-        change=(
-            "Load data in the background: DataLoader(num_workers=..., persistent_workers=True, prefetch_factor=...). "
-            "As many workers as it takes to make a batch within a step."
-        ),
-        why=f"The host makes the next batch itself, for {rounded(spent)} ms per {run.unit}, and launches nothing then",
+        change=FOR_LOADER.get(loader, WORKERS),
+        why=f"The host {does[loader]}, for {rounded(spent)} ms per {run.unit}, and launches nothing then",
         cost=COSTS["data_loader"],
         prompt=paused,
         loads=True,

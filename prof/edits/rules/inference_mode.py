@@ -31,6 +31,8 @@ def inference_mode(scenario: Scenario) -> Iterator[Proposal]:
     ops have no number, and where no input needs a gradient all have the same one. So nodes are counted by how far the
     numbers grow within a step, and the host no longer makes them. Kernels stay: autocast casts weights that need a
     gradient once in each of its regions in either mode (torch 2.13).
+
+    Refuted by: a backward pass or an optimizer; numbers of autograd that do not grow.
     """
     run, whole = scenario.run, scenario.base.run
     why = _unfit(scenario, whole)

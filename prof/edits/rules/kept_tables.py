@@ -45,6 +45,8 @@ def made_on_cpu(scenario: Scenario) -> Iterator[Proposal]:
     """Copies to the GPU of what a layer or a loss makes on the CPU, of the same sizes in each step (``made_on_host``).
 
     As buffers they stay on the GPU: the copy, the work of the CPU before it and the wait for it go away.
+
+    Refuted by: sizes that differ between steps.
     """
     run = scenario.run
     rows = made_on_host(scenario)
@@ -183,6 +185,8 @@ def made_again(scenario: Scenario) -> Iterator[Proposal]:
     number of elements says it. Calls of one line with the same ops, sizes and numbers make the same. What a call makes
     of integers that it is given, such as positions, or multiplies with a vector, is the same in all layers, but not in
     all calls of one layer.
+
+    Refuted by: other numbers, sizes or lines; what a table is multiplied with.
     """
     run = scenario.run
     calls: dict[tuple[object, ...], list[_Table]] = {}

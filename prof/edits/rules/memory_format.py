@@ -27,6 +27,8 @@ def channels_last(scenario: Scenario) -> Iterator[Proposal]:
     """2-d and 3-d convolutions in channels last, an edit each, with the norms and poolings of as many dimensions.
 
     Abstains where an instance norm runs, which changes its operand to NCHW and back.
+
+    Refuted by: calls in channels last, by their strides; an instance norm.
     """
     run, found = scenario.run, False
     if any(edit.rule == "channels_last" for edit in scenario.edits):

@@ -11,7 +11,7 @@ from pyprof.prof.advice import Run
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
 from pyprof.prof.edits.graph_costs import IN_GRAPH, MANY
-from pyprof.prof.edits.rules.graphs import LEFT, launches_graphs
+from pyprof.prof.edits.rules.graphs import GRAPHS, LEFT, launches_graphs
 from pyprof.prof.edits.rules.growing_tensors import sizes_of, tensors_grow
 from pyprof.prof.edits.rules.reduced_precision import PRODUCTS
 from pyprof.prof.edits.scenario import Scenario
@@ -29,10 +29,12 @@ def part_graph(scenario: Scenario) -> Iterator[Proposal]:
     A part is what lies between copies and pauses of the host, forward and backward pass together, or, where gradients
     are off, a sequence of launches that repeats itself. It has products: loops over parameters are the same launches
     at other addresses. Each time, one launch remains.
+
+    Refuted by: graphs in the capture or graphs being captured; other ops, sizes or layers where the part comes again.
     """
     run = scenario.run
     if launches_graphs(scenario) or run.collectives.any() or run.lanes > 1:
-        yield Abstained("part_graph", "the run launches CUDA graphs already, or has several GPUs or streams")
+        yield Abstained("part_graph", f"{GRAPHS}, or has collectives or several GPUs")
         return
     groups = _groups(scenario)
     if not groups:

@@ -36,7 +36,10 @@ BY_RATES = 0.3  # deviation of the logarithm of durations by rates
 
 @edit_rule("tf32")
 def tf32(scenario: Scenario) -> Iterator[Proposal]:
-    """Products in fp32 on the vector unit, as TF32. Those of odd sizes gain as much as kernels for such sizes reach."""
+    """Products in fp32 on the vector unit, as TF32. Those of odd sizes gain as much as kernels for such sizes reach.
+
+    Refuted by: a product of the same kind in TF32.
+    """
     run = scenario.run
     if run.device is None or math.isnan(run.device.peak("tc_tf32")):
         yield Abstained("tf32", "the GPU is not known, or has no TF32")
@@ -65,7 +68,10 @@ def tf32(scenario: Scenario) -> Iterator[Proposal]:
 
 @edit_rule("amp")
 def amp(scenario: Scenario) -> Iterator[Proposal]:
-    """Forward and loss under autocast: products, the ops that inherit their type, and the casts."""
+    """Forward and loss under autocast: products, the ops that inherit their type, and the casts.
+
+    Refuted by: a product in half precision or below.
+    """
     run = scenario.run
     peaks = run.device.flop_per_s if run.device else ()
     unit = next((unit for unit in ("tc_bf16", "tc_fp16") if unit in peaks), "")

@@ -46,6 +46,8 @@ def sibling_layers(scenario: Scenario) -> Iterator[Proposal]:
     That they have the same input, as query, key and value have, follows from its sizes and from the order: if a layer
     took the result of the one before, an activation would stand between. Numbered layers (of nn.Sequential) whose
     results are as wide as their input are left out for that reason. Tables need not have the same input.
+
+    Refuted by: another kernel between the layers, or one layer called twice.
     """
     run = scenario.run
     groups = [group for group in _groups(run) if len({call.layer for call in group}) == len(group) > 1]

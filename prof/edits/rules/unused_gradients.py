@@ -46,6 +46,8 @@ def unused_gradients(scenario: Scenario) -> Iterator[Proposal]:
     An optimizer's parameters are cleared between its steps, so autograd sets their gradients the first time. What is
     never cleared is not trained. If no gradient leaves the lowest of consecutive layers of that kind, everything that
     the backward pass does in them goes; otherwise what computes the parameters' gradients alone.
+
+    Refuted by: gradients that are cleared, or summed up over several backward passes of a step.
     """
     run = scenario.run
     seen: set[str] = set()

@@ -26,6 +26,8 @@ def compile_model(scenario: Scenario) -> Iterator[Proposal]:
     """Every element-wise kernel, norm, softmax, sum and copy of the model, fused with its neighbours.
 
     Products stay. What the host needs is in proportion to the kernels that remain, and a constant for each graph.
+
+    Refuted by: compiled kernels, or graphs, in the run.
     """
     run = scenario.run
     hindrance = _hindrance(scenario)

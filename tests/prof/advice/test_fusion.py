@@ -97,8 +97,9 @@ def test_a_norm_that_subtracts_the_mean_is_a_layer_norm():
 def test_of_small_tensors_the_backward_pass_of_a_formula_belongs_to_it():
     """Of two chains backward, the one of the norm's layer."""
     back = [
-        {**ew("mul", 2_000, sizes=[[4, 1, 2048], []]), "layer": ["model", layer], "phase": "backward", "dir": "bprop"}
-        for layer in ("norm", "norm", "norm", "other", "other", "other")
+        {**ew(op, 2_000, sizes=[[4, 1, 2048], []]), "layer": ["model", layer], "phase": "backward", "dir": "bprop"}
+        for layer in ("norm", "other")
+        for op in ("mul", "div", "mul")
     ]
     (found,) = RULES["fusion"](run(*token_norm(), *back))
     assert found.rows.tolist() == [*range(8), 8, 9, 10]

@@ -38,9 +38,12 @@ def test_without_the_softmaxs_shape_any_product_may_take_it() -> None:
         ((), "fprop", 1),
         ((), "bprop", 0),  # the softmax of a model's output: the next product is the backward pass's
         (("void at::native::nll_loss_forward_reduce_cuda_kernel_2d<float>()",), "", 0),  # a loss follows
+        (("void at::native::sbtopk::gatherTopK<float, unsigned int, 2, false>()",), "", 0),  # a router's experts follow
     ],
 )
-def test_the_softmax_of_a_models_output_is_not_attentions(between: tuple[str, ...], after: str, count: int) -> None:
+def test_the_softmax_of_a_models_output_or_a_router_is_not_attentions(
+    between: tuple[str, ...], after: str, count: int
+) -> None:
     names = ("ampere_sgemm_128x64_tn", "softmax_warp_forward<float, float, float, 8, false, false>", *between)
     names = (*names, "ampere_sgemm_128x64_tn")
     made = advice_rows.table(
@@ -48,3 +51,15 @@ def test_the_softmax_of_a_models_output_is_not_attentions(between: tuple[str, ..
     )
     made = made.with_column("dir", Coded.of(["fprop"] * (len(names) - 1) + [after]))
     assert softmaxes_apart(made, kinds(made, annotate(made)))[0] == count
+
+
+@pytest.mark.parametrize(
+    "name", ["void vllm::moe::topkGatingSoftmax<8>()", "void moe::dev::routing::routingIndicesKernel<PostSoftmax>()"]
+)
+def test_a_router_in_one_kernel_is_not_attentions(name: str) -> None:
+    """vLLM's, and TensorRT-LLM's: softmax and choice of experts in one."""
+    names = ("ampere_sgemm_128x64_tn", name, "ampere_sgemm_128x64_tn")
+    made = advice_rows.table(
+        *({"kShortName": each, "kLongName": each, "start": 10 * i, "ns": 10} for i, each in enumerate(names))
+    )
+    assert softmaxes_apart(made, kinds(made, annotate(made)))[0] == 0

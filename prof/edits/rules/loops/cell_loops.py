@@ -42,6 +42,8 @@ def cell_loop(scenario: Scenario) -> Iterator[Proposal]:
     call is possible if no step's input depends on the result of the step before. So the rule abstains where an op in
     the loop samples, and where what the cell multiplies was last made, in the elements' number, by another op of the
     loop than a look-up.
+
+    Refuted by: a step's input that depends on the result of the step before.
     """
     run = scenario.run
     found: list[tuple[list[int], list[int]]] = []

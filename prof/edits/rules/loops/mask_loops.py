@@ -58,6 +58,8 @@ def mask_loop(scenario: Scenario) -> Iterator[Proposal]:
     the lines between two such calls. Its backward pass goes along. Left out are loops whose iterations may need what
     the one before has made: masks that change their size, elements taken from a tensor that the iteration before may
     have computed, and sampling, as where words are generated.
+
+    Refuted by: an iteration that may need what the one before has made.
     """
     run = scenario.run
     loops = [loop for anchors in _anchors(run) for loop in _loops(run, anchors)]

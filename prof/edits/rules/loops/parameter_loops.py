@@ -26,6 +26,8 @@ def parameter_loop(scenario: Scenario) -> Iterator[Proposal]:
 
     Bytes and order of the ops stay as they are; launches become one for each list of 30 tensors or 21 M elements. What
     torch.optim could do by itself, its own rule says (optimizer), and is left out here.
+
+    Refuted by: ops on lists, and loops of torch.optim.
     """
     run = scenario.run
     lines: dict[str, list[int]] = {}
