@@ -46,7 +46,7 @@ GENERAL = tuple(GeneralForm(*form) for form in (
      'scaler = torch.amp.GradScaler("cuda")  # once\nwith torch.autocast("cuda", dtype=torch.float16):\n'
      "    loss = criterion(model(x), target)\nscaler.scale(loss).backward()\nscaler.step(optimizer)\n"
      "scaler.update()", TRAINING),
-    ("attention", "",
+    ("attention", "Use fused attention",
      "scores = q @ k.transpose(-2, -1) * scale\nif mask is not None:\n    scores = scores + mask\n"
      "out = dropout(scores.softmax(-1)) @ v",
      "p = dropout.p if model.training else 0.0\n"
@@ -99,9 +99,9 @@ GENERAL = tuple(GeneralForm(*form) for form in (
     ("dropout_in_eval", "", "out = model(x)", "model.eval()  # once, before inference\nout = model(x)", INFERENCE),
     ("small_grid", "", "outs = [a @ b for a, b in zip(lefts, rights)]",
      "outs = torch.bmm(torch.stack(lefts), torch.stack(rights))"),
-    ("item", "", "total += loss.item()",
+    ("item", "Do not read values", "total += loss.item()",
      "total += loss.detach()  # stays on the GPU\nif step % 100 == 0:\n    print(total.item())", TRAINING),
-    ("item", "", "values.append(scores.max().item())",
+    ("item", "Do not read values", "values.append(scores.max().item())",
      "values.append(scores.max())  # stays on the GPU\nfound = torch.stack(values).tolist()  # after the last batch",
      INFERENCE),
     ("size_sync", "Do not wait for small copies", "values = tensor.cpu()  # the host waits for the GPU",
@@ -112,9 +112,11 @@ GENERAL = tuple(GeneralForm(*form) for form in (
      "score = torch.where(mask, values, 0).sum() / mask.sum()", INFERENCE),
     ("pageable_copy", "", "loader = DataLoader(data, batch_size=n)\nx = x.to(device)",
      "loader = DataLoader(data, batch_size=n, pin_memory=True)\nx = x.to(device, non_blocking=True)"),
-    ("data_loader", "", "loader = DataLoader(data, batch_size=n)",
+    ("repeats", "", "for part in batch.chunk(4):\n    (loss_of(model(part)) / 4).backward()\noptimizer.step()",
+     "loss_of(model(batch)).backward()  # as many samples at once as fit\noptimizer.step()"),
+    ("data_loader", "Load data in the background", "loader = DataLoader(data, batch_size=n)",
      "loader = DataLoader(data, batch_size=n, num_workers=8, persistent_workers=True, pin_memory=True)"),
-    ("allocator", "", "torch.cuda.empty_cache()  # within the step", ""),
+    ("allocator", "Leave memory to", "torch.cuda.empty_cache()  # within the step", ""),
     ("parameter_loop", "Clip gradients",
      "for p in model.parameters():\n    norms.append(p.grad.norm())  # and p.grad.mul_(...)",
      "torch.nn.utils.clip_grad_norm_(model.parameters(), limit, foreach=True)"),
