@@ -87,8 +87,7 @@ class Forecaster:
     def added(self, after: Scenario) -> Forecast:
         """What edits add to a step in a long run of steps (``Scenario.lasting_ns``)."""
         before, none = captured(self.base), np.zeros(0)
-        pairs = zip(self.shares.tolist(), self._errors(after), strict=True)
-        later = np.array([after.lasting_ns(share, e) - before.lasting_ns(share, none) for share, e in pairs])
+        later = after.lasting_ns(self.shares, self._errors(after)) - before.lasting_ns(self.shares, none)
         times = later / self.base.step_count
         return _summary(times, REPEATED_DEVIATION * abs(float(times.mean())))
 
@@ -96,23 +95,22 @@ class Forecaster:
         """The step's time in each draw."""
         times = next((times for known, times in self._last if known is scenario), None)
         if times is None:
-            pairs = zip(self.shares.tolist(), self._errors(scenario), strict=True)
-            times = self.scale * np.array([scenario.step_ns(share, error) for share, error in pairs])
+            times = self.scale * scenario.step_ns(self.shares, self._errors(scenario))
         others = [pair for pair in self._last if pair[0] is not scenario]
         self._last = [*others[-1:], (scenario, times)]
         return times
 
     def _noise(self, scenario: Scenario, step_ns: float) -> float:
         """The standard deviation of a difference between this step and another in ns, by what limits it."""
-        middle, one = float(self.shares[DRAWS // 2]), np.ones(len(scenario.edits))
-        hostless = scenario.step_ns(LEAST_SHARE, one) / max(scenario.step_ns(middle, one), 1.0)
-        return run_to_run_ns(step_ns, hostless * step_ns)
+        both = np.array([LEAST_SHARE, self.shares[DRAWS // 2]])
+        hostless, whole = scenario.step_ns(both, np.ones(len(scenario.edits))).tolist()
+        return run_to_run_ns(step_ns, hostless / max(whole, 1.0) * step_ns)
 
     def quickly(self, scenario: Scenario) -> float:
         """The step's time in ns at the middle of the host's pace: one replay."""
         if not scenario.edits:
             return float(self._times(scenario)[DRAWS // 2])
-        return self.scale * scenario.step_ns(float(self.shares[DRAWS // 2]), np.ones(len(scenario.edits)))
+        return self.scale * float(scenario.step_ns(self.shares[DRAWS // 2], np.ones(len(scenario.edits)))[0])
 
     def most_saved_ns(self, scenario: Scenario) -> float:
         """What the edits of a scenario save at the very most, without a replay."""
@@ -120,15 +118,14 @@ class Forecaster:
 
     def roughly(self, scenario: Scenario) -> float:
         """The step's time in ns by three draws of the host's pace alone, to compare edits by."""
-        few = self.shares[[1, DRAWS // 2, DRAWS - 2]].tolist()
-        one = np.ones(len(scenario.edits))
-        return self.scale * float(np.mean([scenario.step_ns(share, one) for share in few]))
+        few = self.shares[[1, DRAWS // 2, DRAWS - 2]]
+        return self.scale * float(scenario.step_ns(few, np.ones(len(scenario.edits))).mean())
 
     def limits(self, scenario: Scenario) -> tuple[float, float]:
         """A step's time in ns where the GPU is idle when the host begins one, and where the host takes no time."""
         one = np.ones(len(scenario.edits))
-        host = scenario.alone_ns(float(self.shares[DRAWS // 2]))
-        return self.scale * host, self.scale * scenario.step_ns(LEAST_SHARE, one)
+        host, gpu = scenario.alone_ns(self.shares[DRAWS // 2]), scenario.step_ns(LEAST_SHARE, one)
+        return self.scale * float(host[0]), self.scale * float(gpu[0])
 
     def _errors(self, scenario: Scenario) -> Floats:
         """Per draw and edit, the factor on its durations: for each edit, the same quantiles in an order of its own."""
