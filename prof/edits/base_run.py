@@ -69,6 +69,7 @@ class BaseRun:
         self.table, self.annotation = annotation.with_arguments(table), replace(annotation, completed=None)
         self.host, self.peaks = host, peaks
         self.retime: Callable[[Edit, Scenario], Edit] | None = None  # gives edits measured durations (prof/timings)
+        self.captured: Scenario | None = None  # the run without any edit (scenario.captured)
         self._paces: dict[tuple[float, ...], Pace] = {}
         self.replayed: Replayed = replay(table, host, name, meetings)
         self.recorded: Recorded = self.replayed.run

@@ -24,7 +24,7 @@ from pyprof.prof.advice.advised import (
 from pyprof.prof.advice.card import RULES, Advice, Confidence
 from pyprof.prof.advice.rank import LEAST_NS, LEAST_SHARE, advise, findings, limited
 from pyprof.prof.edits.base_run import BaseRun
-from pyprof.prof.edits.edit import Abstained, Edit, Proposal, proposed, proposed_again
+from pyprof.prof.edits.edit import Abstained, Edit, Proposal, proposals, proposed, proposed_again
 from pyprof.prof.edits.forecast import Forecast, Forecaster
 from pyprof.prof.edits.rules import EDIT_RULES
 from pyprof.prof.edits.scenario import Scenario, apply, captured
@@ -119,15 +119,15 @@ def advised(forecaster: Forecaster) -> Advised:
     now, unsure = forecaster.forecast(start), list[UnsureChange]()
     found, silent = [each._replace(card=replace(each.card, step_ms=now.ns / 1e6)) for each in _summed(run)], []
     for rule in EDIT_RULES:
-        proposals = list(EDIT_RULES[rule](start))
-        edits = [proposal for proposal in proposals if isinstance(proposal, Edit)]
+        every = proposals(rule, start)
+        edits = [proposal for proposal in every if isinstance(proposal, Edit)]
         judged = [each for edit in edits if (each := _found(forecaster, start, edit, now)) is not None]
         worth = [each for each in judged if isinstance(each, Found)]
         found += worth
         unsure += [each for each in judged if isinstance(each, UnsureChange)]
-        unsure += _after_another(forecaster, start, proposals, now) if not edits else []
+        unsure += _after_another(forecaster, start, every, now) if not edits else []
         if not worth and name_of(rule) not in {each.card.rule for each in found}:
-            whys = [proposal.why for proposal in proposals if isinstance(proposal, Abstained)]
+            whys = [proposal.why for proposal in every if isinstance(proposal, Abstained)]
             silent.append(AbstainedRule(name_of(rule), TOO_LITTLE if edits else (*whys, NOTHING_FOUND)[0]))
     found.sort(key=lambda each: -each.card.saved_ms)
     unsure.sort(key=lambda each: -each.saved_ms)
@@ -200,10 +200,10 @@ def _least_ns(now: Forecast) -> float:
 
 
 def _after_another(
-    forecaster: Forecaster, start: Scenario, proposals: Sequence[Proposal], now: Forecast
+    forecaster: Forecaster, start: Scenario, every: Sequence[Proposal], now: Forecast
 ) -> Iterator[UnsureChange]:
     """What a rule proposes once the change is made that it needs, if both save enough together in nine of ten cases."""
-    for waiting in proposals:
+    for waiting in every:
         if not isinstance(waiting, Abstained) or not waiting.needs:
             continue
         needed = next(proposed(waiting.needs, start), None)

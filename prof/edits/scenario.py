@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
+from weakref import WeakValueDictionary
 
 import numpy as np
 
 from pyprof.prof.advice import Run
 from pyprof.prof.advice.launch import AFTER_NS
 from pyprof.prof.edits.base_run import BaseRun
-from pyprof.prof.edits.edit import Edit
+from pyprof.prof.edits.edit import Edit, Proposal
 from pyprof.prof.limits.other_device import moved_table
 from pyprof.prof.replay.repeated_tasks import RepeatedTasks, repeated_tasks
 from pyprof.prof.replay.stretches import Stretches, ends_of, stretches
@@ -27,6 +28,14 @@ NEVER = -(1 << 50)
 RANGES = 8
 
 
+class EditedRows(NamedTuple):
+    """The rows of a run after edits."""
+
+    table: Table  # without the rows that vanished, with the durations and dtypes of the others
+    annotation: Annotation
+    origin: Ints  # per row: its row in the base's table
+
+
 class Times(NamedTuple):
     """Of each task its duration, and of each dependency its lag, ns: a line for each share of the host's time."""
 
@@ -40,9 +49,6 @@ class Scenario:
 
     base: BaseRun
     edits: tuple[Edit, ...]
-    table: Table  # without the rows that vanished, with the durations and dtypes of the others
-    annotation: Annotation
-    origin: Ints  # per row of ``table``: its row in the base's table
     ns: Floats  # per operation: its duration
     owner: Ints  # per operation: the edit that its duration comes from; -1: the capture
     left: Floats  # per operation: the share of the host's work for its launch that remains
@@ -52,11 +58,24 @@ class Scenario:
     prompt: Bools  # per call
     in_graph: Bools  # per operation
     before: Scenario | None = None  # the run that the last edit was made to
+    proposals: dict[str, list[Proposal]] = field(default_factory=dict)  # what rules propose, once they were asked
+    after: WeakValueDictionary[Edit, Scenario] = field(default_factory=WeakValueDictionary)
 
     @cached_property
     def run(self) -> Run:
         """What rules read. Starts are the capture's: their order is that of the program still."""
-        return self.base.run if not self.edits else Run(self.table, self.annotation, self.base.peaks)
+        return self.base.run if not self.edits else Run(self.rows.table, self.rows.annotation, self.base.peaks)
+
+    @cached_property
+    def rows(self) -> EditedRows:
+        """What ``run`` is made of."""
+        if self.before is None:
+            return EditedRows(self.base.table, self.base.annotation, np.arange(len(self.base.table)))
+        return _edited_rows(self.edits[-1], self.before)
+
+    @property
+    def origin(self) -> Ints:
+        return self.rows.origin
 
     def places(self, rows: Ints) -> Ints:
         """The replay's operations that rows of ``run`` stand for."""
@@ -239,13 +258,16 @@ class Scenario:
 
 def captured(base: BaseRun) -> Scenario:
     """The run without any edit."""
+    if base.captured is None:
+        base.captured = _captured(base)
+    return base.captured
+
+
+def _captured(base: BaseRun) -> Scenario:
     work, calls = base.recorded.work, base.recorded.calls
     return Scenario(
         base=base,
         edits=(),
-        table=base.table,
-        annotation=base.annotation,
-        origin=np.arange(len(base.table)),
         ns=(work.end - work.start).astype(np.float64),
         owner=np.full(len(work), -1, np.int64),
         left=np.ones(len(work)),
@@ -270,8 +292,14 @@ def besides_ns(base: BaseRun) -> float:
 def apply(edit: Edit, scenario: Scenario) -> Scenario:
     """The run after one more edit, which a rule proposed for this scenario; with measured durations where there are."""
     edit = scenario.base.retime(edit, scenario) if scenario.base.retime else edit
+    if edit not in scenario.after:
+        scenario.after[edit] = after = _applied(edit, scenario)
+        return after
+    return scenario.after[edit]
+
+
+def _applied(edit: Edit, scenario: Scenario) -> Scenario:
     at = scenario.places(edit.rows)
-    rows = scenario.run.origin[edit.rows]
     ns, owner, left = scenario.ns.copy(), scenario.owner.copy(), scenario.left.copy()
     changed = edit.ns != ns[at]
     ns[at], left[at] = edit.ns, left[at] * edit.left
@@ -286,19 +314,9 @@ def apply(edit: Edit, scenario: Scenario) -> Scenario:
     released[edit.released], prompt[edit.prompt] = True, True
     in_graph = scenario.in_graph.copy()
     in_graph[at] |= edit.graph
-    took = scenario.table.ints("kDuration").copy()
-    took[rows] = np.round(edit.ns).astype(np.int64)
-    kept = np.ones(len(took), bool)
-    kept[rows[(edit.ns <= 0) & (edit.left <= 0)]] = False
-    table, annotation = _retyped(edit, scenario)
-    table = table.with_column("kDuration", took)
-    table = moved_table(table, edit.device) if edit.device else table
     return Scenario(
         base=scenario.base,
         edits=(*scenario.edits, edit),
-        table=table.take(np.flatnonzero(kept)),
-        annotation=annotation.take(np.flatnonzero(kept)),
-        origin=scenario.origin[kept],
         ns=ns,
         owner=owner,
         left=left,
@@ -311,6 +329,21 @@ def apply(edit: Edit, scenario: Scenario) -> Scenario:
     )
 
 
+def _edited_rows(edit: Edit, before: Scenario) -> EditedRows:
+    """The rows of a run after one more edit."""
+    rows = before.run.origin[edit.rows]
+    took = before.rows.table.ints("kDuration").copy()
+    took[rows] = np.round(edit.ns).astype(np.int64)
+    kept = np.ones(len(took), bool)
+    kept[rows[(edit.ns <= 0) & (edit.left <= 0)]] = False
+    table, annotation = _retyped(edit, before)
+    table = table.with_column("kDuration", took)
+    table = moved_table(table, edit.device) if edit.device else table
+    if kept.all():
+        return EditedRows(table, annotation, before.origin)
+    return EditedRows(table.take(np.flatnonzero(kept)), annotation.take(np.flatnonzero(kept)), before.origin[kept])
+
+
 def _views(base: BaseRun, operations: Ints) -> Floats:
     """Per operation: the share of the host's work before its launch that belongs to ops that launch nothing."""
     call = base.recorded.work.call[operations]
@@ -321,7 +354,7 @@ def _views(base: BaseRun, operations: Ints) -> Floats:
 
 def _retyped(edit: Edit, scenario: Scenario) -> tuple[Table, Annotation]:
     """Table and annotation with the dtypes and precisions that rows have after the edit."""
-    table, annotation = scenario.table, scenario.annotation
+    table, annotation, _ = scenario.rows
     if not len(edit.retyped):
         return table, annotation
     rows = scenario.run.origin[edit.retyped]

@@ -9,7 +9,7 @@ from functools import reduce
 
 from pyprof.errors import UsageError
 from pyprof.prof.edits.cards import EDIT_NAMES
-from pyprof.prof.edits.edit import Abstained, Edit, proposed_again
+from pyprof.prof.edits.edit import Abstained, Edit, proposals, proposed_again
 from pyprof.prof.edits.forecast import Forecast, Forecaster
 from pyprof.prof.edits.rules import EDIT_RULES
 from pyprof.prof.edits.scenario import Scenario, captured
@@ -136,8 +136,7 @@ class _Search:
         if name in self.without:
             return [Abstained(name, "left out (--without)")]
         taken = {edit.key for edit in scenario.edits}
-        found = list(EDIT_RULES[name](scenario))
-        kept = [p for p in found if isinstance(p, Abstained) or p.key not in taken]
+        kept = [p for p in proposals(name, scenario) if isinstance(p, Abstained) or p.key not in taken]
         silent = all(isinstance(p, Abstained) and not p.needs for p in kept)
         return [Abstained(name, "it is in the plan")] if silent and name in {rule for rule, _ in taken} else kept
 
@@ -152,10 +151,10 @@ class _Search:
                 return []
             chain.append(needed)
             scenario = following(needed, scenario)
-            proposals = self._proposed(proposal.rule, scenario)
-            if isinstance(proposals[0], Edit):
-                return [*chain, proposals[0]]
-            proposal = proposals[0]
+            again = self._proposed(proposal.rule, scenario)[0]
+            if isinstance(again, Edit):
+                return [*chain, again]
+            proposal = again
         return []
 
     def _first(self, name: str, scenario: Scenario) -> Edit | None:
