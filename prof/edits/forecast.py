@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
+from weakref import WeakKeyDictionary
 from zlib import crc32
 
 import numpy as np
@@ -55,11 +56,12 @@ class Forecaster:
         alone = known.host_alone_ns if known is not None else None
         self.shares: Floats = likely_shares(base, wanted, alone or 0.0, DRAWS)
         self._normal = normal_quantiles(DRAWS)
-        self._last: list[tuple[Scenario, Floats]] = []  # the last two runs and their times: both are asked for again
+        # Times of the replays of runs, as long as these are kept
+        self._drawn: WeakKeyDictionary[Scenario, Floats] = WeakKeyDictionary()
+        self._rough: WeakKeyDictionary[Scenario, float] = WeakKeyDictionary()
         self.scale = 1.0
         if wanted:
             self.scale = wanted / float(self._times(captured(base)).mean())
-            self._last = []
 
     def forecast(self, scenario: Scenario) -> Forecast:
         """The step's time, its mean and interval over all draws."""
@@ -93,23 +95,25 @@ class Forecaster:
 
     def _times(self, scenario: Scenario) -> Floats:
         """The step's time in each draw."""
-        times = next((times for known, times in self._last if known is scenario), None)
-        if times is None:
-            times = self.scale * scenario.step_ns(self.shares, self._errors(scenario))
-        others = [pair for pair in self._last if pair[0] is not scenario]
-        self._last = [*others[-1:], (scenario, times)]
-        return times
+        return self.scale * self._replayed(scenario)[:DRAWS]
+
+    def _replayed(self, scenario: Scenario) -> Floats:
+        """The step's time in each draw, with hardly any host time, and at the middle of the host's pace."""
+        if scenario not in self._drawn:
+            shares = np.array([*self.shares, LEAST_SHARE, self.shares[DRAWS // 2]])
+            errors = np.append(self._errors(scenario), np.ones((2, len(scenario.edits))), axis=0)
+            self._drawn[scenario] = scenario.step_ns(shares, errors)
+        return self._drawn[scenario]
 
     def _noise(self, scenario: Scenario, step_ns: float) -> float:
         """The standard deviation of a difference between this step and another in ns, by what limits it."""
-        both = np.array([LEAST_SHARE, self.shares[DRAWS // 2]])
-        hostless, whole = scenario.step_ns(both, np.ones(len(scenario.edits))).tolist()
+        hostless, whole = self._replayed(scenario)[DRAWS:].tolist()
         return run_to_run_ns(step_ns, hostless / max(whole, 1.0) * step_ns)
 
     def quickly(self, scenario: Scenario) -> float:
         """The step's time in ns at the middle of the host's pace: one replay."""
-        if not scenario.edits:
-            return float(self._times(scenario)[DRAWS // 2])
+        if not scenario.edits or scenario in self._drawn:
+            return self.scale * float(self._replayed(scenario)[-1])
         return self.scale * float(scenario.step_ns(self.shares[DRAWS // 2], np.ones(len(scenario.edits)))[0])
 
     def most_saved_ns(self, scenario: Scenario) -> float:
@@ -118,8 +122,10 @@ class Forecaster:
 
     def roughly(self, scenario: Scenario) -> float:
         """The step's time in ns by three draws of the host's pace alone, to compare edits by."""
-        few = self.shares[[1, DRAWS // 2, DRAWS - 2]]
-        return self.scale * float(scenario.step_ns(few, np.ones(len(scenario.edits))).mean())
+        if scenario not in self._rough:
+            few = self.shares[[1, DRAWS // 2, DRAWS - 2]]
+            self._rough[scenario] = float(scenario.step_ns(few, np.ones(len(scenario.edits))).mean())
+        return self.scale * self._rough[scenario]
 
     def limits(self, scenario: Scenario) -> tuple[float, float]:
         """A step's time in ns where the GPU is idle when the host begins one, and where the host takes no time."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -69,6 +69,7 @@ class _Search:
         self.now = forecaster.forecast(self.scenario)
         self.time = self.begin = forecaster.roughly(self.scenario)
         self.changes: list[Change] = []
+        self.alone: dict[tuple[str, str], float] = {}  # by a change's key: what it saves as the first one, ns
         self.others: list[tuple[Edit, float]] = []
         self.abstained: list[Abstained] = []
 
@@ -82,22 +83,30 @@ class _Search:
 
     def take_best(self) -> bool:
         """Take the change that brings most, with those that it needs; False if none brings enough."""
-        candidates: list[tuple[float, list[Edit]]] = []
         self.abstained = []
+        chains = [*self._chains()]
+        after = [self._after(chain) for chain in chains]  # which the forecaster knows as long as they are kept
+        saved = [self.time - self.forecaster.roughly(scenario) for scenario in after]
+        if not self.changes:
+            pairs = [(chain[0].key, ns) for chain, ns in zip(chains, saved, strict=True) if len(chain) == 1]
+            self.alone = dict(reversed(pairs))  # of several of one title, the first
+        best = sorted(range(len(chains)), key=lambda place: -saved[place])
+        if any(self._take_if_worth(chains[place]) for place in best if saved[place] >= LEAST * self.time):
+            return True
+        if self._take_pair([chains[place] for place in best]):
+            return True
+        self.others = [(chains[place][0], saved[place]) for place in best if len(chains[place]) == 1]
+        return False
+
+    def _chains(self) -> Iterator[list[Edit]]:
+        """The changes that rules propose now, each with those that it needs before it."""
         for name in EDIT_RULES:
             for proposal in self._proposed(name, self.scenario):
                 if isinstance(proposal, Abstained):
                     self.abstained.append(proposal)
                 chain = self._chain(proposal)
                 if chain:
-                    candidates.append((self.time - self.forecaster.roughly(self._after(chain)), chain))
-        candidates.sort(key=lambda candidate: -candidate[0])
-        if any(self._take_if_worth(chain) for saved, chain in candidates if saved >= LEAST * self.time):
-            return True
-        if self._take_pair([chain for _, chain in candidates]):
-            return True
-        self.others = [(chain[0], saved) for saved, chain in candidates if len(chain) == 1]
-        return False
+                    yield chain
 
     def _take_if_worth(self, chain: list[Edit]) -> bool:
         """Take changes that save enough by all draws, too, not only by the few by which changes are compared."""
@@ -165,6 +174,8 @@ class _Search:
 
     def _alone_ns(self, edit: Edit) -> float:
         """What a change would save as the first one."""
+        if edit.key in self.alone:
+            return self.alone[edit.key]
         first = edit if not self.changes else proposed_again(edit, self.start)
         return math.nan if first is None else self.begin - self.forecaster.roughly(following(first, self.start))
 
