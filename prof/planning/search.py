@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from typing import NamedTuple
 
 from pyprof.errors import UsageError
 from pyprof.prof.edits.cards import EDIT_NAMES
@@ -62,6 +63,14 @@ def make_plan(
     return Plan(search.now, search.changes, search.others, search.abstained)
 
 
+class _Candidate(NamedTuple):
+    """Changes that a plan may take, and the run after them, whose times are known as long as it is kept."""
+
+    saved: float  # ns, roughly
+    chain: list[Edit]
+    after: Scenario
+
+
 class _Search:
     def __init__(self, forecaster: Forecaster, without: frozenset[str], start: Scenario) -> None:
         self.forecaster, self.without = forecaster, without
@@ -71,6 +80,9 @@ class _Search:
         self.changes: list[Change] = []
         self.alone: dict[tuple[str, str], float] = {}  # by a change's key: what it saves as the first one, ns
         self.others: list[tuple[Edit, float]] = []
+        # Rules that proposed nothing when they were last asked. What goes and gets shorter hardly gives them more to
+        # propose, so they are asked again only once the others bring nothing more, or where precisions have changed.
+        self.silent: set[str] = set()
         self.abstained: list[Abstained] = []
 
     def take_all(self, name: str) -> None:
@@ -83,30 +95,35 @@ class _Search:
 
     def take_best(self) -> bool:
         """Take the change that brings most, with those that it needs; False if none brings enough."""
-        self.abstained = []
-        chains = [*self._chains()]
-        after = [self._after(chain) for chain in chains]  # which the forecaster knows as long as they are kept
-        saved = [self.time - self.forecaster.roughly(scenario) for scenario in after]
-        if not self.changes:
-            pairs = [(chain[0].key, ns) for chain, ns in zip(chains, saved, strict=True) if len(chain) == 1]
-            self.alone = dict(reversed(pairs))  # of several of one title, the first
-        best = sorted(range(len(chains)), key=lambda place: -saved[place])
-        if any(self._take_if_worth(chains[place]) for place in best if saved[place] >= LEAST * self.time):
+        found = self._candidates(self.silent)
+        if self._take_one(found):
             return True
-        if self._take_pair([chains[place] for place in best]):
+        asked = self._candidates(set())
+        if self._take_one(asked) or self._take_pair([each.chain for each in asked]):
             return True
-        self.others = [(chains[place][0], saved[place]) for place in best if len(chains[place]) == 1]
+        self.others = [(each.chain[0], each.saved) for each in asked if len(each.chain) == 1]
         return False
 
-    def _chains(self) -> Iterator[list[Edit]]:
-        """The changes that rules propose now, each with those that it needs before it."""
+    def _candidates(self, silent: set[str]) -> list[_Candidate]:
+        """What all rules but these propose now, the greatest saving first."""
+        found, self.abstained = list[_Candidate](), []
         for name in EDIT_RULES:
-            for proposal in self._proposed(name, self.scenario):
-                if isinstance(proposal, Abstained):
-                    self.abstained.append(proposal)
-                chain = self._chain(proposal)
-                if chain:
-                    yield chain
+            if name in silent:
+                continue
+            proposed = self._proposed(name, self.scenario)
+            self.abstained += [each for each in proposed if isinstance(each, Abstained)]
+            self.silent = {*self.silent, name}
+            if any(isinstance(each, Edit) or each.needs for each in proposed):
+                self.silent.remove(name)
+            for chain in filter(None, map(self._chain, proposed)):
+                after = self._after(chain)
+                found.append(_Candidate(self.time - self.forecaster.roughly(after), chain, after))
+        if not self.changes:  # of several of one title, the first
+            self.alone = {each.chain[0].key: each.saved for each in reversed(found) if len(each.chain) == 1}
+        return sorted(found, key=lambda each: -each.saved)
+
+    def _take_one(self, candidates: list[_Candidate]) -> bool:
+        return any(self._take_if_worth(each.chain) for each in candidates if each.saved >= LEAST * self.time)
 
     def _take_if_worth(self, chain: list[Edit]) -> bool:
         """Take changes that save enough by all draws, too, not only by the few by which changes are compared."""
@@ -190,3 +207,5 @@ class _Search:
                 Change(replace(edit, timed=timed), before, self.scenario, forecast, self._alone_ns(edit), needed_by)
             )
         self.time = self.forecaster.roughly(self.scenario)
+        if any(len(edit.retyped) or edit.device for edit in chain):
+            self.silent = set()
