@@ -13,7 +13,7 @@ import numpy as np
 
 from pyprof.prof.replay.simulate import simulate
 from pyprof.prof.replay.tasks import DEPENDS, GAP, QUEUE, Tasks
-from pyprof.table.columns import Ints
+from pyprof.table.columns import Bools, Ints
 
 SLOW = 20  # a stretch takes as long as so many tasks that are looked at one by one
 
@@ -36,29 +36,33 @@ def stretches(tasks: Tasks) -> Stretches:
     """The stretches of tasks. Waits for a place in a stream's queue are left out."""
     waits = tasks.cause != QUEUE
     follows = np.isin(tasks.cause, (GAP, DEPENDS)) & (tasks.lag >= 0)
-    first, source, waits, follows = (each.tolist() for each in (tasks.first, tasks.source, waits, follows))
-    number, rank, tail, inner = [0] * len(tasks), [-1] * len(source), list[int](), [-1] * len(tasks)
+    first, source, given, may = (each.tolist() for each in (tasks.first, tasks.source, waits, follows & waits))
+    number, tail, inner = [0] * len(tasks), list[int](), [-1] * len(tasks)
     for task in range(len(tasks)):
-        edges = [edge for edge in range(first[task], first[task + 1]) if waits[edge]]
-        before = next((e for e in edges if follows[e] and tail[number[source[e]]] == source[e]), -1)
-        others = [edge for edge in edges if edge != before]
-        mine = number[source[before]] if before >= 0 else -1
-        if before < 0 or any(number[source[edge]] >= mine for edge in others):
-            mine, before, others = len(tail), -1, edges
+        before = mine = latest = -1
+        for edge in range(first[task], first[task + 1]):
+            at = number[source[edge]]
+            if before < 0 and may[edge] and tail[at] == source[edge]:
+                before, mine = edge, at
+            elif given[edge] and at > latest:
+                latest = at
+        if latest >= mine:
+            before, mine = -1, len(tail)
             tail.append(task)
         number[task], tail[mine], inner[task] = mine, task, before
-        for count, edge in enumerate(others):
-            rank[edge] = count
-    return _arranged(tasks, np.array(number, np.int64), np.array(rank, np.int64), np.array(inner, np.int64))
+    return _arranged(tasks, np.array(number, np.int64), np.array(inner, np.int64), waits)
 
 
-def _arranged(tasks: Tasks, number: Ints, rank: Ints, inner: Ints) -> Stretches:
-    """``number``: of each task's stretch. ``rank``: of each dependency, among those of its task; -1: of no account."""
+def _arranged(tasks: Tasks, number: Ints, inner: Ints, waits: Bools) -> Stretches:
+    """``number``: of each task's stretch. ``waits``: whether a dependency counts."""
     order = np.argsort(number, kind="stable")
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     target = np.repeat(np.arange(len(tasks)), np.diff(tasks.first))
-    edge = np.flatnonzero(rank >= 0)
+    further = waits.copy()
+    further[inner[inner >= 0]] = False
+    edge, count = np.flatnonzero(further), np.append(0, np.cumsum(further))
+    rank = count[:-1] - count[tasks.first[target]]  # of each dependency among those of its task
     edge = edge[np.lexsort((place[target[edge]], rank[edge], number[target[edge]]))]
     group = np.stack([number[target[edge]], rank[edge]])
     begins = np.flatnonzero(np.append(True, (np.diff(group) != 0).any(axis=0))) if len(edge) else edge
