@@ -14,7 +14,7 @@ from pyprof.prof.edits.edit import Abstained, Edit, proposals, proposed_again
 from pyprof.prof.edits.forecast import Forecast, Forecaster
 from pyprof.prof.edits.rules import EDIT_RULES
 from pyprof.prof.edits.scenario import Scenario, captured
-from pyprof.prof.edits.sequence import applied_with, following
+from pyprof.prof.edits.sequence import PRECISION, applied_with, following
 
 LEAST = 0.01  # of the step after the changes before it: what a change must save to be in the plan
 PAIRS = 3  # of changes that together seemed to save most: as many are looked at with all draws
@@ -84,6 +84,8 @@ class _Search:
         # propose, so they are asked again only once the others bring nothing more, or where precisions have changed.
         self.silent: set[str] = set()
         self.abstained: list[Abstained] = []
+        # Runs with another precision, as the next ones have it before all other changes, too: they begin with the same.
+        self.kept: list[Scenario] = []
 
     def take_all(self, name: str) -> None:
         """Take what a rule proposes, whatever it brings."""
@@ -118,6 +120,7 @@ class _Search:
             for chain in filter(None, map(self._chain, proposed)):
                 after = self._after(chain)
                 found.append(_Candidate(self.time - self.forecaster.roughly(after), chain, after))
+        self.kept = [each.after for each in found if any(edit.rule in PRECISION for edit in each.chain)]
         if not self.changes:  # of several of one title, the first
             self.alone = {each.chain[0].key: each.saved for each in reversed(found) if len(each.chain) == 1}
         return sorted(found, key=lambda each: -each.saved)
