@@ -38,6 +38,7 @@ class Rows:
         self.table, self.annotation = annotation.with_arguments(table), annotation
         self._listed: dict[str, PerText[list[Any]]] = {}
         self._texts: dict[str, Texts] = {}
+        self._kept: dict[Any, Any] = {}
         self._known: dict[Any, dict[int, Any]] = {}
 
     def texts(self, key: str) -> Texts:
@@ -125,6 +126,13 @@ class Rows:
         columns += [] if (columns[2].codes >= 0).any() else [self.table.coded("marker")]
         columns += [getattr(self.annotation, key) for key in ("family", "tcprec", "tc")]
         found: list[int] = numbered(*(column.codes for column in columns))[1].tolist()
+        return found
+
+    def kept(self: R, find: Callable[[R], Found]) -> Found:
+        """``find`` of this run, which is called once."""
+        if find not in self._kept:
+            self._kept[find] = find(self)
+        found: Found = self._kept[find]
         return found
 
     def once(self: R, find: Callable[[R, int], Found], row: int) -> Found:

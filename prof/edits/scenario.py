@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 from weakref import WeakValueDictionary
@@ -13,12 +13,11 @@ from pyprof.prof.advice import Run
 from pyprof.prof.advice.launch import AFTER_NS
 from pyprof.prof.edits.base_run import BaseRun
 from pyprof.prof.edits.edit import Edit, Proposal
-from pyprof.prof.limits.other_device import moved_table
+from pyprof.prof.edits.edited_rows import EditedRows, edited_rows
 from pyprof.prof.replay.repeated_tasks import RepeatedTasks, repeated_tasks
 from pyprof.prof.replay.stretches import Stretches, ends_of, stretches
 from pyprof.prof.replay.tasks import WORK
-from pyprof.prof.work.annotate import Annotation
-from pyprof.table.columns import Bools, Coded, Floats, Ints, Table
+from pyprof.table.columns import Bools, Floats, Ints
 
 READY_NS = 200_000.0  # the host takes a batch that is ready from a queue: 0.1 to 0.4 ms
 NEVER = -(1 << 50)
@@ -26,14 +25,6 @@ NEVER = -(1 << 50)
 # clone, empty_like, empty_strided and copy_, and perhaps a marker. Further ranges before a launch are those of ops that
 # launch nothing.
 RANGES = 8
-
-
-class EditedRows(NamedTuple):
-    """The rows of a run after edits."""
-
-    table: Table  # without the rows that vanished, with the durations and dtypes of the others
-    annotation: Annotation
-    origin: Ints  # per row: its row in the base's table
 
 
 class Times(NamedTuple):
@@ -71,7 +62,7 @@ class Scenario:
         """What ``run`` is made of."""
         if self.before is None:
             return EditedRows(self.base.table, self.base.annotation, np.arange(len(self.base.table)))
-        return _edited_rows(self.edits[-1], self.before)
+        return edited_rows(self.edits[-1], self.before)
 
     @property
     def origin(self) -> Ints:
@@ -119,7 +110,8 @@ class Scenario:
         on_host = ends.take(launched, axis=1).max(axis=1, initial=round(begin))
         ends, duration = self._simulated(share, errors, idle_until=on_host)
         # What ran when the capture began may keep the first operation back for longer still.
-        return np.maximum(on_host - begin, _extent(base, ends, duration, np.arange(len(base.work_task))))
+        found: Floats = np.maximum(on_host - begin, _extent(base, ends, duration, np.arange(len(base.work_task))))
+        return found
 
     def alone_ns(self, share: float | Floats) -> Floats:
         """How long the host takes for the last step if the GPU is idle when it begins, from the end of the one before.
@@ -133,10 +125,9 @@ class Scenario:
         last = int(index.max(initial=0))
         before = np.setdiff1d(np.arange(len(base.work_task)), marked[index == last]) if last else np.zeros(0, np.int64)
         ends, _ = self._simulated(share, np.ones(len(self.edits)), done=before)
-        if not last:
-            return (ends.take(base.call_task, axis=1).max(axis=1) - begin).astype(np.float64)
-        returned, of_step = ends.take(base.call_task[call[known]], axis=1), index[known]
-        alone = returned.max(axis=1) - returned[:, of_step < last].max(axis=1, initial=begin)
+        returned = ends.take(base.call_task[call[known]] if last else base.call_task, axis=1)
+        earlier = returned[:, index[known] < last] if last else returned[:, :0]
+        alone: Ints = returned.max(axis=1) - earlier.max(axis=1, initial=begin)
         return alone.astype(np.float64)
 
     def _simulated(
@@ -285,8 +276,8 @@ def besides_ns(base: BaseRun) -> float:
     duration[0, base.call_task] += base.besides
     lag[0, base.launches] += base.sooner
     ends = ends_of(base.tasks, base.stretches, duration, lag, base.tasks.release[None])
-    longer, shorter = _step_ns(base, ends, duration).tolist()
-    return max(longer - shorter, 0.0)
+    longer, shorter = _step_ns(base, ends, duration)
+    return max(float(longer - shorter), 0.0)
 
 
 def apply(edit: Edit, scenario: Scenario) -> Scenario:
@@ -329,54 +320,12 @@ def _applied(edit: Edit, scenario: Scenario) -> Scenario:
     )
 
 
-def _edited_rows(edit: Edit, before: Scenario) -> EditedRows:
-    """The rows of a run after one more edit."""
-    rows = before.run.origin[edit.rows]
-    took = before.rows.table.ints("kDuration").copy()
-    took[rows] = np.round(edit.ns).astype(np.int64)
-    kept = np.ones(len(took), bool)
-    kept[rows[(edit.ns <= 0) & (edit.left <= 0)]] = False
-    table, annotation = _retyped(edit, before)
-    table = table.with_column("kDuration", took)
-    table = moved_table(table, edit.device) if edit.device else table
-    if kept.all():
-        return EditedRows(table, annotation, before.origin)
-    return EditedRows(table.take(np.flatnonzero(kept)), annotation.take(np.flatnonzero(kept)), before.origin[kept])
-
-
 def _views(base: BaseRun, operations: Ints) -> Floats:
     """Per operation: the share of the host's work before its launch that belongs to ops that launch nothing."""
     call = base.recorded.work.call[operations]
     ranges = np.where(call >= 0, base.ranges[call], 0.0)
     found: Floats = 1 - RANGES / np.maximum(ranges, RANGES)
     return found
-
-
-def _retyped(edit: Edit, scenario: Scenario) -> tuple[Table, Annotation]:
-    """Table and annotation with the dtypes and precisions that rows have after the edit."""
-    table, annotation, _ = scenario.rows
-    if not len(edit.retyped):
-        return table, annotation
-    rows = scenario.run.origin[edit.retyped]
-    if edit.dtype:
-        dtypes = table.coded("dtypes")
-        values = [*dtypes.values, *(text.replace('"float32"', f'"{edit.dtype}"') for text in dtypes.values)]
-        codes = dtypes.codes.copy()
-        codes[rows] = np.where(codes[rows] >= 0, codes[rows] + len(dtypes.values), codes[rows])
-        table = table.with_column("dtypes", Coded(codes, values))
-        nbytes = annotation.bytes.copy()
-        known = rows[nbytes[rows] > 0]
-        nbytes[known] //= 2
-        annotation = replace(annotation, bytes=nbytes)
-    products = rows[annotation.tc.take(rows).among("0", "1")]
-    tc, precision = _set(annotation.tc, products, "1"), _set(annotation.tcprec, products, edit.unit)
-    return table, replace(annotation, tc=tc, tcprec=precision)
-
-
-def _set(column: Coded, rows: Ints, value: str) -> Coded:
-    codes = column.codes.copy()
-    codes[rows] = len(column.values)
-    return Coded(codes, [*column.values, value])
 
 
 def _step_ns(base: BaseRun, ends: Ints, duration: Ints) -> Floats:
@@ -394,8 +343,9 @@ def _step_ns(base: BaseRun, ends: Ints, duration: Ints) -> Floats:
     call = base.recorded.work.call[marked]
     launched = np.where(call >= 0, ends.take(base.call_task[call], axis=1), NEVER)
     first = index <= before
-    both = (each.max(axis=1) - each[:, first].max(axis=1) for each in (finished, launched))
-    return np.maximum(*both) / count
+    of_gpu, of_host = (each.max(axis=1) - each[:, first].max(axis=1) for each in (finished, launched))
+    longer: Ints = np.maximum(of_gpu, of_host)
+    return longer / count
 
 
 def _steps_between(base: BaseRun) -> tuple[int, int]:

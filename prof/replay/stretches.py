@@ -87,16 +87,15 @@ def ends_of(tasks: Tasks, known: Stretches, duration: Ints, lag: Ints, release: 
     total[:, known.inner < 0] = 0
     total += takes
     np.cumsum(total, axis=1, out=total)
-    latest = takes - total
-    further = lag.take(known.edge, axis=1) + latest.take(known.target, axis=1)
+    latest = takes - total  # and from here on, all times of a place without ``total``
+    further = lag.take(known.edge, axis=1) + latest.take(known.target, axis=1) + total.take(known.source, axis=1)
     latest += release.take(known.order, axis=1)
-    ends = np.empty_like(latest)
     for places, groups in known.parts:
         for group, target in groups:
-            reached = ends.take(known.source[group], axis=1)
+            reached = latest.take(known.source[group], axis=1)
             reached += further[:, group]
-            latest[:, target] = np.maximum(latest[:, target], reached)
-        ended = ends[:, places]
-        np.maximum.accumulate(latest[:, places], axis=1, out=ended)
-        ended += total[:, places]
-    return ends.take(known.place, axis=1)
+            latest[:, target] = np.maximum(latest[:, target], reached, out=reached)
+        ended = latest[:, places]
+        np.maximum.accumulate(ended, axis=1, out=ended)
+    latest += total
+    return latest.take(known.place, axis=1)
