@@ -90,7 +90,7 @@ def weight_casts(run: Run) -> Iterator[Finding]:
 
 def _of_weight(run: Run, row: int) -> bool:
     """Whether a cast from fp32 makes the second operand or the bias of the product that follows."""
-    sizes, dtypes = run.shapes(row), run.json("dtypes", row)
+    sizes, dtypes = run.shapes(row), run.listed("dtypes", row)
     if not sizes or not dtypes or dtypes[:2] not in (["bfloat16", "float32"], ["float16", "float32"]):
         return False
     for after in range(row + 1, min(row + 6, run.rows)):

@@ -50,7 +50,7 @@ def group_norm(run: Run) -> Iterator[Finding]:
 
 def _blocks(run: Run, row: int) -> float:
     """The number of blocks of the launch; infinite if unknown."""
-    return numel(run.json("grid", row)) or math.inf
+    return numel(run.listed("grid", row)) or math.inf
 
 
 def _expected_ns(run: Run, row: int) -> float:

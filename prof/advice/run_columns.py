@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cached_property
-from typing import Any, TypeVar
+from functools import cached_property, lru_cache
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,9 +36,9 @@ class Rows:
 
     def __init__(self, table: Table, annotation: Annotation) -> None:
         self.table, self.annotation = annotation.with_arguments(table), annotation
-        self._decoded: dict[tuple[str, int], Any] = {}
-        self._shapes: dict[int, list[list[int]]] = {}
+        self._listed: dict[str, PerText[list[Any]]] = {}
         self._texts: dict[str, Texts] = {}
+        self._kept: dict[Any, Any] = {}
         self._known: dict[Any, dict[int, Any]] = {}
 
     def texts(self, key: str) -> Texts:
@@ -98,27 +98,19 @@ class Rows:
         dtypes = self.listed("dtypes", row)
         return dtypes[1] if len(dtypes) > 1 and isinstance(dtypes[1], str) else ""
 
-    def json(self, key: str, row: int) -> Any:
-        """A JSON column's value of a row, or None; each distinct text is decoded once."""
-        column = self.table.coded(key)
-        code = int(column.codes[row])
-        if code < 0:
-            return None
-        if (key, code) not in self._decoded:
-            self._decoded[key, code] = parsed(column.values[code])
-        return self._decoded[key, code]
-
     def listed(self, key: str, row: int) -> list[Any]:
         """A JSON column's list of a row; empty for other values."""
-        found = self.json(key, row)
-        return found if isinstance(found, list) else []
+        if key not in self._listed:
+            self._listed[key] = PerText(self.table.coded(key), _list)
+        return self._listed[key][row]
 
     def shapes(self, row: int) -> list[list[int]]:
         """The shapes of the op's arguments in order; empty for lists of tensors and arguments that are not tensors."""
-        code = int(self.table.coded("sizes").codes[row])
-        if code not in self._shapes:
-            self._shapes[code] = [s if numel(s) else [] for s in self.listed("sizes", row)]
-        return self._shapes[code]
+        return self._shapes[row]
+
+    @cached_property
+    def _shapes(self) -> PerText[list[list[int]]]:
+        return PerText(self.table.coded("sizes"), lambda text: [s if numel(s) else [] for s in _list(text)])
 
     def first_shape(self, row: int) -> list[int]:
         """The shape of the op's first argument; empty if it has none."""
@@ -134,6 +126,13 @@ class Rows:
         columns += [] if (columns[2].codes >= 0).any() else [self.table.coded("marker")]
         columns += [getattr(self.annotation, key) for key in ("family", "tcprec", "tc")]
         found: list[int] = numbered(*(column.codes for column in columns))[1].tolist()
+        return found
+
+    def kept(self: R, find: Callable[[R], Found]) -> Found:
+        """``find`` of this run, which is called once."""
+        if find not in self._kept:
+            self._kept[find] = find(self)
+        found: Found = self._kept[find]
         return found
 
     def once(self: R, find: Callable[[R, int], Found], row: int) -> Found:
@@ -200,22 +199,62 @@ class Rows:
 
     def op(self, row: int) -> str:
         """The op that the user called: the innermost item of ``op``, or else the aten op, or else the kernel."""
-        ops = self._items("op", row)
-        return ops[-1] if ops else str(self.aten[row] or self.texts("kShortName")[row])
+        found = self._ops[row]
+        return str(self.aten[row] or self.texts("kShortName")[row]) if found is None else found
 
     def layer(self, row: int) -> str:
-        return ":".join(self._items("layer", row))
+        return self._layers[row]
 
     def place(self, row: int) -> Place:
         """The innermost line of the user's code, and the library's line that it leads to."""
-        return place_of(self._items("trace", row))
+        return self._places[row]
 
     def trace(self, row: int) -> str:
         """The same as one text."""
-        return str(self.place(row))
+        return self._lines[row]
 
-    def _items(self, key: str, row: int) -> list[str]:
-        return list(map(str, self.listed(key, row)))
+    @cached_property
+    def _ops(self) -> PerText[str | None]:
+        return PerText(self.table.coded("op"), _last)
+
+    @cached_property
+    def _layers(self) -> PerText[str]:
+        return PerText(self.table.coded("layer"), lambda text: ":".join(map(str, _list(text))))
+
+    @cached_property
+    def _places(self) -> PerText[Place]:
+        return PerText(self.table.coded("trace"), lambda text: place_of(list(map(str, _list(text)))))
+
+    @cached_property
+    def _lines(self) -> PerText[str]:
+        return PerText(self.table.coded("trace"), lambda text: str(place_of(list(map(str, _list(text))))))
+
+
+class PerText(Generic[Found]):
+    """Per row, what follows from its text in a column, found once per distinct text; rows without text have ""."""
+
+    def __init__(self, column: Coded, find: Callable[[str], Found]) -> None:
+        self._codes, self._values, self._find = column.codes.tolist(), column.values, find
+        self._found: dict[int, Found] = {}
+
+    def __getitem__(self, row: int) -> Found:
+        code = self._codes[row]
+        if code not in self._found:
+            self._found[code] = self._find(self._values[code] if code >= 0 else "")
+        return self._found[code]
+
+
+@lru_cache(maxsize=1 << 14)
+def _list(text: str) -> list[Any]:
+    """A JSON list, which nobody changes; empty for other values. The runs after edits have the same texts."""
+    found = parsed(text) if text else None
+    return found if isinstance(found, list) else []
+
+
+def _last(text: str) -> str | None:
+    """The last item of a JSON list."""
+    found = _list(text)
+    return str(found[-1]) if found else None
 
 
 def numel(shape: Any) -> int:

@@ -60,7 +60,7 @@ def ratio(call: Call, slower: float, before: Variant, after: Variant, leave_out:
 @lru_cache(maxsize=1 << 16)
 def _ratio(call: Call, tenths: int, before: Variant, after: Variant, leave_out: int) -> Ratio | None:
     """``tenths``: of the logarithm of base 2 of how much slower the call is. A run has few different calls."""
-    of_kind = measured().get((call.kind, call.direction))
+    of_kind = measured(call.kind).get(call.direction)
     if of_kind is None or before not in of_kind.us or after not in of_kind.us:
         return None
     now, then = of_kind.us[before], of_kind.us[after]
@@ -87,24 +87,32 @@ def limit_us(call: Call, precision: str, flop_per_s: float, byte_per_s: float) -
     return 1e6 * max(call.flop / flop_per_s, ITEM[precision] * call.elements / byte_per_s) + START_US
 
 
-@lru_cache(maxsize=1)
-def measured() -> dict[tuple[str, str], Sizes]:
-    """The measured calls by kind and direction."""
-    times: dict[str, dict[tuple[int, ...], dict[str, dict[Variant, float]]]] = {}
-    with gzip.open(DATA, "rt", encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            sizes = tuple(map(int, row["shape"].split()))
-            form = row["form"] if row["form"] in ("nchw", "nhwc") else ""
-            of_sizes = times.setdefault(row["kind"], {}).setdefault(sizes, {})
-            of_sizes.setdefault(row["dir"], {})[Variant(row["precision"], form)] = float(row["us"])
+@lru_cache
+def measured(kind: str) -> dict[str, Sizes]:
+    """The measured calls of a kind by direction."""
+    times: dict[tuple[int, ...], dict[str, dict[Variant, float]]] = {}
+    for shape, precision, form, direction, us in csv.reader(_lines().get(kind, ())):
+        of_sizes = times.setdefault(tuple(map(int, shape.split())), {})
+        variant = Variant(precision, form if form in ("nchw", "nhwc") else "")
+        of_sizes.setdefault(direction, {})[variant] = float(us)
+    if kind in CONVOLUTIONS:  # one op of PyTorch makes both gradients
+        for of_sizes in times.values():
+            of_sizes["bprop"] = _both(of_sizes.pop("dgrad", {}), of_sizes.get("wgrad", {}))
     found = {}
-    for kind, every in times.items():
-        if kind in CONVOLUTIONS:  # one op of PyTorch makes both gradients
-            for of_sizes in every.values():
-                of_sizes["bprop"] = _both(of_sizes.pop("dgrad", {}), of_sizes.get("wgrad", {}))
-        for direction in sorted({name for of_sizes in every.values() for name in of_sizes}):
-            some = [(sizes, of[direction]) for sizes, of in every.items() if of.get(direction)]
-            found[kind, direction] = _sizes(kind, direction, some)
+    for direction in sorted({name for of_sizes in times.values() for name in of_sizes}):
+        some = [(sizes, of[direction]) for sizes, of in times.items() if of.get(direction)]
+        found[direction] = _sizes(kind, direction, some)
+    return found
+
+
+@lru_cache(maxsize=1)
+def _lines() -> dict[str, list[str]]:
+    """The lines of ``DATA`` by kind, without it: shape, precision, form, direction, µs."""
+    found: dict[str, list[str]] = {}
+    with gzip.open(DATA, "rt", encoding="utf-8", newline="") as file:
+        for line in file:
+            kind, _, rest = line.partition(",")
+            found.setdefault(kind, []).append(rest)
     return found
 
 

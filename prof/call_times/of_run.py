@@ -59,12 +59,16 @@ def like_the_measured(run: Run, before: str, after: str) -> bool:
     return 1 / ALIKE < gains[0] / gains[1] < ALIKE  # False for NaN
 
 
-def calls_of(run: Run) -> Iterator[CallOfRun]:
+def calls_of(run: Run) -> list[CallOfRun]:
     """The products, convolutions, norms, poolings and upsamplings of a run whose sizes and precision are known."""
+    return run.kept(_calls_of)
+
+
+def _calls_of(run: Run) -> list[CallOfRun]:
     device = run.device
     if device is None or not device.arch.startswith("sm_"):
-        return
-    form = form_of(run)
+        return []
+    found, form = list[CallOfRun](), form_of(run)
     allowed = {family for family in ("gemm", "conv") if bool((run.precision[run.family == family] == "tf32").any())}
     for rows in _of_one_op(run):
         main = _main(run, rows)
@@ -79,7 +83,8 @@ def calls_of(run: Run) -> Iterator[CallOfRun]:
             continue
         spatial = 0 if call.kind in PRODUCTS else 1 if call.kind == "conv1d" else len(run.first_shape(main)) - 2
         now = Variant(precision, "" if not spatial else "nchw" if spatial == 1 else _form(run, main) or form)
-        yield CallOfRun(rows, call, now, took / limit_us(call, precision, peak, device.bandwidth), spatial)
+        found.append(CallOfRun(rows, call, now, took / limit_us(call, precision, peak, device.bandwidth), spatial))
+    return found
 
 
 def _of_one_op(run: Run) -> Iterator[tuple[int, ...]]:

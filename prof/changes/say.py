@@ -76,12 +76,12 @@ def result(document: Changes) -> str:
     if document.now is None or last is None:
         return f"{_work(document)}{_shapeless(document)}"
     count = counted(len(document.changes), "change")
-    further = "Each further one saves less than 1% of what is then left."
+    further = "Each further one saves less than 1% of the step."
     return f"{count}: {ms(document.now.ms)} to {ms(last.ms)} ms. {further}{_shapeless(document)} {RECORD}"
 
 
 def others(document: Changes) -> str:
-    """What would save less than 1% of what is left; empty if there is no such change."""
+    """What would save less than 1% of the step; empty if there is no such change."""
     worth = [other for other in document.not_chosen if other.saved_ms > 0][:SHOWN]
     told = ", ".join(
         f"{other.title[:1].lower()}{other.title[1:]} ({other.rule}, {rounded(other.saved_ms, 2)} ms)" for other in worth

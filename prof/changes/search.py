@@ -6,17 +6,18 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from typing import NamedTuple
 
 from pyprof.errors import UsageError
-from pyprof.prof.edits.edit import Abstained, Edit, proposed_again
+from pyprof.prof.edits.edit import Abstained, Edit, proposals, proposed_again
 from pyprof.prof.edits.forecast import Forecast, Forecaster
 from pyprof.prof.edits.rules import EDIT_RULES
 from pyprof.prof.edits.scenario import Scenario, captured
-from pyprof.prof.edits.sequence import applied_with, following
+from pyprof.prof.edits.sequence import PRECISION, applied_with, following
 
 # Names that rules had in --advise before 2.0, which are accepted for one version.
 EDIT_NAMES = {"unfused_attention": "attention", "sync_in_step": "item", "launch_bound": "cuda_graph"}
-LEAST = 0.01  # of the step after the changes before it: what a change must save to be in the plan
+LEAST = 0.01  # of the step as it is: what a change must save to be in the list, unless a later one needs it
 PAIRS = 3  # of changes that together seemed to save most: as many are looked at with all draws
 LONGEST = 30  # changes; no plan is read so far
 
@@ -63,6 +64,14 @@ def make_plan(
     return Plan(search.now, search.changes, search.others, search.abstained)
 
 
+class _Candidate(NamedTuple):
+    """Changes that a plan may take, and the run after them, whose times are known as long as it is kept."""
+
+    saved: float  # ns, roughly
+    chain: list[Edit]
+    after: Scenario
+
+
 class _Search:
     def __init__(self, forecaster: Forecaster, without: frozenset[str], start: Scenario) -> None:
         self.forecaster, self.without = forecaster, without
@@ -70,8 +79,14 @@ class _Search:
         self.now = forecaster.forecast(self.scenario)
         self.time = self.begin = forecaster.roughly(self.scenario)
         self.changes: list[PlannedEdit] = []
+        self.alone: dict[tuple[str, str], float] = {}  # by a change's key: what it saves as the first one, ns
         self.others: list[tuple[Edit, float]] = []
+        # Rules that proposed nothing when they were last asked. What goes and gets shorter hardly gives them more to
+        # propose, so they are asked again only once the others bring nothing more, or where precisions have changed.
+        self.silent: set[str] = set()
         self.abstained: list[Abstained] = []
+        # Runs with another precision, as the next ones have it before all other changes, too: they begin with the same.
+        self.kept: list[Scenario] = []
 
     def take_all(self, name: str) -> None:
         """Take what a rule proposes, whatever it brings."""
@@ -83,26 +98,40 @@ class _Search:
 
     def take_best(self) -> bool:
         """Take the change that brings most, with those that it needs; False if none brings enough."""
-        candidates: list[tuple[float, list[Edit]]] = []
-        self.abstained = []
-        for name in EDIT_RULES:
-            for proposal in self._proposed(name, self.scenario):
-                if isinstance(proposal, Abstained):
-                    self.abstained.append(proposal)
-                chain = self._chain(proposal)
-                if chain:
-                    candidates.append((self.time - self.forecaster.roughly(self._after(chain)), chain))
-        candidates.sort(key=lambda candidate: -candidate[0])
-        if any(self._take_if_worth(chain) for saved, chain in candidates if saved >= LEAST * self.time):
+        found = self._candidates(self.silent)
+        if self._take_one(found):
             return True
-        if self._take_pair([chain for _, chain in candidates]):
+        asked = self._candidates(set())
+        if self._take_one(asked) or self._take_pair([each.chain for each in asked]):
             return True
-        self.others = [(chain[0], saved) for saved, chain in candidates if len(chain) == 1]
+        self.others = [(each.chain[0], each.saved) for each in asked if len(each.chain) == 1]
         return False
+
+    def _candidates(self, silent: set[str]) -> list[_Candidate]:
+        """What all rules but these propose now, the greatest saving first."""
+        found, self.abstained = list[_Candidate](), []
+        for name in EDIT_RULES:
+            if name in silent:
+                continue
+            proposed = self._proposed(name, self.scenario)
+            self.abstained += [each for each in proposed if isinstance(each, Abstained)]
+            self.silent = {*self.silent, name}
+            if any(isinstance(each, Edit) or each.needs for each in proposed):
+                self.silent.remove(name)
+            for chain in filter(None, map(self._chain, proposed)):
+                after = self._after(chain)
+                found.append(_Candidate(self.time - self.forecaster.roughly(after), chain, after))
+        self.kept = [each.after for each in found if any(edit.rule in PRECISION for edit in each.chain)]
+        if not self.changes:  # of several of one title, the first
+            self.alone = {each.chain[0].key: each.saved for each in reversed(found) if len(each.chain) == 1}
+        return sorted(found, key=lambda each: -each.saved)
+
+    def _take_one(self, candidates: list[_Candidate]) -> bool:
+        return any(self._take_if_worth(each.chain) for each in candidates if each.saved >= LEAST * self.begin)
 
     def _take_if_worth(self, chain: list[Edit]) -> bool:
         """Take changes that save enough by all draws, too, not only by the few by which changes are compared."""
-        worth = self.forecaster.difference(self.scenario, self._after(chain)).ns >= LEAST * self.time
+        worth = self.forecaster.difference(self.scenario, self._after(chain)).ns >= LEAST * self.begin
         if worth:
             self._take(chain)
         return worth
@@ -113,7 +142,7 @@ class _Search:
         A step takes as long as the slower of both, and a change may make one of them faster and the other slower:
         autocast's casts are launches, too.
         """
-        least = LEAST * self.time
+        least = LEAST * self.begin
         host, gpu = self.forecaster.limits(self.scenario)
         limits = [self.forecaster.limits(self._after(chain)) for chain in chains]
         for_host = [chain for chain, (after, _) in zip(chains, limits, strict=True) if after <= host - least]
@@ -137,8 +166,7 @@ class _Search:
         if name in self.without:
             return [Abstained(name, "left out (--without)")]
         taken = {edit.key for edit in scenario.edits}
-        found = list(EDIT_RULES[name](scenario))
-        kept = [p for p in found if isinstance(p, Abstained) or p.key not in taken]
+        kept = [p for p in proposals(name, scenario) if isinstance(p, Abstained) or p.key not in taken]
         silent = all(isinstance(p, Abstained) and not p.needs for p in kept)
         return [Abstained(name, "it is in the plan")] if silent and name in {rule for rule, _ in taken} else kept
 
@@ -153,10 +181,10 @@ class _Search:
                 return []
             chain.append(needed)
             scenario = following(needed, scenario)
-            proposals = self._proposed(proposal.rule, scenario)
-            if isinstance(proposals[0], Edit):
-                return [*chain, proposals[0]]
-            proposal = proposals[0]
+            again = self._proposed(proposal.rule, scenario)[0]
+            if isinstance(again, Edit):
+                return [*chain, again]
+            proposal = again
         return []
 
     def _first(self, name: str, scenario: Scenario) -> Edit | None:
@@ -167,6 +195,8 @@ class _Search:
 
     def _alone_ns(self, edit: Edit) -> float:
         """What a change would save as the first one."""
+        if edit.key in self.alone:
+            return self.alone[edit.key]
         first = edit if not self.changes else proposed_again(edit, self.start)
         return math.nan if first is None else self.begin - self.forecaster.roughly(following(first, self.start))
 
@@ -183,3 +213,5 @@ class _Search:
                 )
             )
         self.time = self.forecaster.roughly(self.scenario)
+        if any(len(edit.retyped) or edit.device for edit in chain):
+            self.silent = set()

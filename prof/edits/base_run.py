@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -13,9 +13,9 @@ from pyprof.prof.advice import Run
 from pyprof.prof.advice.host_time import LIST_NS, LONG_NS, own_of
 from pyprof.prof.advice.optimizer import LISTS
 from pyprof.prof.limits.peaks_file import Peaks
-from pyprof.prof.replay.chains import chains
 from pyprof.prof.replay.recorded_run import Recorded, ranges_before
 from pyprof.prof.replay.replayed_run import Replayed, replay
+from pyprof.prof.replay.stretches import Stretches, stretches
 from pyprof.prof.replay.tasks import CALL, DEPENDS, GAP, HOST, LAUNCH, QUEUE, SYNC, WORK, Tasks
 from pyprof.prof.replay.timed_calls import TimedShares, timed_shares
 from pyprof.prof.replay.without_profiler import MOST_NS
@@ -48,6 +48,14 @@ ELEMENTS = LISTS - {"linalg_vector_norm", "norm"}
 LONGEST_CALL_NS = 20_000.0  # a launch that takes longer does something else as well, such as loading a kernel
 
 
+class Pace(NamedTuple):
+    """What the host takes without the profiler, ns: a line for each share of its captured time that is its own."""
+
+    before: Floats  # per call: the work before it
+    own: Floats  # per call: its own duration
+    added: Floats  # a small op that a change adds
+
+
 class BaseRun:
     """A capture and its replay. Raises InputError if there is nothing to replay."""
 
@@ -63,10 +71,11 @@ class BaseRun:
         self.table, self.annotation = annotation.with_arguments(table), replace(annotation, completed=None)
         self.host, self.peaks = host, peaks
         self.retime: Callable[[Edit, Scenario], Edit] | None = None  # gives edits measured durations (prof/timings)
+        self.captured: Scenario | None = None  # the run without any edit (scenario.captured)
+        self._paces: dict[tuple[float, ...], Pace] = {}
         self.replayed: Replayed = replay(table, host, name, meetings)
         self.recorded: Recorded = self.replayed.run
         self.tasks: Tasks = self.replayed.tasks
-        self.chains = chains(self.tasks)
         self.run = Run(self.table, self.annotation, peaks)
         self.place = np.full(len(self.table), -1, np.int64)  # of each row of the table among the replay's operations
         self.place[self.recorded.work.row] = np.arange(len(self.recorded.work))
@@ -90,6 +99,10 @@ class BaseRun:
         chosen = np.flatnonzero(self.tasks.kind == kind)
         found[self.tasks.item[chosen]] = chosen
         return found
+
+    @cached_property
+    def stretches(self) -> Stretches:
+        return stretches(self.tasks)
 
     @cached_property
     def unit(self) -> Ints:
@@ -153,7 +166,7 @@ class BaseRun:
     @cached_property
     def pauses(self) -> Bools:
         """Per call: whether the host's work before it is too long for that of launches: the user's own code."""
-        found: Bools = self.unprofiled(self.own_share) > LONG_NS
+        found: Bools = self._before(self._of_calls(self.own_share)) > LONG_NS
         return found
 
     @cached_property
@@ -166,27 +179,35 @@ class BaseRun:
         """Per call: whether the share of its captured time was measured."""
         return np.zeros(len(self.recorded.calls), bool) if self.timed is None else ~np.isnan(self.timed.of_call)
 
-    def shares(self, share: float) -> Floats:
+    def pace(self, shares: Floats) -> Pace:
+        """The host's pace if each of these shares of what the profiler slows is the program's."""
+        found = self._paces.get(key := tuple(shares.tolist()))
+        if found is None:
+            found = self._paces[key] = self._pace(shares[:, None])
+        return found
+
+    def _pace(self, share: Floats) -> Pace:
+        """``share``: a line for each."""
+        of_call = self._of_calls(share)
+        before, own = self._before(of_call), np.where(self.slowed, self.own * of_call, self.own)
+        return Pace(before, own, self._added_ns(before, own))
+
+    def _of_calls(self, share: float | Floats) -> Floats:
         """Per call: the share of its captured time that is the program's, if it is this one of all of the host's."""
-        return np.full(len(self.recorded.calls), share) if self.timed is None else self.timed.at(share)
+        return share + np.zeros(len(self.recorded.calls)) if self.timed is None else self.timed.at(share)
 
-    def unprofiled(self, share: float) -> Floats:
-        """Per call: the host's work before it without the profiler, if this share of what it slows is the program's."""
+    def _before(self, of_call: Floats) -> Floats:
+        """Per call: the host's work before it without the profiler."""
         most = np.where(self.is_timed, np.inf, self.most_of_profiler)
-        found: Floats = self.segment - np.minimum((1 - self.shares(share)) * self.segment, most)
+        found: Floats = self.segment - np.minimum((1 - of_call) * self.segment, most)
         return found
 
-    def own_at(self, share: float) -> Floats:
-        """Per call: its own duration without the profiler, likewise."""
-        found: Floats = np.where(self.slowed, self.own * self.shares(share), self.own)
-        return found
-
-    def added_ns(self, share: float) -> float:
+    def _added_ns(self, before: Floats, own: Floats) -> Floats:
         """What a small op that a change adds takes the host, without the profiler: a little more than launches do."""
         giving = self.recorded.calls.among(*GIVING)
-        own = np.where(self.slowed, self.own_at(share), 0.0) + np.where(self.pauses, 0.0, self.unprofiled(share))
-        low, high = ADDED_NS
-        return float(np.clip(ADDED * own.sum() / max(int(giving.sum()), 1), low, high))
+        launching = np.where(self.slowed, own, 0.0) + np.where(self.pauses, 0.0, before)
+        found: Floats = np.clip(ADDED * launching.sum(axis=1) / max(int(giving.sum()), 1), *ADDED_NS)
+        return found[:, None]
 
     @cached_property
     def own(self) -> Floats:

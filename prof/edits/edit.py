@@ -88,9 +88,16 @@ EditRule = Callable[["Scenario"], Iterator[Proposal]]
 EDIT_RULES: dict[str, EditRule] = {}
 
 
+def proposals(rule: str, scenario: Scenario) -> list[Proposal]:
+    """What a rule proposes for a run; it is asked once."""
+    if rule not in scenario.proposals:
+        scenario.proposals[rule] = list(EDIT_RULES[rule](scenario))
+    return scenario.proposals[rule]
+
+
 def proposed(rule: str, scenario: Scenario) -> Iterator[Edit]:
     """The edits that a rule proposes for a run."""
-    return (each for each in EDIT_RULES[rule](scenario) if isinstance(each, Edit))
+    return (each for each in proposals(rule, scenario) if isinstance(each, Edit))
 
 
 def proposed_again(edit: Edit, scenario: Scenario) -> Edit | None:

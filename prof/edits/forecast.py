@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
+from weakref import WeakKeyDictionary
 from zlib import crc32
 
 import numpy as np
@@ -57,7 +58,9 @@ class Forecaster:
         alone = known.host_alone_ns if known is not None else None
         self.shares: Floats = likely_shares(base, wanted, alone or 0.0, DRAWS)
         self._normal = normal_quantiles(DRAWS)
-        self._last: list[tuple[Scenario, Floats]] = []  # the last two runs and their times: both are asked for again
+        # Times of the replays of runs, as long as these are kept
+        self._drawn: WeakKeyDictionary[Scenario, Floats] = WeakKeyDictionary()
+        self._rough: WeakKeyDictionary[Scenario, float] = WeakKeyDictionary()
         self.scale, self.outside = 1.0, 0.0
         if wanted or captured_ns:
             if base.run.marked < 2 and captured_ns:  # a lone step's operations are replayed
@@ -65,7 +68,6 @@ class Forecaster:
             replayed, whole = float(self._times(captured(base)).mean()) - self.outside, wanted or captured_ns or 0.0
             within = max(whole - self.outside, 0.0) or replayed
             self.scale = within / replayed if wanted else min(within / replayed, 1.0)
-            self._last = []
 
     def forecast(self, scenario: Scenario) -> Forecast:
         """The step's time, its mean and interval over all draws."""
@@ -93,49 +95,39 @@ class Forecaster:
     def added(self, after: Scenario) -> Forecast:
         """What edits add to a step in a long run of steps (``Scenario.lasting_ns``)."""
         before, none = captured(self.base), np.zeros(0)
-        pairs = zip(self.shares.tolist(), self._errors(after), strict=True)
-        later = np.array([after.lasting_ns(share, e) - before.lasting_ns(share, none) for share, e in pairs])
+        later = after.lasting_ns(self.shares, self._errors(after)) - before.lasting_ns(self.shares, none)
         times = later / self.base.step_count
         return _summary(times, REPEATED_DEVIATION * abs(float(times.mean())))
 
     def _times(self, scenario: Scenario) -> Floats:
         """The step's time in each draw."""
-        times = next((times for known, times in self._last if known is scenario), None)
-        if times is None:
-            pairs = zip(self.shares.tolist(), self._errors(scenario), strict=True)
-            times = self.outside + self.scale * np.array([scenario.step_ns(share, error) for share, error in pairs])
-        others = [pair for pair in self._last if pair[0] is not scenario]
-        self._last = [*others[-1:], (scenario, times)]
-        return times
+        return self.outside + self.scale * self._replayed(scenario)[:DRAWS]
+
+    def _replayed(self, scenario: Scenario) -> Floats:
+        """The step's time in each draw, with hardly any host time, and at the middle of the host's pace."""
+        if scenario not in self._drawn:
+            shares = np.array([*self.shares, LEAST_SHARE, self.shares[DRAWS // 2]])
+            errors = np.append(self._errors(scenario), np.ones((2, len(scenario.edits))), axis=0)
+            self._drawn[scenario] = scenario.step_ns(shares, errors)
+        return self._drawn[scenario]
 
     def _noise(self, scenario: Scenario, step_ns: float) -> float:
         """The standard deviation of a difference between this step and another in ns, by what limits it."""
-        middle, one = float(self.shares[DRAWS // 2]), np.ones(len(scenario.edits))
-        hostless = scenario.step_ns(LEAST_SHARE, one) / max(scenario.step_ns(middle, one), 1.0)
-        return run_to_run_ns(step_ns, hostless * step_ns)
-
-    def quickly(self, scenario: Scenario) -> float:
-        """The step's time in ns at the middle of the host's pace: one replay."""
-        if not scenario.edits:
-            return float(self._times(scenario)[DRAWS // 2])
-        ns = scenario.step_ns(float(self.shares[DRAWS // 2]), np.ones(len(scenario.edits)))
-        return self.outside + self.scale * ns
-
-    def most_saved_ns(self, scenario: Scenario) -> float:
-        """What the edits of a scenario save at the very most, without a replay."""
-        return self.scale * scenario.most_saved_ns(float(self.shares[-1]))
+        hostless, whole = self._replayed(scenario)[DRAWS:].tolist()
+        return run_to_run_ns(step_ns, hostless / max(whole, 1.0) * step_ns)
 
     def roughly(self, scenario: Scenario) -> float:
         """The step's time in ns by three draws of the host's pace alone, to compare edits by."""
-        few = self.shares[[1, DRAWS // 2, DRAWS - 2]].tolist()
-        one = np.ones(len(scenario.edits))
-        return self.outside + self.scale * float(np.mean([scenario.step_ns(share, one) for share in few]))
+        if scenario not in self._rough:
+            few = self.shares[[1, DRAWS // 2, DRAWS - 2]]
+            self._rough[scenario] = float(scenario.step_ns(few, np.ones(len(scenario.edits))).mean())
+        return self.outside + self.scale * self._rough[scenario]
 
     def limits(self, scenario: Scenario) -> tuple[float, float]:
         """A step's time in ns where the GPU is idle when the host begins one, and where the host takes no time."""
         one = np.ones(len(scenario.edits))
-        host = scenario.alone_ns(float(self.shares[DRAWS // 2]))
-        return self.scale * host, self.scale * scenario.step_ns(LEAST_SHARE, one)
+        host, gpu = scenario.alone_ns(self.shares[DRAWS // 2]), scenario.step_ns(LEAST_SHARE, one)
+        return self.scale * float(host[0]), self.scale * float(gpu[0])
 
     def work(self, scenario: Scenario) -> Floats:
         """The GPU's work and the host's own work in a step, ns, without waits, at the middle of the host's pace."""

@@ -55,14 +55,13 @@ def _by_estimate(base: BaseRun, share: Floats) -> Floats:
     return found
 
 
-def _by_time(replayed: Callable[[float], float], share: Floats, measured_ns: float, half: float) -> Floats:
+def _by_time(replayed: Callable[[Floats], Floats], share: Floats, measured_ns: float, half: float) -> Floats:
     """The logarithm of each share's likelihood by how near the replay comes to a measured time, but for a constant.
 
     ``half``: half of the 80% interval of the logarithm of that time.
     """
     some = np.geomspace(LEAST, 1.0, REPLAYS)
-    times = np.array([replayed(each) for each in some.tolist()])
-    far = np.interp(np.log(share), np.log(some), np.log(np.maximum(times, 1.0) / measured_ns))
+    far = np.interp(np.log(share), np.log(some), np.log(np.maximum(replayed(some), 1.0) / measured_ns))
     found: Floats = -0.5 * (far * TENTH / half) ** 2
     return found
 

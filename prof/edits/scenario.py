@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
+from weakref import WeakValueDictionary
 
 import numpy as np
 
 from pyprof.prof.advice import Run
 from pyprof.prof.edits.base_run import BaseRun
-from pyprof.prof.edits.edit import Edit
+from pyprof.prof.edits.edit import Edit, Proposal
+from pyprof.prof.edits.edited_rows import EditedRows, edited_rows
 from pyprof.prof.edits.graph_costs import AFTER_NS
-from pyprof.prof.limits.other_device import moved_table
-from pyprof.prof.replay.chains import Chains
 from pyprof.prof.replay.repeated_tasks import RepeatedTasks, repeated_tasks
-from pyprof.prof.replay.simulate import simulate
-from pyprof.prof.replay.tasks import WORK, Tasks
-from pyprof.prof.work.annotate import Annotation
-from pyprof.table.columns import Bools, Coded, Floats, Ints, Table
+from pyprof.prof.replay.stretches import Stretches, ends_of, stretches
+from pyprof.prof.replay.tasks import WORK
+from pyprof.table.columns import Bools, Floats, Ints
 
 READY_NS = 200_000.0  # the host takes a batch that is ready from a queue: 0.1 to 0.4 ms
 NEVER = -(1 << 50)
@@ -27,15 +27,19 @@ NEVER = -(1 << 50)
 RANGES = 8
 
 
+class Times(NamedTuple):
+    """Of each task its duration, and of each dependency its lag, ns: a line for each share of the host's time."""
+
+    duration: Ints
+    lag: Ints
+
+
 @dataclass(frozen=True, eq=False)
 class Scenario:
     """The captured run after a sequence of edits. All arrays are per operation or call of the base's replay."""
 
     base: BaseRun
     edits: tuple[Edit, ...]
-    table: Table  # without the rows that vanished, with the durations and dtypes of the others
-    annotation: Annotation
-    origin: Ints  # per row of ``table``: its row in the base's table
     ns: Floats  # per operation: its duration
     owner: Ints  # per operation: the edit that its duration comes from; -1: the capture
     left: Floats  # per operation: the share of the host's work for its launch that remains
@@ -45,11 +49,24 @@ class Scenario:
     prompt: Bools  # per call
     in_graph: Bools  # per operation
     before: Scenario | None = None  # the run that the last edit was made to
+    proposals: dict[str, list[Proposal]] = field(default_factory=dict)  # what rules propose, once they were asked
+    after: WeakValueDictionary[Edit, Scenario] = field(default_factory=WeakValueDictionary)
 
     @cached_property
     def run(self) -> Run:
         """What rules read. Starts are the capture's: their order is that of the program still."""
-        return self.base.run if not self.edits else Run(self.table, self.annotation, self.base.peaks)
+        return self.base.run if not self.edits else Run(self.rows.table, self.rows.annotation, self.base.peaks)
+
+    @cached_property
+    def rows(self) -> EditedRows:
+        """What ``run`` is made of."""
+        if self.before is None:
+            return EditedRows(self.base.table, self.base.annotation, np.arange(len(self.base.table)))
+        return edited_rows(self.edits[-1], self.before)
+
+    @property
+    def origin(self) -> Ints:
+        return self.rows.origin
 
     def places(self, rows: Ints) -> Ints:
         """The replay's operations that rows of ``run`` stand for."""
@@ -59,29 +76,15 @@ class Scenario:
         """The calls that launched rows of ``run``; -1: unknown."""
         return self.base.recorded.work.call[self.places(rows)]
 
-    def step_ns(self, share: float, errors: Floats) -> float:
-        """The time of a step by the replay.
+    def step_ns(self, share: float | Floats, errors: Floats) -> Floats:
+        """The time of a step by the replay, for each share.
 
         ``share``: of the host's captured time that counts. ``errors``: per edit, the factor on the durations that it
-        says.
+        says; for all shares, or a line for each.
         """
         return _step_ns(self.base, *self._simulated(share, errors))
 
-    def most_saved_ns(self, share: float) -> float:
-        """The most that the edits can save per step at a pace of the host, without a replay; infinite if waits go.
-
-        A path through the tasks gets shorter at most by what all of them do.
-        """
-        none, one = np.zeros(0), np.ones(len(self.edits))
-        before, after = captured(self.base)._tasks(share, none), self._tasks(share, one)
-        waits = before.lag[self.base.waits] - after.lag[self.base.waits]
-        if bool((waits > -NEVER // 2).any()):
-            return np.inf
-        shorter = np.maximum(before.duration - after.duration, 0).sum()
-        gaps = np.maximum(before.lag[self.base.gaps] - after.lag[self.base.gaps], 0).sum()
-        return float(shorter + gaps) / max(_steps_between(self.base)[1], 1)
-
-    def lasting_ns(self, share: float, errors: Floats) -> float:
+    def lasting_ns(self, share: float | Floats, errors: Floats) -> Floats:
         """How long the captured work would take among many more of the same; arguments as of ``step_ns``.
 
         That is the host's time until its last launch, or the GPU's where everything was launched long before: whichever
@@ -90,57 +93,61 @@ class Scenario:
         base, begin = self.base, float(self.base.tasks.release.min())
         launched = base.call_task[base.recorded.work.call[base.recorded.work.call >= 0]]
         ends, _ = self._simulated(share, errors)
-        on_host = float(ends[launched].max()) if len(launched) else begin
-        ends, duration = self._simulated(share, errors, idle_until=round(on_host))
+        on_host = ends.take(launched, axis=1).max(axis=1, initial=round(begin))
+        ends, duration = self._simulated(share, errors, idle_until=on_host)
         # What ran when the capture began may keep the first operation back for longer still.
-        return max(on_host - begin, _extent(base, ends, duration, np.arange(len(base.work_task))))
+        found: Floats = np.maximum(on_host - begin, _extent(base, ends, duration, np.arange(len(base.work_task))))
+        return found
 
     def work_ns(self, share: float) -> Floats:
         """The work of the GPU and of the host in a step, ns: durations of its operations; of its calls, and between
         them, without waits. ``share``: as of ``step_ns``."""
-        base, tasks = self.base, self._tasks(share, np.ones(len(self.edits)))
+        base = self.base
         marked = base.steps[0] if len(base.steps[0]) else base.counted
-        duration = tasks.duration
+        duration = self._times(np.array([share]), np.ones((1, len(self.edits)))).duration[0]
         host = float(duration[base.host_task].sum() + duration[base.call_task].sum())
         return np.array([self.ns[marked].sum() / base.run.lanes, host / base.run.lanes]) / base.step_count
 
-    def alone_ns(self, share: float) -> float:
+    def alone_ns(self, share: float | Floats) -> Floats:
         """How long the host takes for the last step if the GPU is idle when it begins, from the end of the one before.
 
         That is the host's own work, and waits for what the step itself launched. ``share``: as of ``step_ns``.
         """
-        base = self.base
+        base, begin = self.base, int(self.base.tasks.release.min())
         marked, index, _ = base.steps
         call = base.recorded.work.call[marked]
         known = call >= 0
         last = int(index.max(initial=0))
         before = np.setdiff1d(np.arange(len(base.work_task)), marked[index == last]) if last else np.zeros(0, np.int64)
         ends, _ = self._simulated(share, np.ones(len(self.edits)), done=before)
-        if not last:
-            return float(ends[base.call_task].max() - base.tasks.release.min())
-        returned, of_step = ends[base.call_task[call[known]]], index[known]
-        return float(returned.max() - returned[of_step < last].max(initial=int(base.tasks.release.min())))
+        returned = ends.take(base.call_task[call[known]] if last else base.call_task, axis=1)
+        earlier = returned[:, index[known] < last] if last else returned[:, :0]
+        alone: Ints = returned.max(axis=1) - earlier.max(axis=1, initial=begin)
+        return alone.astype(np.float64)
 
     def _simulated(
-        self, share: float, errors: Floats, idle_until: int = NEVER, done: Ints | None = None
+        self, share: float | Floats, errors: Floats, idle_until: Ints | None = None, done: Ints | None = None
     ) -> tuple[Ints, Ints]:
-        """The end of each task of the base, and its duration.
+        """The end of each task of the base, and its duration: a line for each share.
 
         ``idle_until``: when the GPU begins, ns. ``done``: operations that take no time.
         """
-        tasks, place = self._tasks(share, errors), np.arange(len(self.base.tasks))
-        known: Chains | None = self.base.chains
-        if self._repeats is not None:
-            tasks, place, known = self._repeats.tasks(tasks), self._repeats.place, None
-            self._add_repeating(tasks.duration, errors)
+        base, again = self.base, self._repeats
+        found = self._times(np.atleast_1d(share), errors)
+        tasks, known, place = base.tasks, base.stretches, np.arange(len(base.tasks))
+        if again is not None:
+            tasks, known, place = again.tasks(base.tasks), self._repeated_stretches, again.place
+            found = Times(found.duration.take(again.origin, axis=1), again.lags(found.lag))
+            self._add_repeating(found.duration, errors)
         if done is not None:
-            duration = tasks.duration.copy()
-            duration[place[self.base.work_task[done]]] = 0
-            tasks = replace(tasks, duration=duration)
-        if idle_until != NEVER:
-            first = np.maximum(tasks.release, idle_until)
-            tasks = replace(tasks, release=np.where(tasks.kind == WORK, first, tasks.release))
-        return simulate(tasks, known)[place], tasks.duration[place]
+            found.duration[:, place[base.work_task[done]]] = 0
+        release = tasks.release[None]
+        if idle_until is not None:
+            release = np.where(tasks.kind == WORK, np.maximum(release, idle_until[:, None]), release)
+        ends = ends_of(tasks, known, found.duration, found.lag, release)
+        return (
+            (ends, found.duration) if again is None else (ends.take(place, axis=1), found.duration.take(place, axis=1))
+        )
 
     @cached_property
     def _repeats(self) -> RepeatedTasks | None:
@@ -148,29 +155,38 @@ class Scenario:
         repeats = [each.repeat for edit in self.edits for each in edit.repeats]
         return repeated_tasks(self.base.tasks, self.base.recorded.work, repeats) if repeats else None
 
+    @cached_property
+    def _repeated_stretches(self) -> Stretches:
+        assert self._repeats is not None
+        return stretches(self._repeats.tasks(self.base.tasks))
+
     def _add_repeating(self, duration: Ints, errors: Floats) -> None:
         """Add what the host needs to repeat calls."""
         assert self._repeats is not None
-        every = [(each, error) for edit, error in zip(self.edits, errors, strict=True) for each in edit.repeats]
+        every = [(each, error) for edit, error in zip(self.edits, errors.T, strict=True) for each in edit.repeats]
         every.sort(key=lambda pair: int(self.base.host_task[pair[0].repeat.before]))
         for (each, error), begin in zip(every, self._repeats.begins.tolist(), strict=True):
             entered = self._repeats.place[self.base.host_task[each.repeat.calls[0]]]
-            duration[entered] += round(each.enter_ns * error)
-            duration[begin] += round(each.again_ns * error)
+            duration[:, entered] += np.round(each.enter_ns * error).astype(np.int64)
+            duration[:, begin] += np.round(each.again_ns * error).astype(np.int64)
 
-    def _tasks(self, share: float, errors: Floats) -> Tasks:
-        base, tasks = self.base, self.base.tasks
+    def _times(self, shares: Floats, errors: Floats) -> Times:
+        base, pace = self.base, self.base.pace(shares)
+        before = np.where(self.prompt, np.minimum(pace.before * self._stays, READY_NS), pace.before * self._stays)
+        before = np.maximum(before + self.added * pace.added, 0.0)
+        own = pace.own * np.where(self.released & ~base.slowed, 0.0, self._left_of_calls)
+        factor = np.append(np.broadcast_to(errors, (len(shares), len(self.edits))), np.ones((len(shares), 1)), axis=1)
+        duration = np.tile(base.tasks.duration, (len(shares), 1))
+        duration[:, base.host_task], duration[:, base.call_task] = before, own
+        duration[:, base.work_task] = self.ns * factor.take(self.owner, axis=1)
+        return Times(duration, self._lags(duration))
+
+    @cached_property
+    def _stays(self) -> Floats:
+        """Per call: the share of the host's work before it that remains."""
         left = self._left_of_calls
         stays = left + (1 - left) * self._of_calls(self.views)
-        segment = base.unprofiled(share) * np.where(base.pauses & ~self._within_graphs, 1.0, stays)
-        segment = np.where(self.prompt, np.minimum(segment, READY_NS), segment)
-        segment = np.maximum(segment + self.added * base.added_ns(share), 0.0)
-        own = base.own_at(share) * left
-        own[self.released & ~base.slowed] = 0.0
-        ns = self.ns * np.append(errors, 1.0)[self.owner]
-        duration = tasks.duration.copy()
-        duration[base.host_task], duration[base.call_task], duration[base.work_task] = segment, own, ns
-        return replace(tasks, duration=duration, lag=self._lags(duration))
+        return np.where(self.base.pauses & ~self._within_graphs, 1.0, stays)
 
     @cached_property
     def _left_of_calls(self) -> Floats:
@@ -205,13 +221,20 @@ class Scenario:
         return np.where(unit >= 0, found[unit], False) & (base.loading <= 0)
 
     def _lags(self, duration: Ints) -> Ints:
-        base, lag = self.base, self.base.tasks.lag.copy()
-        lag[base.handed] = -duration[base.host_task[base.edge_item[base.handed]]]
+        base, lag = self.base, np.tile(self._lag, (len(duration), 1))
+        lag[:, base.handed] = -duration.take(base.host_task[base.edge_item[base.handed]], axis=1)
         call = base.edge_item[base.waits]
         task = base.call_task[call]
-        waits = lag[base.waits] + base.tasks.duration[task] - duration[task]
         never = self.released[call] | (self._left_of_calls[call] <= 0) | base.queued
-        lag[base.waits] = np.where(never, NEVER, waits)
+        lag[:, base.waits] = np.where(
+            never, NEVER, lag[:, base.waits] + base.tasks.duration[task] - duration.take(task, axis=1)
+        )
+        return lag
+
+    @cached_property
+    def _lag(self) -> Ints:
+        """Per dependency: its lag, but for those that the host's pace decides."""
+        base, lag = self.base, self.base.tasks.lag.copy()
         gone = self.ns <= 0
         lag[base.launches] = np.where(gone[base.edge_item[base.launches]], NEVER, lag[base.launches] - base.sooner)
         item = base.edge_item[base.gaps]
@@ -226,13 +249,16 @@ class Scenario:
 
 def captured(base: BaseRun) -> Scenario:
     """The run without any edit."""
+    if base.captured is None:
+        base.captured = _captured(base)
+    return base.captured
+
+
+def _captured(base: BaseRun) -> Scenario:
     work, calls = base.recorded.work, base.recorded.calls
     return Scenario(
         base=base,
         edits=(),
-        table=base.table,
-        annotation=base.annotation,
-        origin=np.arange(len(base.table)),
         ns=(work.end - work.start).astype(np.float64),
         owner=np.full(len(work), -1, np.int64),
         left=np.ones(len(work)),
@@ -246,20 +272,25 @@ def captured(base: BaseRun) -> Scenario:
 
 def besides_ns(base: BaseRun) -> float:
     """How much of the captured step is due to what long launches do besides; no time without the profiler has it."""
-    tasks = captured(base)._tasks(1.0, np.zeros(0))
-    duration, lag = tasks.duration.copy(), tasks.lag.copy()
-    duration[base.call_task] += base.besides
-    lag[base.launches] += base.sooner
-    whole = replace(tasks, duration=duration, lag=lag)
-    longer, shorter = (_step_ns(base, simulate(each, base.chains), each.duration) for each in (whole, tasks))
-    return max(longer - shorter, 0.0)
+    duration, lag = (np.repeat(each, 2, axis=0) for each in captured(base)._times(np.ones(1), np.zeros(0)))
+    duration[0, base.call_task] += base.besides
+    lag[0, base.launches] += base.sooner
+    ends = ends_of(base.tasks, base.stretches, duration, lag, base.tasks.release[None])
+    longer, shorter = _step_ns(base, ends, duration)
+    return max(float(longer - shorter), 0.0)
 
 
 def apply(edit: Edit, scenario: Scenario) -> Scenario:
     """The run after one more edit, which a rule proposed for this scenario; with measured durations where there are."""
     edit = scenario.base.retime(edit, scenario) if scenario.base.retime else edit
+    if edit not in scenario.after:
+        scenario.after[edit] = after = _applied(edit, scenario)
+        return after
+    return scenario.after[edit]
+
+
+def _applied(edit: Edit, scenario: Scenario) -> Scenario:
     at = scenario.places(edit.rows)
-    rows = scenario.run.origin[edit.rows]
     ns, owner, left = scenario.ns.copy(), scenario.owner.copy(), scenario.left.copy()
     changed = edit.ns != ns[at]
     ns[at], left[at] = edit.ns, left[at] * edit.left
@@ -275,19 +306,9 @@ def apply(edit: Edit, scenario: Scenario) -> Scenario:
     released[edit.released], prompt[edit.prompt if edit.loads else edit.prompt[~loading]] = True, True
     in_graph = scenario.in_graph.copy()
     in_graph[at] |= edit.graph
-    took = scenario.table.ints("kDuration").copy()
-    took[rows] = np.round(edit.ns).astype(np.int64)
-    kept = np.ones(len(took), bool)
-    kept[rows[(edit.ns <= 0) & (edit.left <= 0)]] = False
-    table, annotation = _retyped(edit, scenario)
-    table = table.with_column("kDuration", took)
-    table = moved_table(table, edit.device) if edit.device else table
     return Scenario(
         base=scenario.base,
         edits=(*scenario.edits, edit),
-        table=table.take(np.flatnonzero(kept)),
-        annotation=annotation.take(np.flatnonzero(kept)),
-        origin=scenario.origin[kept],
         ns=ns,
         owner=owner,
         left=left,
@@ -308,34 +329,7 @@ def _views(base: BaseRun, operations: Ints) -> Floats:
     return found
 
 
-def _retyped(edit: Edit, scenario: Scenario) -> tuple[Table, Annotation]:
-    """Table and annotation with the dtypes and precisions that rows have after the edit."""
-    table, annotation = scenario.table, scenario.annotation
-    if not len(edit.retyped):
-        return table, annotation
-    rows = scenario.run.origin[edit.retyped]
-    if edit.dtype:
-        dtypes = table.coded("dtypes")
-        values = [*dtypes.values, *(text.replace('"float32"', f'"{edit.dtype}"') for text in dtypes.values)]
-        codes = dtypes.codes.copy()
-        codes[rows] = np.where(codes[rows] >= 0, codes[rows] + len(dtypes.values), codes[rows])
-        table = table.with_column("dtypes", Coded(codes, values))
-        nbytes = annotation.bytes.copy()
-        known = rows[nbytes[rows] > 0]
-        nbytes[known] //= 2
-        annotation = replace(annotation, bytes=nbytes)
-    products = rows[annotation.tc.take(rows).among("0", "1")]
-    tc, precision = _set(annotation.tc, products, "1"), _set(annotation.tcprec, products, edit.unit)
-    return table, replace(annotation, tc=tc, tcprec=precision)
-
-
-def _set(column: Coded, rows: Ints, value: str) -> Coded:
-    codes = column.codes.copy()
-    codes[rows] = len(column.values)
-    return Coded(codes, [*column.values, value])
-
-
-def _step_ns(base: BaseRun, ends: Ints, duration: Ints) -> float:
+def _step_ns(base: BaseRun, ends: Ints, duration: Ints) -> Floats:
     """The mean time of the steps; without marks, from the GPU's first operation to the end of its last one.
 
     A step lasts from when the GPU had finished the step before, or from when the host had launched it, whichever time
@@ -343,15 +337,16 @@ def _step_ns(base: BaseRun, ends: Ints, duration: Ints) -> float:
     host that is ahead gets further ahead.
     """
     marked, index, _ = base.steps
-    if not len(marked):
-        return _extent(base, ends, duration, base.counted)
-    finished = ends[base.work_task][marked]
-    call = base.recorded.work.call[marked]
-    launched = np.where(call >= 0, ends[base.call_task[call]], NEVER)
     before, count = _steps_between(base)
-    if count:
-        return max(_between(index, finished, before), _between(index, launched, before)) / count
-    return _extent(base, ends, duration, base.counted)
+    if not count:
+        return _extent(base, ends, duration, base.counted)
+    finished = ends.take(base.work_task[marked], axis=1)
+    call = base.recorded.work.call[marked]
+    launched = np.where(call >= 0, ends.take(base.call_task[call], axis=1), NEVER)
+    first = index <= before
+    of_gpu, of_host = (each.max(axis=1) - each[:, first].max(axis=1) for each in (finished, launched))
+    longer: Ints = np.maximum(of_gpu, of_host)
+    return longer / count
 
 
 def _steps_between(base: BaseRun) -> tuple[int, int]:
@@ -361,14 +356,8 @@ def _steps_between(base: BaseRun) -> tuple[int, int]:
     return before, int(index.max()) - before if len(marked) else 0
 
 
-def _extent(base: BaseRun, ends: Ints, duration: Ints, operations: Ints) -> float:
+def _extent(base: BaseRun, ends: Ints, duration: Ints, operations: Ints) -> Floats:
     """From the beginning of the first of these operations to the end of the last one."""
     tasks = base.work_task[operations]
-    return float(ends[tasks].max() - (ends - duration)[tasks].min())
-
-
-def _between(index: Ints, ends: Ints, before: int) -> float:
-    """From the end of the step ``before`` to the end of the last one."""
-    finish = np.full(int(index.max()) + 1, NEVER)
-    np.maximum.at(finish, index, ends)
-    return float(finish.max() - finish[: before + 1].max())
+    took: Ints = ends.take(tasks, axis=1).max(axis=1) - (ends - duration).take(tasks, axis=1).min(axis=1)
+    return took.astype(np.float64)

@@ -27,7 +27,7 @@ def build_parser() -> Parser:
         description="What to change in a program, in the order in which it brings most: each change is applied to the "
         "run that the changes before it leave, and the step is replayed, so that savings interact and the host's pace "
         "counts. Prints the step's time without a profiler as it is and after each change, with an 80% interval, the "
-        "source line, and what the change costs. Ends where each further change saves less than 1% of what is left.",
+        "source line, and what the change costs. Ends where each further change saves less than 1% of the step.",
     )
     file = "a profiler's file (net.sqlite, net.json, ...; files gzipped or not) or net.pyprof"
     parser.add_argument("file", help=file)

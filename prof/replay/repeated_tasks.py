@@ -49,9 +49,13 @@ class RepeatedTasks:
             release=release,
             first=self.first,
             source=self.source,
-            lag=np.where(self.edge >= 0, base.lag[self.edge], 0),
+            lag=self.lags(base.lag),
             cause=self.cause,
         )
+
+    def lags(self, lag: Ints) -> Ints:
+        """The lags of the dependencies by those of the base's, or several lines of them."""
+        return np.where(self.edge >= 0, lag[..., self.edge], 0)
 
 
 def repeated_tasks(base: Tasks, work: Work, repeats: Sequence[Repeat]) -> RepeatedTasks:

@@ -40,7 +40,7 @@ class TimedShares:
     of_call: Floats  # per call of the replay, of the time for it and before it; NaN: not known
     of_all: float  # the mean over all captured time
 
-    def at(self, share: float) -> Floats:
+    def at(self, share: float | Floats) -> Floats:
         """Per call, the share if that of all is this one: on another day, all of the host is faster or slower."""
         found: Floats = np.where(np.isnan(self.of_call), self.of_all, self.of_call) * (share / self.of_all)
         return np.minimum(found, 1.0)

@@ -57,7 +57,7 @@ def test_nothing_is_said_of_what_is_not_like_anything_measured():
 )
 def test_sums_of_calls_of_sizes_that_are_left_out(kind, before, after, near):
     """As in a network: of sums of 30 calls of 20 µs and more, nine of ten are near what was measured."""
-    sizes = measured()[kind, "fprop"]
+    sizes = measured(kind)["fprop"]
     now, then = sizes.us[before], sizes.us[after]
     pairs = []
     for place in np.flatnonzero((now > 20) & ~np.isnan(then)).tolist():

@@ -146,7 +146,7 @@ def test_a_kernel_that_vanishes_takes_its_launch_along(host_bound):
     """Without the second launch: its segment of 45 and its call of 5 are gone, and the end comes 50 earlier."""
     after = apply(edit([1], [0], [0]), captured(host_bound))
     assert after.step_ns(1.0, np.ones(1)) == 70_000
-    assert after.run.rows == 2 and len(after.table) == 2
+    assert after.run.rows == 2 and len(after.rows.table) == 2
 
 
 def test_a_faster_kernel_does_not_help_where_the_host_is_the_limit(host_bound):
@@ -201,7 +201,7 @@ def test_a_measured_step_sets_the_hosts_pace(host_bound):
 
 def test_a_quick_answer_is_that_of_the_middle_pace(host_bound):
     forecaster, scenario = Forecaster(host_bound), captured(host_bound)
-    times = [forecaster.scale * scenario.step_ns(share, NONE) for share in forecaster.shares.tolist()]
+    times = (forecaster.scale * scenario.step_ns(forecaster.shares, NONE)).tolist()
     assert len(set(times)) == len(times) and forecaster.quickly(scenario) == pytest.approx(np.median(times))
 
 
