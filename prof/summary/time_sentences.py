@@ -16,7 +16,6 @@ from pyprof.source_path import Place
 MOST = 3  # parts named in a sentence
 OUTLIER = 1.2  # a layer that takes more than this times the median is an outlier
 LITTLE = 0.01  # share of the time; anything smaller gets no sentence
-LATE = 0.05  # from this share of the time on, a sentence says how long the GPU waits for launches
 MOVING = frozenset("to copy_ _to_copy cuda float half bfloat16 double type type_as clone tensor as_tensor".split())
 PHASELESS = 0.1  # with more of the time outside of ops, the passes cannot be compared
 QUEUED_NS = 100_000  # launching takes 5 to 50 µs; a kernel that waits longer has several launches queued before it
