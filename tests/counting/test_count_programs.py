@@ -56,9 +56,44 @@ def test_gradients_of_each_sample() -> None:
     assert not work.unknown
 
 
-def test_forward_mode() -> None:
+def test_forward_mode_counts_the_tangents() -> None:
     work = pyprof.count(lambda: func.jvp(torch.tanh, (N(4, 5),), (N(4, 5),)))
-    assert work.forward.flop == 20
+    assert work.forward.flop == 20 + 60  # 1 of each of 20 elements, and 3 of each tangent: t * (1 - y * y)
+    assert not work.unknown
+
+
+@pytest.mark.parametrize("way", ["jvp", "dual numbers"])
+def test_the_tangent_of_a_product_is_a_product(way: str) -> None:
+    x, t, w = N(10, 64), N(10, 64), N(32, 64)
+
+    def dual() -> None:
+        with torch.autograd.forward_ad.dual_level():
+            torch.autograd.forward_ad.make_dual(x, t) @ w.T
+
+    work = pyprof.count(dual if way == "dual numbers" else lambda: func.jvp(lambda x: x @ w.T, (x,), (t,)))
+    assert work.flops == 2 * 40_960  # 2*10*64*32 for the value, and the same for the tangent; w's tangent is zero
+    assert not work.unknown
+
+
+def test_both_factors_of_a_product_have_tangents() -> None:
+    x, w = N(10, 64), N(64, 32)
+    work = pyprof.count(lambda: func.jvp(torch.mm, (x, w), (torch.ones_like(x), torch.ones_like(w))))
+    assert work.flops == 3 * 40_960 + 320  # x @ w, dx @ w, x @ dw, and the sum of 10*32
+
+
+@pytest.mark.parametrize(
+    ("transform", "flop"),
+    [
+        (func.jacrev, 135_168),  # 2*32*64 for the value, and 32 products of W' with a vector, 2*64*32 each
+        (func.jacfwd, 266_240),  # 4096 for the value, and 64 products of W with a vector
+        (lambda f: func.vjp(f, N(64))[1], 4096),  # the value; nobody asks for the gradient
+    ],
+)
+def test_jacobians(transform: Any, flop: int) -> None:
+    w, x = N(32, 64), N(64)
+    function = transform(lambda x: w @ x) if transform in (func.jacrev, func.jacfwd) else None
+    work = pyprof.count(lambda: function(x) if function else transform(lambda x: w @ x))
+    assert work.flops == flop
     assert not work.unknown
 
 
