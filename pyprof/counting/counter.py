@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from pyprof.capture.patch import Patches
+from pyprof.counting import worker_threads
 from pyprof.counting.arguments import outputs_of, tensors
 from pyprof.counting.attention_arguments import flex_attention_arguments, jagged_attention_arguments
 from pyprof.counting.autograd_nodes import (
@@ -50,6 +51,7 @@ from pyprof.counting.modes import (
     FunctionCalls,
     in_forward_mode,
     in_transform,
+    remove,
     unnoticed,
     without_dispatch_mode,
 )
@@ -98,6 +100,7 @@ class Counter:
             self._patches.set(module, "has_torch_function", unnoticed(module.has_torch_function))
         self._passes.install(self._patches)
         self._eager.install(self._patches)
+        worker_threads.install(self._patches, self)
         self.begin_thread()
         return self
 
@@ -116,9 +119,18 @@ class Counter:
 
     def end_thread(self) -> None:
         """End what ``begin_thread`` began."""
+        if not self.thread.modes:
+            return  # leave_thread was faster
         calls, ops = self.thread.modes.pop()
         ops.__exit__(None, None, None)
         calls.__exit__(None, None, None)
+
+    def leave_thread(self) -> bool:
+        """Remove what is left of the count on a thread that outlives it. True if nothing is left."""
+        modes = self.thread.modes
+        while modes and remove(*modes[-1]):
+            modes.pop()
+        return not modes
 
     def close(self) -> None:
         """Remove our hooks from the program's autograd nodes. Nothing is counted afterwards."""
@@ -352,7 +364,7 @@ class Counter:
             return False
         if call.casts is not None and str(func) == "aten._to_copy.default":
             return False
-        is_sum = self._gradient_sums.after(node, args)
+        is_sum = self._gradient_sums.after(node, call, args)
         if is_sum is not None:
             return not is_sum
         self._gradient_sums.watch(node, call)

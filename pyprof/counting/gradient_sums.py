@@ -21,7 +21,7 @@ class _LastNode(threading.local):
     """What this thread's engine has just finished."""
 
     def __init__(self) -> None:
-        self.node = (-1, -1)  # (pass, node) of the node that ended last
+        self.node = (-1, -1, -1)  # (pass, sequence number, call) of the node that ended last
         self.first: set[int] = set()  # gradients of that node that are its op's first ones for their target
 
 
@@ -34,9 +34,9 @@ class GradientSums:
         self._watched: weakref.WeakSet[ApiCall] = weakref.WeakSet()
         self._closed = False
 
-    def after(self, node: Any, arguments: Any) -> bool | None:
+    def after(self, node: Any, call: ApiCall, arguments: Any) -> bool | None:
         """Whether an op dispatched after the node's own work is a sum to count. None while the node still works."""
-        if self._last.node != (current_task(), node._sequence_nr()):
+        if self._last.node != (current_task(), node._sequence_nr(), id(call)):
             return None
         return any(isinstance(a, torch.Tensor) and a._cdata in self._last.first for a in arguments[1:])
 
@@ -55,7 +55,7 @@ class GradientSums:
             return
         if call.served[0] != task:
             call.served = (task, set())
-        last.node, last.first = (task, node._sequence_nr()), set()
+        last.node, last.first = (task, node._sequence_nr(), id(call)), set()
         for (after, place), gradient in zip(node.next_functions, gradients, strict=False):
             if after is None:
                 continue

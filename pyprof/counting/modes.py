@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pyprof.capture.mode import MarkerMode
-from pyprof.capture.patch import Patches
+from pyprof.capture.patch import Patches, after_this_call
 from pyprof.counting.arguments import tensors
 from pyprof.counting.autograd_nodes import next_sequence
 from pyprof.counting.backward_passes import in_vmap
@@ -47,6 +47,8 @@ class FunctionCalls(TorchFunctionMode):
         counter = self.counter
         thread = counter.thread
         if thread.call is not None or not counter.active or getattr(func, "__name__", "") in ATTRIBUTES:
+            if not counter.active:  # the count has ended while this thread was at work
+                after_this_call(counter.leave_thread)
             return func(*args, **kwargs) if kwargs else func(*args)
         kwargs = kwargs or {}
         if isinstance(func, OpOverload):
@@ -101,6 +103,22 @@ class DispatchedOps(TorchDispatchMode):
         if (call is not None and not call.collects) or not counter.active:
             return func(*args, **kwargs) if kwargs else func(*args)
         return counter.run_dispatched(func, args, kwargs or {})
+
+
+def remove(calls: FunctionCalls, ops: DispatchedOps) -> bool:
+    """Remove these modes from this thread's stacks, at whatever depth they are. Return whether they were there."""
+    modes = [_pop_mode() for _ in range(_mode_count())]
+    for mode in reversed(modes):
+        if mode is not calls:
+            _push_mode(mode)
+    above = []
+    while (depth := _dispatch_count()) and _dispatch_at(depth - 1) is not ops:
+        above.append(_pop_dispatch(None))
+    if _dispatch_count():
+        ops.__exit__(None, None, None)
+    for mode in reversed(above):
+        _push_dispatch(mode)
+    return calls in modes
 
 
 def without_dispatch_mode(counter: Counter, func: Any, args: Any, kwargs: Any) -> Any:

@@ -3,7 +3,6 @@
 Each counts what the same work done by hand would: the amounts are in the comments.
 """
 
-import threading
 from typing import Any
 
 import pytest
@@ -214,7 +213,7 @@ def test_fake_tensors_leave_nothing_unknown() -> None:
     assert not work.unknown
 
 
-# errors, threads, one counter in another
+# errors, one counter in another
 
 
 def test_an_error_ends_the_count_and_leaves_nothing_behind() -> None:
@@ -240,14 +239,6 @@ def test_counters_in_each_other() -> None:
         with pyprof.count() as inner:
             N(3, 4) @ N(4, 5)
     assert (outer.flops, inner.flops) == (240, 120)
-
-
-def test_what_another_thread_does_is_its_own() -> None:
-    with pyprof.count() as work:
-        thread = threading.Thread(target=lambda: N(3, 4) @ N(4, 5))
-        thread.start()
-        thread.join()
-    assert work.flops == 0
 
 
 def test_weight_norm_and_its_gradient() -> None:
