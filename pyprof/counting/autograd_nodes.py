@@ -32,8 +32,8 @@ NO_MODEL = ModelCall()
 class ApiCall:
     """A call of torch's API, or a dispatched op outside of any. It is the owner of the autograd nodes that it made."""
 
-    __slots__ = ("__weakref__", "args", "casts", "collects", "edges", "hooks", "inner", "known", "op", "out", "served",
-                 "task", "variant", "zeros")  # fmt: skip
+    __slots__ = ("__weakref__", "args", "casts", "collects", "edges", "hooks", "inner", "known", "op", "out", "roots",
+                 "run", "served", "task", "variant", "zeros")  # fmt: skip
 
     def __init__(self, op: str, known: ModelCall) -> None:
         self.op = op  # the outermost API call's name
@@ -46,6 +46,8 @@ class ApiCall:
         self.inner: list[OpCount] = []  # these ops
         self.edges: list[tuple[Any, ...]] = []  # for each tensor of the call the nodes that get its gradient
         self.zeros: ZeroTangents | None = None  # in forward mode
+        self.roots: set[int] = set()  # sequence numbers of the nodes that get the gradients of its results
+        self.run = -1  # the backward pass in which such a node ended
         self.task = -1  # the backward pass in which its whole backward was counted
         self.served: tuple[int, set[Any]] = (-1, set())  # that pass, and where gradients were sent in it
         self.hooks: dict[Any, Any] = {}  # the hooks on its nodes, by sequence number
@@ -94,6 +96,7 @@ def own(call: ApiCall, result: Any, first: int, key: object, pending: dict[int, 
     seen = {node for edge in call.edges for node in edge if not isinstance(node, weakref.ref)}
     with torch._C.DisableTorchFunction():
         todo = [each.grad_fn for tensor in tensors(result) for each in _levels(tensor)]
+    call.roots = {node._sequence_nr() for node in todo if node is not None}
     while todo:
         node = todo.pop()
         if node is None or node in seen:
@@ -123,6 +126,15 @@ def is_accumulation(node: Any) -> bool:
 
 def _resolved(node: Any, leaves: dict[int, Any]) -> Any:
     return leaves.get(id(node()), node) if isinstance(node, weakref.ref) else node
+
+
+def begins_at_result(call: ApiCall, node: Any) -> bool:
+    """Whether the pass in progress came to this node of the call from the call's results.
+
+    A second derivative also enters a call's graph in its middle, through tensors that the first derivative used. Then
+    only a part of the call's backward runs.
+    """
+    return not call.roots or node._sequence_nr() in call.roots or call.run == current_task()
 
 
 def needs(call: ApiCall, node: Any) -> tuple[bool, ...]:

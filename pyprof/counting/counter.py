@@ -17,11 +17,12 @@ import torch
 
 from pyprof.capture.patch import Patches
 from pyprof.counting import worker_threads
-from pyprof.counting.arguments import outputs_of, tensors
+from pyprof.counting.arguments import SHAPELESS, ordered, outputs_of, tensors, unseen
 from pyprof.counting.attention_arguments import flex_attention_arguments, jagged_attention_arguments
 from pyprof.counting.autograd_nodes import (
     NO_MODEL,
     ApiCall,
+    begins_at_result,
     current_node,
     current_task,
     edges_of,
@@ -40,6 +41,7 @@ from pyprof.counting.call_work import (
     cast_arguments,
     count_op,
     model_call,
+    op_name,
 )
 from pyprof.counting.counts import ACCUMULATE, BACKWARD, FORWARD, Counts
 from pyprof.counting.fake_tensors import has_fake, made_fake
@@ -55,6 +57,7 @@ from pyprof.counting.modes import (
     unnoticed,
     without_dispatch_mode,
 )
+from pyprof.counting.nested_kernels import BY_ROWS, CONSISTING, COPIES, copied, has_nested, run_kernel, with_rows
 from pyprof.counting.python_functions import UNSEEN, calls_can_be_seen, without_override_check
 from pyprof.counting.zero_tangents import ZeroTangents
 from pyprof.prof.ops.model import Work
@@ -72,6 +75,7 @@ class Thread(threading.local):
         self.running: list[Any] = []  # running functions written in Python, whose inner calls the mode sees
         self.call: ApiCall | None = None  # the call in progress whose dispatched ops are collected
         self.fake: Any = None  # whether the call in progress is on fake tensors, or its arguments; None: no call
+        self.inside = 0  # how many ops of nested tensors are running, whose inner ops are collected
         self.wrapped = -1  # the last node of an op on wrapper tensors; the ops on the wrapped tensors have no nodes
         self.modes: list[tuple[FunctionCalls, DispatchedOps]] = []
         self.profiler_ranges: list[str] = []  # torch's own record_function ranges in progress
@@ -287,16 +291,42 @@ class Counter:
         number = next_sequence() - 1
         in_forward = known.known is not None and node is None and number != thread.wrapped
         edges = edges_of(found) if in_forward else []
+        consists = (known.name in CONSISTING or thread.inside) and known.name not in COPIES
+        if thread.call is not None and consists and has_nested(found):
+            return self._run_nested(thread.call, func, args, kwargs, found)
         result = func(*args, **kwargs)
         if (type(result) is not torch.Tensor or not known.plain) and self._is_bookkeeping(node, args, kwargs, result):
             return result
-        count = known.count(result, self.in_optimizer)
+        if known.name in COPIES and has_nested((found[0], result)):
+            count = OpCount(known.name, known.name, copied(found[0], result), "")
+        else:
+            count = known.count(result, self.in_optimizer)
         zeros = thread.call.zeros if thread.call is not None else None
         if zeros is None or not zeros.has(func, args, result, count):
             self._collect_or_add(count, node)
         if in_forward and known.known is not None:
             # Autograd made the node just before it dispatched the op to this mode, so the node has the latest number.
             self._wait(number, known.name, known.known, edges, result)
+        return result
+
+    def _run_nested(self, call: ApiCall, func: Any, args: Any, kwargs: Any, found: list[torch.Tensor]) -> Any:
+        """Run an op of nested tensors, and collect the ops inside it, or the op itself if it works row by row."""
+        name, before = op_name(func._schema.name), len(call.inner)
+        if name in BY_ROWS:
+            arguments = ordered(func._schema, args, kwargs)
+            with unseen():
+                rows = with_rows(arguments.descriptions, arguments.values)
+            result = func(*args, **kwargs)
+            call.inner.append(count_op(name, rows, None, False))
+            return result
+        self.thread.inside += 1
+        try:
+            with DispatchedOps(self):
+                result = run_kernel(func, args, kwargs, found)
+        finally:
+            self.thread.inside -= 1
+        if len(call.inner) == before:
+            call.inner.append(OpCount(name, "", None, SHAPELESS))
         return result
 
     def _wait(self, number: int, op: str, known: ModelCall, edges: Any, result: Any) -> None:
@@ -367,6 +397,8 @@ class Counter:
         is_sum = self._gradient_sums.after(node, call, args)
         if is_sum is not None:
             return not is_sum
+        if not begins_at_result(call, node):
+            return False
         self._gradient_sums.watch(node, call)
         return self._add_whole_backward(call, node)
 

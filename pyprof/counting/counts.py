@@ -60,7 +60,8 @@ class Counts:
     @property
     def _rows(self) -> dict[tuple[str, str, str], tuple[int, Work]]:
         """(op, model, direction) -> calls, work."""
-        return {key: (row[0], Work(*row[1:])) for key, row in self._sums.items()}
+        with _ADDING:
+            return {key: (row[0], Work(*row[1:])) for key, row in self._sums.items()}
 
     def _sum(self, *directions: str) -> Work:
         rows = (work for (_, _, direction), (_, work) in self._rows.items() if direction in directions)

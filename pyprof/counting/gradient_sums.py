@@ -55,6 +55,8 @@ class GradientSums:
             return
         if call.served[0] != task:
             call.served = (task, set())
+        if node._sequence_nr() in call.roots:
+            call.run = task
         last.node, last.first = (task, node._sequence_nr(), id(call)), set()
         for (after, place), gradient in zip(node.next_functions, gradients, strict=False):
             if after is None:
