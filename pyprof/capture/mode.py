@@ -275,6 +275,21 @@ def quiet(
     return wrapper
 
 
+def outside(call: Callable[..., Any], mode: MarkerMode) -> Callable[..., Any]:
+    """`call` without our mode on this thread, at whatever depth it is."""
+
+    @functools.wraps(call, updated=())
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if not leave(mode):
+            return call(*args, **kwargs)
+        try:
+            return call(*args, **kwargs)
+        finally:
+            enter(mode)
+
+    return wrapper
+
+
 class DispatchMode(TorchDispatchMode):
     """The exact mode, init(dispatch=True): `torch.ops.aten` markers inside those of the marker mode, backward too.
 
