@@ -181,7 +181,7 @@ class Counter:
     def run_operator(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run an op of the dispatcher that the program calls itself; the dispatch mode counts it."""
         thread = self.thread
-        before, thread.fake = thread.fake, made_fake(args, kwargs)
+        before, thread.fake = thread.fake, self._fakeness(current_node(), args, kwargs)
         try:
             return func(*args, **kwargs)
         finally:
@@ -206,7 +206,7 @@ class Counter:
         autocast = _autocast_is_on()
         call.collects = not call.known.succeeded or autocast or node is not None
         call.zeros = ZeroTangents() if in_forward_mode() else None
-        before, thread.fake = thread.fake, made_fake(args, kwargs)
+        before, thread.fake = thread.fake, self._fakeness(node, args, kwargs)
         thread.call, result = call, None
         try:
             result = func(*args, **kwargs) if call.collects else without_dispatch_mode(self, func, args, kwargs)
@@ -338,14 +338,21 @@ class Counter:
                 del self._pending[old]
         self._pending[number] = None if number in self._pending else call
 
+    def _fakeness(self, node: Any, args: Any, kwargs: Any) -> Any:
+        """Whether the program runs a call on fake tensors, or else the call's arguments, which show it.
+
+        The outermost call decides, or the backward pass that it is part of.
+        """
+        if self.thread.fake is not None:
+            return self.thread.fake
+        return made_fake(args, kwargs) if node is None else self._passes.current().fake
+
     def _is_bookkeeping(self, node: Any, args: Any, kwargs: Any, result: Any) -> bool:
         """Whether an op is on fake tensors although the program's call or backward pass is not."""
         if not has_fake((args, kwargs, result)):
             return False
-        fake = self.thread.fake
-        if fake is None:
-            return node is not None and not self._passes.current().fake
-        return not (fake if isinstance(fake, bool) else has_fake(fake))
+        fake = self._fakeness(node, None, None)
+        return not (fake if isinstance(fake, bool) else has_fake(fake) or self.thread.fake is None)
 
     def _run_higher_order(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run an operator that takes functions. The calls inside it are not visible, but it may have a model."""

@@ -12,10 +12,11 @@ import torch
 
 from pyprof.counting.arguments import has_contents, ordered, outputs_of, tensors, wants_gradient
 from pyprof.counting.autograd_nodes import NO_MODEL
-from pyprof.counting.call_keys import NoKey, key_of
+from pyprof.counting.call_keys import FACTORS, NoKey, key_of
 from pyprof.counting.call_work import (
     ModelCall,
     OpCount,
+    api_name,
     count_op,
     may_have_model,
     model_call,
@@ -24,7 +25,7 @@ from pyprof.counting.call_work import (
 )
 from pyprof.counting.modes import are_wrapped
 from pyprof.prof.ops.evaluation import ALIASES, find
-from pyprof.prof.ops.model import MODELS
+from pyprof.prof.ops.model import FAMILY, MODELS
 
 MOST = 8192  # distinct calls that are kept
 MOST_RESULTS = 64  # different results that are kept per distinct call
@@ -57,6 +58,7 @@ class KnownCalls:
     def __init__(self) -> None:
         self._models: Any = None
         self._functions: dict[Any, bool] = {}
+        self._factors: dict[Any, bool] = {}
         self._calls: dict[Any, ModelCall] = {}
         self._ops: dict[Any, OpCall] = {}
 
@@ -65,7 +67,7 @@ class KnownCalls:
         models = (len(MODELS), len(ALIASES), id(next(reversed(MODELS.values()))))
         if models != self._models:
             self._models = models
-            for table in (self._functions, self._calls, self._ops):
+            for table in (self._functions, self._factors, self._calls, self._ops):
                 table.clear()
 
     def may_have_model(self, func: Any) -> bool:
@@ -76,10 +78,20 @@ class KnownCalls:
             _store(self._functions, func, found)
         return found
 
+    def _takes_factors(self, func: Any) -> bool:
+        """Whether a function's floating-point arguments are factors of an element-wise op."""
+        found = self._factors.get(func)
+        if found is None:
+            schema = getattr(func, "_schema", None)
+            model = find(api_name(func) if schema is None else op_name(schema.name))
+            found = FAMILY.get(model or "") in FACTORS
+            _store(self._factors, func, found)
+        return found
+
     def api_call(self, func: Any, args: Any, kwargs: Any, in_optimizer: bool) -> tuple[ModelCall, list[torch.Tensor]]:
         """The model that counts an API call, and the call's tensors."""
         try:
-            key, found = key_of(args, kwargs)
+            key, found = key_of(args, kwargs, self._takes_factors(func))
         except NoKey:
             found = list(tensors((args, kwargs)))
             return NO_MODEL if are_wrapped(found) else model_call(*model_of(func, args, kwargs), found), found
@@ -94,7 +106,7 @@ class KnownCalls:
     def op_call(self, func: Any, args: Any, kwargs: Any, in_optimizer: bool) -> tuple[OpCall, list[torch.Tensor]]:
         """A dispatched op, and the call's tensors."""
         try:
-            key, found = key_of(args, kwargs)
+            key, found = key_of(args, kwargs, self._takes_factors(func))
         except NoKey:
             found = list(tensors((args, kwargs)))
             return _op_call(func, args, kwargs, found), found
