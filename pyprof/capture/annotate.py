@@ -58,7 +58,8 @@ def wrap(owner: Any, name: str) -> None:
     if active is None:
         raise RuntimeError(f"pyprof.wrap({name!r}): call pyprof.init() first")
     if _is_scripted(owner) and name in ("forward", "__call__"):
-        return _wrap_scripted(active.patches, owner, name)
+        _wrap_scripted(active.patches, owner, name)
+        return
     static: Any = vars(owner).get(name) if isinstance(owner, type) else None
     unbound = isinstance(static, (staticmethod, classmethod))
     func = static.__func__ if unbound else static or getattr(owner, name)

@@ -2,8 +2,10 @@
 
 A key holds each tensor's shape, dtype and strides, whether it requires a gradient, and which tensors share memory, and
 each other argument with its type. The factors of element-wise ops count alike unless they are 0, 1 and other multiples
-of a half, so a learning rate that changes with every step makes no new key. Arguments whose count depends on more than that have no key: subclasses of Tensor,
-sparse and nested tensors, tensors inside a function transform, and objects of unknown types.
+of a half, so a learning rate that changes with every step makes no new key.
+
+Arguments whose count depends on more than that have no key: subclasses of Tensor, sparse and nested tensors, tensors
+inside a function transform, and objects of unknown types.
 """
 
 from collections.abc import Iterable
@@ -14,9 +16,7 @@ from torch.nn import Parameter
 
 from pyprof.counting.arguments import memory_of
 
-_PLAIN = frozenset(
-    {bool, int, complex, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format}
-)
+_PLAIN = frozenset({bool, int, complex, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format})
 _strided = torch.strided
 FACTORS = frozenset({"pointwise", "optimizer"})  # families of ops whose floating-point arguments do not make shapes
 

@@ -155,7 +155,7 @@ def in_transform() -> bool:
 
 def in_forward_mode() -> bool:
     """Whether tensors may have tangents."""
-    return torch.autograd.forward_ad._current_level >= 0
+    return bool(torch.autograd.forward_ad._current_level >= 0)
 
 
 class ForcedEager:

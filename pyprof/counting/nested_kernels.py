@@ -18,7 +18,7 @@ BY_ROWS = frozenset({"native_layer_norm", "_transform_bias_rescale_qkv"})
 # Copies of rows between a nested tensor and a padded one, without the padding.
 COPIES = frozenset({"_nested_tensor_from_mask", "_nested_from_padded", "to_padded_tensor"})
 _keys_of: Any = torch._C._dispatch_keys
-_after_python = getattr(torch._C, "_dispatch_keyset_full_after", None)
+_after_python: Any = getattr(torch._C, "_dispatch_keyset_full_after", None)
 
 
 def has_nested(found: Iterable[torch.Tensor]) -> bool:
