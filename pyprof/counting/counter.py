@@ -63,7 +63,7 @@ from pyprof.counting.zero_tangents import ZeroTangents
 from pyprof.prof.ops.model import Work
 
 _autocast_is_on: Callable[[], bool] = torch._C._is_any_autocast_enabled
-_MOST_PENDING = 20_000  # dispatched ops outside of API calls (scripted code) that wait for their backward
+_MOST_NODES = 20_000  # nodes without a call of their own, of scripted code and second derivatives, that are kept
 _KNOWN = KnownCalls()
 
 
@@ -90,6 +90,7 @@ class Counter:
         self.thread = Thread()
         self._key = object()  # where autograd nodes have their call in their metadata
         self._pending: dict[int, ApiCall | None] = {}  # sequence number -> the dispatched op; None: of several threads
+        self._names: dict[int, str] = {}  # nodes made by a backward pass -> the op whose derivative they are part of
         self._gradient_sums = GradientSums(self._key)
         self._passes = BackwardPasses()
         self._patches = Patches()
@@ -285,6 +286,8 @@ class Counter:
             self._follow_range(func, args)
             return func(*args, **kwargs)
         thread, node = self.thread, current_node()
+        if thread.call is None and node is not None and torch.is_grad_enabled():
+            self._name_second(node)
         if thread.call is None and node is not None and self._counts_as_whole_backward(node, func, args):
             return func(*args, **kwargs)
         known, found = _KNOWN.op_call(func, args, kwargs, self.in_optimizer)
@@ -333,9 +336,7 @@ class Counter:
         """Keep a dispatched op for its backward, in case that no API call owns its node."""
         call = ApiCall(op, known)
         call.edges, call.out, call.variant = edges, outputs_of(result), result_key(result)
-        if len(self._pending) >= _MOST_PENDING:
-            for old in list(islice(self._pending, _MOST_PENDING // 2)):
-                del self._pending[old]
+        _make_room(self._pending)
         self._pending[number] = None if number in self._pending else call
 
     def _fakeness(self, node: Any, args: Any, kwargs: Any) -> Any:
@@ -375,8 +376,19 @@ class Counter:
         elif is_accumulation(node):
             self._add_op("AccumulateGrad", ACCUMULATE, count)
         else:
-            owner = self._owner_of(node)
-            self._add_op(owner.op if owner else node.name(), BACKWARD, count)
+            self._add_op(self._name_of(node), BACKWARD, count)
+
+    def _name_of(self, node: Any) -> str:
+        """The op that a backward node is the derivative of, or the node's own name."""
+        owner = self._owner_of(node)
+        return owner.op if owner else self._names.get(node._sequence_nr()) or str(node.name())
+
+    def _name_second(self, node: Any) -> None:
+        """Note the op whose second derivative the latest node belongs to, which a recorded backward pass has made."""
+        number = next_sequence() - 1
+        if number not in self._names:
+            _make_room(self._names)
+            self._names[number] = self._name_of(node)
 
     def _owner_of(self, node: Any) -> ApiCall | None:
         owner: ApiCall | None = node.metadata.get(self._key)
@@ -428,3 +440,10 @@ class Counter:
         call.task = task
         self.sums.add(call.op, f"{known.model}.backward", BACKWARD, work)
         return True
+
+
+def _make_room(nodes: dict[int, Any]) -> None:
+    """Forget the older half of the nodes if there are too many."""
+    if len(nodes) >= _MOST_NODES:
+        for old in list(islice(nodes, _MOST_NODES // 2)):
+            del nodes[old]

@@ -135,6 +135,7 @@ def test_a_force_field_and_its_training_step() -> None:
     # of g @ V, which dz was made of, V's; and through h = tanh(x @ W), which dz was made of, too, those of W and x.
     assert products == (up + down) + (2 * up + down) + 2 * up
     assert not work.unknown
+    assert {row.op for row in work.rows if row.direction == "backward"} == {"linear", "tanh", "sum"}
 
 
 PRODUCTS = ("linear.backward", "matmul.backward", "mm", "mm.backward", "bmm", "addmm", "mv")
