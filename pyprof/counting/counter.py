@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Iterator
-from itertools import islice
 from typing import Any
 
 import torch
@@ -22,22 +21,17 @@ from pyprof.counting.attention_arguments import flex_attention_arguments, jagged
 from pyprof.counting.autograd_nodes import (
     NO_MODEL,
     ApiCall,
-    begins_at_result,
     current_node,
-    current_task,
     edges_of,
     is_accumulation,
-    needs,
     next_sequence,
-    own,
 )
-from pyprof.counting.backward_passes import BackwardPasses
+from pyprof.counting.backward_counts import BackwardCounts
 from pyprof.counting.call_work import (
     ModelCall,
     OpCount,
     api_name,
     api_work,
-    backward_work,
     cast_arguments,
     count_op,
     model_call,
@@ -45,7 +39,6 @@ from pyprof.counting.call_work import (
 )
 from pyprof.counting.counts import ACCUMULATE, BACKWARD, FORWARD, Counts
 from pyprof.counting.fake_tensors import has_fake, made_fake
-from pyprof.counting.gradient_sums import GradientSums
 from pyprof.counting.known_calls import MOST_RESULTS, KnownCalls, result_key
 from pyprof.counting.modes import (
     DispatchedOps,
@@ -63,7 +56,6 @@ from pyprof.counting.zero_tangents import ZeroTangents
 from pyprof.prof.ops.model import Work
 
 _autocast_is_on: Callable[[], bool] = torch._C._is_any_autocast_enabled
-_MOST_NODES = 20_000  # nodes without a call of their own, of scripted code and second derivatives, that are kept
 _KNOWN = KnownCalls()
 
 
@@ -88,11 +80,7 @@ class Counter:
         self.sums = sums
         self.active = False
         self.thread = Thread()
-        self._key = object()  # where autograd nodes have their call in their metadata
-        self._pending: dict[int, ApiCall | None] = {}  # sequence number -> the dispatched op; None: of several threads
-        self._names: dict[int, str] = {}  # nodes made by a backward pass -> the op whose derivative they are part of
-        self._gradient_sums = GradientSums(self._key)
-        self._passes = BackwardPasses()
+        self._backward = BackwardCounts(sums)
         self._patches = Patches()
         self._eager = ForcedEager()
 
@@ -103,7 +91,7 @@ class Counter:
             self._patches.set(owner, name, self._reporting(getattr(owner, name)))
         for module in (torch.overrides, torch.autograd):
             self._patches.set(module, "has_torch_function", unnoticed(module.has_torch_function))
-        self._passes.install(self._patches)
+        self._backward.passes.install(self._patches)
         self._eager.install(self._patches)
         worker_threads.install(self._patches, self)
         self.begin_thread()
@@ -139,7 +127,7 @@ class Counter:
 
     def close(self) -> None:
         """Remove our hooks from the program's autograd nodes. Nothing is counted afterwards."""
-        self._gradient_sums.close()
+        self._backward.close()
 
     def _reporting(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap a function that no mode sees, so that its calls are reported as the function mode reports calls."""
@@ -176,7 +164,7 @@ class Counter:
             if outermost:
                 thread.root = ""
         if next_sequence() != first:
-            self._own(call, result, first)
+            self._backward.own(call, result, first)
         return result
 
     def run_operator(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -259,16 +247,6 @@ class Counter:
         work, call.args, call.out = found
         return work
 
-    def _own(self, call: ApiCall, result: Any, first: int) -> None:
-        """Note which autograd nodes belong to the call, and watch them if a model counts their whole work."""
-        owned = own(call, result, first, self._key, self._pending)
-        if call.known.has_backward:
-            for node in owned:
-                self._gradient_sums.watch(node, call)
-        if self._pending:
-            for number in range(first, next_sequence()):
-                self._pending.pop(number, None)
-
     def _add_op(self, owner: str, direction: str, count: OpCount) -> None:
         """Add a dispatched op to its owner's work."""
         if count.work is None:
@@ -287,8 +265,8 @@ class Counter:
             return func(*args, **kwargs)
         thread, node = self.thread, current_node()
         if thread.call is None and node is not None and torch.is_grad_enabled():
-            self._name_second(node)
-        if thread.call is None and node is not None and self._counts_as_whole_backward(node, func, args):
+            self._backward.name_second(node)
+        if thread.call is None and node is not None and self._backward.counts_whole(node, func, args):
             return func(*args, **kwargs)
         known, found = _KNOWN.op_call(func, args, kwargs, self.in_optimizer)
         number = next_sequence() - 1
@@ -309,7 +287,7 @@ class Counter:
             self._collect_or_add(count, node)
         if in_forward and known.known is not None:
             # Autograd made the node just before it dispatched the op to this mode, so the node has the latest number.
-            self._wait(number, known.name, known.known, edges, result)
+            self._backward.wait(number, known.name, known.known, edges, result)
         return result
 
     def _run_nested(self, call: ApiCall, func: Any, args: Any, kwargs: Any, found: list[torch.Tensor]) -> Any:
@@ -332,13 +310,6 @@ class Counter:
             call.inner.append(OpCount(name, "", None, SHAPELESS))
         return result
 
-    def _wait(self, number: int, op: str, known: ModelCall, edges: Any, result: Any) -> None:
-        """Keep a dispatched op for its backward, in case that no API call owns its node."""
-        call = ApiCall(op, known)
-        call.edges, call.out, call.variant = edges, outputs_of(result), result_key(result)
-        _make_room(self._pending)
-        self._pending[number] = None if number in self._pending else call
-
     def _fakeness(self, node: Any, args: Any, kwargs: Any) -> Any:
         """Whether the program runs a call on fake tensors, or else the call's arguments, which show it.
 
@@ -346,7 +317,7 @@ class Counter:
         """
         if self.thread.fake is not None:
             return self.thread.fake
-        return made_fake(args, kwargs) if node is None else self._passes.current().fake
+        return made_fake(args, kwargs) if node is None else self._backward.passes.current().fake
 
     def _is_bookkeeping(self, node: Any, args: Any, kwargs: Any, result: Any) -> bool:
         """Whether an op is on fake tensors although the program's call or backward pass is not."""
@@ -363,7 +334,7 @@ class Counter:
             count = OpCount(name, "", None, "a higher-order operator")
         else:
             count = count_op(name, arguments, None, self.in_optimizer)
-        if self.thread.call is not None or node is None or not self._counts_as_whole_backward(node, func, args):
+        if self.thread.call is not None or node is None or not self._backward.counts_whole(node, func, args):
             self._collect_or_add(count, node)
         return func(*args, **kwargs)
 
@@ -376,23 +347,7 @@ class Counter:
         elif is_accumulation(node):
             self._add_op("AccumulateGrad", ACCUMULATE, count)
         else:
-            self._add_op(self._name_of(node), BACKWARD, count)
-
-    def _name_of(self, node: Any) -> str:
-        """The op that a backward node is the derivative of, or the node's own name."""
-        owner = self._owner_of(node)
-        return owner.op if owner else self._names.get(node._sequence_nr()) or str(node.name())
-
-    def _name_second(self, node: Any) -> None:
-        """Note the op whose second derivative the latest node belongs to, which a recorded backward pass has made."""
-        number = next_sequence() - 1
-        if number not in self._names:
-            _make_room(self._names)
-            self._names[number] = self._name_of(node)
-
-    def _owner_of(self, node: Any) -> ApiCall | None:
-        owner: ApiCall | None = node.metadata.get(self._key)
-        return owner or (self._pending.get(node._sequence_nr()) if self._pending else None)
+            self._add_op(self._backward.name_of(node), BACKWARD, count)
 
     def _follow_range(self, func: Any, args: Any) -> None:
         if "enter" in func._schema.name:
@@ -405,45 +360,3 @@ class Counter:
         """Whether an optimizer's step is running; torch opens a range around it."""
         ranges = self.thread.profiler_ranges
         return bool(ranges) and any(name.startswith("Optimizer.step") for name in ranges)
-
-    def _counts_as_whole_backward(self, node: Any, func: Any, args: Any) -> bool:
-        """Whether a model of the op's whole backward covers the node's ops. Adds the model's work, once per pass."""
-        call = None if is_accumulation(node) else self._owner_of(node)
-        if call is None or not call.known.has_backward or self._passes.current().batched:
-            return False
-        if call.casts is not None and str(func) == "aten._to_copy.default":
-            return False
-        is_sum = self._gradient_sums.after(node, call, args)
-        if is_sum is not None:
-            return not is_sum
-        if not begins_at_result(call, node):
-            return False
-        self._gradient_sums.watch(node, call)
-        return self._add_whole_backward(call, node)
-
-    def _add_whole_backward(self, call: ApiCall, node: Any) -> bool:
-        """Add the call's backward if this pass has not done so. False if the model cannot count it."""
-        task = current_task()
-        if task == call.task:
-            return True
-        needed, known = needs(call, node), call.known
-        key = (call.variant, needed)
-        if key not in known.backward:
-            work = backward_work(known.model, call.args, call.out, needed)
-            if call.variant is not None and len(known.backward) < MOST_RESULTS:
-                known.backward[key] = work
-        else:
-            work = known.backward[key]
-        if work is None:
-            call.known = NO_MODEL
-            return False
-        call.task = task
-        self.sums.add(call.op, f"{known.model}.backward", BACKWARD, work)
-        return True
-
-
-def _make_room(nodes: dict[int, Any]) -> None:
-    """Forget the older half of the nodes if there are too many."""
-    if len(nodes) >= _MOST_NODES:
-        for old in list(islice(nodes, _MOST_NODES // 2)):
-            del nodes[old]
