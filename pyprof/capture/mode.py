@@ -56,8 +56,8 @@ class MarkerMode(TorchFunctionMode):
         self.nvtx = nvtx
         self.nvtx_pop = nvtx.pop if nvtx else nvtx_pop
         self.exact: DispatchMode | None = None  # the session's dispatch mode
-        # Runs the calls that are not marked, if not None: while calls are timed (step_calls.py), and after the session's
-        # end.
+        # Runs the calls that are not marked, if not None: while calls are timed (step_calls.py), and after the end of the
+        # session.
         self.divert: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any] | None = None
         self.ranges: dict[str, Entry] = {}  # the ranges of PyTorch's record_function, by name
 
@@ -311,7 +311,7 @@ class DispatchMode(TorchDispatchMode):
         self._targets: dict[Any, Target] = {}
 
     def leave(self) -> bool:
-        """Remove this mode from this thread's stack of dispatch modes, at whatever depth. Return whether it was there."""
+        """Remove this mode from this thread's stack of dispatch modes, at any depth. Return whether it was there."""
         above = []
         while (innermost := _get_current_dispatch_mode()) not in (None, self):
             _pop_dispatch_mode()

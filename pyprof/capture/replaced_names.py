@@ -42,7 +42,7 @@ def replace_names(
         patches.set(module, "has_torch_function", quiet(module.has_torch_function, mode))
     if layers:
         _replace_module_call(patches, named(torch.nn.Module.__call__, mode))
-    for owner, name in _tracers():
+    for owner, name in tracers():
         patches.set(owner, name, outside(getattr(owner, name), mode))
     collectives.install(patches, mode)
     _replace_bookkeeping(patches, mode)
@@ -62,7 +62,7 @@ def _replace_module_call(patches: Patches, call: Callable[..., Any]) -> None:
         patches.set(module, "_wrapped_call_impl", call)
 
 
-def _tracers() -> list[tuple[Any, str]]:
+def tracers() -> list[tuple[Any, str]]:
     """The functions of C++ that trace, each with its owner."""
     import torch
 

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from pyprof.capture.patch import Patches
+from pyprof.capture.replaced_names import tracers
 from pyprof.counting import worker_threads
 from pyprof.counting.arguments import SHAPELESS, ordered, outputs_of, tensors, unseen
 from pyprof.counting.attention_arguments import flex_attention_arguments, jagged_attention_arguments
@@ -91,6 +92,8 @@ class Counter:
             self._patches.set(owner, name, self._reporting(getattr(owner, name)))
         for module in (torch.overrides, torch.autograd):
             self._patches.set(module, "has_torch_function", unnoticed(module.has_torch_function))
+        for owner, name in tracers():
+            self._patches.set(owner, name, self._outside(getattr(owner, name)))
         self._backward.passes.install(self._patches)
         self._eager.install(self._patches)
         worker_threads.install(self._patches, self)
@@ -139,6 +142,26 @@ class Counter:
             kept = tuple(list(a) if isinstance(a, Iterator) else a for a in args)  # describing would exhaust iterators
             kept_kwargs = {k: list(a) if isinstance(a, Iterator) else a for k, a in kwargs.items()}
             return self.run_api(function, kept, kept_kwargs)
+
+        return call
+
+    def _outside(self, trace: Callable[..., Any]) -> Callable[..., Any]:
+        """A function that traces for TorchScript, without our modes: under them it would make other graphs.
+
+        It takes the result of an op that a dispatch mode runs for a constant (a convolution, in 2.13).
+        """
+
+        @functools.wraps(trace, updated=())
+        def call(*args: Any, **kwargs: Any) -> Any:
+            modes = self.thread.modes[-1] if self.thread.modes else None
+            if modes is None or not remove(*modes):
+                return trace(*args, **kwargs)
+            self.sums.miss("torch.jit.trace", "what runs while it is traced is not counted")
+            try:
+                return trace(*args, **kwargs)
+            finally:
+                for mode in modes:
+                    mode.__enter__()
 
         return call
 

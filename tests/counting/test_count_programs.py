@@ -3,6 +3,7 @@
 Each counts what the same work done by hand would: the amounts are in the comments.
 """
 
+import re
 from typing import Any
 
 import pytest
@@ -126,6 +127,19 @@ def test_compiled_code_may_ask_for_a_full_graph(when: str) -> None:
 def test_scripted_code() -> None:
     layer = torch.jit.trace(nn.Linear(5, 6), N(4, 5))
     assert pyprof.count(layer, N(4, 5), backward=True).forward == Work(240, 224, 96)
+
+
+@pytest.mark.parametrize("make", [lambda: nn.Linear(8, 4), lambda: nn.Conv2d(3, 8, 3)])
+def test_code_that_is_traced_during_a_count(make: Any) -> None:
+    net, x = make(), N(1, 3, 8, 8)
+    plain = torch.jit.trace(net, x)
+    with pyprof.count() as work:
+        traced = torch.jit.trace(net, x, check_trace=False)
+        assert torch._C._len_torch_function_stack() == torch._C._len_torch_dispatch_stack() == 1
+    graphs = [re.sub(r"___torch_mangle_\d+\.", "", str(each.graph)) for each in (plain, traced)]
+    assert graphs[0] == graphs[1]
+    assert work.unknown == {"torch.jit.trace": 1}
+    assert torch.equal(traced(2 * x), net(2 * x))
 
 
 # blocks of attention
