@@ -56,8 +56,8 @@ class MarkerMode(TorchFunctionMode):
         self.nvtx = nvtx
         self.nvtx_pop = nvtx.pop if nvtx else nvtx_pop
         self.exact: DispatchMode | None = None  # the session's dispatch mode
-        # Runs the calls that are not marked, if not None: while calls are timed (step_calls.py), and after the end of the
-        # session.
+        # Runs the calls that are not marked, if not None: while calls are timed (step_calls.py), and when the session
+        # has ended.
         self.divert: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any] | None = None
         self.ranges: dict[str, Entry] = {}  # the ranges of PyTorch's record_function, by name
 
