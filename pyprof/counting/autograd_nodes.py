@@ -14,9 +14,10 @@ from typing import Any
 
 import torch
 
-from pyprof.counting.arguments import tensors
+from pyprof.counting.arguments import SHAPELESS, tensors
 from pyprof.counting.call_work import ModelCall, OpCount
 from pyprof.counting.zero_tangents import ZeroTangents
+from pyprof.prof.ops.model import Tensor
 
 next_sequence: Callable[[], int] = torch._C._autograd._get_sequence_nr  # the number of the next autograd node
 current_node: Callable[[], Any] = torch._C._current_autograd_node  # returns the running backward node, or None
@@ -140,14 +141,13 @@ def begins_at_result(call: ApiCall, node: Any) -> bool:
 def needs(call: ApiCall, node: Any) -> tuple[bool, ...]:
     """For each described tensor of the call: whether the pass in progress, which runs ``node``, gets its gradient."""
     needed = [any(_gets_gradient(edge, node) for edge in edges) for edges in call.edges]
-    given = (d.needs_grad if hasattr(d, "needs_grad") else False for d in _flat(call.args))
-    return tuple(n if place < 0 else needed[place] for place, n in zip(call.known.places, given, strict=True))
+    given = (isinstance(d, Tensor) and d.needs_grad for d in _flat(call.args))
+    places = zip(call.known.places, given, strict=True)
+    return tuple(needed[place] if 0 <= place < len(needed) else n for place, n in places)
 
 
 def _flat(arguments: Any) -> Iterator[Any]:
-    from pyprof.counting.arguments import SHAPELESS
-    from pyprof.prof.ops.model import Tensor
-
+    """The descriptions of tensors, those in lists too."""
     for a in arguments:
         if isinstance(a, tuple):
             yield from _flat(a)
