@@ -21,7 +21,6 @@ from pyprof.prof.changes.search import Change
 from tests.answered import answer
 from tests.paths import GOLDEN
 from tests.prof.advice.advice_rows import run
-from tools.plan_pairs import RENAMED
 
 FOLDER = GOLDEN / "advice"
 MEASURED = {row["case"]: row for row in json.loads((FOLDER / "measured.json").read_text(encoding="utf-8"))}
@@ -42,7 +41,7 @@ def checked(capsysbinary, case):
 @pytest.mark.parametrize("case", CASES)
 def test_what_a_change_saved_is_read_from_the_second_capture(capsysbinary, case):
     row = MEASURED[case]
-    rule = RENAMED.get(row["rule"], row["rule"])
+    rule = row["rule"]
     changes = [change for change in checked(capsysbinary, case)["changes"] if change["rule"] == rule]
     assert changes and all(change["made"] for change in changes)
     saved = sum(change["measured_ms"] or 0 for change in changes)
