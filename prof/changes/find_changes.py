@@ -269,4 +269,4 @@ def _rows_of_base(change: PlannedEdit) -> Ints:
 
 
 def _ms(ns: float) -> float:
-    return round(ns / 1e6, 6)
+    return round(float(ns) / 1e6, 6)

@@ -20,6 +20,7 @@ from pyprof.prof.advice.attention import (
 )
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
+from pyprof.prof.edits.rules.from_findings import by_names
 from pyprof.prof.edits.scenario import Scenario
 from pyprof.quantities import rounded
 
@@ -37,6 +38,9 @@ BESIDE = 3  # copies before and after a pattern that make its operands contiguou
 def attention(scenario: Scenario) -> Iterator[Proposal]:
     """A softmax between batched products, forward and backward, as scaled_dot_product_attention."""
     run = scenario.run
+    if not run.has_sizes:
+        yield from by_names(run, "attention")
+        return
     theirs = run.mentions("nodes", MATH, SAFE)
     found = [pattern for pattern in patterns(run, LEAST) if not theirs[pattern.softmax]]
     if not found:
