@@ -1,6 +1,7 @@
 """What a command printed with --json, read strictly and held against the schema that `pyprof schema` prints."""
 
 import json
+from collections import defaultdict
 from functools import cache
 from typing import Any
 
@@ -24,6 +25,10 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
+# Documents whose version is not 1; each rises with a migration guide.
+VERSIONS = defaultdict(lambda: 1, advice=2, plan=2, summary=2)
+
+
 def valid(found: dict[str, Any], command: str | None = None) -> dict[str, Any]:
     """The object, if its schema (of all commands', or of one's) lets it pass."""
     assert list(found)[: len(HEADER)] == HEADER
@@ -37,7 +42,7 @@ def _validator(command: str | None) -> jsonschema.Draft202012Validator:
 
 
 def answer(content: bytes, what: str, command: str | None = None) -> dict[str, Any]:
-    """The valid answer of that name, version 1."""
+    """The valid answer of that name, of its present version."""
     found = valid(strict(content), command)
-    assert found["schema"] == f"pyprof/{what}/1"
+    assert found["schema"] == f"pyprof/{what}/{VERSIONS[what]}"
     return found
