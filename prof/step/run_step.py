@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 import numpy as np
 
 from pyprof.command.json_schema import doc
-from pyprof.prof.step.shares import SHARES, lead_ns, shares_of_devices
+from pyprof.prof.step.cause_shares import SHARES, lead_ns, shares_of_devices
 from pyprof.prof.step.step_times import Begin, step_times
 from pyprof.prof.timing.profiler_cost import unprofiled
 from pyprof.prof.timing.waiting import loader_calls
