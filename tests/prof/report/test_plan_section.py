@@ -1,5 +1,6 @@
 """The plan on the page: a staircase of bars, readable without scripts, and its texts stay texts."""
 
+import html
 import io
 import re
 
@@ -19,7 +20,7 @@ from tests.prof.report.report_rows import HOSTILE, small
 def change(title="Pad it", saved=6.0, after=(2.0, 1.5, 2.5), code=None, text=""):
     return Change(
         rule="alignment", title=title, change=f"{title}. No target names the rows.", why=f"Odd{text}",
-        cost=f"code: sizes{text}", op=f"linear{text}", layer=f"net{text}", trace=f"net.py:7{text}", kernels=3.0,
+        cost=f"code: sizes{text}", library=f"torch/nn.py:3{text}", op=f"linear{text}", layer=f"net{text}", trace=f"net.py:7{text}", kernels=3.0,
         time_ms=7.0, gpu_ms=5.0, host_ms=0.5, saved_ms=saved, low_ms=saved - 0.5, high_ms=saved + 0.5,
         step=StepTime(*after), alone_ms=saved, source=f"x = head(x){text}", code=code,
     )  # fmt: skip
@@ -104,9 +105,13 @@ def test_the_plan_is_there_without_scripts(page):
     assert "torch.autocast(&#34;cuda&#34;, dtype=torch.bfloat16)" in without
 
 
-def test_a_kernel_table_has_no_plan(tmp_path):
+def test_a_kernel_table_has_changes_without_a_staircase(tmp_path):
     from pyprof.parse.cli import main as parse
 
     assert parse([str(GOLDEN / "advice" / "mixed.before.json.gz"), "-q", "-o", str(tmp_path / "net.dict")]) == 0
     assert cli.main([str(tmp_path / "net.dict"), "-q", "-o", str(tmp_path / "report.html")]) == 0
-    assert '<section id="plan"' not in (tmp_path / "report.html").read_text(encoding="utf-8")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "<h2>What to change</h2>" in page and 'class="stairs"' not in page
+    section = html.unescape(page[page.index('<section id="plan"') : page.index('<section id="advice"')])
+    assert "Only the GPU's work is known of each change by itself: a kernel table has no calls of the host" in section
+    assert '"saved_ms":null' in page.replace(" ", "")  # of the cards
