@@ -23,6 +23,6 @@ def test_the_pages_code_runs(tmp_path, monkeypatch, capsys):
     for block in blocks:
         exec(block, names)  # noqa: S102 - the page's own code
     assert names["slow"].kernels["bound"].unique().tolist() == ["memory"]
-    assert "The GPU is busy for" in capsys.readouterr().out
+    assert "The GPU limits the step" in capsys.readouterr().out
     assert (tmp_path / "phases.pdf").read_bytes().startswith(b"%PDF-")
     assert "<title>net.sqlite</title>" in (tmp_path / "report.html").read_text()
