@@ -70,7 +70,8 @@ ALLOWED = {
     "prof/job": "ground pyprof/command pyprof/table parse prof/work prof/replay prof/ranks",
     # the outputs, and the commands at the top of prof/
     "prof": "ground pyprof/command pyprof/table parse prof/timings prof/job prof/memory prof/ops prof/kernels "
-    "prof/work/helpers prof/work prof/counters prof/limits prof/timing prof/advice prof/edits prof/changes prof/summary prof/table",
+    "prof/work/helpers prof/work prof/counters prof/limits prof/timing prof/advice prof/edits prof/changes "
+    "prof/summary prof/table",
     "prof/plot": "ground pyprof/command pyprof/table prof prof/kernels prof/work prof/limits prof/timing prof/table",
     "prof/perfetto": "ground pyprof/command pyprof/table parse/attribute prof prof/memory prof/work "
     "prof/limits prof/timing prof/table",

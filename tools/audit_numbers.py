@@ -224,7 +224,9 @@ def compare(wanted: dict[str, Any], printed: str) -> tuple[int, list[Difference]
     sums = _sums(document)
     differences += [Difference(name, left, right) for name, left, right in sums if left != right]
     differences += list(_bounds(document))
-    compared = len(wanted) + len(sums) + len(document["changes"]["changes"]) + 2 * len(kinds.keys() | shown["kinds"].keys())
+    compared = (
+        len(wanted) + len(sums) + len(document["changes"]["changes"]) + 2 * len(kinds.keys() | shown["kinds"].keys())
+    )
     return compared, differences
 
 

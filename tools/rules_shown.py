@@ -4,8 +4,9 @@
 
 --read judges every capture (default: tests/golden and, if set, $PYPROF_DATA), each in a process of its own that may
 take 120 s of processor time, and keeps what rules say in docs/explanation/rules.json: the changes of
-`prof.py --advise --json`; answers of before 2.0 have the cards, the unsure changes and those of the plan. Captures that the file has already are not judged
-again, so that a pass can be continued. --write makes the page from that file; without it the page is printed.
+`prof.py --advise --json`; answers of before 2.0 have the cards, the unsure changes and those of the plan. Captures that
+the file has already are not judged again, so that a pass can be continued. --write makes the page from that file;
+without it the page is printed.
 """
 
 from __future__ import annotations

@@ -148,7 +148,8 @@ def test_a_mask_whose_last_stride_is_not_one():
     (change,) = changes(*masked([12, 1, 12 * T, 12]))
     assert change.gpu_ms == pytest.approx(4.0 - 0.1137, abs=0.0002)
     assert (
-        "attn_mask.contiguous(), since the last stride of the mask is not 1; is_causal=True in place of" in change.change
+        "attn_mask.contiguous(), since the last stride of the mask is not 1; is_causal=True in place of"
+        in change.change
     )
     (change,) = changes(*masked([12, 1, 12 * T, 12], op="add"))
     assert "attn_mask.contiguous()" in change.change

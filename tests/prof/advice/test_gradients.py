@@ -41,7 +41,9 @@ NCCL = {"kShortName": "ncclDevKernel_AllReduce_Sum_f32_RING_LL", "ns": 10_000, "
 
 
 def test_zero_grad_under_ddp_saves_the_fills():
-    (change,) = changes(*[zero() for _ in range(8)], busy(10_000_000), *[add() for _ in range(8)], NCCL, rule="zero_grad")
+    (change,) = changes(
+        *[zero() for _ in range(8)], busy(10_000_000), *[add() for _ in range(8)], NCCL, rule="zero_grad"
+    )
     assert change.gpu_ms == pytest.approx(0.160) and change.kernels == 8
 
 
@@ -162,7 +164,7 @@ def loop(count, **more):
 
 
 def test_an_index_in_a_loop_by_hand():
-    # 64 × 19 µs and 63 × 47: 4.177 ms in 191 kernels. One stack: 2 × 67.1e6 bytes at 0.12 × 4.8e12/s, and 5 µs: 0.238 ms
+    # 64 × 19 µs and 63 × 47: 4.177 ms in 191 kernels. One stack: 2 × 67.1e6 bytes at 0.12 × 4.8e12/s, and 5 µs: 238 µs
     (change,) = changes(BIG, *loop(64), rule="select_in_loop")
     assert (change.kernels, change.trace) == (191, "net.py:9")
     assert change.gpu_ms == pytest.approx(4.177 - 0.238, abs=0.001)

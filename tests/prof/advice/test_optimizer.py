@@ -63,7 +63,9 @@ def test_adam_of_half_precision_parameters():
     (change,) = changes(*rows)
     assert change.gpu_ms == pytest.approx(1.4 - 0.4051, abs=0.0001)
     assert (
-        "moves 20 bytes per parameter" in change.why and "a fused one moves 14" in change.why and "100 M param" in change.why
+        "moves 20 bytes per parameter" in change.why
+        and "a fused one moves 14" in change.why
+        and "100 M param" in change.why
     )
 
 

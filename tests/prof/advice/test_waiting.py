@@ -85,7 +85,7 @@ def test_what_the_host_waits_for_the_gpu_is_not_its_work():
     for row in rest:
         row["start"] += 5_000_000
         row["apiStart"] += 5_000_000
-    # a pause of 5.026 ms, from 4 µs after the first launch's begin; the GPU works until 5.006 ms after it, so 24 µs remain
+    # a pause of 5.026 ms, from 4 µs after the first launch's begin; the GPU works until 5.006 ms after it: 24 µs remain
     assert run(first, *rest).captured_host_ns[1] == 24_000
 
 

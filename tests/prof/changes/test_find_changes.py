@@ -127,9 +127,9 @@ def test_of_a_long_capture_some_steps_are_replayed():
     """GPT-2's five steps forty times: 38,400 rows, of which a window is replayed.
 
     The savings are to the digit those of a capture of the window alone. One step in five
-    has a pause of 4 ms before it, in which the host gets no further ahead of the GPU, so that a change for the GPU saves
-    less than in a capture of the five steps: that of half the step 6% less, the others within their intervals. Changes
-    of less than 2% of the step may be in one list alone.
+    has a pause of 4 ms before it, in which the host gets no further ahead of the GPU, so that a change for the GPU
+    saves less than in a capture of the five steps: that of half the step 6% less, the others within their intervals.
+    Changes of less than 2% of the step may be in one list alone.
     """
     loaded = load_table(GOLDEN / "h200_diff_eager.json.gz", host=True)
     span = int((loaded.table.ints("start") + loaded.table.ints("kDuration")).max()) + 1_000_000

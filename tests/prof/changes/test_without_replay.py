@@ -63,7 +63,7 @@ def test_the_summary_names_the_work_that_each_change_removes():
 def test_the_summary_names_the_first_five_changes():
     found = document(rows())
     found.changes = found.changes * 3
-    title, *five, more = brief(found)
+    _, *five, more = brief(found)
     assert len(five) == 5 and more == "1 more change: pyprof plan"
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from pyprof.prof.advice.card import RULES, Finding
+from pyprof.prof.changes.general_code import GENERAL
 from pyprof.prof.edits.edit import Abstained, Edit
 from pyprof.prof.edits.rules import EDIT_RULES
 from pyprof.prof.edits.rules.from_findings import DEVIATIONS, edit_of, with_parameters
@@ -15,7 +16,6 @@ from pyprof.prof.edits.rules.loops.parameter_loops import behind, reads_of
 from pyprof.prof.edits.rules.narrow import Flow
 from pyprof.prof.edits.rules.parameters import in_loops
 from pyprof.prof.edits.scenario import apply, captured
-from pyprof.prof.changes.general_code import GENERAL
 from tests.parse.kineto.kineto_file import MAIN, call, kernel, op, x
 from tests.prof.advice import advice_rows, test_layout, test_waiting
 from tests.prof.edits.test_scenario import base, of_rows

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from pyprof.prof.cli import main as advise
 from pyprof.prof.changes.records import StepTime
+from pyprof.prof.cli import main as advise
 from pyprof.prof.planning.cli import main
 from pyprof.prof.planning.json_document import PlanDocument
 from pyprof.prof.planning.plan_sentences import head
@@ -205,8 +205,8 @@ def test_each_change_shows_its_code(capsysbinary):
 
 def test_the_programs_own_line_is_shown_and_rewritten(capsys, tmp_path, monkeypatch):
     """A capture of a loop that copies pageable memory, whose source is at hand."""
-    from pyprof.prof.planning import cli
     from pyprof.prof.changes.source_line import module
+    from pyprof.prof.planning import cli
 
     file = GOLDEN / "advice" / "pageable.before.json.gz"
     source = tmp_path / "tests" / "device" / "advice_host.py"

@@ -20,7 +20,8 @@ from tests.prof.report.report_rows import HOSTILE, small
 def change(title="Pad it", saved=6.0, after=(2.0, 1.5, 2.5), code=None, text=""):
     return Change(
         rule="alignment", title=title, change=f"{title}. No target names the rows.", why=f"Odd{text}",
-        cost=f"code: sizes{text}", library=f"torch/nn.py:3{text}", op=f"linear{text}", layer=f"net{text}", trace=f"net.py:7{text}", kernels=3.0,
+        cost=f"code: sizes{text}", library=f"torch/nn.py:3{text}", op=f"linear{text}", layer=f"net{text}",
+        trace=f"net.py:7{text}", kernels=3.0,
         time_ms=7.0, gpu_ms=5.0, host_ms=0.5, saved_ms=saved, low_ms=saved - 0.5, high_ms=saved + 0.5,
         step=StepTime(*after), alone_ms=saved, source=f"x = head(x){text}", code=code,
     )  # fmt: skip

@@ -115,8 +115,6 @@ def gpu_ms(run):
     return float(run.dur.sum()) / run.steps / 1e6
 
 
-
-
 def test_measured_durations_are_those_of_the_changed_programs():
     """The GPU's time that changes save, against the captures of the changed programs: all within 6%.
 
