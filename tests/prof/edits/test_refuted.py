@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from pyprof.prof.edits.rules.host_waits import reads_of_scaler
 from pyprof.prof.edits.base_run import BaseRun
 from pyprof.prof.edits.cards import advise_capture
 from pyprof.prof.edits.edit import Abstained, Edit
 from pyprof.prof.edits.rules import EDIT_RULES
+from pyprof.prof.edits.rules.host_waits import reads_of_scaler
 from pyprof.prof.edits.scenario import apply, captured
 from pyprof.prof.load import load_table
 from pyprof.prof.work.annotate import annotate

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pyprof.prof.changes.search import make_plan
 from pyprof.prof.edits.edit import EDIT_RULES, Abstained, Edit, Proposal
 from pyprof.prof.edits.forecast import Forecaster
 from pyprof.prof.edits.scenario import Scenario
-from pyprof.prof.changes.search import make_plan
 from tests.parse.kineto.kineto_file import call, kernel
 from tests.prof.edits.test_scenario import base
 

@@ -7,13 +7,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from pyprof.prof.edits.forecast import Forecaster
-from pyprof.prof.edits.rules import EDIT_RULES, float8, graphs, whole_model
-from pyprof.prof.planning.cli import load_base
 from pyprof.prof.changes.code_change import code_change
 from pyprof.prof.changes.general_code import GENERAL
 from pyprof.prof.changes.search import make_plan
 from pyprof.prof.changes.source_line import module, statement
+from pyprof.prof.edits.forecast import Forecaster
+from pyprof.prof.edits.rules import EDIT_RULES, float8, graphs, whole_model
+from pyprof.prof.planning.cli import load_base
 from tests.paths import GOLDEN
 
 SOURCE = """import torch

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from pyprof.prof.advice import Run
+from pyprof.prof.changes.code_change import code_change
+from pyprof.prof.changes.framework_settings import FRAMEWORKS, SETTINGS, Program, frameworks_of, program_of
+from pyprof.prof.changes.general_code import AT_MODEL, GENERAL, INFERENCE, TRAINING
+from pyprof.prof.changes.source_line import module
 from pyprof.prof.edits.rules import EDIT_RULES
 from pyprof.prof.load import load_table
-from pyprof.prof.planning.code_change import code_change
-from pyprof.prof.changes.framework_settings import FRAMEWORKS, SETTINGS, Program, frameworks_of, program_of
-from pyprof.prof.planning.general_code import AT_MODEL, GENERAL, INFERENCE, TRAINING
-from pyprof.prof.planning.source_line import module
 from pyprof.prof.work.annotate import annotate
 from pyprof.source_path import Place
 from tests.paths import GOLDEN
