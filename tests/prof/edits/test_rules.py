@@ -398,7 +398,7 @@ def test_a_large_copy_to_pageable_memory_of_the_host():
 
 def test_small_collectives_become_fewer_though_none_gets_shorter():
     """Of 64 all-reduces one of 25 MiB remains; it takes as long as they did, by the rate of the largest."""
-    rows = [test_waiting.allreduce(30_000 * i, 5_000, 16_384, phase="forward") for i in range(64)]
+    rows = [test_waiting.allreduce(30_000 * i, 5_000, 16_384) for i in range(64)]
     scenario = SimpleNamespace(run=advice_rows.run(*rows), edits=())
     (edit,) = proposals("small_collectives", scenario)
     assert edit.ns.tolist() == [5_000] * 64 and edit.left.tolist() == [1 / 64] * 64
