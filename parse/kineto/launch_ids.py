@@ -51,4 +51,6 @@ def _text(value: object) -> str:
 
 def _names(codes: NDArray[np.integer[Any]], values: list[str]) -> NDArray[np.object_]:
     """The demangled name of each row, without what HIP adds to it; empty for code -1."""
-    return np.array([*(demangle(value).removesuffix(" [clone .kd]") for value in values), ""], object)[codes]
+    texts: NDArray[np.object_] = np.empty(len(values) + 1, object)
+    texts[:] = [*(demangle(value).removesuffix(" [clone .kd]") for value in values), ""]
+    return texts[codes]
