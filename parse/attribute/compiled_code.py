@@ -126,11 +126,12 @@ def origin_of(record: CompiledRecord, call: Call) -> Origin | None:
     if not known:
         return None
     main = main_operation([operation for _, operation in known])
-    mod, op = (main.mod, main.op) if main.op else _by_aten(main.aten)
+    called = main.op and not main.mod.startswith("torch._ops")  # compiled autograd's graph calls overloads of aten
+    mod, op = (main.mod, main.op) if called else _by_aten(main.aten)
     fused = [_described(operation, at in call.done) for at, operation in known]
     text = json.dumps(fused, ensure_ascii=False, separators=(",", ":"))
     root = main.root if len({operation.layer[0] for operation in record.operations if operation.layer}) == 1 else ""
-    return Origin(main.layer, root, main.trace, main.functions, mod, op, text)
+    return Origin(main.layer, root, main.trace, main.functions, mod, op, text, main.backward)
 
 
 def with_arguments(scope: Scope, dtypes: Sequence[str], loops: Sequence[int | str]) -> Scope:

@@ -20,6 +20,7 @@ from pyprof.parse.attribute.compiled_code import (
     with_arguments,
     within_compiled,
 )
+from pyprof.parse.attribute.facts import facts
 from pyprof.parse.attribute.main_operation import main_operation
 from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.attribute.scope import Kind, Origin, Scope, classify
@@ -218,3 +219,16 @@ def test_an_item_of_fused_names_the_innermost_layer_and_line() -> None:
     item = {"aten": "aten::gelu", "layer": "mlp.act", "line": "net.py:9"}
     assert _described(GELU, False) == item
     assert _described(GELU, True) == {**item, "done": True}
+
+
+@pytest.mark.parametrize("is_backward", [False, True])
+def test_the_graph_of_compiled_autograd_is_a_backward_pass(is_backward: bool) -> None:
+    """Its code runs in no node of autograd, and calls overloads of aten ops, which no user called."""
+    operation = Operation("aten::mm", "torch._ops.aten", "mm.default", trace=("net.py:3",), backward=is_backward)
+    origin = origin_of(
+        CompiledRecord((Call("extern_kernels.mm", (0,)),), (operation,)), Call("extern_kernels.mm", (0,))
+    )
+    path = (Scope(Kind.COMPILED, f"{COMPILED_RANGE}7"), Scope(Kind.OP, "aten::mm", origin=origin))
+    found = facts(path, (), False, "", False, False)
+    assert (found.dir, found.phase) == (("bprop", "backward") if is_backward else ("fprop", "forward"))
+    assert (found.mod, found.op, found.trace) == ('["aten"]', '["mm"]', '["net.py:3"]')
