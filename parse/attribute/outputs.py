@@ -130,7 +130,7 @@ def _of_nonzero(tree: RangeTree) -> dict[int, str]:
 
 
 def _places(searched: list[object], viewed: list[object]) -> str:
-    """The shape of the output, [places, dimensions], by the sizes of the input and of the view; empty if they differ."""
+    """The shape of the output, [places, dimensions], by the sizes of input and view; empty if they differ."""
     given, shape = (searched or [None])[0], (viewed or [None])[0]
     if not isinstance(given, list) or not isinstance(shape, list) or len(shape) != 2 or len(given) not in shape:
         return ""
