@@ -110,7 +110,7 @@ def _working_ops(
             replaced[outer] |= replaces
             busy[outer] |= works
             outer = parents[outer]
-    return is_row, _times(is_row, np.maximum(own, 0), parent, np.array(is_op)[scope])
+    return is_row, _times(is_row, np.maximum(own, 0), parent, np.array(is_op, bool)[scope])
 
 
 @dataclass(slots=True)

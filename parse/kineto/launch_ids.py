@@ -53,4 +53,5 @@ def _names(codes: NDArray[np.integer[Any]], values: list[str]) -> NDArray[np.obj
     """The demangled name of each row, without what HIP adds to it; empty for code -1."""
     texts: NDArray[np.object_] = np.empty(len(values) + 1, object)
     texts[:] = [*(demangle(value).removesuffix(" [clone .kd]") for value in values), ""]
-    return texts[codes]
+    found: NDArray[np.object_] = texts[codes]
+    return found

@@ -8,11 +8,11 @@ thu-ml/SageAttention sageattention/sm80_compile.py, sm89_compile.py and sm90_com
 from typing import Any
 
 from pyprof.errors import UnknownArgument
-from pyprof.prof.ops.attention import Call, Family, attention, attention_backward, heads_first
+from pyprof.prof.ops.attention import Call, attention, attention_backward, heads_first
 from pyprof.prof.ops.attention import forward as over_pairs
 from pyprof.prof.ops.attention_kernels import LENGTHS, Flash
 from pyprof.prof.ops.evaluation import alias
-from pyprof.prof.ops.model import Tensor, Work, distinct
+from pyprof.prof.ops.model import Family, Tensor, Work, distinct
 
 op = Family("attention")
 
@@ -59,13 +59,18 @@ def sage_attention(q: Tensor, k: Tensor, v: Tensor, o: Tensor, *rest: Any) -> Wo
     if len(numbers) < 4:
         raise UnknownArgument("the capture does not record the layout and the mask")
     layout, causal, *_, keep = numbers
-    heads_of = (lambda t: t) if layout else lambda t: t.like((t.shape[0], t.shape[2], t.shape[1], t.shape[3]))
     wide = k.like((*k.shape[:-1], o.shape[-1]))  # V itself may be transposed and padded
-    heads = heads_first(heads_of(q), heads_of(k), heads_of(wide), causal)
+    first = [tensor if layout else _heads_first(tensor) for tensor in (q, k, wide)]
+    heads = heads_first(first[0], first[1], first[2], causal)
     call = Call(q.like((), o.dtype), k.like((0,)), v.like((0,)), keep=keep)
     written = over_pairs(call, heads).write
     flop = 2 * heads.pairs * (heads.key_size + heads.value_size)
     return Work(flop, distinct(q, k, v, *rest), written)
+
+
+def _heads_first(tensor: Tensor) -> Tensor:
+    batch, length, heads, size = tensor.shape
+    return tensor.like((batch, heads, length, size))
 
 
 alias(r"sageattention::qk_int8_sv_f(?:8|16)_\w+", "sageattention::attention")

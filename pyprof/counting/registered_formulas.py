@@ -43,7 +43,8 @@ UNKNOWN = math.nan, math.nan  # bytes read and written
 def _registry() -> dict[Any, Any]:
     from torch.utils.flop_counter import flop_registry
 
-    return flop_registry
+    found: dict[Any, Any] = flop_registry
+    return found
 
 
 def _packet(name: str) -> Any:

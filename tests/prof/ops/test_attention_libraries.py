@@ -7,16 +7,43 @@ from pyprof.parse.kineto.reader import read
 from pyprof.parse.tables.correlate import correlate
 from pyprof.prof.kernels.tensor_cores import find_product
 from pyprof.prof.ops.evaluation import evaluate, find
-from pyprof.prof.ops.model import total
+from pyprof.prof.ops.model import Work, total
 from pyprof.prof.work.annotate import annotate
 from tests.parse.kineto.kineto_file import begin, call, kernel, op, write
-from tests.prof.ops.op_cases import t
+from tests.prof.ops.op_cases import Row, t, worked
 
 H = "bfloat16"
 Q = t(2, 4, 3, 8, dtype=H)  # 2 sequences of 4, 3 heads of 8: 2 * 3 * 16 = 96 pairs, causal 2 * 3 * 10 = 60
 PACKED, STARTS, LSE = t(8, 3, 8, dtype=H), t(3, dtype="int32"), t(2, 3, 4)
 FULL, CAUSAL, WINDOW = 96 * 2 * 16, 60 * 2 * 16, 42 * 2 * 16  # window of one key to the left: 1 + 2 + 2 + 2 pairs
 BACKWARD = 60 * 2 * (3 * 8 + 2 * 8)
+
+
+INT8 = t(2, 4, 3, 8, dtype="int8")
+HEADS_FIRST = t(2, 3, 4, 8, dtype="int8")
+V, OUT, S = t(2, 4, 3, 8, dtype="float16"), t(2, 4, 3, 8, dtype="float16"), t(2, 3, 1)
+LENGTHS = (STARTS, STARTS, 4, 4)
+SIX = (PACKED,) * 5
+ROWS: list[Row] = [
+    # 3 * 384 bytes read, 384 and 24 logarithms of 4 bytes written; packed sequences have 2 * 3 starts of 4 bytes
+    ("aiter::mha_fwd", (Q, Q, Q, 0.0, 0.35, True, -1, -1, True, False), Work(CAUSAL, 1152, 480)),
+    (
+        "aiter::mha_varlen_fwd",
+        (PACKED, PACKED, PACKED, *LENGTHS, 0, 0.0, 0.35, 0.0, False, True, -1, -1, True, False),
+        Work(CAUSAL, 1152 + 24, 480),
+    ),
+    # five products; dout, q, k, v, out 5 * 384 and 96 read; three gradients written
+    ("aiter::mha_bwd", (Q, Q, Q, Q, Q, LSE, 0.0, 0.35, True, -1, -1, False), Work(BACKWARD, 2016, 1152)),
+    (
+        "aiter::mha_varlen_bwd",
+        (*SIX, LSE, *LENGTHS, 0.0, 0.35, False, True, -1, -1, False),
+        Work(BACKWARD, 2016 + 24, 1152),
+    ),
+    # Q and K 192 bytes each, V 384, two scales of 24; O 384 bytes of fp16 and 24 logarithms of 4
+    ("sageattention::attention", (INT8, INT8, V, OUT, S, S, 0, 1, 3, 0.35, 1), Work(CAUSAL, 192 + 192 + 384 + 48, 480)),
+]
+
+test_worked_by_hand = worked(ROWS)
 
 
 def flop(name, *arguments):
@@ -75,11 +102,6 @@ def test_a_trace_of_packed_sequences(tmp_path):
     assert annotate(table).flops.tolist() == [8_589_934_592]
 
 
-INT8 = t(2, 4, 3, 8, dtype="int8")
-HEADS_FIRST = t(2, 3, 4, 8, dtype="int8")
-V, OUT, S = t(2, 4, 3, 8, dtype="float16"), t(2, 4, 3, 8, dtype="float16"), t(2, 3, 1)
-
-
 @pytest.mark.parametrize(
     ("name", "arguments", "right"),
     [  # layout, causal, granularity, scale, logarithms
@@ -97,12 +119,6 @@ V, OUT, S = t(2, 4, 3, 8, dtype="float16"), t(2, 4, 3, 8, dtype="float16"), t(2,
 )
 def test_sage_attention(name, arguments, right):
     assert flop(f"sageattention::qk_int8_sv_{name}", *arguments) == right
-
-
-def test_the_bytes_of_sage_attention():
-    """Q and K 192 bytes each, V 384, two scales of 24; O 384 bytes of fp16 and 24 logarithms of 4"""
-    work = evaluate("sageattention::attention", (INT8, t(2, 4, 3, 8, dtype="int8"), V, OUT, S, S, 0, 1, 3, 0.35, 1))
-    assert (work.read, work.write) == (192 + 192 + 384 + 48, 384 + 96)
 
 
 @pytest.mark.parametrize(
