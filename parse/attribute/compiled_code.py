@@ -6,6 +6,7 @@ call of that name. If there are more or fewer ops of a name than calls, none of 
 """
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -19,6 +20,8 @@ from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.attribute.scope import Kind, Origin, Scope
 from pyprof.range_pieces import Piece, joined, piece_in
 from pyprof.table.columns import Bools, Ints
+
+_IN_GRAPH = re.compile(r"^graph_\d+_(?=cpp_)")  # what inductor's profile of C++ kernels puts before a kernel's name
 
 
 def name_origins(capture: Capture, tree: RangeTree) -> None:
@@ -115,6 +118,7 @@ def match(names: Sequence[str], calls: Sequence[Call]) -> list[int | None]:
     expected: dict[str, list[int]] = {}
     for at, call in enumerate(calls):
         expected.setdefault(op_name(call.kernel), []).append(at)
+    names = [_IN_GRAPH.sub("", name) for name in names]
     ran = Counter(names)
     left = {name: iter(at) for name, at in expected.items() if len(at) == ran[name]}
     return [next(left[name]) if name in left else None for name in names]

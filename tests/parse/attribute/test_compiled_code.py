@@ -54,6 +54,11 @@ def test_the_nth_op_of_a_name_is_the_nth_call_of_that_name() -> None:
     assert match(ran, code) == [None, 0, 1, 3, 2]
 
 
+def test_kernels_of_a_cpu_have_their_graphs_number_before_the_name() -> None:
+    """As torch._inductor.config.cpp.enable_kernel_profile records them"""
+    assert match(["graph_3_cpp_fused_tanh_0", "aten::mm"], calls("extern_kernels.mm", "cpp_fused_tanh_0")) == [1, 0]
+
+
 def test_ops_of_a_name_that_ran_more_or_less_often_than_it_is_called_are_not_matched() -> None:
     code = calls("extern_kernels.mm", "extern_kernels.mm", "triton_poi_fused_add_0")
     assert match(["aten::mm", "triton_poi_fused_add_0"], code) == [None, 2]
