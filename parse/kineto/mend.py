@@ -95,8 +95,9 @@ class _Found:
 
 
 def _losses(lost: int, cut: bool) -> list[Loss]:
-    again = "copy the file again, or export the trace again once the profiler has stopped"
-    losses = [Loss("the file is cut, so that its last events are lost", again)] if cut else []
+    again = "copy the file again, or export the trace again"
+    stopped = f"{again} once the profiler has stopped"
+    losses = [Loss("the file is cut, so that its last events are lost", stopped)] if cut else []
     if lost:
         losses.append(Loss(f"{lost:,} events of the file could not be read", again))
     return losses

@@ -107,6 +107,9 @@ def test_frames_that_cannot_be_read_are_no_loss_of_what_ran(tmp_path):
         tmp_path, whole().replace('[{"ph"', "[" + broken.replace("python_function", "kernel") + '{"ph"', 1)
     )
     assert [loss.why for loss in op_lost.losses] == ["1 events of the file could not be read"]
+    assert op_lost.losses[0].remedy == "copy the file again, or export the trace again"
+    cut = read_text(tmp_path, whole()[:-200])
+    assert cut.losses[0].remedy == "copy the file again, or export the trace again once the profiler has stopped"
 
 
 def test_bytes_that_are_no_utf8(tmp_path):
