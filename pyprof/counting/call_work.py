@@ -10,6 +10,7 @@ import torch
 import pyprof.prof.ops.families  # noqa: F401  (fills the registry of models)
 from pyprof.counting.arguments import Ordered, as_autocast, resolved, with_needs
 from pyprof.counting.python_functions import python_arguments
+from pyprof.counting.registered_formulas import registered_work
 from pyprof.errors import ModelError
 from pyprof.prof.ops.evaluation import evaluate, find
 from pyprof.prof.ops.model import FAMILY, MATRIX, MODELS, Tensor, Work, total
@@ -132,13 +133,22 @@ def count_op(name: str, arguments: tuple[Any, ...], out: Any, in_optimizer: bool
     """
     model = find(name)
     if model is None:
-        return OpCount(name, "", None, "no model")
+        return _by_registered_formula(name, arguments, out)
     if name in HOST or ((in_optimizer or name.startswith("_foreach_")) and _only_scalars(arguments)):
         return OpCount(name, model, Work(), "")
     try:
         return OpCount(name, model, total(evaluate(model, arguments, out, in_place=in_place or name.endswith("_"))), "")
     except ModelError as error:
         return OpCount(name, model, None, str(error))
+
+
+def _by_registered_formula(name: str, arguments: tuple[Any, ...], out: Any) -> OpCount:
+    """Count an op without a model by the formula that its library registered with PyTorch's counter, if any."""
+    try:
+        work = registered_work(name, arguments, out)
+    except ModelError as error:
+        return OpCount(name, "", None, str(error))
+    return OpCount(name, "", None, "no model") if work is None else OpCount(name, name, total(work), "")
 
 
 def _only_scalars(arguments: Any) -> bool:
