@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from pyprof.errors import PyprofError
 from pyprof.prof.load import load_table
+from pyprof.prof.replay.recorded_run import Work
 from pyprof.prof.replay.replayed_run import replay
 from pyprof.prof.timing.stragglers import meetings
 
@@ -86,7 +87,7 @@ def compared(file: Path) -> Compared:
     worst = max(steps, default=0.0)
     return Compared(
         name,
-        _why_not(file, found.launched_share, loaded.table.coded("kind").among("graph").any()),
+        _why_not(file, _launched(found.run.work), loaded.table.coded("kind").among("graph").any()),
         len(found.run.work),
         found.recorded_ns / 1e6,
         found.replayed_ns / 1e6,
@@ -94,6 +95,12 @@ def compared(file: Path) -> Compared:
         idle[0] / 1e6,
         idle[1] / 1e6,
     )
+
+
+def _launched(work: Work) -> float:
+    """The share of the GPU's time, in steps and outside of them, whose launch is in the capture."""
+    time = work.end - work.start
+    return float(time[work.call >= 0].sum()) / max(float(time.sum()), 1.0)
 
 
 def _why_not(file: Path, launched: float, opaque: object) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pyprof.prof.advice.batches import made_by
+from pyprof.prof.advice.batch_makers import made_by
 from pyprof.prof.advice.card import Finding, cpu_rule
 from pyprof.prof.advice.run import Run
 from pyprof.quantities import rounded

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from pyprof.prof.advice import Run
-from pyprof.prof.advice.batches import FOR_LOADER, made_by
+from pyprof.prof.advice.batch_makers import FOR_LOADER, made_by
 from pyprof.prof.advice.copies import LARGE
 from pyprof.prof.edits.base_run import calls_of_memory
 from pyprof.prof.edits.costs import COSTS

@@ -66,7 +66,7 @@ def test_json_says_why(file, capsys):
         "busy_ns kernel_ns sm_efficiency utilisation_percent busy_percent tflop_per_s gb_per_s mfu_percent mbu_percent"
     )
     assert [device[key] for key in keys.split()] == [None] * 9
-    assert numbers["waits"]["causes"] == numbers["waits"]["syncs"] == found["advice"] == []
+    assert numbers["waits"]["causes"] == numbers["waits"]["syncs"] == found["changes"]["changes"] == []
     assert numbers["flop"] == 3 * 2 * 4096 * 4095 * 4096  # what is on record is told
 
 
@@ -76,7 +76,7 @@ def test_advice_is_withheld_with_the_reason(file, capsys):
     assert prof.main(["--advise", "--json", str(file)]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [loss["why"] for loss in found["incomplete"]] == [WHY]
-    assert (found["advice"], found["busy_ms"], found["host_ms"]) == ([], None, None)
+    assert (found["changes"], found["now"]) == ([], None)
 
 
 def test_a_complete_capture_has_them(tmp_path, capsys):

@@ -107,11 +107,16 @@ def read_page(page: str) -> Shown:
 
 
 def read_terminal(text: str) -> Shown:
-    """Sentences are bullets; a table is a title, lines of cells apart by two spaces or more, and an empty line."""
+    """Sentences are bullets, before the changes and after them; a table is a title and lines of cells.
+
+    Two spaces or more are between cells, and an empty line is after each part.
+    """
     head, *blocks = text.split("\n\n")
     first, *bullets = re.split(r"\n• ", head)
     shown = Shown(unwrapped(first), [unwrapped(bullet) for bullet in bullets])
     for block in blocks:
+        if block.startswith("• "):
+            shown.sentences += [unwrapped(bullet) for bullet in re.split(r"(?:^|\n)• ", block)[1:]]
         if not block.startswith("By ") and not block.startswith("Matrix math by"):
             continue
         lines = block.splitlines()
