@@ -113,10 +113,18 @@ def _lead(step: RunStep) -> str:
 
 
 def _profiled(step: RunStep) -> str:
-    """That the host's share has the profiler's cost in it, where that share decides something."""
-    if step.timed or step.share("host") < LEADING * step.wall_ns:
+    """That the profiler's cost is in the host's share, and in that of batches which the program's own process makes,
+    where these decide something."""
+    slowed = ["host"] if step.loader == "workers" else ["host", "data"]
+    named = [cause for cause in slowed if step.share(cause) >= LEADING * step.wall_ns]
+    if step.timed or not named:
         return ""
-    return " The profiler slows the host, so without it the host's share is smaller: pyprof run times steps without it."
+    shares = {
+        "host": "the host's share",
+        "data": "that of loading data" if len(named) > 1 else "the share of loading data",
+    }
+    smaller = f"{joined([shares[cause] for cause in named])} {'is' if len(named) == 1 else 'are'}"
+    return f" The profiler slows the host, so without it {smaller} smaller: pyprof run times steps without it."
 
 
 def _places(summary: Summary, step: RunStep) -> Iterator[str]:
@@ -124,8 +132,9 @@ def _places(summary: Summary, step: RunStep) -> Iterator[str]:
     named = [place for place in summary.host_places[:NAMED] if place.ns > LITTLE * step.captured_ns]
     if summary.on_cpu or not named or step.share("host") < LEADING * step.wall_ns:
         return
+    as_captured = " as captured" if step.unit == "step" else ""
     each = [f"{ms(round(place.ns))} before {' at '.join(filter(None, (place.op, place.line)))}" for place in named]
-    yield f"The host pauses longest, per {step.unit} as captured: {joined(each)}."
+    yield f"The host pauses longest, per {step.unit}{as_captured}: {joined(each)}."
 
 
 def _differing(step: RunStep) -> Iterator[str]:
