@@ -44,7 +44,7 @@ def loading_sentences(summary: Summary) -> Iterator[str]:
         return
     count = _copy_counts(copies)
     count_as = "it counts as loading and is" if copies.before_rows == 1 else "they count as loading and are"
-    left_out = f"{count_as} left out of all other figures"
+    left_out = f"{count_as} left out of all figures but the capture's time and what limits it"
     if copies.before_rows == copies.rows:
         subject = "It" if copies.rows == 1 else "All of them"
         rest = f"; {left_out}" if copies.apart else ""
@@ -116,8 +116,9 @@ def blocking_sentences(summary: Summary) -> Iterator[str]:
     if all(place.op and place.op.rpartition(".")[2] not in MOVING for place in places):  # it copies an operand
         pin = "keep these operands on the GPU"
     hold, take = ("holds", "takes") if rows == 1 else ("hold", "take")
+    span = f"{ms(summary.span_ns)}{' of the GPUs together' if len(summary.devices) > 1 else ''}"
     yield (
-        f"{counted(rows, 'copy')}{memory} to the GPU {hold} the CPU for {ms(held)} of {ms(summary.span_ns)} and {take} "
+        f"{counted(rows, 'copy')}{memory} to the GPU {hold} the CPU for {ms(held)} of {span} and {take} "
         f"{ms(own)} on the GPU: {', '.join(named)}; {pin}."
     )
 
