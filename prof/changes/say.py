@@ -50,10 +50,13 @@ def gain(change: Change, document: Changes) -> str:
     unsure = change.low_ms is not None and change.low_ms < 0 <= change.saved_ms
     saves = "may save" if unsure else "saves"
     does = f"{saves} {ms(change.saved_ms)} ms" if change.saved_ms >= 0 else f"costs {ms(-change.saved_ms)} ms"
+    needed = "; a later change needs it" if change.needed_by else ""
+    if needed and ms(change.saved_ms) == "0":
+        return f"saves nothing by itself{needed}"
     whole = document.captured_ms if document.now is None else document.now.ms
     part = change.saved_ms / whole if whole else 0.0
     share = "" if not whole else f" ({part:.0%})" if abs(part) >= LEAST else " (under 1%)"
-    return f"{does} per {document.unit}{share}{', or nothing' if unsure else ''}"
+    return f"{does} per {document.unit}{share}{', or nothing' if unsure else ''}{needed}"
 
 
 def title(change: Change, document: Changes) -> str:
@@ -198,7 +201,7 @@ def _card(number: int, change: Change, document: Changes, width: int) -> Iterato
 
 def amounts(change: Change, document: Changes) -> str:
     """The three amounts of a change, the interval of its gain, and what it would save as the only change."""
-    work = _removed(change, document)
+    work = f"{_removed(change, document)}{_waits(change, document)}"
     if change.saved_ms is None or change.low_ms is None or change.high_ms is None:
         return f"{work}."
     timed = f" {change.timed:.0%} of its new durations were measured." if change.timed else ""
@@ -214,6 +217,14 @@ def _removed(change: Change, document: Changes) -> str:
     second = _part(change.host_ms, "the host's")
     same = (change.gpu_ms < 0) == (change.host_ms < 0)
     return f"{first} and {second.partition(' ')[2] if same else second}"
+
+
+def _waits(change: Change, document: Changes) -> str:
+    """That a change removes waits, where it saves more than work."""
+    if change.saved_ms is None or change.host_ms is None or document.now is None:
+        return ""
+    rest = change.saved_ms - max(change.gpu_ms, 0.0) - max(change.host_ms, 0.0)
+    return ", and waits of one for the other" if rest > LEAST * document.now.ms else ""
 
 
 def _part(amount: float, whose: str) -> str:

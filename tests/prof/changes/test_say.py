@@ -51,6 +51,13 @@ def test_work_that_a_change_adds_is_not_removed_below_zero(gpu, host, says):
     assert amounts(change(gpu_ms=gpu, host_ms=host), document()).startswith(says)
 
 
+def test_what_a_change_saves_beyond_work_is_waits():
+    """3.2 saved are 0.2 more than 1 and 2, of a step of 10, of which 0.1 is a hundredth; 3.05 are 0.05 more."""
+    waits = "It removes 1 ms of the GPU's work and 2 ms of the host's, and waits of one for the other;"
+    assert amounts(change(saved_ms=3.2, high_ms=4.0), document()).startswith(waits)
+    assert "waits" not in amounts(change(saved_ms=3.05, high_ms=4.0), document())
+
+
 def test_a_change_that_would_cost_time_alone_saves_nothing_alone():
     assert amounts(change(alone_ms=-0.3), document()).endswith("alone, it would save nothing.")
     assert amounts(change(alone_ms=0.3), document()).endswith("alone, it would save about 0.3 ms.")
@@ -58,7 +65,10 @@ def test_a_change_that_would_cost_time_alone_saves_nothing_alone():
 
 def test_a_change_that_a_later_one_needs_says_so():
     """0.05 of 10 ms are less than 1%."""
-    needed = change(saved_ms=0.05, needed_by="Launch the step as a CUDA graph")
+    needed = change(saved_ms=0.05, low_ms=0.01, needed_by="Launch the step as a CUDA graph")
+    assert gain(needed, document()) == "saves 0.05 ms per step (under 1%); a later change needs it"
+    nothing = change(saved_ms=0.0, low_ms=-1.0, needed_by="Launch the step as a CUDA graph")
+    assert gain(nothing, document()) == "saves nothing by itself; a later change needs it"
     told = " ".join(" ".join(advice_lines(document(needed, change()))).split())
     assert "It is made for a later change, which needs it: Launch the step as a CUDA graph." in told
 
