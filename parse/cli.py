@@ -91,8 +91,8 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--range",
         metavar="NAME",
-        help="only rows launched while a range of that name was open, on any thread of the process; * and ? stand for "
-        "other characters",
+        help="only rows launched while a range of that name was open, on any thread of the process, and the backward "
+        "of what ran in it; * and ? stand for other characters",
     )
     parser.add_argument("--rank", metavar="N", type=whole_number(0, what="a rank"), help="only rows of that rank")
 
@@ -174,13 +174,15 @@ def _no_rows(notes: list[CaptureNotes]) -> PyprofError:
 
 def _selected(files: list[str], parsed: list[Parsed], tables: list[Table], wanted: Selection) -> list[Table]:
     """The rows that the user selected. If there are none, raises PyprofError, which lists the available values."""
-    from pyprof.parse.selection import named_spans, select
+    from pyprof.parse.selection import forward_times, named_spans, select
 
     kept = []
     for profile, table in zip(parsed, tables, strict=True):
-        spans = None if wanted.range_name is None else named_spans(profile.capture, wanted.range_name)
+        spans = forward = None
+        if wanted.range_name is not None:
+            spans, forward = named_spans(profile.capture, wanted.range_name), forward_times(profile.capture)
         ranked = profile.table.with_column("rank", table.ints("rank"))  # keeps the file's own process numbers
-        kept.append(table.take(select(ranked, wanted, spans)))
+        kept.append(table.take(select(ranked, wanted, spans, forward)))
     if not any(map(len, kept)):
         available = _available(parsed, tables, wanted)
         raise PyprofError(f"{', '.join(files)}: no row is left by {wanted.options()}; {available}")

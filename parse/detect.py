@@ -38,6 +38,8 @@ BINARY = {
     b"\x28\xb5\x2f\xfd": "a Zstandard file (unpack it: unzstd FILE)",
 }
 PARQUET = b"PAR1"
+# How profilers' files are called; torch.profiler's tensorboard_trace_handler writes WORKER.TIME.pt.trace.json
+PROFILES = (".pt.trace.json", ".pt.trace.json.gz", ".nsys-rep", ".sqlite", ".json.gz")
 ROCPROF_JSON = re.compile(rb'\s*\{\s*"rocprofiler-sdk-tool"')
 WANTED = "expected an nsys or nvprof SQLite database or a torch.profiler JSON trace"
 
@@ -180,11 +182,26 @@ def _head(file: Path) -> bytes:
         raise InputError(file, f"cannot be read: {error.strerror or error}") from None
 
 
+def _folder(folder: Path) -> str:
+    """A folder that is no nsys export, and how to give the profiles in it and in its folders.
+
+    TensorBoard's handler of torch.profiler writes a folder of traces, one for each worker and cycle of the schedule.
+    """
+    files = (file for pattern in ("*", "*/*") for file in folder.glob(pattern))
+    found = sorted(str(file) for file in files if file.name.endswith(PROFILES) and file.is_file())
+    if not found:
+        return "a folder without nsys's tables (nsys export --type parquetdir makes one that is read)"
+    if len(found) == 1:
+        return f"a folder with one profile (give {found[0]})"
+    ranks = f"pyprof ranks {os.path.commonpath([os.path.dirname(file) for file in found])} -o JOB"
+    return f"a folder with {len(found):,} profiles (give one of them, such as {found[0]}; of a job's ranks: {ranks})"
+
+
 def _describe(file: Path, head: bytes) -> str:
     if is_container(file):
         return "a container of pyprof's, parsed already: give it to prof.py"
     if os.path.isdir(file):
-        return "a folder without nsys's tables (nsys export --type parquetdir makes one that is read)"
+        return _folder(file)
     if not head:
         return "an empty file"
     if head.startswith(PARQUET) and is_parquet_folder(file.parent):

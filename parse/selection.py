@@ -1,7 +1,8 @@
 """Select rows of the kernel table by time, step, rank and named range.
 
 A row belongs to the steps and ranges in which it was *launched*, on any thread: backward kernels are launched by
-autograd's thread, while their step or range is open on the user's thread.
+autograd's thread, while their step or range is open on the user's thread. It also belongs to the ranges in which its
+forward op ran, if it is backward: those of a block of the model have the block's backward, too.
 """
 
 import re
@@ -13,7 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyprof.parse.attribute.capture import Capture
-from pyprof.table.columns import NULL, Ints, Table
+from pyprof.parse.attribute.contexts import Contexts
+from pyprof.parse.attribute.forward_ops import backward_nodes, forward_ops
+from pyprof.parse.attribute.range_tree import RangeTree
+from pyprof.parse.graphs.other_captures import with_graphs
+from pyprof.table.columns import NULL, Ints, Table, value_at
 
 UNITS = {"": 1, "ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _TIME = re.compile(r"(-?)(\d{1,12})(?:\.(\d{1,9}))?(ns|us|ms|s|)", re.ASCII)
@@ -80,8 +85,14 @@ def parse_steps(text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2] or match[1])
 
 
-def select(table: Table, wanted: Selection, spans: Spans | None = None) -> NDArray[np.bool_]:
-    """A mask of the rows that a selection keeps. ``spans``: the times of the ranges that it names."""
+def select(
+    table: Table, wanted: Selection, spans: Spans | None = None, forward: Ints | None = None
+) -> NDArray[np.bool_]:
+    """A mask of the rows that a selection keeps.
+
+    ``spans``: the times of the ranges that it names. ``forward``: of each row in a backward node, when its forward op
+    began (see ``forward_times``).
+    """
     keep = np.ones(len(table), bool)
     start, step = table.ints("start"), table.ints("step")
     if wanted.begin_ns is not None:
@@ -93,7 +104,9 @@ def select(table: Table, wanted: Selection, spans: Spans | None = None) -> NDArr
     if wanted.rank is not None:
         keep &= table.ints("rank") == wanted.rank
     if wanted.range_name is not None:
-        keep &= _inside(launched(table), table.ints("pid"), spans) if spans is not None else False
+        times = (launched(table),) if forward is None else (launched(table), forward)
+        pid = table.ints("pid")
+        keep &= np.any([_inside(time, pid, spans) for time in times], axis=0) if spans is not None else False
     return keep
 
 
@@ -114,6 +127,17 @@ def _inside(time: Ints, pid: Ints, spans: Spans) -> NDArray[np.bool_]:
         at = np.searchsorted(start, time[rows], "right") - 1
         inside[rows] = (at >= 0) & (time[rows] < reach[at])
     return inside
+
+
+def forward_times(capture: Capture) -> Ints:
+    """When the forward op of each row in a backward node began; ``NULL`` for other rows."""
+    joined = with_graphs(capture)
+    tree = RangeTree(joined)
+    if not tree.is_backward.any():
+        return np.full(capture.rows, NULL, np.int64)
+    inner, _, _ = tree.innermost_of_rows(joined)
+    node, recomputed = backward_nodes(tree, Contexts(tree, inner), inner)
+    return value_at(tree.start, forward_ops(tree, node, recomputed), NULL)
 
 
 def named_spans(capture: Capture, name: str) -> Spans:

@@ -54,6 +54,8 @@ __all__ = ["__version__", *sorted(_HOME)]  # noqa: PLE0604  (the names are strin
 
 
 def __getattr__(name: str) -> Any:
+    if name == "nvtx":  # PyProf's module, which its programs do not import
+        return importlib.import_module("pyprof.nvtx")
     if name not in _HOME:
         raise AttributeError(f"module 'pyprof' has no attribute {name!r}")
     value = getattr(importlib.import_module(f"pyprof.{_HOME[name]}"), name)

@@ -1,6 +1,7 @@
 """What a command printed with --json, read strictly and held against the schema that `pyprof schema` prints."""
 
 import json
+from collections import defaultdict
 from functools import cache
 from typing import Any
 
@@ -23,6 +24,10 @@ def strict(content: bytes) -> dict[str, Any]:
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     assert len(dict(pairs)) == len(pairs), f"a key twice among {[key for key, _ in pairs]}"
     return dict(pairs)
+
+
+# Documents whose version is not 1; each rises with a migration guide.
+VERSIONS = defaultdict(lambda: 1, advice=2, plan=2, summary=2)
 
 
 def valid(found: dict[str, Any], command: str | None = None) -> dict[str, Any]:

@@ -48,9 +48,10 @@ ALLOWED = {
     "prof/counters": "ground pyprof/table parse/formats parse/ncu",
     "prof/limits": "ground pyprof/table prof/ops prof/kernels prof/work",
     "prof/timing": "ground pyprof/command pyprof/table prof/ops prof/work prof/limits",
+    # a step's time and what limits it, which all outputs say first
     "prof/step": "pyprof/command pyprof/table prof/work prof/timing",
     "prof/replay": "ground pyprof/table prof/timing",
-    "prof/advice": "ground pyprof/command pyprof/table prof/kernels prof/work prof/limits prof/timing",
+    "prof/advice": "ground pyprof/table prof/kernels prof/work prof/limits prof/timing",
     "prof/call_times": "ground pyprof/table prof/advice",
     "prof/edits": "ground pyprof/table prof/work prof/limits prof/timing prof/advice prof/replay",
     "prof/edits/rules": "ground pyprof/table prof/limits prof/timing prof/advice prof/edits prof/call_times",
@@ -58,32 +59,36 @@ ALLOWED = {
     "pyprof/replay": "ground pyprof/table prof/ops prof/work",
     "prof/timings": "ground pyprof/command pyprof/table pyprof/replay prof/ops prof/work prof/advice prof/edits "
     "prof/edits/rules",
+    # the one list of changes, which all outputs show
+    "prof/changes": "ground pyprof/command pyprof/table prof/work prof/limits prof/timing prof/step prof/replay "
+    "prof/advice prof/edits prof/edits/rules",
     "prof/ranks": "ground pyprof/command pyprof/table prof/work prof/timing prof/replay",
     "prof/summary": "ground pyprof/command pyprof/table parse/attribute prof/memory prof/ops prof/kernels prof/work "
-    "prof/limits prof/timing prof/step prof/advice prof/ranks",
+    "prof/limits prof/timing prof/step prof/changes prof/ranks",
     "prof/table": "ground pyprof/command pyprof/table parse/formats prof/work prof/counters prof/limits prof/timing "
-    "prof/advice",
+    "prof/advice prof/changes",
     "prof/job": "ground pyprof/command pyprof/table parse prof/work prof/replay prof/ranks",
     # the outputs, and the commands at the top of prof/
     "prof": "ground pyprof/command pyprof/table parse prof/timings prof/job prof/memory prof/ops prof/kernels "
-    "prof/work/helpers prof/work prof/counters prof/limits prof/timing prof/advice prof/edits prof/summary prof/table",
+    "prof/work/helpers prof/work prof/counters prof/limits prof/timing prof/advice prof/edits prof/changes "
+    "prof/summary prof/table",
     "prof/plot": "ground pyprof/command pyprof/table prof prof/kernels prof/work prof/limits prof/timing prof/table",
     "prof/perfetto": "ground pyprof/command pyprof/table parse/attribute prof prof/memory prof/work "
     "prof/limits prof/timing prof/table",
     "prof/simulation": "ground pyprof/command pyprof/table prof prof/kernels prof/work prof/limits prof/timing "
     "prof/perfetto prof/replay",
-    "prof/planning": "ground pyprof/command pyprof/table prof prof/work prof/limits prof/advice prof/replay prof/edits "
-    "prof/edits/rules prof/timings",
+    "prof/planning": "ground pyprof/command pyprof/table prof prof/work prof/limits prof/step prof/advice prof/replay "
+    "prof/edits prof/edits/rules prof/changes prof/timings",
     "prof/diff": "ground pyprof/command pyprof/table parse prof prof/job prof/work prof/limits prof/timing "
     "prof/ranks prof/summary prof/table",
     "prof/report": "ground pyprof/command pyprof/table parse/attribute prof prof/memory prof/kernels prof/work "
-    "prof/ranks prof/limits prof/timing prof/advice prof/edits prof/planning prof/summary prof/table",
+    "prof/ranks prof/limits prof/timing prof/changes prof/summary prof/table",
     "prof/ncu": "ground pyprof/command pyprof/table parse/attribute parse/formats parse/ncu prof/ops prof/work "
     "prof/limits prof/summary",
-    "prof/notebook": "ground pyprof/command pyprof/table prof prof/work prof/limits prof/timing prof/advice prof/edits "
-    "prof/planning prof/summary prof/table prof/plot prof/report",
+    "prof/notebook": "ground pyprof/command pyprof/table prof prof/work prof/limits prof/timing prof/step prof/advice "
+    "prof/edits prof/changes prof/planning prof/summary prof/table prof/plot prof/report",
     "pyprof/ncu": "ground pyprof/command pyprof/capture prof/ncu",
-    "pyprof/variants": "ground pyprof/command pyprof/capture prof/edits prof/edits/rules prof/planning",
+    "pyprof/variants": "ground pyprof/command pyprof/capture prof/edits prof/edits/rules prof/changes prof/planning",
     "pyprof/counting": "ground pyprof/capture prof/ops",
     "pyprof/benchmark": "ground pyprof/command pyprof/counting pyprof/replay prof prof/ops prof/kernels prof/limits "
     "prof/timings prof/plot prof/table",
@@ -95,9 +100,8 @@ ALLOWED = {
 # `pyprof run --report` writes the page of what it has just collected, `pyprof plan --measure` measures. Only these
 # modules reach so far.
 FURTHER = {
-    "pyprof.prof.edits.cards": "prof/edits/rules",  # a card for each edit that a rule proposes
     "pyprof.prof.planning.plan_timings": "pyprof/benchmark",
-    "pyprof.capture.run_report": "prof prof/work prof/advice prof/edits prof/planning prof/summary prof/report",
+    "pyprof.capture.run_report": "prof prof/work prof/changes prof/summary prof/report",
     "pyprof.capture.control": "pyprof/sampling",  # pyprof.profile(every=)
     "pyprof.capture.json_document": "prof/report",  # whose document is part of that of the run
 }

@@ -4,8 +4,8 @@
 
 For each capture, ``prof.py --summary --json`` and ``prof.py --csv`` are run as a user runs them. Then plain SQL and
 JSON code (no pyprof, no numpy) reads the same file and computes each number again: operations and their time by kind
-and device, kinds of work, busy and idle time, late launches, time in the queue, steps, phases, the attributed share,
-FLOPs, bytes, tensor cores, copies, communication and its exposed part, and the bound of every piece of advice. Prints
+and device, kinds of work, busy and idle time, time in the queue, steps, phases, the attributed share,
+FLOPs, bytes, tensor cores, copies, communication and its exposed part, and the bounds of the list of changes. Prints
 each difference, and one line per capture that cannot be compared, with the reason. Exit code 1 if anything differs.
 """
 

@@ -1,14 +1,13 @@
-"""The bound of every piece of advice that is a sum, from the raw file's rows; for ``audit.py``.
+"""The bounds of the list of changes, from the raw file's rows; for ``audit.py``.
 
-What a replay says has no such bound: a change may spare the host more than the idle time next to kernels. Of it, only
-the order of its numbers is checked.
+Without a replay, a change removes at most the time of the kernels that it concerns; on a CPU, whose ops take the step's
+time, also the idle time next to them: the gaps that one of them ends or begins. The column ``advice`` of pyprof's rows
+says which rows each rule concerns; their times and the gaps come from the raw file.
 
-A change saves at most the time of the kernels that it concerns and the idle time next to them: the gaps that one of
-them ends or begins. The column ``advice`` of pyprof's rows says which rows each rule concerns; their times and the gaps
-come from the raw file.
+What a replay says has no such bound, because a change may spare the host more than the idle time next to kernels. Of it
+the sums are checked: each saving is the difference of two steps' times, within its interval.
 """
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -17,12 +16,12 @@ from typing import Any, NamedTuple
 from tools.audit_raw import Operation
 
 ROUNDING = 2e-6  # ms: pyprof prints six digits behind the point
-WITHOUT_PROFILER = 0.95  # of the time in which the GPU works, at least: a first step that is cut does not count
 Check = tuple[str, Any, Any]
+Judged = tuple[str, Any, Any, bool]  # the number's name, what is right, what is printed, and whether that holds
 
 
 class Scope(NamedTuple):
-    """The operations that the advice is about, and for how many steps and GPUs its amounts per step are means."""
+    """The operations that the changes are about, and for how many steps and GPUs their amounts per step are means."""
 
     operations: list[Operation]
     per: int
@@ -30,22 +29,37 @@ class Scope(NamedTuple):
 
 
 def advice_checks(operations: Sequence[Operation], document: Mapping[str, Any]) -> tuple[int, list[Check]]:
-    """How many numbers of the cards were compared, and those that are wrong: (name, what is right, printed)."""
-    cards: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
-    for card in document["advice"]:
-        if card.get("source", "sum") == "sum":
-            cards[card["rule"]].append(card)
-    scope = scope_of(operations)
-    steps = [step["ns"] for step in document["numbers"]["steps"]]
-    found = [check for rule, of_rule in cards.items() for check in _of_rule(rule, of_rule, scope, steps)]
-    found += [check for card in document["advice"] if card.get("source") == "replay" for check in _of_replay(card)]
-    return len(found), [(name, right, printed) for name, right, printed, holds in found if not holds]
+    """How many numbers of the list were compared, and those that are wrong: (name, what is right, printed)."""
+    found = document["changes"]
+    judged = [*_of_work(found, scope_of(operations))] if found["now"] is None else [*_of_replay(found)]
+    judged += [_within_kernels(change) for change in found["changes"] if not found["on_cpu"]]
+    return len(judged), [(name, right, printed) for name, right, printed, holds in judged if not holds]
 
 
-def _of_replay(card: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any, bool]]:
-    rule, low, saved, high = card["rule"], card["low_ms"], card["saved_ms"], card["high_ms"]
-    yield f"{rule}: saved_ms", f"between {low} and {high}", saved, low <= saved <= high
-    yield f"{rule}: saved_ms", f"at most {card['step_ms']}", saved, 0 < saved <= card["step_ms"]
+def _within_kernels(change: Mapping[str, Any]) -> Judged:
+    """The work of a change's kernels is all that it can remove."""
+    removed, took = change["gpu_ms"], change["time_ms"]
+    return f"{change['rule']}: gpu_ms", f"at most {took}", removed, removed < took + ROUNDING
+
+
+def _of_replay(found: Mapping[str, Any]) -> Iterator[Judged]:
+    before = found["now"]["ms"]
+    for change in found["changes"]:
+        rule, saved, step = change["rule"], change["saved_ms"], change["step"]
+        right = before - step["ms"]
+        yield f"{rule}: saved_ms", round(right, 6), saved, abs(saved - right) < ROUNDING
+        yield f"{rule}: low_ms", f"at most {saved}", change["low_ms"], change["low_ms"] <= saved
+        yield f"{rule}: high_ms", f"at least {saved}", change["high_ms"], saved <= change["high_ms"]
+        yield f"{rule}: step", "not negative", step["low_ms"], 0 <= step["low_ms"] <= step["ms"] <= step["high_ms"]
+        before = step["ms"]
+
+
+def _of_work(found: Mapping[str, Any], scope: Scope) -> Iterator[Judged]:
+    changes: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for change in found["changes"]:
+        changes[change["rule"]].append(change)
+    for rule, of_rule in changes.items():
+        yield from _of_rule(rule, of_rule, scope, bool(found["on_cpu"]))
 
 
 def scope_of(operations: Sequence[Operation]) -> Scope:
@@ -56,65 +70,32 @@ def scope_of(operations: Sequence[Operation]) -> Scope:
     return Scope(chosen, steps * len({row.device for row in chosen}), bool(marked))
 
 
-def _of_rule(
-    rule: str, cards: Sequence[Mapping[str, Any]], scope: Scope, steps: Sequence[int]
-) -> Iterator[tuple[str, Any, Any, bool]]:
-    """For each number: its name, what is right, what is printed, and whether that holds."""
+def _of_rule(rule: str, changes: Sequence[Mapping[str, Any]], scope: Scope, on_cpu: bool) -> Iterator[Judged]:
     rows = [row for row in scope.operations if rule in row.printed["Advice"].split(",")]
     took = sum(row.duration for row in rows) / scope.per / 1e6
-    gaps = gaps_around(rows, scope) / scope.per / 1e6
+    gaps = gaps_around(rows, scope) / scope.per / 1e6 if on_cpu else 0.0
     count = len(rows) / scope.per
-    if len(cards) == 1:
-        (card,) = cards
-        yield f"{rule}: kernels", round(count, 3), card["kernels"], abs(card["kernels"] - count) < 1e-3
-        yield f"{rule}: time_ms", round(took, 6), card["time_ms"], abs(card["time_ms"] - took) < ROUNDING
-    else:  # several cards of one rule share its rows, or divide them
-        together = sum(card["time_ms"] for card in cards)
-        yield f"{rule}: time_ms of all", f"at least {took:.6f}", together, together > took - ROUNDING * len(cards)
-    for card in cards:
-        yield f"{rule}: kernels", f"at most {count:.3f}", card["kernels"], card["kernels"] < count + 1e-3
-        yield f"{rule}: time_ms", f"at most {took:.6f}", card["time_ms"], card["time_ms"] < took + ROUNDING
-        most = min(card["time_ms"] + gaps, card["step_ms"])
-        savings = {key: card[key] for key in card if re.fullmatch(r"saved\w*_ms", key) and card[key] is not None}
-        for key, saved in savings.items():
-            yield f"{rule}: {key}", f"at most {most:.6f}", saved, saved < most + ROUNDING
-        step = step_ms(scope, steps)
-        if step is not None:
-            # As captured, or as a replay says it is without the profiler, which delays the GPU's work and adds none.
-            least = min(WITHOUT_PROFILER * busy_ms(scope), step - ROUNDING)
-            right = f"between {least:.6f} and {step:.6f}"
-            yield f"{rule}: step_ms", right, card["step_ms"], least <= card["step_ms"] < step + ROUNDING
-
-
-def busy_ms(scope: Scope) -> float:
-    """How long a GPU works per step."""
-    busy = 0
-    for mine in _devices(scope):
-        end = mine[0].start
-        for row in mine:
-            busy += max(row.end - max(row.start, end), 0)
-            end = max(end, row.end)
-    return busy / scope.per / 1e6
-
-
-def step_ms(scope: Scope, steps: Sequence[int]) -> float | None:
-    """The mean of the summary's steps; without marked steps, of each GPU's time from its first operation to its last.
-
-    None for marked steps on several GPUs, because the summary shows one time for all of them.
-    """
-    if scope.marked:
-        return sum(steps) / len(steps) / 1e6 if len(_devices(scope)) == 1 else None
-    spans = [max(row.end for row in rows) - min(row.start for row in rows) for rows in _devices(scope)]
-    return sum(spans) / len(spans) / 1e6
+    if len(changes) == 1:
+        (change,) = changes
+        yield f"{rule}: kernels", round(count, 3), change["kernels"], abs(change["kernels"] - count) < 1e-3
+        yield f"{rule}: time_ms", round(took, 6), change["time_ms"], abs(change["time_ms"] - took) < ROUNDING
+    else:  # several changes of one rule share its rows, or divide them
+        together = sum(change["time_ms"] for change in changes)
+        yield f"{rule}: time_ms of all", f"at least {took:.6f}", together, together > took - ROUNDING * len(changes)
+    for change in changes:
+        yield f"{rule}: kernels", f"at most {count:.3f}", change["kernels"], change["kernels"] < count + 1e-3
+        yield f"{rule}: time_ms", f"at most {took:.6f}", change["time_ms"], change["time_ms"] < took + ROUNDING
+        most, removed = change["time_ms"] + gaps, change["gpu_ms"]
+        yield f"{rule}: gpu_ms", f"at most {most:.6f}", removed, removed < most + ROUNDING
+        saved = removed if on_cpu else None
+        yield f"{rule}: saved_ms", saved, change["saved_ms"], change["saved_ms"] == saved
 
 
 def gaps_around(rows: Sequence[Operation], scope: Scope) -> float:
     """The idle ns of each GPU that one of the rows begins or ends, each gap once.
 
     The mean gap between two steps counts once more if one of these gaps belongs to the rows: a capture ends with its
-    last step, and not with the pause after it, which the next step of the run would end. Advice about what holds up
-    every step (a data loader, a copy) needs it: the loop of tests/prof/advice/test_measured.py saves 7.21 ms of each
-    step, measured, where the gaps within the capture alone are 4.48.
+    last step, and not with the pause after it, which the next step of the run would end.
     """
     chosen, whole = {id(row) for row in rows}, 0.0
     for mine in _devices(scope):

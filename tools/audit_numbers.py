@@ -17,7 +17,6 @@ Interval = tuple[int, int]
 # Ranges of PyTorch: an op of the dispatcher or of emit_nvtx, and a marker of pyprof. No user range is an op.
 NVTX_OP = r"^(?:aten|autograd|c10d|torch|prims|quantized)::\w|, (?:seq|op_id) = |^\{\""
 OP = r"^(?!user: |ProfilerStep#|## |Optimizer\.)"
-SLOW_LAUNCH_NS = 200_000
 BACKWARD = r"^autograd::engine::evaluate_function|^(?!user: )\w+Backward\d*(?:, |$)|AccumulateGrad"
 UPDATE = r"^(?:user: )?Optimizer\.(?:step|zero_grad)#"
 # What else names an op around a launch: markers of PyProf, ours of the program's Triton kernels, NCCL's own ranges, an
@@ -58,15 +57,13 @@ def expected(capture: Capture, printed: str) -> dict[str, Any]:
     for operation in operations:
         devices[operation.device].append(operation)
     found["devices"] = sorted(map(device_numbers, devices.values()))
-    gaps = [gap for rows in devices.values() for gap in waits(rows)]
     communication = [operation for operation in operations if is_communication(operation)]
     queued = [max(row.start - row.api[1], 0) for row in operations if row.kind == "kernel" and row.api]
     return found | {
         "total_ns": sum(row.duration for row in operations),
         "busy_ns": sum(device[2] for device in found["devices"]),
         "span_ns": sum(device[1] for device in found["devices"]),
-        "idle_ns": sum(idle for idle, _ in gaps),
-        "late_ns": sum(late for _, late in gaps),
+        "idle_ns": sum(map(idle, devices.values())),
         "launches": len(queued),
         "queued_ns": int(median(queued)) if queued else 0,
         "communication_ns": sum(row.duration for row in communication),
@@ -158,20 +155,13 @@ def device_numbers(operations: Sequence[Operation]) -> list[int]:
     return [len(spans), max(end for _, end in spans) - min(spans)[0], union(spans), union(kernels)]
 
 
-def waits(operations: Sequence[Operation]) -> list[Interval]:
-    """For each gap between the operations of a device: its length, and how much of it had passed before the launch.
-
-    A kernel's launch of 0.2 ms or longer is done when it returns, or when the kernel begins.
-    """
-    gaps, reach = [], operations[0].end
+def idle(operations: Sequence[Operation]) -> int:
+    """The time between the operations of a device in which none runs."""
+    whole, reach = 0, operations[0].end
     for row in operations[1:]:
-        if row.start > reach:
-            idle = row.start - reach
-            began, ended = row.api or (reach, reach)
-            slow = row.kind in ("kernel", "graph") and ended - began >= SLOW_LAUNCH_NS
-            gaps.append((idle, min(max((ended if slow else began) - reach, 0), idle)))
+        whole += max(row.start - reach, 0)
         reach = max(reach, row.end)
-    return gaps
+    return whole
 
 
 def is_communication(row: Operation) -> bool:
@@ -234,7 +224,9 @@ def compare(wanted: dict[str, Any], printed: str) -> tuple[int, list[Difference]
     sums = _sums(document)
     differences += [Difference(name, left, right) for name, left, right in sums if left != right]
     differences += list(_bounds(document))
-    compared = len(wanted) + len(sums) + len(document["advice"]) + 2 * len(kinds.keys() | shown["kinds"].keys())
+    compared = (
+        len(wanted) + len(sums) + len(document["changes"]["changes"]) + 2 * len(kinds.keys() | shown["kinds"].keys())
+    )
     return compared, differences
 
 
@@ -280,8 +272,12 @@ def _sums(document: dict[str, Any]) -> list[tuple[str, Any, Any]]:
 
 
 def _bounds(document: dict[str, Any]) -> Iterable[Difference]:
-    """No advice saves more than its step, or more than the time of its kernels and all idle time."""
-    for card in document["advice"]:
-        saved, step = card["saved_ms"] or 0, card["step_ms"]
-        if step and saved > step * (1 + 1e-9):
-            yield Difference(f"advice {card['rule']}", f"at most {step} ms", saved)
+    """No change saves more than the step, and an estimate without the profiler is no longer than the captured step."""
+    found = document["changes"]
+    step, now = found["captured_ms"], found["now"]
+    if now is not None and not found["measured"] and now["ms"] > step * (1 + 1e-6):
+        yield Difference("now", f"at most {step} ms", now["ms"])
+    for change in found["changes"]:
+        saved = change["saved_ms"] or 0
+        if saved > (step if now is None else now["ms"]) * (1 + 1e-9):
+            yield Difference(f"change {change['rule']}", f"at most {step} ms", saved)

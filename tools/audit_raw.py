@@ -148,11 +148,14 @@ def _kineto(file: Path) -> Capture:
     events = document if isinstance(document, list) else document.get("traceEvents", [])
     events = [event for event in events if isinstance(event, dict) and event.get("ph") == "X" and "dur" in event]
     found, calls = Capture(names_every_op=True), {}
+    # Old traces of ROCm have no correlation ids: calls and kernels have the same external id.
+    pairing = [event.get("args") or {} for event in events if str(event.get("cat", "")).lower() in LAUNCHING]
+    key = "correlation" if any("correlation" in arguments for arguments in pairing) else "External id"
     for event in events:
         category, arguments = str(event.get("cat", "")).lower(), event.get("args") or {}
         begin, end = _span(event)
-        if category in LAUNCHING and "correlation" in arguments:
-            calls[arguments["correlation"]] = ((begin, end), (event["pid"], event["tid"]))
+        if category in LAUNCHING and key in arguments:
+            calls[arguments[key]] = ((begin, end), (event["pid"], event["tid"]))
         if category in ("cpu_op", "operator"):
             details = {WORDS[key]: value for key, value in arguments.items() if key in WORDS}
             found.ranges[event["pid"], event["tid"]].append(Range(begin, end, event["name"], details))
@@ -168,7 +171,7 @@ def _kineto(file: Path) -> Capture:
             continue
         arguments = event.get("args") or {}
         begin, end = _span(event)
-        api, thread = calls.get(arguments.get("correlation"), (None, None))
+        api, thread = calls.get(arguments.get(key), (None, None))
         device = (0, int(arguments.get("device", 0)))
         size = arguments.get("bytes")
         found.operations.append(Operation(kind, event["name"], device, begin, end, api, thread, size, event["name"]))

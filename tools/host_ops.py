@@ -23,7 +23,7 @@ import torch
 # Ops whose operands cannot be made up, by reading aten/src/ATen/native of 2.13.
 WORKERS = """copy_ mkldnn_convolution mkldnn_linear convolution_backward mkldnn_linear_backward_input
 mkldnn_linear_backward_weights _nnpack_spatial_convolution mkldnn_max_pool2d mkldnn_max_pool3d
-mkldnn_reorder_conv2d_weight mkldnn_reorder_conv3d_weight""".split()
+mkldnn_reorder_conv2d_weight mkldnn_reorder_conv3d_weight _sparse_mm_reduce_impl sparse_sampled_addmm""".split()
 NO_WORK = """empty empty_strided empty_like empty_permuted empty_quantized new_empty new_empty_strided resize_
 resize_as_ set_ _reshape_alias _unsafe_view _resize_output_ as_strided_ _local_scalar_dense
 record_stream _efficientzerotensor pin_memory _pin_memory is_pinned lift lift_fresh _to_copy clone

@@ -40,7 +40,6 @@ from pyprof.prof.edits.sequence import following
 from pyprof.prof.planning.cli import load_base
 
 GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "golden" / "advice"
-RENAMED = {"unfused_attention": "attention", "launch_bound": "cuda_graph", "sync_in_step": "item"}
 # The changes of the programs with several faults, by the rules that propose them; others have no rule. After a colon:
 # of the rule's proposals those whose change begins thus. With a plus: several rules' proposals, one after the other;
 # with an exclamation mark: the first proposal alone, as a program makes one graph of a part of its step.
@@ -180,7 +179,7 @@ def saving(forecaster: Forecaster, before: Scenario, changed: Scenario) -> tuple
 
 def golden(only: str = "") -> Iterator[Pair]:
     for row in json.loads((GOLDEN / "measured.json").read_text(encoding="utf-8")):
-        rule = RENAMED.get(row["rule"], row["rule"])
+        rule = row["rule"]
         if rule not in EDIT_RULES or only not in ("", row["case"]):
             continue
         before = base_of(GOLDEN / f"{row['case']}.before.json.gz")

@@ -3,9 +3,10 @@
     PYTHONPATH=. python tools/rules_shown.py [--read] [--write] [FILE or FOLDER ...]
 
 --read judges every capture (default: tests/golden and, if set, $PYPROF_DATA), each in a process of its own that may
-take 120 s of processor time, and keeps what rules say in docs/explanation/rules.json: the cards and the unsure changes
-of `prof.py --advise --json`, and the changes of `pyprof plan --json`. Captures that the file has already are not judged
-again, so that a pass can be continued. --write makes the page from that file; without it the page is printed.
+take 120 s of processor time, and keeps what rules say in docs/explanation/rules.json: the changes of
+`prof.py --advise --json`; answers of before 2.0 have the cards, the unsure changes and those of the plan. Captures that
+the file has already are not judged again, so that a pass can be continued. --write makes the page from that file;
+without it the page is printed.
 """
 
 from __future__ import annotations
@@ -69,34 +70,19 @@ PROGRAMS = tuple(
 Answer = dict[str, Any]
 
 
-def judge(file: str) -> Iterator[Answer]:
-    """What rules say of a capture: of the advice first, then of the plan, which takes longer."""
-    from pyprof.errors import InputError
-    from pyprof.prof.advice.card import first_sentence
-    from pyprof.prof.edits.cards import advise_capture
-    from pyprof.prof.edits.forecast import Forecaster
+def judge(file: str) -> Answer:
+    """The list of a capture's changes, with the GPU's work that each removes and, of a replayed run, its saving."""
+    from pyprof.prof.changes.find_changes import find_changes
     from pyprof.prof.load import load_table
-    from pyprof.prof.planning.cli import load_base
-    from pyprof.prof.planning.search import make_plan
     from pyprof.prof.work.annotate import annotate
 
     loaded = load_table(file, host=True)
-    advised, forecaster = advise_capture(loaded.table, annotate(loaded.table), loaded.host, None, loaded.name)
-    yield {
-        "cards": [[card.rule, first_sentence(card.change), card.saved_ms] for card in advised.cards],
-        "unsure": [[each.rule, each.title, each.saved_ms] for each in advised.unsure],
-    }
-    try:
-        forecaster = forecaster or Forecaster(load_base(file, None, lambda _: None)[1])
-    except InputError as error:
-        yield {"no_plan": str(error).removeprefix(f"{error.file}: ")}
-        return
-    plan = make_plan(forecaster)
-    yield {"plan": [[each.edit.rule, each.edit.title, round(each.alone_ns / 1e6, 6)] for each in plan.changes]}
+    found = find_changes(loaded.table, annotate(loaded.table), loaded.host, name=loaded.name).document
+    return {"changes": [[each.rule, each.title, each.gpu_ms, each.saved_ms] for each in found.changes]}
 
 
 def judged(file: Path) -> Answer:
-    """What ``judge`` says of a capture in a process of its own, or as much of that as was ready in time."""
+    """What ``judge`` says of a capture in a process of its own, if that was ready in time."""
     command = [sys.executable, __file__, "--judge", str(file)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     answer: Answer = {}
@@ -159,31 +145,27 @@ def program_of(capture: str) -> str:
 
 def rules() -> dict[str, str]:
     """Every rule, by the name that plans have for it, and where it speaks."""
-    from pyprof.prof.advice.card import CPU_RULES, RULES
-    from pyprof.prof.edits.cards import EDIT_NAMES
+    from pyprof.prof.advice.card import CPU_RULES
     from pyprof.prof.edits.rules import EDIT_RULES
 
-    alone = {EDIT_NAMES.get(name, name) for name in RULES} - set(EDIT_RULES)
-    return dict.fromkeys(EDIT_RULES, "plan") | dict.fromkeys(sorted(alone), "advice") | dict.fromkeys(CPU_RULES, "CPU")
+    return dict.fromkeys(EDIT_RULES, "GPU") | dict.fromkeys(CPU_RULES, "CPU")
 
 
 def spoken(answer: Answer) -> set[str]:
-    """The rules that speak in a capture: as a card, as an unsure change, or in the plan."""
-    from pyprof.prof.edits.cards import EDIT_NAMES
+    """The rules that speak in a capture: in the list, or before 2.0 as a card, as an unsure change, or in the plan."""
+    from pyprof.prof.changes.search import EDIT_NAMES
 
-    found = (each[0] for part in ("cards", "unsure", "plan") for each in answer.get(part, ()))
+    found = (each[0] for part in ("changes", "cards", "unsure", "plan") for each in answer.get(part, ()))
     return {EDIT_NAMES.get(rule, rule) for rule in found}
 
 
 def measurements() -> Iterator[tuple[str, str, str]]:
     """(rule, recording, program) of each change that was made and measured."""
-    from pyprof.prof.edits.cards import EDIT_NAMES
-    from tools.plan_pairs import RENAMED, RULES
+    from tools.plan_pairs import RULES
 
     for folder in ("advice", "changes"):
         for row in json.loads((GOLDEN / folder / "measured.json").read_text(encoding="utf-8")):
-            name = RENAMED.get(row["rule"], row["rule"])
-            yield EDIT_NAMES.get(name, name), folder, f"{folder}/{row['case']}"
+            yield row["rule"], folder, f"{folder}/{row['case']}"
     for row in json.loads((GOLDEN / "cpu" / "pairs.json").read_text(encoding="utf-8")):
         yield row["rule"], "cpu", f"cpu/{row['program']}"
     for file in sorted((GOLDEN / "plan").rglob("measured.json")):
@@ -217,13 +199,14 @@ HEAD = """\
 
 `tools/rules_shown.py --write` makes this page from `docs/explanation/rules.json`, which has what `prof.py --advise`
 and `pyprof plan` say of each capture in `tests/golden` and of the public captures at hand. A rule is shown by a capture
-if it has a card there, is named as unsure, or has a change in the plan. Captures before and after a change, of several
+if it has a change in the list; the answers were kept when there were cards, unsure changes and a plan, each of which
+counts. Captures before and after a change, of several
 ranks, or of the same program in another form count as one program. *Others* are the programs that were not written to
 measure the rule. *Measured* counts the savings of the rule that each recording states;
 [Advice, measured](advice-measured.md) has more of them.
 
 {captures} captures of {programs} programs were judged. For {late} of them, {seconds} s of processor
-time were not enough for advice and plan.
+time were not enough.
 
 | rule | of | captures | programs | others | such as | measured |
 |---|---|--:|--:|--:|---|---|
@@ -237,7 +220,7 @@ SILENT = """
 
 
 def page(answers: dict[str, Answer]) -> str:
-    known = [capture for capture, answer in answers.items() if "cards" in answer]
+    known = [capture for capture, answer in answers.items() if "changes" in answer or "cards" in answer]
     late = [capture for capture, answer in answers.items() if answer.get("error", "").startswith("more than")]
     programs = len(set(map(program_of, known)))
     text = HEAD.format(captures=len(known), programs=programs, late=len(late), seconds=LONGEST_S)
@@ -270,8 +253,7 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     if args.judge:
         resource.setrlimit(resource.RLIMIT_CPU, (LONGEST_S, LONGEST_S + 5))
-        for answer in judge(str(args.names[0])):
-            print(json.dumps(answer), flush=True)
+        print(json.dumps(judge(str(args.names[0]))))
         return 0
     data = os.environ.get("PYPROF_DATA")
     if args.read:

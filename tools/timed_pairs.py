@@ -24,7 +24,7 @@ from pyprof.prof.edits.scenario import Scenario, captured
 from pyprof.prof.timings.retimer import Retimer, with_measured
 from pyprof.prof.timings.timed_call import TimedCall
 from pyprof.prof.timings.timings_file import CallTime, load_timings, timings_of, timings_text
-from tools.plan_pairs import GOLDEN, RENAMED, after, base_of
+from tools.plan_pairs import GOLDEN, after, base_of
 
 SECONDS = 60.0  # of measuring, per program
 NEAR, SHARE = 0.1, 0.5  # of a saving; of the new durations that must have been measured
@@ -54,7 +54,7 @@ def timed_pairs(
     times: dict[str, CallTime], measure: Callable[[list[TimedCall]], list[CallTime]], given: bool
 ) -> Iterator[Timed]:
     for row in json.loads((GOLDEN / "measured.json").read_text(encoding="utf-8")):
-        rule = RENAMED.get(row["rule"], row["rule"])
+        rule = row["rule"]
         if rule not in EDIT_RULES:
             continue
         base, start_ms = base_of(GOLDEN / f"{row['case']}.before.json.gz"), row["before_ms"]

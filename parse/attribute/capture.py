@@ -98,6 +98,8 @@ class MemoryEvents:
     trace: Coded | None = None  # the call stack as a JSON list, where the format has one for each event
     name: Coded | None = None
     category: Coded | None = None
+    phase: Coded | None = None  # where no range tells it
+    dir: Coded | None = None
 
     def __len__(self) -> int:
         return len(self.time)

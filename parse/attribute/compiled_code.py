@@ -6,6 +6,7 @@ call of that name. If there are more or fewer ops of a name than calls, none of 
 """
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -19,6 +20,8 @@ from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.attribute.scope import Kind, Origin, Scope
 from pyprof.range_pieces import Piece, joined, piece_in
 from pyprof.table.columns import Bools, Ints
+
+_IN_GRAPH = re.compile(r"^graph_\d+_(?=cpp_)")  # what inductor's profile of C++ kernels puts before a kernel's name
 
 
 def name_origins(capture: Capture, tree: RangeTree) -> None:
@@ -115,6 +118,7 @@ def match(names: Sequence[str], calls: Sequence[Call]) -> list[int | None]:
     expected: dict[str, list[int]] = {}
     for at, call in enumerate(calls):
         expected.setdefault(op_name(call.kernel), []).append(at)
+    names = [_IN_GRAPH.sub("", name) for name in names]
     ran = Counter(names)
     left = {name: iter(at) for name, at in expected.items() if len(at) == ran[name]}
     return [next(left[name]) if name in left else None for name in names]
@@ -126,11 +130,12 @@ def origin_of(record: CompiledRecord, call: Call) -> Origin | None:
     if not known:
         return None
     main = main_operation([operation for _, operation in known])
-    mod, op = (main.mod, main.op) if main.op else _by_aten(main.aten)
+    called = main.op and not main.mod.startswith("torch._ops")  # compiled autograd's graph calls overloads of aten
+    mod, op = (main.mod, main.op) if called else _by_aten(main.aten)
     fused = [_described(operation, at in call.done) for at, operation in known]
     text = json.dumps(fused, ensure_ascii=False, separators=(",", ":"))
     root = main.root if len({operation.layer[0] for operation in record.operations if operation.layer}) == 1 else ""
-    return Origin(main.layer, root, main.trace, main.functions, mod, op, text)
+    return Origin(main.layer, root, main.trace, main.functions, mod, op, text, main.backward)
 
 
 def with_arguments(scope: Scope, dtypes: Sequence[str], loops: Sequence[int | str]) -> Scope:

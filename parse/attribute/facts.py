@@ -96,6 +96,8 @@ def facts(
         layers = within_compiled(layers, origin)
         modules, ops = ([origin.mod], [origin.op]) if origin.op else (modules, ops)
         lines, functions = (list(origin.trace), list(origin.functions)) if origin.trace else (lines, functions)
+        if origin.backward and len(inside) == len(path):  # compiled autograd runs a backward pass without nodes
+            backward, phase = True, "backward"
     # NCCL's own record is used if PyTorch has none.
     call = _call(inside, collective) or collective or _launch(inside) or Scope(Kind.USER, "")
     return Facts(

@@ -5,6 +5,9 @@ other ops have the same number, but began earlier; the innermost op, which began
 is recomputed, the node belongs to the second, later run. Each thread counts its own sequence numbers. If the profiler
 names the forward op's thread, only ops of that thread are considered. If the profiler names the forward op itself, that
 op is taken. Nodes of C++ autograd Functions need additional rules: see ``cpp_functions``.
+
+A backward pass may record a graph itself (``create_graph=True``, ``torch.func.grad``). Then the forward op of a second
+derivative's node is an op of a node, and stands for that node's forward op.
 """
 
 import numpy as np
@@ -13,17 +16,47 @@ from pyprof.gc_pause import given_back
 from pyprof.parse.attribute.contexts import Contexts
 from pyprof.parse.attribute.cpp_functions import made_by
 from pyprof.parse.attribute.range_tree import RangeTree
-from pyprof.table.columns import NULL, Bools, Indices, Ints
+from pyprof.parse.attribute.scope import Kind
+from pyprof.table.columns import NULL, Bools, Indices, Ints, value_at
 
 
 def backward_nodes(tree: RangeTree, contexts: Contexts, inner: Ints) -> tuple[Ints, Bools]:
-    """Per row: the backward node around it (-1: none), and whether the row re-runs a forward op inside that node.
+    """Per row: the backward node around it (-1: none), and whether the row re-runs a forward op inside that node."""
+    levels = contexts.levels_to("node", inner)
+    node = tree.ancestor(inner, levels)
+    return node, _rerun(tree, np.where(levels > 0, inner, -1), node)
+
+
+def _rerun(tree: RangeTree, ranges: Ints, node: Ints) -> Bools:
+    """Whether these ranges (-1: none) belong to checkpointing's second forward pass. ``node``: the one around each.
 
     The ops that a node runs are not recorded for autograd, so they have no sequence number. If an op inside a node has
-    one, it belongs to the second forward pass of checkpointing.
+    one, it belongs to a second forward pass, unless the node records a graph. Layers run again in such a pass only.
     """
-    levels = contexts.levels_to("node", inner)
-    return tree.ancestor(inner, levels), tree.inside(np.where(levels > 0, inner, -1), tree.has_number)
+    found = tree.inside(ranges, tree.has_number)
+    if not found.any():
+        return found
+    recording = np.append(_recording(tree), False)[node]
+    layers: Bools = np.isin(tree.kind, (Kind.LAYER, Kind.MODULE))
+    return found & (~recording | tree.inside(ranges, layers))
+
+
+def _recording(tree: RangeTree) -> Bools:
+    """Which backward nodes record a graph of what they run.
+
+    With ``create_graph=True`` all of a node's ops have numbers. Checkpointing re-runs a forward pass before the node's
+    own ops, which have none, or before the nodes of the part that ran again. So the last op or node in a node decides.
+    """
+    recording = np.zeros(len(tree), bool)
+    chosen = np.flatnonzero((tree.kind == Kind.OP) | tree.is_backward)
+    around = tree.parent[chosen].astype(np.int64)
+    known = np.zeros(len(tree) + 1, bool)  # the last item stands for no range
+    known[chosen] = known[-1] = True
+    while (up := np.flatnonzero(~known[around])).size:
+        around[up] = tree.parent[around[up]]
+    in_node = np.flatnonzero((around >= 0) & tree.is_backward[np.maximum(around, 0)])
+    recording[around[in_node]] = tree.has_number[chosen[in_node]]  # in order of start: the last one stays
+    return recording
 
 
 @given_back()
@@ -33,8 +66,28 @@ def forward_ops(tree: RangeTree, node: Ints, recomputed: Bools) -> Ints:
     rows = np.flatnonzero((node >= 0) & ~recomputed)
     nodes, number = np.unique(node[rows], return_inverse=True)
     if len(nodes):
-        forward[rows] = _forward_of_nodes(tree, nodes)[number.reshape(-1)]
+        forward[rows] = _first_forward(tree, nodes)[number.reshape(-1)]
     return forward
+
+
+def _first_forward(tree: RangeTree, nodes: Ints) -> Ints:
+    """The forward op of each node; of a second derivative's, that of the node whose op it comes from, and so on."""
+    forward = _forward_of_nodes(tree, nodes)
+    asked = np.arange(len(nodes))
+    while len(asked):
+        node = _node_around(tree, forward[asked])
+        derived = (node >= 0) & ~_rerun(tree, forward[asked], node)
+        asked = asked[derived]
+        forward[asked] = _forward_of_nodes(tree, node[derived])
+    return forward
+
+
+def _node_around(tree: RangeTree, ranges: Ints) -> Ints:
+    """The backward node around each range; -1: none. Each began before the range, so that following them ends."""
+    node = value_at(tree.parent, ranges, -1).astype(np.int64)
+    while (up := np.flatnonzero((node >= 0) & ~tree.is_backward[np.maximum(node, 0)])).size:
+        node[up] = tree.parent[node[up]]
+    return node
 
 
 def _forward_of_nodes(tree: RangeTree, nodes: Ints) -> Ints:

@@ -10,6 +10,7 @@
 * The backward of split and unbind joins the gradients of the pieces, so its result has the shape of the split tensor.
 * The gradient of a convolution's input or weight (PyTorch 1.x) has the shape of that input of the forward op.
 * The output of the last op in a Python Function is the Function's output.
+* nonzero makes a view of the places that it found, [found, dimensions] or the other way round: the view's input.
 """
 
 import json
@@ -32,6 +33,7 @@ _INDEX = frozenset({"aten::index", "aten::_unsafe_index"})  # their indices are 
 _SIZED_BY_VALUES = re.compile(r"conv|pool|::(?:sum|nansum|mean|nanmean|prod|var|std|norm|amax|amin|logsumexp)$")
 # PyTorch 1.x's gradients of a convolution -> the position of the forward op's argument that has their shape
 _GRADIENT_OF = {"_convolution_backward_input": 0, "_convolution_backward_weight": 1}
+_VIEWS_OF_FOUND = frozenset({"aten::as_strided_", "aten::t", "aten::transpose", "aten::set_"})  # on CPU, on CUDA
 ROWS = 1 << 17  # looked at together, since this takes several times the memory of the result
 MOST_AROUND = 6  # ops around one that make the same output: conv2d > convolution > _convolution > cudnn_convolution
 _NODE = re.compile(r"Backward\d*$")
@@ -49,6 +51,7 @@ def outputs(capture: Capture, tree: RangeTree, op: Ints, node: Ints, forward: In
         return Coded.empty(capture.rows)
     returned = _of_cpp_functions(tree, node, forward)
     shapes = {
+        **_of_nonzero(tree),
         **_where_sizes_lack(tree, op, forward),
         **{int(tree.place[given]): text for given, text in capture.outs.items()},
         **returned,
@@ -109,6 +112,30 @@ def _of_cpp_functions(tree: RangeTree, node: Ints, forward: Ints) -> dict[int, s
         if op >= 0 and place in given and kinship(tree.name(place), tree.name(op)):
             shapes[op] = _shapes(tree, given[place])
     return {op: text for op, text in shapes.items() if text}
+
+
+def _of_nonzero(tree: RangeTree) -> dict[int, str]:
+    """Each call of nonzero -> the shape of its output, where a view within it shows the number of places."""
+    searching = tree.scopes_where(Kind.OP, lambda scope: scope.name == "aten::nonzero")
+    viewing = tree.scopes_where(Kind.OP, lambda scope: scope.name in _VIEWS_OF_FOUND and bool(scope.sizes))
+    if not searching.any() or not viewing.any():
+        return {}
+    views = np.flatnonzero(viewing[tree.scope] & (tree.parent >= 0))
+    views = views[searching[tree.scope[tree.parent[views]]]]
+    pairs = zip(tree.parent[views].tolist(), views.tolist(), strict=True)
+    found = {
+        op: _places(_operands(tree.scopes[tree.scope[op]]), _operands(tree.scopes[tree.scope[v]])) for op, v in pairs
+    }
+    return {op: text for op, text in found.items() if text}
+
+
+def _places(searched: list[object], viewed: list[object]) -> str:
+    """The shape of the output, [places, dimensions], by the sizes of input and view; empty if they differ."""
+    given, shape = (searched or [None])[0], (viewed or [None])[0]
+    if not isinstance(given, list) or not isinstance(shape, list) or len(shape) != 2 or len(given) not in shape:
+        return ""
+    places = shape[0] if shape[1] == len(given) else shape[1]
+    return json.dumps([[places, len(given)]])
 
 
 def _where_sizes_lack(tree: RangeTree, op: Ints, forward: Ints) -> dict[int, str]:

@@ -7,6 +7,7 @@ from pyprof.parse.attribute.scope import Kind, Scope
 BEFORE_CAPTURE = "launched before the capture"
 NO_CALL = "no API row"
 NO_CORRELATION = "no correlation id, so its launch is unknown"
+SHARED_CORRELATION = "several kernels have the correlation id of a call that launched one kernel"
 NO_CALLS = "the capture has no API rows of its process"
 NO_RANGE = "no range around the launch"
 GRAPH_REPLAY = "replayed by a CUDA graph, which runs no op"

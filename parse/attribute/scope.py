@@ -48,6 +48,7 @@ class Origin(NamedTuple):
     mod: str
     op: str
     fused: str  # all its operations, as in the column
+    backward: bool = False  # whether the main operation is of a backward pass
 
 
 class Scope(NamedTuple):

@@ -5,8 +5,9 @@ history of the last events, each with its call stack. The history counts the byt
 rounds them up, to multiples of 512 bytes and more (c10/cuda/CUDACachingAllocator.cpp, ``record_trace``). So totals here
 are of requested bytes, counted back from the segments at the end.
 
-Python's frames become the call stack. If the snapshot has C++'s frames, too (``stacks="all"``), they tell the op and
-the backward node; the snapshot's annotations tell the optimizer. Such contexts of neighbouring events become ranges.
+Python's frames become the call stack, and tell the phase where there are no others (``snapshot_phases``). If the
+snapshot has C++'s frames, too (``stacks="all"``), they tell the op and the backward node; the snapshot's annotations
+tell the optimizer. Such contexts of neighbouring events become ranges.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from pyprof.parse.attribute.capture import Capture, MemoryEvents, Ranges
 from pyprof.parse.attribute.scope import Kind, Scope, classify
 from pyprof.parse.formats.plain_pickle import load_plain
 from pyprof.parse.formats.python_frames import is_users
+from pyprof.parse.formats.snapshot_phases import phases_of, stack_kind
 from pyprof.source_path import short_path
 from pyprof.table.columns import NULL, Coded, Ints
 
@@ -68,6 +70,7 @@ class _Context(NamedTuple):
     trace: str  # JSON list
     node: str
     op: str
+    stack: str  # its kind: snapshot_phases
 
 
 class _Frame(NamedTuple):
@@ -216,12 +219,13 @@ class _Reader:
         if number is None:
             frames = self._list(stack or [], "frames")[:LONGEST_STACK]
             read = [self._frame(frame) for frame in self._records(frames, "frames")]  # innermost first
+            kind = stack_kind(frames)
             lines = [frame.line for frame in reversed(read) if frame.line]
             nodes, ops = [frame.node for frame in read if frame.node], [frame.op for frame in read if frame.op]
             node = (nodes[0] if nodes else UNKNOWN_NODE) if any(frame.is_engine for frame in read) else ""
             op = "" if not ops else ops[0] if node else ops[-1]  # in a forward pass, what the user called
             trace = json.dumps(lines, ensure_ascii=False) if lines else ""
-            number = self.contexts.setdefault(_Context(trace, node, op), len(self.contexts))
+            number = self.contexts.setdefault(_Context(trace, node, op, kind), len(self.contexts))
             self._stacks[id(stack)] = number
         return number
 
@@ -261,6 +265,7 @@ def _capture(
     size, device = (np.array(column, np.int64)[order] for column in (events.bytes, events.device))
     context = np.array(events.context, np.int64)[order]
     level = given.take(order)
+    phases = phases_of([found.stack for found in contexts], context, size)
     memory = MemoryEvents(
         thread=np.zeros(len(time), np.int64),
         time=time,
@@ -272,6 +277,8 @@ def _capture(
         allocated=_totals(size, device, level.among("allocator"), in_use),
         reserved=_totals(size, device, level.among("driver"), reserved),
         trace=Coded.of([found.trace for found in contexts]).take(context) if contexts else None,
+        phase=phases.phase if phases else None,
+        dir=phases.direction if phases else None,
     )
     scopes, ranges = _ranges(time, context, contexts, annotations, begin_us)
     none = np.zeros(0, np.int64)

@@ -6,12 +6,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pyprof.parse.attribute.capture import OPEN, HostCalls, Ranges
-from pyprof.parse.attribute.reasons import NO_CALL
+from pyprof.parse.attribute.reasons import NO_CALL, SHARED_CORRELATION
 from pyprof.parse.attribute.scope import Scope, classify, split
 from pyprof.parse.formats.cupti import Calls, launch_columns
 from pyprof.parse.formats.lost_records import Joined, lost_records
 from pyprof.parse.formats.shape_text import as_sizes
-from pyprof.table.columns import NULL, Data, Ints, distinct, value_at
+from pyprof.parse.formats.shared_launches import shared_launches
+from pyprof.table.columns import NULL, Data, Ints, coded_of, distinct, value_at
 
 Threads = dict[tuple[int, int], int]  # (process, thread) -> its number
 
@@ -45,6 +46,8 @@ def capture_fields(
     columns: dict[str, Data], call: Ints, calls: Calls, markers: Sequence[TextRange], origin: int
 ) -> dict[str, Any]:
     """The fields of a ``Capture`` with these ranges and columns. ``call``: per row, its call's index, -1 for none."""
+    shared = shared_launches(call, coded_of(columns, "kind", len(call)).among("kernel"), calls.name)
+    call = np.where(shared, -1, call)
     threads: Threads = {}
     ranges, scopes = ranges_of(markers, threads, origin)
     owners, row = distinct(calls.pid, calls.tid)
@@ -61,7 +64,8 @@ def capture_fields(
         "launch_thread": value_at(numbers[row], call, -1),
         "launch_time": of_calls["apiStart"],
         "calls": HostCalls(numbers[row], calls.start - origin, calls.end - origin, calls.name, calls.corr),
-        "reason": [NO_CALL],
-        "reason_code": np.where(call >= 0, -1, 0),
-        "losses": lost_records(joined, uncalled, ""),
+        "reason": [NO_CALL, SHARED_CORRELATION],
+        "reason_code": np.where(call >= 0, -1, shared.astype(np.int64)),
+        # launches seem to have no kernel where their kernels have the id of another launch
+        "losses": [] if shared.any() else lost_records(joined, uncalled, ""),
     }

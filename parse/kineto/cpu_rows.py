@@ -1,10 +1,16 @@
 """In captures without GPU activity, the rows are the CPU ops that do work themselves.
 
 They are not simply the innermost ops: ``aten::addmm`` calls ``expand`` and ``copy_`` but computes the product itself,
-while ``aten::linear`` only calls other ops. ``data/cpu_ops.txt`` lists the ops that do work. A row's time is the op's
-time minus the time of the rows inside it, so that no nanosecond counts twice.
+while ``aten::linear`` only calls other ops. ``data/cpu_ops.txt`` lists the ops that do work. An op that runs once more
+within itself, as under dispatch modes, in DTensor and vmap, is a row only there.
+
+A row's time is the op's time minus that of the rows inside it. What a caller itself takes, around its rows, belongs to
+the longest of them. So no nanosecond counts twice and none is lost: the rows' time is that of the outermost ops, except
+of those that only make views or allocate, which have no row.
 """
 
+import re
+from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cache
 from pathlib import Path
@@ -18,14 +24,30 @@ from pyprof.parse.attribute.scope import Kind, Scope
 from pyprof.table.columns import Coded, Ints
 
 # Ops that work themselves or, for some dtypes and layouts, call another op that does.
-INSTEAD = {"aten::convolution_backward": ("_slow_conv2d_backward", "slow_conv_", "mkldnn_", "convolution_backward_")}
+_CONVOLUTIONS = "conv_depthwise mkldnn_ _nnpack slow_conv _slow_conv thnn_conv xnnpack convolution"
+INSTEAD = {
+    "convolution_backward": ("_slow_conv2d_backward", "slow_conv_", "mkldnn_", "convolution_backward_"),
+    "_convolution": tuple(_CONVOLUTIONS.split()),
+    "max_pool1d": ("max_pool2d", "max_pool1d_with_indices", "mkldnn_max_pool2d", "quantized_max_pool1d"),
+}
+# Products, of which a batched or a distributed one runs another: vmap of mm runs bmm.
+PRODUCTS = frozenset("mm bmm addmm baddbmm addbmm matmul linear mv addmv dot vdot ger einsum _addmm_activation".split())
+# Ops with a kernel that only prepare or check the operands of the op that calls them.
+PREPARING = frozenset(
+    "copy_ clone fill_ zero_ triu triu_ tril tril_ eye _linalg_check_errors any all eq ne is_nonzero arange".split()
+)
+# LAPACK runs in the kernel of such an op, around which others check and copy: only these and products do its work.
+_FACTORING = re.compile(r"_?linalg_(?!check|vector_norm)|cholesky|lu_|geqrf|ormqr|orgqr|triangular_solve")
+_COMPILED = re.compile(
+    r"(?:graph_\d+_)?cpp_fused_\w+|kernel_cpp_\d+"
+)  # torch._inductor.config.cpp.enable_kernel_profile
 
 
 class Role(IntEnum):
     """The role of an op on a CPU, from the table."""
 
     CALLS = 0  # it only calls other ops, makes a view or allocates; never a row
-    UNKNOWN = 1  # a row if there is no row inside it
+    UNKNOWN = 1  # a row, unless a row inside does more than prepare
     WORKS = 2  # a row, unless an op inside does its work
 
 
@@ -34,7 +56,7 @@ def op_roles() -> dict[str, Role]:
     """The table of tools/host_ops.py: name without ``aten::`` -> role."""
     text = (Path(__file__).parent / "data" / "cpu_ops.txt").read_text(encoding="utf-8")
     rows = (line.split() for line in text.splitlines() if not line.startswith("#"))
-    return {name: Role[role.upper()] for name, role in rows}
+    return {**{name: Role[role.upper()] for name, role in rows}, **dict.fromkeys(INSTEAD, Role.WORKS)}
 
 
 def host_rows(capture: Capture, is_op: NDArray[np.bool_]) -> None:
@@ -59,6 +81,8 @@ def _nested(ranges: Ranges, ops: Ints) -> tuple[Ints, Ints]:
 
 
 def _role(scope: Scope) -> Role:
+    if _COMPILED.fullmatch(scope.name):
+        return Role.WORKS
     if scope.kind != Kind.OP or "::" not in scope.name:
         return Role.CALLS
     return op_roles().get(scope.name.removeprefix("aten::"), Role.UNKNOWN)
@@ -67,28 +91,77 @@ def _role(scope: Scope) -> Role:
 def _working_ops(
     scope: Ints, parent: Ints, duration: Ints, scopes: list[Scope]
 ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-    """A mask of the ops (in order, outer before inner) that are rows, and each op's time minus its inner rows' time."""
-    own_duration = duration.copy()
-    inside = np.zeros(len(scope), np.int64)  # per op: the time of the outermost rows inside
-    replaced = np.zeros(len(scope), bool)  # per op: whether a row inside does its work
-    is_row = np.zeros(len(scope), bool)
-    names, roles = [s.name for s in scopes], [_role(s) for s in scopes]
+    """A mask of the ops (in order, outer before inner) that are rows, and the time of each row."""
+    count = len(scope)
+    ops = _Ops([s.name.rpartition("::")[2] for s in scopes])
+    roles, is_op = [_role(s) for s in scopes], [s.kind == Kind.OP for s in scopes]
+    own = duration.tolist()  # the op's time without that of the ops inside
+    replaced, busy = [False] * count, [False] * count  # whether a row inside does its work; more than prepares
+    is_row = np.zeros(count, bool)
     parents, codes = parent.tolist(), scope.tolist()
-    for index in range(len(codes) - 1, -1, -1):  # inner ops first
-        role = roles[codes[index]]
-        row = (role == Role.WORKS and not replaced[index]) or (role == Role.UNKNOWN and not inside[index])
-        is_row[index] = row
-        own_duration[index] -= inside[index]
-        outer = parents[index]
+    for index in range(count - 1, -1, -1):  # inner ops first
+        code, outer = codes[index], parents[index]
+        unknown = roles[code] == Role.UNKNOWN and not busy[index]
+        is_row[index] = (roles[code] == Role.WORKS or unknown) and not replaced[index]
         if outer >= 0:
-            inside[outer] += duration[index] if row else inside[index]
-            replaced[outer] |= (row or replaced[index]) and _does_work_of(names[codes[index]], names[codes[outer]])
-    return is_row, np.maximum(own_duration, 0)
+            own[outer] -= duration[index]
+        while is_row[index] and outer >= 0:
+            replaces, works = ops.relation(code, codes[outer])
+            replaced[outer] |= replaces
+            busy[outer] |= works
+            outer = parents[outer]
+    return is_row, _times(is_row, np.maximum(own, 0), parent, np.array(is_op, bool)[scope])
 
 
-def _does_work_of(inner: str, outer: str) -> bool:
-    """Whether the inner op does the outer op's work: overloads call each other (mul by a number, mul by a tensor)."""
-    return inner == outer or inner.removeprefix("aten::").startswith(INSTEAD.get(outer, ()))
+@dataclass(slots=True)
+class _Ops:
+    """The ops' names, without their namespaces, and what an op inside of another does for it."""
+
+    names: list[str]
+    known: dict[tuple[int, int], tuple[bool, bool]] = field(default_factory=dict)  # (inner, outer) -> the answers
+
+    def relation(self, inner: int, outer: int) -> tuple[bool, bool]:
+        """Whether the inner op does the outer op's work, and whether it does more for it than to prepare it."""
+        found = self.known.get((inner, outer))
+        if found is None:
+            found = self.known[inner, outer] = _relation(self.names[inner], self.names[outer])
+        return found
+
+
+def _relation(inner: str, outer: str) -> tuple[bool, bool]:
+    """For one pair of names. Overloads call each other: mul by a number, mul by a tensor."""
+    products = inner in PRODUCTS and outer in PRODUCTS
+    replaces = products or inner.strip("_") == outer.strip("_") or inner.startswith(INSTEAD.get(outer, ()))
+    if _FACTORING.match(outer):
+        return replaces, inner in PRODUCTS or _FACTORING.match(inner) is not None
+    return replaces, inner not in PREPARING
+
+
+def _times(is_row: NDArray[np.bool_], own: Ints, parent: Ints, is_op: NDArray[np.bool_]) -> Ints:
+    """The time of each row: its own and that of what is inside and no row; of a caller, that around its longest row.
+
+    Outside of ops, such as in an autograd node, nobody's time is a row's.
+    """
+    found = np.where(is_row, own, 0)
+    parents, longest, most = parent.tolist(), [-1] * len(own), [0] * len(own)
+    around = np.full(len(own), -1, np.int64)  # the row that an op is in
+    for index, outer in enumerate(parents):
+        around[index] = index if is_row[index] else around[outer] if outer >= 0 else -1
+    loose = np.flatnonzero(~is_row & is_op)
+    within = loose[around[loose] >= 0]
+    np.add.at(found, around[within], own[within])
+    rest = own.tolist()
+    for index in range(len(own) - 1, -1, -1):  # inner ops first
+        outer = parents[index]
+        if around[index] < 0 and longest[index] >= 0 and is_op[index]:
+            found[longest[index]] += rest[index]
+            most[index] += rest[index]
+        elif around[index] < 0 and outer >= 0 and is_op[index]:
+            rest[outer] += rest[index]  # of a view: its caller's
+        best, row = (int(found[index]), index) if is_row[index] else (most[index], longest[index])
+        if outer >= 0 and row >= 0 and best > most[outer]:
+            most[outer], longest[outer] = best, row
+    return found
 
 
 def _fill(capture: Capture, ops: Ints, duration: Ints) -> None:

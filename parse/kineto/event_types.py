@@ -45,6 +45,7 @@ class Args(Struct, gc=False):
     graph_node: Number = _named("graph node id")
     annotation: Any = field(default=None, name="str")  # torch.cuda._graph_annotations.mark_kernels("...") of 2.13
     kernel: Any = None  # the name of the kernel that a HIP call launches
+    old_kernel: Any = field(default=None, name="Kernel")
     cbid: Number = NULL  # CUPTI's number of a call
     wait_stream: Number = _named("wait_on_stream")  # of a synchronisation
     wait_record: Number = _named("wait_on_cuda_event_record_corr_id")

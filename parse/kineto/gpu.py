@@ -12,7 +12,7 @@ from msgspec import Raw
 from numpy.typing import NDArray
 
 from pyprof.parse.attribute.capture import GraphLaunches, HostCalls
-from pyprof.parse.attribute.reasons import BEFORE_CAPTURE, NO_CALL, NO_CALLS, NO_CORRELATION
+from pyprof.parse.attribute.reasons import BEFORE_CAPTURE, NO_CALL, NO_CALLS, NO_CORRELATION, SHARED_CORRELATION
 from pyprof.parse.formats.cupti import Calls, following_syncs
 from pyprof.parse.formats.gpu_info import kineto_info
 from pyprof.parse.formats.graph_capture import graph_launches
@@ -21,10 +21,11 @@ from pyprof.parse.formats.lost_records import Joined, lost_records
 from pyprof.parse.kineto.collectives import message
 from pyprof.parse.kineto.event_types import Args, Event, Number, Trace
 from pyprof.parse.kineto.events import Clock, Events, Threads, args, durations, integer, integers
+from pyprof.parse.kineto.launch_ids import ambiguous, external_ids, settle_ids
 from pyprof.parse.kineto.ranges import TraceRanges
 from pyprof.parse.kineto.sync_events import host_calls
 from pyprof.parse.kineto.wrong_fields import checked
-from pyprof.table.columns import NULL, Coded, Data, Ints, lookup, value_at
+from pyprof.table.columns import NULL, Coded, Data, Ints, coded_of, lookup, value_at
 from pyprof.table.losses import Loss
 
 KINDS = {
@@ -32,7 +33,7 @@ KINDS = {
     **dict.fromkeys(("gpu_memcpy", "Memcpy"), "memcpy"),
     **dict.fromkeys(("gpu_memset", "Memset"), "memset"),
 }
-REASONS = [BEFORE_CAPTURE, NO_CALL, NO_CALLS, NO_CORRELATION]
+REASONS = [BEFORE_CAPTURE, NO_CALL, NO_CALLS, NO_CORRELATION, SHARED_CORRELATION]
 UNNAMED = {430: "cudaLaunchKernelExC"}  # CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernelExC_v11060
 # Calls of CUDA, HIP, Level Zero and Unified Runtime that give a GPU work; adding a node to a graph gives it none.
 _LAUNCHING = re.compile(r"(?:cu|hip|ze|ur)(?!\w*Node)\w*(?:Launch|Memcpy|Memset|MemoryCopy|MemoryFill|USMFill)")
@@ -67,6 +68,7 @@ class _Calls:
 
 def gpu_rows(events: Events, clock: Clock, threads: Threads, trace: Trace, named: TraceRanges) -> GpuRows:
     """The GPU operations of a trace, each with its launch or with the reason why its launch is unknown."""
+    settle_ids(events)
     calls = _calls(events.calls, clock, threads)
     start = clock.times(events.gpu)
     corr = checked([a.corr for a in args(events.gpu)], "correlation", events.gpu, trace.wrong)
@@ -74,11 +76,13 @@ def gpu_rows(events: Events, clock: Clock, threads: Threads, trace: Trace, named
     gpu = [events.gpu[i] for i in order.tolist()]
     details = args(gpu)
     start, corr = start[order], corr[order]
-    call, pid = _join(calls, corr, start, threads, named)
+    paired, pid = _join(calls, corr, start, threads, named)
+    columns = {**_columns(gpu, details, trace), "start": start, "corr": corr, "pid": pid}
+    shared = ambiguous(paired, gpu, coded_of(columns, "kind", len(gpu)), events.calls)
+    call = np.where(shared, -1, paired)
     launch_thread, launch_time = value_at(calls.thread, call, -1), value_at(calls.start, call, NULL)
     ends = np.where(calls.duration == NULL, calls.start, calls.start + calls.duration)
     timed = Calls(calls.start, ends, calls.pid, calls.thread, calls.name, calls.corr)
-    columns = {**_columns(gpu, details, trace), "start": start, "corr": corr, "pid": pid}
     if len(calls.start):
         tid = np.array([tid for _, tid in threads.pairs], np.int64)
         columns["tid"] = value_at(tid, launch_thread, NULL)
@@ -86,8 +90,9 @@ def gpu_rows(events: Events, clock: Clock, threads: Threads, trace: Trace, named
         columns["apiDuration"] = value_at(calls.duration, call, NULL)
         columns["api"] = Coded(value_at(calls.name.codes, call, -1), calls.name.values)
         columns["apiSync"] = value_at(following_syncs(timed), call, NULL)
-    ranges = _ranges_by_id(_launch_ids(details, calls, call), pid, threads, named)
-    reason = _reasons(calls, call >= 0, corr, start)
+    ids = np.where(shared, NULL, _launch_ids(details, calls, call))  # Kineto finds a row's op by its correlation id
+    ranges = _ranges_by_id(ids, pid, threads, named)
+    reason = np.where(shared, REASONS.index(SHARED_CORRELATION), _reasons(calls, call >= 0, corr, start))
     joined = Joined(timed, call, columns, lambda: _last_time(events, clock))
     return GpuRows(
         rows=len(gpu),
@@ -97,7 +102,8 @@ def gpu_rows(events: Events, clock: Clock, threads: Threads, trace: Trace, named
         launch_range=_trusted(ranges, launch_thread, launch_time, named),
         reason_code=reason,
         graph_launches=_graph_launches(events.calls, timed, call),
-        losses=lost_records(joined, reason == REASONS.index(NO_CALL), "kineto"),
+        # launches seem to have no kernel where their kernels have the id of another launch
+        losses=[] if shared.any() else lost_records(joined, reason == REASONS.index(NO_CALL), "kineto"),
         calls=host_calls(events.syncs, timed, calls.thread),
     )
 
@@ -133,7 +139,7 @@ def _graph_launches(events: list[Event], calls: Calls, call: Ints) -> GraphLaunc
         UNNAMED.get(number, event.name) if event.name == "INVALID" else event.name
         for number, event in zip(numbers.tolist(), events, strict=True)
     )
-    names = [a.kernel if isinstance(a.kernel, str) else "" for a in details]
+    names = [name if isinstance(name := a.kernel or a.old_kernel, str) else "" for a in details]
     demangled = {name: demangle(name) for name in set(names)}
     ran = np.zeros(len(calls.start), bool)
     ran[call[call >= 0]] = True
@@ -149,14 +155,9 @@ def _calls(events: list[Event], clock: Clock, threads: Threads) -> _Calls:
         corr=integers([a.corr for a in details]),
         start=clock.times(events),
         duration=durations(events),
-        ext=_external_ids(details),
+        ext=external_ids(details),
         name=Coded.of([event.name for event in events]),
     )
-
-
-def _external_ids(details: list[Args]) -> Ints:
-    today, old = integers([a.ext for a in details]), integers([a.old_ext for a in details])
-    return np.where(today != NULL, today, old)
 
 
 def _join(calls: _Calls, corr: Ints, start: Ints, threads: Threads, named: TraceRanges) -> tuple[Ints, Ints]:
@@ -198,7 +199,7 @@ def _launch_ids(details: list[Args], calls: _Calls, call: Ints) -> Ints:
 
     A few calls have their own correlation id as external id, which names no op.
     """
-    of_row = _external_ids(details)
+    of_row = external_ids(details)
     of_call = value_at(np.where(calls.ext == calls.corr, NULL, calls.ext), call, NULL)
     return np.where(of_row == NULL, of_call, of_row)
 

@@ -7,6 +7,7 @@ are not UTF-8.
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,6 +16,7 @@ from msgspec.json import Decoder
 
 from pyprof.errors import InputError
 from pyprof.parse.kineto.event_types import WANTED, Event, FloatEvent, Header, Trace
+from pyprof.parse.kineto.foreign_json import described, is_memory_timeline
 from pyprof.parse.kineto.wrong_fields import salvaged
 from pyprof.table.losses import Loss
 
@@ -22,6 +24,7 @@ Decoded = TypeVar("Decoded")
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[\s*')
 _KEYS = rb'"(?:ph|cat|name|pid|tid|ts|dur|id|args|bp|s|cname)"\s*:'
 _STRING_OR_BRACKET = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[][{}]')
+_FRAME = re.compile(rb'"cat"\s*:\s*"python_function"')
 _NEXT = re.compile(rb"\}\s*,\s*(?=\{\s*" + _KEYS + rb")")
 
 
@@ -31,55 +34,86 @@ def piecewise(file: Path, text: bytes, form: type[FloatEvent] = FloatEvent) -> T
     ``form``: the type of the events.
     """
     start = _EVENTS.search(text) if text[:4096].lstrip()[:1] == b"{" else re.compile(rb"\s*\[\s*").match(text)
-    if start is None:
-        raise InputError(file, f"{WANTED}, found {_other_json(text)}")
-    decoder = Decoder(form, strict=False)  # also accepts times written as texts
-    events: list[Event] = []
-    wrong: list[tuple[Event, str]] = []
-    mended = lost = 0
+    if start is None or is_memory_timeline(text):
+        raise InputError(file, f"{WANTED}, found {described(text)}")
+    found = _Found(Decoder(form, strict=False), form)  # the decoder also accepts times written as texts
     tails: list[bytes | None] = []  # for each trace in the file: the text after its events
     for piece, last in _pieces(text, start.end()):
         if last:
             piece, tail = _end_of(piece)
             tails.append(tail)
-        try:
-            events.append(decoder.decode(piece))
-        except (DecodeError, UnicodeDecodeError, RecursionError):
-            event: Event | None = _decoded(decoder, piece := _mend(piece))
-            mended += event is not None
-            event = event or salvaged(piece, wrong, form)
-            lost += event is None
-            if event is not None:
-                events.append(event)
+        found.add(piece)
     tail = tails[-1]
     header = _header(text[: start.end()] + b"]}", b"" if tail is None else b"{" + tail.lstrip(b"], \t\r\n"))
     cut = None in tails
-    lost -= cut and lost > 0
-    if lost and not events:
-        raise InputError(file, f"{WANTED}, found {lost:,} events of which none has a trace's form")
-    damage = _damage(len(text), len(events), mended, lost, cut)
+    found.lost -= cut and found.lost > 0
+    if found.lost and not found.events:
+        raise InputError(file, f"{WANTED}, found {found.lost:,} events of which none has a trace's form")
+    damage = _damage(len(text), found, cut)
     if len(tails) > 1:
         damage.append(f"{len(tails)} traces stand in the file, one behind the other: they are read as one")
-    losses = _losses(lost, cut)
-    return Trace(events, warnings=damage, losses=losses, wrong=wrong).with_header(header)
+    losses = _losses(found.lost - found.frames, cut)
+    return Trace(found.events, warnings=damage, losses=losses, wrong=found.wrong).with_header(header)
+
+
+@dataclass(slots=True)
+class _Found:
+    """The events of a text that is read piece by piece."""
+
+    decoder: Decoder[Event]
+    form: type[FloatEvent]
+    events: list[Event] = field(default_factory=list)
+    wrong: list[tuple[Event, str]] = field(default_factory=list)
+    mended: int = 0
+    lost: int = 0  # number of events that could not be read
+    lost_frames: int = 0  # so many of them are frames of Python
+    unread: bytes = b""  # the piece before, if it could not be read
+
+    @property
+    def frames(self) -> int:
+        return min(self.lost, self.lost_frames)
+
+    def add(self, piece: bytes) -> None:
+        """Read one event's text. A name may have the text between two events, which cuts it in two pieces."""
+        before, self.unread = self.unread, b""
+        try:
+            self.events.append(self.decoder.decode(piece))
+            return
+        except (DecodeError, UnicodeDecodeError, RecursionError):
+            event = _decoded(self.decoder, _mend(piece))
+        if event is None and before and (event := _decoded(self.decoder, _mend(before + b", " + piece))) is not None:
+            self.lost -= 1
+            self.lost_frames -= _FRAME.search(before) is not None
+        self.mended += event is not None
+        event = event or salvaged(_mend(piece), self.wrong, self.form)
+        if event is not None:
+            self.events.append(event)
+            return
+        self.lost += 1
+        self.lost_frames += _FRAME.search(piece) is not None
+        self.unread = piece
 
 
 def _losses(lost: int, cut: bool) -> list[Loss]:
-    again = "copy the file again, or export the trace again once the profiler has stopped"
-    losses = [Loss("the file is cut, so that its last events are lost", again)] if cut else []
+    again = "copy the file again, or export the trace again"
+    stopped = f"{again} once the profiler has stopped"
+    losses = [Loss("the file is cut, so that its last events are lost", stopped)] if cut else []
     if lost:
         losses.append(Loss(f"{lost:,} events of the file could not be read", again))
     return losses
 
 
-def _damage(size: int, events: int, mended: int, lost: int, cut: bool) -> list[str]:
-    warnings = []
+def _damage(size: int, found: _Found, cut: bool) -> list[str]:
+    warnings, events = [], len(found.events)
     if cut:
         warnings.append(f"the file is cut: its {size:,} bytes hold {events:,} whole events, which were read")
-    if mended:
-        warnings.append(f"{mended:,} of {events:,} events were no valid JSON (nan, unescaped text) and were mended")
-    if lost:
-        warnings.append(f"{lost:,} events could not be read and are left out")
+    if found.mended:
+        mended = f"{found.mended:,} of {events:,} events were no valid JSON (nan, unescaped text) and were mended"
+        warnings.append(mended)
+    if found.lost > found.frames:
+        warnings.append(f"{found.lost - found.frames:,} events could not be read and are left out")
+    if found.frames:
+        warnings.append(f"{found.frames:,} frames of Python could not be read: layers and lines may lack them")
     return warnings
 
 
@@ -134,14 +168,6 @@ def _header(before: bytes, after: bytes) -> Header:
     return found
 
 
-def _other_json(text: bytes) -> str:
-    try:
-        keys = list(json.loads(text))
-    except (ValueError, RecursionError):
-        return "no JSON, or JSON that is cut before its first event: copy it again"
-    return f"JSON with {', '.join(map(repr, keys[:4])) or 'nothing'} but no list of traceEvents"
-
-
 def _decoded(decoder: Decoder[Decoded], text: bytes) -> Decoded | None:
     try:
         return decoder.decode(text)
@@ -151,7 +177,11 @@ def _decoded(decoder: Decoder[Decoded], text: bytes) -> Decoded | None:
 
 # Each pattern passes over a text once, whatever the text is: a stranger's name may have a million quotes and no end.
 _NAME = re.compile(rb'"name"\s*:\s*"')
-_NAME_END = re.compile(rb'"(?=\s*(?:,\s*' + _KEYS + rb"|\}))")
+_ENDS = rb"[}\]]\s*(?:\Z|,\s*\{)|\}\s*\]\s*,\s*" + b'"'  # of an event or of the list of events
+_NAME_END = re.compile(rb'"(?=\s*(?:[}\]]\s*)*(?:,\s*' + _KEYS + rb"|" + _ENDS + rb"))")
+# A complete event as libkineto's output_json.cpp writes it: the process follows the name.
+_KINETO_EVENT = re.compile(rb'\s*\{\s*"ph"\s*:\s*"X"\s*,\s*"cat"\s*:\s*"[^"]*"\s*,\s*"name"\s*:\s*"')
+_KINETO_NAME_END = re.compile(rb'"(?=\s*,\s*"pid"\s*:)')
 _QUOTE = re.compile(rb'(?<!\\)"')
 _ESCAPE = re.compile(rb'\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|\\', re.DOTALL)
 _TOKEN = re.compile(
@@ -169,8 +199,9 @@ def _mend(piece: bytes) -> bytes:
 
 
 def _mend_names(piece: bytes) -> bytes:
-    """Escape the quotes within names. A name ends at the first quote that another key or a brace follows."""
-    ends = (match.start() for match in _NAME_END.finditer(piece))
+    """Escape the quotes within names. A name ends at the first quote that another key or the event's end follows."""
+    name_end = _KINETO_NAME_END if _KINETO_EVENT.match(piece) else _NAME_END
+    ends = (match.start() for match in name_end.finditer(piece))
     parts: list[bytes] = []
     done, end = 0, next(ends, None)
     for name in _NAME.finditer(piece):

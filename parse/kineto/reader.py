@@ -4,6 +4,7 @@ Categories and keys were taken from real files: ``Operator``, ``Kernel``, ``Runt
 ``kernel``, ``cuda_runtime`` .. today, also in AMD's traces. Times become exact nanoseconds since the capture began.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from pyprof.parse.formats.possible_times import times_warning
 from pyprof.parse.kineto.collectives import with_coalesced
 from pyprof.parse.kineto.cpu_rows import host_rows
 from pyprof.parse.kineto.embedded_graphs import embedded_graphs
-from pyprof.parse.kineto.event_types import WANTED, Trace
+from pyprof.parse.kineto.event_types import WANTED, Event, Trace
 from pyprof.parse.kineto.events import IGNORED, Clock, Events, Threads, sort
 from pyprof.parse.kineto.gpu import REASONS, gpu_rows, unrecorded_launches
 from pyprof.parse.kineto.gpu_samples import gpu_samples
@@ -29,6 +30,9 @@ from pyprof.parse.kineto.wrong_fields import wrong_fields
 from pyprof.table.attribution import LAUNCH_ALONE
 from pyprof.table.columns import NULL
 
+_METADATA = frozenset("MiI")  # phases of events that are names of processes and threads, or marks of a moment
+_NOTHING_RAN = "nothing ran: put the model's steps inside the profiler's block, within the active steps of a schedule"
+
 
 def read(file: Path) -> Capture:
     """Read a torch.profiler trace, plain or gzip. Raises InputError if the file is not one."""
@@ -36,7 +40,7 @@ def read(file: Path) -> Capture:
         trace = load(Path(file))
         events = sort(trace.events)
         if not events.known:
-            raise InputError(file, f"{WANTED}, found {_instead(events)}")
+            raise InputError(file, f"{WANTED}, found {instead(events, trace.events)}")
         trace.warnings += changed(events)
         graphs = embedded_graphs(file, trace)
         trace.warnings += graphs.warnings
@@ -89,13 +93,16 @@ def _capture(file: Path, trace: Trace, events: Events) -> Capture:
     return capture
 
 
-def _instead(events: Events) -> str:
-    """Describe a trace that has no usable events, for the error message."""
+def instead(events: Events, written: Sequence[Event]) -> str:
+    """Describe a trace that has no usable events, for the error message. ``written``: all events of the file."""
     categories = ", ".join(sorted(events.categories - IGNORED)[:4])
     if categories:
         return f"a trace whose categories are not torch's: {categories}"
     if events.begin is not None or events.categories:
-        return "one in which nothing ran: put the model's steps inside the profiler's block"
+        return f"one in which {_NOTHING_RAN}"
+    if all(event.ph in _METADATA for event in written):
+        named = f"{len(written):,} names of processes and threads"
+        return f"one that has metadata alone ({named}), so that {_NOTHING_RAN}"
     return "a trace of another tool: no event has a category"
 
 

@@ -11,7 +11,7 @@ from pyprof.parse.kineto.event_types import WANTED, Event
 from pyprof.parse.kineto.events import Clock, Threads, durations, sort
 from pyprof.parse.kineto.json_text import load
 from pyprof.parse.kineto.ranges import trace_ranges
-from pyprof.parse.kineto.reader import changed
+from pyprof.parse.kineto.reader import changed, instead
 from pyprof.parse.kineto.wrong_fields import wrong_fields
 from pyprof.parse.stats.from_capture import gpu_rows
 from pyprof.parse.stats.recording import Calls, Gpu, Recording, Spans
@@ -25,7 +25,7 @@ class KinetoRecording(Recording):
         self._trace = load(file)
         self._events = sort(self._trace.events)
         if not self._events.known:
-            raise InputError(file, f"{WANTED}, found a trace whose categories are not torch's")
+            raise InputError(file, f"{WANTED}, found {instead(self._events, self._trace.events)}")
         self._clock, self._threads = Clock.of(self._events), Threads()
 
     @property

@@ -48,7 +48,17 @@ def memory_table(capture: Capture, tree: RangeTree) -> MemoryTable:
         given = getattr(events, key)
         if given is not None:
             columns[key] = given
+    for key, unknown in (("phase", "other"), ("dir", "")):
+        columns[key] = _filled(rows.columns[key], getattr(events, key), unknown)
     return with_storages(MemoryTable(len(events), columns), capture.storages)
+
+
+def _filled(found: Data, given: Coded | None, unknown: str) -> Data:
+    """A column, with the given text where nothing is found."""
+    if given is None or not isinstance(found, Coded):
+        return found
+    pairs = zip(found.texts(), given.texts(), strict=True)
+    return Coded.of(instead or text if text in ("", unknown) else text for text, instead in pairs)
 
 
 def in_order(events: MemoryEvents) -> MemoryEvents:

@@ -89,8 +89,8 @@ def _of_scores(product: Gemm, scores: int, last: int) -> bool:
     return made or first or second
 
 
-@rule("unfused_attention")
-def unfused_attention(run: Run) -> Iterator[Finding]:
+@rule("attention")
+def attention(run: Run) -> Iterator[Finding]:
     """A softmax between two batched products, which one fused kernel could do without writing the scores to memory.
 
     In a capture without any shapes, the kernels' names are used. Abstains for head dimensions over 256, for types other

@@ -26,7 +26,7 @@ class Finding:
     why: str
     change: str
     confidence: Confidence
-    idle_ns: float = 0.0  # idle time of the GPU that the change saves in addition
+    idle_ns: float = 0.0  # idle time that the change saves in addition; of CPU_RULES alone
     launches: float = 0.0  # number of launches that the change removes; negative if it adds launches
     calls: float | None = None  # number of host calls that the change removes; None: equal to launches
 

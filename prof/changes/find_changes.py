@@ -17,7 +17,7 @@ from pyprof.prof.advice.card import CPU_RULES, RULES, Finding, first_sentence
 from pyprof.prof.advice.run import Run
 from pyprof.prof.changes.code_change import code_change
 from pyprof.prof.changes.framework_settings import program_of
-from pyprof.prof.changes.records import ON_CPU, AbstainedRule, Change, Changes, NotChosen, StepTime
+from pyprof.prof.changes.records import CPU_UNKNOWN, ON_CPU, AbstainedRule, Change, Changes, NotChosen, StepTime
 from pyprof.prof.changes.search import LEAST, Plan, PlannedEdit, make_plan
 from pyprof.prof.edits.base_run import BaseRun
 from pyprof.prof.edits.costs import COSTS
@@ -36,6 +36,7 @@ from pyprof.table.losses import losses
 FAITHFUL = 0.03  # the most by which a replay may differ from the capture for savings to be read from it
 NO_HOST = "a kernel table has no calls of the host to replay; a profiler's file or net.pyprof has"
 INCOMPLETE = "the capture has lost records, so changes would be false"
+OF_KNOWN_CPUS = ("cpu_threads", "cpu_bf16", "cpu_data_loader")  # rules that need the number of cores or their kind
 
 Retime = Callable[[Edit, Scenario], Edit]
 
@@ -157,13 +158,15 @@ def without_replay(run: Run, why: str, step: RunStep | None = None, newest: floa
     chosen = sorted(worth, key=lambda pair: -_removed_ns(run, pair[1]))
     said = {name for name, _ in chosen}
     silent = run.unfit or (INCOMPLETE if run.incomplete else NOTHING_FOUND)
+    whys = dict.fromkeys(OF_KNOWN_CPUS, CPU_UNKNOWN) if judged and run.table.cpu is None else {}
     document = _document(
         run,
         step,
+        not_judged=run.unfit,
         not_replayed=run.unfit or (ON_CPU if run.on_cpu else why),
         changes=[_work(run, name, finding, newest) for name, finding in chosen],
         not_chosen=[],
-        abstained=[AbstainedRule(name, silent) for name in rules if name not in said],
+        abstained=[AbstainedRule(name, whys.get(name, silent)) for name in rules if name not in said],
     )
     return FoundChanges(document, [run.origin[finding.rows] for _, finding in chosen], run)
 
@@ -266,4 +269,4 @@ def _rows_of_base(change: PlannedEdit) -> Ints:
 
 
 def _ms(ns: float) -> float:
-    return round(ns / 1e6, 6)
+    return round(float(ns) / 1e6, 6)

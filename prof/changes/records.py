@@ -10,6 +10,7 @@ from pyprof.source_path import Place
 from pyprof.table.losses import Loss
 
 ON_CPU = "the program ran on the CPU, where ops run one after the other"
+CPU_UNKNOWN = "the capture does not say what CPU it ran on; `pyprof run` records it"
 
 
 class StepTime(Record):
@@ -93,6 +94,7 @@ class Changes(Record, kw_only=True):
         StepTime | None, doc("the step without a profiler, as the program is; null: the run is not replayed")
     ] = None
     measured: Annotated[bool, doc("whether that time was measured or given; otherwise it is an estimate")] = False
+    not_judged: Annotated[str, doc("why no rule can judge the capture; empty: rules can")] = ""
     not_replayed: Annotated[str, doc("why only the GPU's work is known of changes; empty: the run is replayed")] = ""
     changes: Annotated[list[Change], doc("in order")]
     not_chosen: Annotated[list[NotChosen], doc("the greatest saving first")]

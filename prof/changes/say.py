@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator
 
 from pyprof.command.terminal_text import cut_to, safe
-from pyprof.prof.changes.records import ON_CPU, Change, Changes, StepTime
+from pyprof.prof.changes.records import CPU_UNKNOWN, ON_CPU, Change, Changes, StepTime
 from pyprof.prof.changes.search import LEAST
 from pyprof.quantities import counted, rounded
 from pyprof.table.losses import incomplete_line
@@ -80,13 +80,15 @@ def depends(change: Change, document: Changes) -> str:
 def result(document: Changes) -> str:
     """What the list comes to."""
     last = document.changes[-1].step if document.changes else None
+    if document.not_judged:
+        return f"Nothing can be said of changes: {document.not_judged}."
     if not document.changes:
-        return f"No change was found that saves 1% of {one(document)}{_unreplayed(document)}.{_shapeless(document)}"
+        return f"No change was found that saves 1% of {one(document)}{_unreplayed(document)}.{_lacking(document)}"
     if document.now is None or last is None:
-        return f"{_work(document)}{_shapeless(document)}"
+        return f"{_work(document)}{_lacking(document)}"
     count = counted(len(document.changes), "change")
     further = f"Each further one saves less than 1% of the {document.unit}."
-    return f"{count}: {ms(document.now.ms)} to {ms(last.ms)} ms. {further}{_shapeless(document)} {RECORD}"
+    return f"{count}: {ms(document.now.ms)} to {ms(last.ms)} ms. {further}{_lacking(document)} {RECORD}"
 
 
 def others(document: Changes) -> str:
@@ -114,11 +116,14 @@ def _heading(document: Changes) -> str:
         known = "" if document.measured else ", estimated without the profiler"
         each = ", each after those above it" if len(document.changes) > 1 else ""
         return f"What to change: {ms(document.now.ms)} to {ms(last.ms)} ms in {count}{known}{each}"
+    if document.not_judged:
+        return f"What to change: nothing can be said: {document.not_judged}"
     if document.changes:
         work = _work(document)
         return f"What to change: {work[0].lower()}{work[1:-1]}"
     nothing = f"What to change: no change was found that saves 1% of {one(document)}{_unreplayed(document)}"
-    return f"{nothing}{'' if document.shapes else f'. {NO_SHAPES}'}"
+    lacking = _lacking(document).removesuffix(".")
+    return f"{nothing}{f'.{lacking}' if lacking else ''}"
 
 
 def _unreplayed(document: Changes) -> str:
@@ -136,7 +141,10 @@ def _work(document: Changes) -> str:
     return f"{known}, since {document.not_replayed}."
 
 
-def _shapeless(document: Changes) -> str:
+def _lacking(document: Changes) -> str:
+    """A sentence on what the capture does not say, so that some rules cannot judge it; empty if there is nothing."""
+    if any(each.why == CPU_UNKNOWN for each in document.abstained):
+        return f" Nothing is said of threads, bf16 and data loading: {CPU_UNKNOWN}."
     return "" if document.shapes else f" {NO_SHAPES}."
 
 

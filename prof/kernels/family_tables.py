@@ -146,7 +146,7 @@ attention  tc  scan  compute_attn_ws(?:_fp8)?(?![a-z_])  H800: FlashAttention 3'
 attention  tc  scan  FlashAttn(?:Fwd|Bwd)(?=[<I])  H800: FlashAttention 3's first releases
 attention  tc  -  fmha_(?:fprop|dgrad)_(?P<p>fp16|bf16)_  NVIDIA/apex contrib/csrc/fmha
 attention  tc  scan  fmha_(?:fwd|bwd|block)_\w*kernel  Dao-AILab/flash-attention 1, its source
-attention  tc  -  qk_int_sv_f(?:8|16)_\w*kernel
+attention  tc  -  qk_int8?_sv_f(?:8|16)_\w*kernel
     thu-ml/SageAttention csrc/qattn: the first product in int8, the second in fp8 or fp16
 attention  tc  fp8  deep_gemm::(?:\w*::)?sm\d+_fp8_(?:paged_)?mqa_logits  deepseek-ai/DeepGEMM impls
 attention  tc  fp4  deep_gemm::(?:\w*::)?sm\d+_fp4_(?:paged_)?mqa_logits  deepseek-ai/DeepGEMM impls

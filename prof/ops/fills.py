@@ -48,6 +48,12 @@ def new_zeros(self: Tensor, size: Any, dtype: Any = None, *, out: Out = None) ->
     return filled(out, size, dtype_name(dtype) or self.dtype)
 
 
+@op("_new_zeros_with_same_feature_meta")
+def new_tangent(self: Tensor, other: Tensor, self_num_batch_dims: int = 0) -> Work:
+    """Zeros of other's shape and type, once for each of self's first dimensions, which vmap maps over"""
+    return filled(None, (*self.shape[: int(self_num_batch_dims)], *other.shape), other.dtype)
+
+
 @op("zeros_like ones_like", "full_like (self, _value, dtype)")
 def zeros_like(self: Tensor, dtype: Any = None, *, out: Out = None) -> Work:
     """Writes as many elements as self has; self is not read"""

@@ -181,6 +181,28 @@ def with_flags(arguments: tuple[Any, ...], parameters: Sequence[str], marker: Ma
     return tuple(filled)
 
 
+def with_strings(arguments: tuple[Any, ...], parameters: Sequence[str], marker: Marker) -> tuple[Any, ...]:
+    """The arguments, with the texts that no profiler records, such as gelu's ``approximate``, from the user's call.
+
+    A text belongs to the parameter of its name, also in a backward. Where the call names none so, it belongs to the
+    parameter of its place, if the tensors before it are those of the op.
+    """
+    given = call_arguments(marker)
+    by_name = {str(a["name"]): text for a, text in zip(marker.args, given, strict=True) if isinstance(text, str)}
+    if not by_name:
+        return arguments
+    filled, same = list(arguments), True
+    for place, (name, argument) in enumerate(zip(parameters, arguments, strict=False)):
+        own = given[place] if same and place < len(given) else UNKNOWN
+        if argument is None or argument is UNKNOWN:
+            named_otherwise = own is not UNKNOWN and str(marker.args[place]["name"]) in parameters
+            text = by_name.get(name, argument if named_otherwise else own)
+            filled[place] = text if isinstance(text, str) else argument
+        elif isinstance(argument, Tensor):
+            same = same and isinstance(own, Tensor) and own.shape == argument.shape
+    return tuple(filled)
+
+
 def _attention_flags(op: str, by_name: Mapping[str, Any]) -> dict[str, Any]:
     """The flags that attention runs with, from a call of scaled_dot_product_attention or of nn.MultiheadAttention's
     function. The latter runs a causal kernel if there is no padding mask and no weights are returned."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyprof.command.progress import Say
     from pyprof.prof.edits.base_run import BaseRun
     from pyprof.prof.load import LoadedFile
+    from pyprof.prof.step.run_step import RunStep
 
 MEASURE_S = 120.0  # for which --measure times calls at most
 
@@ -83,29 +84,34 @@ def _run(args: argparse.Namespace) -> Done:
     from pyprof.prof.changes.find_changes import captured_at, planned
     from pyprof.prof.changes.search import make_plan
     from pyprof.prof.edits.forecast import Forecaster
+    from pyprof.prof.edits.rules import REMOVED
     from pyprof.prof.planning.check import check
     from pyprof.prof.planning.json_document import plan_document
     from pyprof.prof.planning.plan_device import check_device_options, on_other_gpu, plan_device
     from pyprof.prof.planning.plan_timings import open_source, plan_timings
     from pyprof.prof.planning.print_plan import WIDTH, plan_lines
-    from pyprof.prof.step.run_step import run_step
-    from pyprof.prof.work.annotate import annotate
 
     check_device_options(args)
     _check_timings(args)
     measured = None if args.step_ms is None else args.step_ms * 1e6
     with progress(None if args.measure else 3, not args.quiet) as say:
         loaded, base = load_base(args.file, args.peaks, say)
+        gone = [name for name in (*args.first, *args.without) if name in REMOVED]
+        loaded = loaded._replace(warnings=(*loaded.warnings, *(f"rule {name} was removed in 2.0" for name in gone)))
+        first, without = ([name for name in names if name not in gone] for names in (args.first, args.without))
         say("planning")
-        step = run_step(loaded.table, annotate(loaded.table))
-        forecaster = Forecaster(base, measured, None if step is None else step.captured_ns)
+        step = _step_of(loaded)
+        forecaster = Forecaster(base, measured, _captured_ns(step))
         other = on_other_gpu(args.device, base) if args.device else None
         source = open_source(args.timings, args.measure, args.measure_seconds or MEASURE_S, base, args.any_gpu)
         start = other.scenario if other is not None else None
-        find = partial(make_plan, forecaster, args.first, args.without, start)
+        find = partial(make_plan, forecaster, first, without, start)
         plan = find() if source is None else source.plan(base, find, say)
         wrote = source.write() if source is not None else None
-        second = Forecaster(load_base(args.check, args.peaks, say)[1]) if args.check else None
+        second = None
+        if args.check:
+            checked_file, checked_base = load_base(args.check, args.peaks, say)
+            second = Forecaster(checked_base, captured_ns=_captured_ns(_step_of(checked_file)))
     checked = check(plan, forecaster, second) if second is not None else None
     document = plan_document(
         planned(forecaster, step, plan=plan, newest=captured_at(args.file)).document, plan, checked
@@ -118,6 +124,18 @@ def _run(args: argparse.Namespace) -> Done:
         with open_output(None) as out:
             out.write("".join(f"{line}\n" for line in plan_lines(document, args.width or WIDTH)).encode())
     return Done([*warned(loaded.warnings), *([f"wrote {wrote}"] if wrote else [])])
+
+
+def _step_of(loaded: LoadedFile) -> RunStep | None:
+    """The step of a file's capture."""
+    from pyprof.prof.step.run_step import run_step
+    from pyprof.prof.work.annotate import annotate
+
+    return run_step(loaded.table, annotate(loaded.table))
+
+
+def _captured_ns(step: RunStep | None) -> float | None:
+    return None if step is None else step.captured_ns
 
 
 def load_base(file: str, peaks: str | None, say: Say) -> tuple[LoadedFile, BaseRun]:

@@ -90,9 +90,11 @@ class Replayed:
 
     @cached_property
     def launched_share(self) -> float:
-        """The share of the GPU's time whose launch is in the capture. The others begin when they did in the capture."""
+        """The share of the GPU's time, in marked steps if there are any, whose launch is in the capture. The others
+        begin when they did in the capture."""
         work = self.run.work
-        time = work.end - work.start
+        inside = self.table.ints("step")[work.row] != NULL
+        time = (work.end - work.start) * (inside if inside.any() else 1)
         return float(time[work.call >= 0].sum()) / max(float(time.sum()), 1.0)
 
     def idle_ns(self) -> tuple[int, int]:

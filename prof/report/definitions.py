@@ -36,7 +36,11 @@ TERMS = (
         "listed with its reason.",
     ),
     Term("GPU time", "The sum of the durations of all operations: time in which two of them run counts twice."),
-    Term("CPU time", "The sum of the durations of all CPU ops that call no other op."),
+    Term(
+        "CPU time",
+        "The sum of the times of all rows of a capture without GPU activity: that of the outermost CPU ops, without "
+        "those that only make views or allocate.",
+    ),
     Term(
         "step time",
         "From a step's mark to the next one, as the GPU reaches the marks; without marks, from a DataLoader's call or "

@@ -17,11 +17,12 @@ import numpy as np
 from pyprof.command.json_schema import doc
 from pyprof.prof.step.device_shares import SHARES, lead_ns, shares_of_devices
 from pyprof.prof.step.step_times import Begin, step_times
+from pyprof.prof.timing.loading import without_loading
 from pyprof.prof.timing.profiler_cost import unprofiled
 from pyprof.prof.timing.waiting import loader_calls
 from pyprof.prof.work.annotate import Annotation
 from pyprof.table.attribution import launched_alone
-from pyprof.table.columns import Floats, Ints, Table
+from pyprof.table.columns import NULL, Floats, Ints, Table
 from pyprof.table.losses import losses
 
 Limit = Literal["gpu", "communication", "data", "sync", "host", "latency", "incomplete", "unknown"]
@@ -91,7 +92,9 @@ class RunStep:
 
 
 def run_step(table: Table, annotation: Annotation) -> RunStep | None:
-    """The record of a capture; None if nothing in it has a time."""
+    """The record of a capture, where no steps are marked without the loading of the model; None without any time."""
+    if not (table.ints("step") != NULL).any():
+        table, annotation, _ = without_loading(table, annotation)
     times = step_times(table)
     lengths = times.lengths()
     if not len(lengths) or not lengths.max():

@@ -16,7 +16,6 @@ from pyprof.source_path import Place
 MOST = 3  # parts named in a sentence
 OUTLIER = 1.2  # a layer that takes more than this times the median is an outlier
 LITTLE = 0.01  # share of the time; anything smaller gets no sentence
-LATE = 0.05  # from this share of the time on, a sentence says how long the GPU waits for launches
 MOVING = frozenset("to copy_ _to_copy cuda float half bfloat16 double type type_as clone tensor as_tensor".split())
 PHASELESS = 0.1  # with more of the time outside of ops, the passes cannot be compared
 QUEUED_NS = 100_000  # launching takes 5 to 50 µs; a kernel that waits longer has several launches queued before it
@@ -44,7 +43,7 @@ def loading_sentences(summary: Summary) -> Iterator[str]:
         return
     count = _copy_counts(copies)
     count_as = "it counts as loading and is" if copies.before_rows == 1 else "they count as loading and are"
-    left_out = f"{count_as} left out of all figures but the capture's time and what limits it"
+    left_out = f"{count_as} left out of all other figures"
     if copies.before_rows == copies.rows:
         subject = "It" if copies.rows == 1 else "All of them"
         rest = f"; {left_out}" if copies.apart else ""

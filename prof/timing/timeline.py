@@ -14,8 +14,6 @@ from pyprof.prof.work.kinds import NCCL, kinds
 from pyprof.table.columns import NULL, Bools, Ints, Table
 from pyprof.table.intervals import covered
 
-HOST_BOUND = 0.25  # if the GPU waits for launches for at least this share of the time, the CPU limits the speed
-
 
 @dataclass(frozen=True, slots=True)
 class Timeline:

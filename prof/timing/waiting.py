@@ -33,20 +33,16 @@ from pyprof.prof.work.annotate import sum_known
 from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct, kept_with_table
 from pyprof.table.losses import losses
 
-_TEXTS = {  # cause: what the gaps of a capture are due to, and the same of one gap
-    "launch": ("late launches", "late launch"),
-    "sync": ("launches after a wait for a copy to the host", "launch after a wait for a copy to the host"),
-    "data": ("late input data", "late input data"),
-    "copy": ("copies from or to pageable memory", "copy from or to pageable memory"),
-    "host": (
-        "pauses of 0.2 ms or longer between launches or within one",
-        "pause of 0.2 ms or longer between launches or within one",
-    ),
-    "queued": ("launched work that had not started yet", "launched work that had not started yet"),
+CAUSES = ("launch", "sync", "data", "copy", "host", "queued")
+WORDS = {  # of one gap
+    "launch": "late launch",
+    "sync": "launch after a wait for a copy to the host",
+    "data": "late input data",
+    "copy": "copy from or to pageable memory",
+    "host": "pause of 0.2 ms or longer between launches or within one",
+    "queued": "launched work that had not started yet",
+    "": "no launch is known",
 }
-CAUSES = tuple(_TEXTS)
-NOUNS = {cause: noun for cause, (noun, _) in _TEXTS.items()}
-WORDS = {cause: words for cause, (_, words) in _TEXTS.items()} | {"": "no launch is known"}
 # A longer gap is not caused by launching: a PyTorch op takes 5 to 50 µs on the CPU, up to 100 µs with a profiler.
 DENSE_NS = 200_000
 _FIRST = ("sync", "data", "copy", "launch", "host", "queued")  # of causes with as much of a gap

@@ -18,7 +18,14 @@ from pyprof.prof.ops.from_forward import bias_gradient, from_forward
 from pyprof.prof.ops.fused_names import op_flop
 from pyprof.prof.ops.fused_operations import completes_none, product_flop, recorded_flop
 from pyprof.prof.ops.known_work import known_parts, never_computes, own_work
-from pyprof.prof.ops.marker_arguments import call_arguments, tensors_within, with_bounds, with_flags, with_options
+from pyprof.prof.ops.marker_arguments import (
+    call_arguments,
+    tensors_within,
+    with_bounds,
+    with_flags,
+    with_options,
+    with_strings,
+)
 from pyprof.prof.ops.model import FAMILY, MATRIX, Parts, Possible, Tensor, Work
 from pyprof.prof.ops.paged_attention import Batch
 from pyprof.prof.work.arguments import Known, known_dtypes, recorded
@@ -217,6 +224,7 @@ def _arguments(call: OpCall, name: str, known: Known) -> tuple[Any, ...]:
         arguments = with_expanded(call.op, call.around, call.markers, arguments)
     if call.markers:
         arguments = with_flags(arguments, parameters(name), call.markers[-1])
+        arguments = with_strings(arguments, parameters(name), call.markers[-1])
         if call.is_forward:
             arguments = with_options(call.op, arguments, call.markers[-1])
         if call.op == "arange" and call.dir != "bprop":

@@ -8,10 +8,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from contextlib import ContextDecorator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyprof.capture import session
 from pyprof.capture.sinks import Entry, pop, push
+
+if TYPE_CHECKING:
+    from pyprof.capture.patch import Patches
 
 _DIRECTIONS = ("forward", "backward", "vjp")  # methods of an autograd Function; vjp is another name of backward
 
@@ -48,11 +51,15 @@ def wrap(owner: Any, name: str) -> None:
     called `name`; its `mod` is the owner's name. The `forward` and `backward` of an autograd Function are two
     directions of one op, which has the Function's own name. PyTorch calls inside it are marked as usual. Wrapping twice
     is the same as wrapping once, and `pyprof.deinit()` restores the original.
+    For a function compiled by torch.jit, `name` is "forward" or "__call__".
     Raises RuntimeError before init(), AttributeError if there is no such attribute, TypeError if it cannot be called.
     """
     active = session.current()
     if active is None:
         raise RuntimeError(f"pyprof.wrap({name!r}): call pyprof.init() first")
+    if _is_scripted(owner) and name in ("forward", "__call__"):
+        _wrap_scripted(active.patches, owner, name)
+        return
     static: Any = vars(owner).get(name) if isinstance(owner, type) else None
     unbound = isinstance(static, (staticmethod, classmethod))
     func = static.__func__ if unbound else static or getattr(owner, name)
@@ -62,6 +69,27 @@ def wrap(owner: Any, name: str) -> None:
         return
     wrapper = marked(func, *_name_of(owner, name))
     active.patches.set(owner, name, type(static)(wrapper) if unbound else wrapper)
+
+
+def _is_scripted(owner: Any) -> bool:
+    import torch
+
+    return isinstance(owner, torch.jit.ScriptFunction)
+
+
+def _wrap_scripted(patches: Patches, function: Any, name: str) -> None:
+    """Mark the calls of a scripted function. Python looks `__call__` up in its class, so it is replaced there."""
+    if getattr(function, "__pyprof__", False):
+        return
+    kind, call = type(function), type(function).__call__
+    mine = marked(functools.partial(call, function), *_name_of(function, name))
+
+    @functools.wraps(call)
+    def either(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return mine(*args, **kwargs) if self is function else call(self, *args, **kwargs)
+
+    patches.set(kind, "__call__", either)
+    patches.set(function, "__pyprof__", True)
 
 
 def _name_of(owner: Any, name: str) -> tuple[str, str]:

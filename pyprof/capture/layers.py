@@ -11,6 +11,7 @@ places has both names. Wrappers (DDP, FSDP, compiled modules, checkpoint wrapper
 
 from __future__ import annotations
 
+import functools
 import threading
 import weakref
 from collections.abc import Callable
@@ -53,6 +54,7 @@ def named(call: Callable[..., Any], mode: MarkerMode) -> Callable[..., Any]:
     stack, nvtx_pop = _Stack(), mode.nvtx_pop
     plain = call is torch.nn.Module.__dict__.get("_wrapped_call_impl")  # if so, one Python call can be skipped
 
+    @functools.wraps(call)
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
         # The first parameter must be called `self`: torch.profiler's Python tracer (with_stack=True) reads this local
         # variable of Module.__call__'s frames, and ends in a segmentation fault if there is none (2.13).

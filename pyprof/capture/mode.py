@@ -55,8 +55,9 @@ class MarkerMode(TorchFunctionMode):
         self._tracer = tracer
         self.nvtx = nvtx
         self.nvtx_pop = nvtx.pop if nvtx else nvtx_pop
-        # Runs the calls that are not marked, if not None: in the exact mode, while calls are timed (step_calls.py), and
-        # after the session's end.
+        self.exact: DispatchMode | None = None  # the session's dispatch mode
+        # Runs the calls that are not marked, if not None: while calls are timed (step_calls.py), and when the session
+        # has ended.
         self.divert: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any] | None = None
         self.ranges: dict[str, Entry] = {}  # the ranges of PyTorch's record_function, by name
 
@@ -275,6 +276,27 @@ def quiet(
     return wrapper
 
 
+def outside(call: Callable[..., Any], mode: MarkerMode) -> Callable[..., Any]:
+    """`call`, which traces, without our modes on this thread, at whatever depth they are.
+
+    Under a dispatch mode the tracer does not know the weight of a convolution, and refuses it (seen in 2.13).
+    """
+
+    @functools.wraps(call, updated=())
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        marks, exact = leave(mode), mode.exact
+        dispatches = exact is not None and exact.leave()
+        try:
+            return call(*args, **kwargs)
+        finally:
+            if exact is not None and dispatches:
+                exact.__enter__()
+            if marks:
+                enter(mode)
+
+    return wrapper
+
+
 class DispatchMode(TorchDispatchMode):
     """The exact mode, init(dispatch=True): `torch.ops.aten` markers inside those of the marker mode, backward too.
 
@@ -288,8 +310,8 @@ class DispatchMode(TorchDispatchMode):
         self._markers = markers
         self._targets: dict[Any, Target] = {}
 
-    def leave(self) -> None:
-        """Remove this mode from this thread's stack of dispatch modes, if it is there, at whatever depth it is."""
+    def leave(self) -> bool:
+        """Remove this mode from this thread's stack of dispatch modes, at any depth. Return whether it was there."""
         above = []
         while (innermost := _get_current_dispatch_mode()) not in (None, self):
             _pop_dispatch_mode()
@@ -298,19 +320,7 @@ class DispatchMode(TorchDispatchMode):
             self.__exit__(None, None, None)
         for mode in reversed(above):
             _push_dispatch_mode(mode)
-
-    def run_untraced(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run a call; under torch.jit.trace, with this mode off, if it is this thread's innermost dispatch mode.
-
-        Under a dispatch mode the tracer does not know the weight of a convolution, and refuses it (seen in 2.13).
-        """
-        if not _tracing() or _get_current_dispatch_mode() is not self:
-            return func(*args, **kwargs)
-        _pop_dispatch_mode()
-        try:
-            return func(*args, **kwargs)
-        finally:
-            _push_dispatch_mode(self)
+        return innermost is self
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

@@ -1,7 +1,9 @@
 """The names of PyTorch and Python that are replaced from init() to deinit(). PyTorch's ops are not among them.
 
 * `handle_torch_function` and `has_torch_function` in some of PyTorch's modules (mode.py says why);
-* `nn.Module.__call__`, to name the layers (layers.py);
+* `nn.Module.__call__`, to name the layers (layers.py), and its other name, by which pickle finds it;
+* the functions of C++ that trace for TorchScript. They write into the graph which Python function called each op, and
+  name values after its variables, so our mode, whose frame would be that function's, is off during a trace;
 * collectives that a mode does not see (collectives.py), and two methods of optimizers;
 * under NVTX, PyTorch's functions that turn a profiler on and off (autograd_ranges.py);
 * the first function of a new thread, so that threads are marked too.
@@ -29,7 +31,7 @@ def replace_names(
 
     from pyprof.capture import collectives
     from pyprof.capture.layers import named
-    from pyprof.capture.mode import fast_handler, quiet
+    from pyprof.capture.mode import fast_handler, outside, quiet
 
     modules: tuple[Any, ...] = (torch.nn.functional, torch.functional, torch._tensor, torch.overrides, torch.autograd)
     for module in modules:  # their Python functions look this name up in the module's globals
@@ -39,12 +41,35 @@ def replace_names(
         # nn.MultiheadAttention and others ask this to decide on their fast path, which they must take under pyprof too.
         patches.set(module, "has_torch_function", quiet(module.has_torch_function, mode))
     if layers:
-        patches.set(torch.nn.Module, "__call__", named(torch.nn.Module.__call__, mode))
+        _replace_module_call(patches, named(torch.nn.Module.__call__, mode))
+    for owner, name in tracers():
+        patches.set(owner, name, outside(getattr(owner, name), mode))
     collectives.install(patches, mode)
     _replace_bookkeeping(patches, mode)
     if autograd is not None:
         autograd.install(patches)
     patches.set(threading.Thread, "_bootstrap_inner", _thread_start(mode, autograd, is_on))
+
+
+def _replace_module_call(patches: Patches, call: Callable[..., Any]) -> None:
+    import torch
+
+    module = torch.nn.Module
+    original = vars(module).get("_wrapped_call_impl")
+    same = original is module.__call__  # since 2.1
+    patches.set(module, "__call__", call)
+    if same:
+        patches.set(module, "_wrapped_call_impl", call)
+
+
+def tracers() -> list[tuple[Any, str]]:
+    """The functions of C++ that trace, each with its owner."""
+    import torch
+
+    functions = ("_create_graph_by_tracing", "_create_function_from_trace", "_create_function_from_trace_with_dict")
+    methods = ("_create_method_from_trace", "_create_method_from_trace_with_dict")
+    owned = [(torch._C, name) for name in functions] + [(torch._C.ScriptModule, name) for name in methods]
+    return [(owner, name) for owner, name in owned if hasattr(owner, name)]
 
 
 def _replace_bookkeeping(patches: Patches, mode: MarkerMode) -> None:

@@ -197,7 +197,7 @@ class Session:
         if options.dispatch:
             self._dispatch_mode = mode.DispatchMode(self.mode)
             self._dispatch_mode.__enter__()
-            self.mode.divert = self._dispatch_mode.run_untraced
+            self.mode.exact = self._dispatch_mode
         if self.autograd is not None:
             self.autograd.begin()
         if self._nvtx is not None and options.graphs:

@@ -51,8 +51,8 @@ class CallTimer:
 
     @classmethod
     def of(cls, session: Session | None) -> CallTimer | None:
-        """None where calls cannot be timed: without a session, or if it pushes markers or runs each call itself."""
-        if session is None or session.mode.sink is not None or session.mode.divert is not None:
+        """None where calls cannot be timed: without a session, or if it pushes markers or sees each dispatched op."""
+        if session is None or session.mode.sink is not None or session.mode.exact is not None:
             return None
         return cls(session)
 

@@ -1,9 +1,11 @@
 """The arguments of a call in the form that op models take: in aten's order, with descriptions in place of tensors."""
 
 import contextlib
+import re
 from collections import Counter
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import torch
 
@@ -20,6 +22,7 @@ COMPRESSED = {
     torch.sparse_bsr: ("crow_indices", "col_indices"),
     torch.sparse_bsc: ("ccol_indices", "row_indices"),
 }
+_PACKED = re.compile(r"__torch__\.torch\.classes\.quantized\.(?:Linear|Conv(?P<rank>[123])d)PackedParamsBase")
 
 
 @contextlib.contextmanager
@@ -38,7 +41,14 @@ def tensors(value: Any) -> Iterator[torch.Tensor]:
             yield from tensors(item)
 
 
-def resolved(name: str, args: Any, kwargs: Any) -> tuple[Any, ...] | None:
+class Ordered(NamedTuple):
+    """The arguments of an op model, and the values that they describe, from which gradients may be wanted."""
+
+    descriptions: tuple[Any, ...]
+    values: Sequence[Any]
+
+
+def resolved(name: str, args: Any, kwargs: Any) -> Ordered | None:
     """The arguments in the order of the aten schema that they fit; None if they fit no schema."""
     packet = getattr(torch.ops.aten, name, None)
     if packet is None:
@@ -49,7 +59,7 @@ def resolved(name: str, args: Any, kwargs: Any) -> tuple[Any, ...] | None:
             overload = torch._C._jit_resolve_packet(f"aten::{name}", *args, **kwargs)
     except RuntimeError:  # the schema is stricter than the Python API, which accepts a number in place of a list
         overload = next((o for o in packet.overloads() if _fits(getattr(packet, o)._schema, args, kwargs)), None)
-    return None if overload is None else in_order(getattr(packet, overload or "default")._schema, args, kwargs)
+    return None if overload is None else ordered(getattr(packet, overload or "default")._schema, args, kwargs)
 
 
 def _fits(schema: Any, args: Any, kwargs: Any) -> bool:
@@ -68,7 +78,7 @@ def _fits(schema: Any, args: Any, kwargs: Any) -> bool:
     return True
 
 
-def in_order(schema: Any, args: Any, kwargs: Any) -> tuple[Any, ...]:
+def ordered(schema: Any, args: Any, kwargs: Any) -> Ordered:
     """Arguments in the schema's order, with its defaults, and without ``out`` arguments (the last of every schema)."""
     values, lengths = [], set()
     for i, argument in enumerate(a for a in schema.arguments if not a.is_out):
@@ -78,10 +88,15 @@ def in_order(schema: Any, args: Any, kwargs: Any) -> tuple[Any, ...]:
         values.append(value)
         if argument.name.startswith(LENGTHS):
             lengths.add(i)
-    descriptions = described(tuple(values))
-    if not lengths:
-        return descriptions
-    return tuple(with_contents(d, values[i]) if i in lengths else d for i, d in enumerate(descriptions))
+    descriptions = described(values)
+    if lengths:
+        descriptions = tuple(with_contents(d, values[i]) if i in lengths else d for i, d in enumerate(descriptions))
+    return Ordered(descriptions, values)
+
+
+def in_order(schema: Any, args: Any, kwargs: Any) -> tuple[Any, ...]:
+    """The descriptions of arguments in the schema's order."""
+    return ordered(schema, args, kwargs).descriptions
 
 
 def with_contents(description: Any, tensor: Any) -> Any:
@@ -102,7 +117,7 @@ def described(values: Any) -> tuple[Any, ...]:
     found = list(tensors(values))
     if len(found) < 2:
         return tuple(_value(value, {}) for value in values)
-    memory = {id(tensor): _memory(tensor) for tensor in found}
+    memory = {id(tensor): memory_of(tensor) for tensor in found}
     shown = Counter(memory[id(tensor)] for tensor in found)
     numbers = {key: number for number, key in enumerate(shown, 1)}
     listed = {id(tensor) for value in values if not isinstance(value, torch.Tensor) for tensor in tensors(value)}
@@ -110,7 +125,7 @@ def described(values: Any) -> tuple[Any, ...]:
     return tuple(_value(value, number_of) for value in values)
 
 
-def _memory(tensor: torch.Tensor) -> Any:
+def memory_of(tensor: torch.Tensor) -> Any:
     """The memory that a tensor shows, whatever the order of its dimensions; the tensor itself if it has no strides."""
     if tensor.layout != torch.strided:
         return id(tensor)
@@ -136,7 +151,27 @@ def _value(value: Any, number_of: dict[int, int]) -> Any:
         return int(value)
     if value is None or isinstance(value, (bool, int, float, complex, str)):
         return value
-    return str(value)
+    return _packed(value) if isinstance(value, torch.ScriptObject) else str(value)
+
+
+def _packed(value: torch.ScriptObject) -> Any:
+    """Packed weights as ``prof/ops/packed_weights.py`` takes them; of another object its text."""
+    kind = _PACKED.match(value._type().qualified_name())
+    if kind is None:
+        return str(value)
+    with unseen():
+        if kind["rank"] is None:
+            weight, _ = torch.ops.quantized.linear_unpack(value)
+            return "packed", _tensor(weight)
+        weight, _ = getattr(torch.ops.quantized, f"conv{kind['rank']}d_unpack")(value)
+        return "packed", _tensor(weight), *(_moves(value, kind["rank"]))
+
+
+def _moves(value: torch.ScriptObject, rank: str) -> tuple[Any, ...]:
+    """Stride, padding, dilation, groups, whether it is transposed, and output padding."""
+    names = ("stride", "padding", "dilation", "groups", "transpose", "output_padding")
+    found = [getattr(torch.ops.quantized, f"conv{rank}d_{name}")(value) for name in names]
+    return tuple(tuple(each) if isinstance(each, list) else each for each in found)
 
 
 def _tensor(tensor: torch.Tensor, ident: int = 0) -> Tensor | None:
@@ -172,6 +207,22 @@ def outputs_of(result: Any) -> tuple[Tensor | None, ...] | None:
 def wants_gradient(arguments: Any) -> bool:
     """Whether any described tensor requires a gradient."""
     return any(a.needs_grad if isinstance(a, Tensor) else isinstance(a, tuple) and wants_gradient(a) for a in arguments)
+
+
+def has_contents(arguments: Any) -> bool:
+    """Whether any description holds a tensor's values."""
+    if isinstance(arguments, Tensor):
+        return arguments.values is not None or arguments.nonzero is not None
+    return isinstance(arguments, tuple) and any(map(has_contents, arguments))
+
+
+def with_needs(arguments: Any, needs: Iterator[bool]) -> Any:
+    """The descriptions with ``needs_grad`` taken from ``needs``, which has one item per tensor, in order."""
+    if isinstance(arguments, tuple):
+        return tuple(with_needs(a, needs) for a in arguments)
+    if arguments is SHAPELESS:
+        next(needs)
+    return replace(arguments, needs_grad=next(needs)) if isinstance(arguments, Tensor) else arguments
 
 
 def as_autocast(arguments: Any, given: frozenset[str], dtype: str) -> Any:

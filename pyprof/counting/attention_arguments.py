@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from pyprof.counting.arguments import described, unseen, with_contents
+from pyprof.counting.arguments import Ordered, described, unseen, with_contents
 
 # operator -> the position of the block mask among its arguments, and the number of the mask's lists that are read
 FLEX_ATTENTION = {"flex_attention": (4, 6), "flex_attention_backward": (9, 10)}
@@ -50,18 +50,19 @@ def _listed_blocks(query: torch.Tensor, number: torch.Tensor, indices: torch.Ten
             yield from ((sharing, i, j) for j in row[:count])
 
 
-def jagged_attention_arguments(function: Any, args: Any, kwargs: Any) -> tuple[str, tuple[Any, ...]]:
-    """(model, its arguments) for attention on jagged tensors, which each device runs differently; or else ("", ())."""
+def jagged_attention_arguments(function: Any, args: Any, kwargs: Any) -> tuple[str, Ordered]:
+    """(model, its arguments) for attention on jagged tensors, which each device runs differently; otherwise "", ()."""
     if function is not torch.nn.functional.scaled_dot_product_attention:
-        return "", ()
+        return "", Ordered((), ())
     names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
     given = dict(zip(names, args, strict=False)) | kwargs
     inputs = [given[name] for name in names[:3]]
     if given.get("attn_mask") is not None or not all(t.is_nested and t.layout == torch.jagged for t in inputs):
-        return "", ()
+        return "", Ordered((), ())
     with unseen():
         packed = [t._values.transpose(0, t._ragged_idx - 1) for t in inputs]  # [all sequences, heads, size]
         offsets = [t._offsets for t in inputs[:2]]
     tensors = [replace(d, needs_grad=t.requires_grad) for d, t in zip(described(packed), inputs, strict=True)]
     lengths = [with_contents(d, t) for d, t in zip(described(offsets), offsets, strict=True)]
-    return "jagged_attention", (*tensors, *lengths, given.get("dropout_p", 0.0), given.get("is_causal", False))
+    options = given.get("dropout_p", 0.0), given.get("is_causal", False)
+    return "jagged_attention", Ordered((*tensors, *lengths, *options), (*inputs, *offsets))

@@ -1,12 +1,16 @@
 """The work of one call: which op model counts it, with which arguments, and why some calls cannot be counted."""
 
 import types
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import torch
+
 import pyprof.prof.ops.families  # noqa: F401  (fills the registry of models)
-from pyprof.counting.arguments import as_autocast, resolved
+from pyprof.counting.arguments import Ordered, as_autocast, resolved, with_needs
 from pyprof.counting.python_functions import python_arguments
+from pyprof.counting.registered_formulas import registered_work
 from pyprof.errors import ModelError
 from pyprof.prof.ops.evaluation import evaluate, find
 from pyprof.prof.ops.model import FAMILY, MATRIX, MODELS, Tensor, Work, total
@@ -17,6 +21,7 @@ MOVES = frozenset({"cpu", "cuda", "contiguous", "reshape", "flatten", "ravel", "
 # These calls return a number to the program's Python code. They are not part of the algorithm.
 HOST = frozenset({"item", "_local_scalar_dense", "tolist"})
 LOW = frozenset({"float16", "bfloat16"})  # the dtypes that autocast casts to and back from
+NO_ARGUMENTS = Ordered((), ())
 
 
 class OpCount(NamedTuple):
@@ -28,17 +33,21 @@ class OpCount(NamedTuple):
     reason: str
 
 
-@dataclass
-class ApiCall:
-    """A call of torch's API. After it has run, it is the owner of the autograd nodes that it created."""
+@dataclass(slots=True)
+class ModelCall:
+    """A model and the arguments of a call; shared by all calls with equal arguments."""
 
-    op: str  # the outermost API call's name
-    model: str = ""  # the model that counts the call; empty: the ops that it dispatches are counted
+    model: str = ""  # empty: the ops that the call dispatches are counted
     args: tuple[Any, ...] = ()
-    out: tuple[Tensor | None, ...] | None = None
-    autocast: bool = False
-    inner: list[OpCount] = field(default_factory=list)  # the ops that it dispatched
-    passes: set[int] = field(default_factory=set)  # the backward passes in which its backward was counted
+    places: tuple[int, ...] = ()  # for each described tensor its place among the call's tensors; -1: not among them
+    succeeded: bool = False  # whether the model has counted such a call
+    works: dict[Any, Any] = field(default_factory=dict)  # result, casts -> (work or None, cast arguments, outputs)
+    backward: dict[Any, Work | None] = field(default_factory=dict)  # result, needed gradients -> work of the backward
+
+    @property
+    def has_backward(self) -> bool:
+        """Whether a model counts the whole backward."""
+        return f"{self.model}.backward" in MODELS
 
 
 def api_name(func: Any) -> str:
@@ -57,31 +66,64 @@ def op_name(schema_name: str) -> str:
     return name if library == "aten" or (library in ("prim", "prims") and find(name)) else schema_name
 
 
-def model_of(func: Any, args: Any, kwargs: Any) -> tuple[str, tuple[Any, ...]]:
-    """The model that counts an API call, and its arguments; ("", ()) if the calls inside are to be counted."""
+def may_have_model(func: Any) -> bool:
+    """Whether a model may count calls of this function as a whole, depending on their arguments."""
+    if isinstance(func, types.FunctionType):
+        return True
+    name = api_name(func)
+    model = find(name)
+    return model is not None and name not in CASTS and name not in MOVES and FAMILY[model] != "view"
+
+
+def model_of(func: Any, args: Any, kwargs: Any) -> tuple[str, Ordered]:
+    """The model that counts an API call, and its arguments; ("", no arguments) if the calls inside are counted."""
     if isinstance(func, types.FunctionType):
         model, arguments = python_arguments(func, args, kwargs)
-        return (model, arguments) if model in MODELS else ("", ())
+        return (model, arguments) if model in MODELS else ("", NO_ARGUMENTS)
     name = api_name(func)
-    model_name = find(name)
-    if model_name is None or name in CASTS or name in MOVES or FAMILY[model_name] == "view":
-        return "", ()
-    fitting = resolved(name, args, kwargs)
-    return (model_name, fitting) if fitting is not None else ("", ())
+    model_name = find(name) if may_have_model(func) else None
+    fitting = resolved(name, args, kwargs) if model_name is not None else None
+    return (model_name, fitting) if model_name and fitting is not None else ("", NO_ARGUMENTS)
 
 
-def api_work(call: ApiCall, in_optimizer: bool) -> Work | None:
-    """The work of a call, counted by its model; None if the model cannot count it.
+def model_call(model: str, arguments: Ordered, tensors: list[torch.Tensor]) -> ModelCall:
+    """The call of a model, with the places of its tensors among all tensors of the call."""
+    place = {id(tensor): i for i, tensor in reversed(list(enumerate(tensors)))}
+    places = tuple(place.get(id(value), -1) for value in described_tensors(arguments.values))
+    return ModelCall(model, arguments.descriptions, places)
 
-    Under autocast the arguments first get the dtype in which the op ran.
-    """
-    if call.autocast and call.out and call.out[0] is not None:
-        dtype = call.out[0].dtype
+
+def described_tensors(values: Any) -> Iterator[torch.Tensor]:
+    """The tensors among the values and in their lists, in the order of their descriptions."""
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from described_tensors(value)
+
+
+def api_work(model: str, args: tuple[Any, ...], out: Any, in_optimizer: bool, op: str) -> Work | None:
+    """The work of a call of ``op``, counted by its model; None if the model cannot count it."""
+    return count_op(model, args, out, in_optimizer, op.endswith("_")).work
+
+
+def cast_arguments(call: ModelCall, out: Any, casts: bool) -> tuple[Any, ...]:
+    """The arguments as autocast casts them for this op, as its result shows."""
+    if out and out[0] is not None:
+        dtype = out[0].dtype
         if dtype in LOW and FAMILY[call.model] in MATRIX:
-            call.args = as_autocast(call.args, frozenset({"float32"}), dtype)
-        elif dtype == "float32" and any(part.model == "_to_copy" for part in call.inner):
-            call.args = as_autocast(call.args, LOW, dtype)  # for example a loss or a norm
-    return count_op(call.model, call.args, call.out, in_optimizer, call.op.endswith("_")).work
+            return tuple(as_autocast(call.args, frozenset({"float32"}), dtype))
+        if dtype == "float32" and casts:
+            return tuple(as_autocast(call.args, LOW, dtype))  # for example a loss or a norm
+    return call.args
+
+
+def backward_work(model: str, args: tuple[Any, ...], out: Any, needs: tuple[bool, ...]) -> Work | None:
+    """The work of a whole backward that computes the gradients ``needs``; None if the model cannot count it."""
+    try:
+        return total(evaluate(f"{model}.backward", with_needs(args, iter(needs)), out))
+    except ModelError:
+        return None
 
 
 def count_op(name: str, arguments: tuple[Any, ...], out: Any, in_optimizer: bool, in_place: bool = False) -> OpCount:
@@ -91,13 +133,22 @@ def count_op(name: str, arguments: tuple[Any, ...], out: Any, in_optimizer: bool
     """
     model = find(name)
     if model is None:
-        return OpCount(name, "", None, "no model")
+        return _by_registered_formula(name, arguments, out)
     if name in HOST or ((in_optimizer or name.startswith("_foreach_")) and _only_scalars(arguments)):
         return OpCount(name, model, Work(), "")
     try:
         return OpCount(name, model, total(evaluate(model, arguments, out, in_place=in_place or name.endswith("_"))), "")
     except ModelError as error:
         return OpCount(name, model, None, str(error))
+
+
+def _by_registered_formula(name: str, arguments: tuple[Any, ...], out: Any) -> OpCount:
+    """Count an op without a model by the formula that its library registered with PyTorch's counter, if any."""
+    try:
+        work = registered_work(name, arguments, out)
+    except ModelError as error:
+        return OpCount(name, "", None, str(error))
+    return OpCount(name, "", None, "no model") if work is None else OpCount(name, name, total(work), "")
 
 
 def _only_scalars(arguments: Any) -> bool:

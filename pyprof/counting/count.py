@@ -21,11 +21,18 @@ ops) as on a GPU. Two modes of torch see the calls:
 * a ``TorchDispatchMode`` sees every op that is dispatched below. These are counted in all other cases, in particular
   the views, copies and casts that ``reshape``, ``contiguous`` or ``to`` may or may not make, and autocast's casts.
 
-In the backward pass, each autograd node belongs to the call that created it (by sequence number). If the call's op has
-a model of its whole backward (``"matmul.backward"``), this model is counted once per backward pass. Otherwise the ops
-that the node dispatches are counted. The work of ``AccumulateGrad`` (adding to existing gradients, or copying gradients
-that it cannot use as they are) has the direction "accumulate": it is in the total, but neither in ``forward`` nor in
-``backward``. Forward calls that a backward pass repeats (checkpoints) are backward work.
+Inside ``vmap`` and in forward mode, the dispatched ops are counted in all cases, since a call's arguments do not show
+what it runs.
+
+In the backward pass, each autograd node belongs to the call that created it. If the call's op has a model of its whole
+backward (``"matmul.backward"``), this model is counted once per backward pass, for the gradients that the engine
+computes in this pass. Otherwise the ops that the node dispatches are counted. The work of ``AccumulateGrad`` (adding to
+existing gradients, or copying gradients that it cannot use as they are) has the direction "accumulate": it is in the
+total, but neither in ``forward`` nor in ``backward``. Forward calls that a backward pass repeats (checkpoints) are
+backward work.
+
+Threads that the code starts or gives work to are counted, too (``worker_threads.py``). Ops on fake tensors count only
+if the code itself is run on them (``fake_tensors.py``). docs/reference/autograd.md has a program for each feature.
 """
 
 from collections.abc import Callable, Iterator

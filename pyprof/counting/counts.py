@@ -1,12 +1,14 @@
 """The results of ``pyprof.count``: work by op, model and direction, and the ops that could not be counted."""
 
 import math
+import threading
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from pyprof.errors import packages
 from pyprof.prof.ops.model import FAMILY, MATRIX, Work
 
+_ADDING = threading.RLock()  # several threads add; a signal's handler may interrupt an addition
 FORWARD, BACKWARD, ACCUMULATE = "forward", "backward", "accumulate"
 
 
@@ -36,18 +38,30 @@ class Counts:
     result: Any = None  # the return value of the counted function
     uncounted: dict[str, int] = field(default_factory=dict)  # aten op -> calls without a model or needed arguments
     reasons: dict[str, str] = field(default_factory=dict)  # aten op -> why it could not be counted
-    _rows: dict[tuple[str, str, str], list[Any]] = field(default_factory=dict)  # -> [calls, work]
+    _sums: dict[tuple[str, str, str], list[Any]] = field(default_factory=dict)  # -> [calls, FLOPs, read, written]
 
     def add(self, op: str, model: str, direction: str, work: Work) -> None:
         """Add the work of one call."""
-        row = self._rows.setdefault((op, model, direction), [0, Work()])
-        row[0] += 1
-        row[1] += work
+        with _ADDING:
+            row = self._sums.get((op, model, direction))
+            if row is None:
+                row = self._sums[op, model, direction] = [0, 0, 0, 0]
+            row[0] += 1
+            row[1] += work.flop
+            row[2] += work.read
+            row[3] += work.write
 
     def miss(self, op: str, reason: str) -> None:
         """Add a call that could not be counted."""
-        self.uncounted[op] = self.uncounted.get(op, 0) + 1
-        self.reasons[op] = reason
+        with _ADDING:
+            self.uncounted[op] = self.uncounted.get(op, 0) + 1
+            self.reasons[op] = reason
+
+    @property
+    def _rows(self) -> dict[tuple[str, str, str], tuple[int, Work]]:
+        """(op, model, direction) -> calls, work."""
+        with _ADDING:
+            return {key: (row[0], Work(*row[1:])) for key, row in self._sums.items()}
 
     def _sum(self, *directions: str) -> Work:
         rows = (work for (_, _, direction), (_, work) in self._rows.items() if direction in directions)

@@ -12,11 +12,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch._ops import OpOverload
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pyprof.capture.patch import Patches
+from pyprof.capture.mode import MarkerMode
+from pyprof.capture.patch import Patches, after_this_call
 from pyprof.counting.arguments import tensors
+from pyprof.counting.autograd_nodes import next_sequence
+from pyprof.counting.backward_passes import in_vmap
 from pyprof.counting.python_functions import calls_can_be_seen
 
 if TYPE_CHECKING:
@@ -26,7 +30,13 @@ if TYPE_CHECKING:
 TRANSPARENT = frozenset({torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad})
 ATTRIBUTES = frozenset({"__get__", "__set__"})
 
-next_sequence: Callable[[], int] = torch._C._autograd._get_sequence_nr  # the number of the next autograd node
+_mode_count: Callable[[], int] = torch._C._len_torch_function_stack
+_pop_mode: Callable[[], Any] = torch._C._pop_torch_function_stack
+_push_mode: Callable[[Any], None] = torch._C._push_on_torch_function_stack
+_dispatch_count: Callable[[], int] = torch._C._len_torch_dispatch_stack
+_dispatch_at: Callable[[int], Any] = torch._C._get_dispatch_stack_at
+_pop_dispatch: Callable[[Any], Any] = torch._C._pop_torch_dispatch_stack
+_push_dispatch: Callable[[Any], None] = torch._C._push_on_torch_dispatch_stack
 
 
 class FunctionCalls(TorchFunctionMode):
@@ -34,15 +44,18 @@ class FunctionCalls(TorchFunctionMode):
         self.counter = counter
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
         counter = self.counter
-        # A subclass of Tensor may call a dispatcher op directly. The dispatch mode handles such a call.
-        is_dispatcher_op = isinstance(func, torch._ops.OpOverload)
-        if counter.call is not None or is_dispatcher_op or getattr(func, "__name__", "") in ATTRIBUTES:
-            return func(*args, **kwargs)
-        overridden = _overridden(types)
+        thread = counter.thread
+        if thread.call is not None or not counter.active or getattr(func, "__name__", "") in ATTRIBUTES:
+            if not counter.active:  # the count has ended while this thread was at work
+                after_this_call(counter.leave_thread)
+            return func(*args, **kwargs) if kwargs else func(*args)
+        kwargs = kwargs or {}
+        if isinstance(func, OpOverload):
+            return counter.run_operator(func, args, kwargs)
+        overridden = bool(types) and _overridden(types)
         if func in TRANSPARENT:
-            see_calls = not overridden and calls_can_be_seen(func, counter.running)
+            see_calls = not overridden and calls_can_be_seen(func, thread.running)
             return counter.run_python(func, args, kwargs) if see_calls else func(*args, **kwargs)
         return counter.run_api(func, args, kwargs, overridden)
 
@@ -53,6 +66,27 @@ def _overridden(kinds: Any) -> bool:
     return any(kind is not torch.Tensor and getattr(kind, "__torch_function__", plain) is not plain for kind in kinds)
 
 
+def unnoticed(has_torch_function: Callable[..., bool]) -> Callable[..., bool]:
+    """The same question without our modes. The answer decides whether modules such as nn.TransformerEncoder take their
+    fast path, which they must take while we count, too."""
+
+    @functools.wraps(has_torch_function)
+    def call(*args: Any, **kwargs: Any) -> bool:
+        modes = [_pop_mode() for _ in range(_mode_count())]
+        for mode in reversed(modes):
+            if not isinstance(mode, (FunctionCalls, MarkerMode)):
+                _push_mode(mode)
+        try:
+            return has_torch_function(*args, **kwargs)
+        finally:
+            for _ in range(_mode_count()):
+                _pop_mode()
+            for mode in reversed(modes):
+                _push_mode(mode)
+
+    return call
+
+
 class DispatchedOps(TorchDispatchMode):
     supports_higher_order_operators = True
 
@@ -61,10 +95,43 @@ class DispatchedOps(TorchDispatchMode):
         self.counter = counter
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if any(_is_wrapper(kind) for kind in types):
-            self.counter.wrapped = next_sequence() - 1
+        counter = self.counter
+        if types and any(map(_is_wrapper, types)):
+            counter.thread.wrapped = next_sequence() - 1
             return NotImplemented  # the subclass runs the call, and its inner ops arrive here
-        return self.counter.run_dispatched(func, args, kwargs or {})
+        call = counter.thread.call
+        if (call is not None and not call.collects) or not counter.active:
+            return func(*args, **kwargs) if kwargs else func(*args)
+        return counter.run_dispatched(func, args, kwargs or {})
+
+
+def remove(calls: FunctionCalls, ops: DispatchedOps) -> bool:
+    """Remove these modes from this thread's stacks, at whatever depth they are. Return whether they were there."""
+    modes = [_pop_mode() for _ in range(_mode_count())]
+    for mode in reversed(modes):
+        if mode is not calls:
+            _push_mode(mode)
+    above = []
+    while (depth := _dispatch_count()) and _dispatch_at(depth - 1) is not ops:
+        above.append(_pop_dispatch(None))
+    if _dispatch_count():
+        ops.__exit__(None, None, None)
+    for mode in reversed(above):
+        _push_dispatch(mode)
+    return calls in modes
+
+
+def without_dispatch_mode(counter: Counter, func: Any, args: Any, kwargs: Any) -> Any:
+    """Run a call whose dispatched ops need not be seen, without our dispatch mode if that is the innermost one."""
+    depth = _dispatch_count()
+    mode = _dispatch_at(depth - 1) if depth else None
+    if type(mode) is not DispatchedOps or mode.counter is not counter:
+        return func(*args, **kwargs)
+    _pop_dispatch(None)
+    try:
+        return func(*args, **kwargs)
+    finally:
+        _push_dispatch(mode)
 
 
 @functools.cache
@@ -76,22 +143,19 @@ def _is_wrapper(kind: type) -> bool:
 
 
 def are_wrapped(arguments: Any) -> bool:
-    """Whether a tensor of such a subclass is among the arguments, or any of them may be one of a vmap's."""
+    """Whether a tensor of such a subclass is among the arguments."""
     kinds: set[type] = {type(tensor) for tensor in tensors(arguments)}
-    return in_vmap() or any(map(_is_wrapper, kinds))
+    return any(map(_is_wrapper, kinds))
 
 
-def in_vmap() -> bool:
-    """Whether a vmap is in progress. The arguments of API calls then lack the dimension that is mapped over."""
-    stack = torch._C._functorch.get_interpreter_stack()
-    return stack is not None and any(level.key() == torch._C._functorch.TransformType.Vmap for level in stack)
+def in_transform() -> bool:
+    """Whether calls do more than their arguments say: inside vmap, or with tangents (``jvp``, dual numbers)."""
+    return in_forward_mode() or in_vmap()
 
 
-def is_batched() -> bool:
-    """Whether several gradients are computed at once, as in ``autograd.grad(is_grads_batched=True)``, a vmap."""
-    depth = int(torch._C._vmapmode_increment_nesting())  # torch has no function that only reads the depth
-    torch._C._vmapmode_decrement_nesting()
-    return depth > 1 or in_vmap()
+def in_forward_mode() -> bool:
+    """Whether tensors may have tangents."""
+    return bool(torch.autograd.forward_ad._current_level >= 0)
 
 
 class ForcedEager:

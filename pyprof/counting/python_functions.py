@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from pyprof.counting.arguments import described
+from pyprof.counting.arguments import Ordered, described
 
 _EMBEDDING_BAG = "weight input offsets scale_grad_by_freq mode sparse per_sample_weights include_last_offset".split()
 # Function -> its model's name, and a function that makes the model's arguments from the function's arguments.
@@ -32,14 +32,15 @@ def _gradients(parameters: Any) -> tuple[torch.Tensor, ...]:
     return tuple(p.grad for p in several if p.grad is not None)
 
 
-def python_arguments(function: Any, args: Any, kwargs: Any) -> tuple[str, tuple[Any, ...]]:
-    """(model, its arguments) for a function in ``PYTHON_API``; ("", ()) for any other function."""
+def python_arguments(function: Any, args: Any, kwargs: Any) -> tuple[str, Ordered]:
+    """(model, its arguments) for a function in ``PYTHON_API``; ("", no arguments) for any other function."""
     model, arguments = PYTHON_API.get(_full_name(function), ("", None))
     if arguments is None:
-        return "", ()
+        return "", Ordered((), ())
     bound = inspect.signature(function).bind(*args, **kwargs)
     bound.apply_defaults()
-    return model, described(arguments(bound.arguments))
+    values = arguments(bound.arguments)
+    return model, Ordered(described(values), values)
 
 
 def _full_name(function: Any) -> str:

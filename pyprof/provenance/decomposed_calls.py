@@ -41,7 +41,7 @@ def marking(
         result = original(proxy_mode, op, args, kwargs)
         if result is not NotImplemented:
             with careful():
-                call = DecomposedCall(next(_NUMBERS), described(args))
+                call = DecomposedCall(next(_NUMBERS), described(in_order(op, args, kwargs)))
                 for node in itertools.takewhile(lambda node: node is not last, reversed(graph.nodes)):
                     node.meta[TAG] = call
         return result
@@ -95,6 +95,15 @@ def _only_call(nodes: list[Node]) -> DecomposedCall | None:
     """The call that all nodes which compute something belong to; None if there is no such call."""
     calls = [node.meta.get(TAG) for node in nodes if node.op == "call_function" and not is_view(node)]
     return calls[0] if calls and all(call is calls[0] for call in calls) else None
+
+
+def in_order(op: Any, args: Any, kwargs: Any) -> tuple[Any, ...]:
+    """The arguments in the schema's order as far as texts among them need it: gelu's ``approximate`` is a keyword."""
+    schema = getattr(op, "_schema", None)
+    if schema is None or not any(isinstance(value, str) for value in (kwargs or {}).values()):
+        return tuple(args)
+    rest = [kwargs.get(each.name, each.default_value) for each in schema.arguments[len(args) :]]
+    return (*args, *rest)
 
 
 def described(args: Any) -> tuple[Any, ...]:

@@ -13,7 +13,7 @@ import torch
 from torch.fx import Graph, Node
 
 from pyprof.compiled_record import Operation
-from pyprof.provenance.decomposed_calls import TAG, described
+from pyprof.provenance.decomposed_calls import TAG, described, in_order
 from pyprof.provenance.node_facts import function_of, is_view, layers_of, lines_of, target_name
 
 STACK = "aten::stack"
@@ -102,7 +102,8 @@ def _arguments(node: Node) -> tuple[Any, ...] | None:
         return arguments
     if joins_unpacked(node):
         return list(described(node.args)), 0
-    return described(node.args) if _packet(node.target) == _aten(node) else None
+    given = in_order(node.target, node.args, node.kwargs)
+    return described(given) if _packet(node.target) == _aten(node) else None
 
 
 def joins_unpacked(node: Node) -> bool:

@@ -58,7 +58,7 @@ def printed() -> tuple[Path, str, str]:
 
 @pytest.fixture(scope="module")
 def of_table(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
-    """The same for the kernel table made of the capture, whose cards are sums."""
+    """The same for the kernel table made of the capture, of whose changes only the GPU's work is known."""
     file, table = GOLDEN / "h200_gpt2_bf16.json.gz", tmp_path_factory.mktemp("table") / "net.parquet"
     assert parse.main([str(file), "-q", "-o", str(table)]) == 0
     with start(table, *audit.SUMMARY) as summary, start(table, *audit.ROWS) as rows:
@@ -77,7 +77,7 @@ def moved(document: Document, group: str, one: str, other: str) -> None:
 
 
 def scaled(document: Document, key: str, by: float) -> None:
-    document["advice"][0][key] *= by
+    document["changes"]["changes"][0][key] *= by
 
 
 SUMMARY: dict[str, tuple[Callable[[Document], Any], str]] = {  # what is changed -> how, and a difference that names it
@@ -94,9 +94,11 @@ SUMMARY: dict[str, tuple[Callable[[Document], Any], str]] = {  # what is changed
     "launches": (lambda d: d["numbers"]["waits"].update(launches=1), "launches"),
     "backward": (lambda d: moved(d, "phases", "forward", "backward"), "phases"),
     "a saving above its bound": (lambda d: scaled(d, "saved_ms", 50), "saved_ms"),
-    "a card's kernels": (lambda d: scaled(d, "kernels", 50), "kernels"),
-    "a card's time": (lambda d: scaled(d, "time_ms", 50), "time_ms"),
-    "a card's step": (lambda d: scaled(d, "step_ms", 0.5), "step_ms"),
+    "a saving above its interval": (lambda d: scaled(d, "high_ms", 0.1), "high_ms"),
+    "work above that of its kernels": (lambda d: scaled(d, "gpu_ms", 50), "gpu_ms"),
+    "a table's work above that of its kernels": (lambda d: scaled(d, "gpu_ms", 50), "gpu_ms"),
+    "a table's kernels": (lambda d: scaled(d, "kernels", 50), "kernels"),
+    "a table's time": (lambda d: scaled(d, "time_ms", 50), "time_ms"),
 }
 
 
@@ -110,7 +112,7 @@ def test_what_is_printed_agrees(printed: tuple[Path, str, str]) -> None:
 
 @pytest.mark.parametrize("change", SUMMARY)
 def test_a_changed_summary_is_found(request: pytest.FixtureRequest, change: str) -> None:
-    file, summary, rows = request.getfixturevalue("of_table" if "card" in change else "printed")
+    file, summary, rows = request.getfixturevalue("of_table" if "table" in change else "printed")
     document = json.loads(summary)
     alter, named = SUMMARY[change]
     alter(document)
@@ -212,24 +214,26 @@ def test_tensor_cores_by_names() -> None:
     assert tensor_core("_matmul_kernel") == ""
 
 
-def card(saved: float, kernels: float = 1, time: float = 0.01) -> Document:
-    numbers = {"rule": "amp", "saved_ms": saved, "step_ms": 0.16, "kernels": kernels, "time_ms": time}
-    return {"numbers": {"steps": [{"ns": 160_000}]}, "advice": [numbers]}
+def changed(removed: float, kernels: float = 1, on_cpu: bool = False) -> Document:
+    change = {"rule": "amp", "gpu_ms": removed, "kernels": kernels, "time_ms": 0.01}
+    change["saved_ms"] = removed if on_cpu else None
+    return {"changes": {"now": None, "on_cpu": on_cpu, "changes": [change]}}
 
 
-def test_the_bound_of_a_card_by_hand() -> None:
-    """Three kernels of 10 µs at 0, 50 and 150: with the second go its own 10, 40 before it and 90 behind it."""
+def test_the_bound_of_a_change_by_hand() -> None:
+    """Three kernels of 10 µs at 0, 50 and 150: with the second go its own 10; on a CPU 40 before and 90 behind it."""
     rows = [kernel("a", start=at * 1000, ns=10_000, Advice="amp" * (at == 50)) for at in (0, 50, 150)]
-    assert advice_checks(rows, card(0.14))[1] == []
-    assert [name for name, _, _ in advice_checks(rows, card(0.1401))[1]] == ["amp: saved_ms"]
-    assert [name for name, _, _ in advice_checks(rows, card(0.1, kernels=2))[1]] == ["amp: kernels"] * 2
+    for on_cpu, most in ((False, 0.01), (True, 0.14)):
+        assert advice_checks(rows, changed(most, on_cpu=on_cpu))[1] == []
+        assert {name for name, _, _ in advice_checks(rows, changed(most + 1e-4, on_cpu=on_cpu))[1]} == {"amp: gpu_ms"}
+    assert [name for name, _, _ in advice_checks(rows, changed(0.01, kernels=2))[1]] == ["amp: kernels"] * 2
 
 
 def test_the_pause_after_the_last_step_counts_for_the_rows_between_steps() -> None:
-    """Two steps of 10 µs, 30 apart: a change of their kernels may save (10 + 30 + 10 + 30) / 2 a step, not 25."""
+    """Two steps of 10 µs, 30 apart: a change of these ops may save (10 + 30 + 10 + 30) / 2 a step, not 25."""
     rows = [kernel("a", start=at * 1000, ns=10_000, Advice="amp", Step=str(at)) for at in (0, 40)]
-    assert advice_checks(rows, card(0.04, time=0.01))[1] == []
-    assert [name for name, _, _ in advice_checks(rows, card(0.041, time=0.01))[1]] == ["amp: saved_ms"]
+    assert advice_checks(rows, changed(0.04, on_cpu=True))[1] == []
+    assert [name for name, _, _ in advice_checks(rows, changed(0.041, on_cpu=True))[1]] == ["amp: gpu_ms"]
 
 
 def test_a_union_of_intervals_by_hand() -> None:
@@ -250,10 +254,12 @@ def test_a_wrong_number_is_a_difference() -> None:
         "reasons": [],
     }
     more["steps"] = [{"name": "1", "mark_ns": 7}]
-    document = {"numbers": numbers | parts | more, "advice": []}
+    found: Document = {"captured_ms": 2.0, "now": None, "measured": False, "changes": []}
+    document = {"numbers": numbers | parts | more, "changes": found}
     wanted = {"busy_ns": 9, "attributed_ns": (8, 10), "phases": {"backward": (0, 0)}, "marks_ns": {"1": 7}}
     assert compare(wanted, json.dumps(document))[1] == []
     document["numbers"]["busy_ns"] = 8
-    document["advice"] = [{"rule": "amp", "saved_ms": 3.0, "step_ms": 2.0}]
+    found["changes"] = [{"rule": "amp", "saved_ms": 3.0}]
+    found["now"] = {"ms": 2.1}
     names = [difference.name for difference in compare(wanted, json.dumps(document))[1]]
-    assert names == ["busy_ns", "busy time by phase", "advice amp"]
+    assert names == ["busy_ns", "busy time by phase", "now", "change amp"]

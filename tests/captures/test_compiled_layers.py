@@ -19,6 +19,9 @@ GPT2, LLAMA = "h200_gpt2_training", "h200_llama_training"
 # q, k, v = x: eager PyTorch stacks the parts' gradients; the compiled programs of these captures add them, in two adds.
 # GPT-2: 2 layers of 3 * 4 * 12 * 1024 * 64 elements; Llama: one of 3 * 4 * 16 * 2048 * 128.
 JOINED = {GPT2: 2 * 2 * 9_437_184, LLAMA: 2 * 50_331_648}
+# The record of this GPT-2's compiled code does not say that GELU takes tanh, which the markers of the eager program do:
+# 2 blocks of 4096 x 3072 numbers, 9 - 5 operations each forward and 18 - 11 backward.
+TANH = {GPT2: 2 * 4096 * 3072 * (4 + 7)}
 
 
 def parsed(name: str) -> Table:
@@ -64,7 +67,7 @@ def test_products_belong_to_the_same_layers_and_directions() -> None:
 def test_flops_are_those_of_the_eager_program(program: str) -> None:
     (_, eager), (_, compiled) = (of_kernels(f"{program}_{form}.json.gz") for form in ("eager", "compiled"))
     assert NULL not in eager and NULL not in compiled
-    assert compiled.sum() == eager.sum() + JOINED[program]
+    assert compiled.sum() == eager.sum() + JOINED[program] - TANH.get(program, 0)
 
 
 def test_lines_are_the_users() -> None:

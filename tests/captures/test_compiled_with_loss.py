@@ -16,6 +16,10 @@ from pyprof.prof.work.annotate import annotate
 from pyprof.table.columns import NULL, Table
 from tests.paths import GOLDEN
 
+# The record of this GPT-2's compiled code does not say that GELU takes tanh, which the markers of the eager program do:
+# 2 blocks of 4096 x 3072 numbers, 9 - 5 operations each forward and 18 - 11 backward.
+TANH = {"gpt2_whole": 2 * 4096 * 3072 * (4 + 7)}
+
 
 def parsed(name: str) -> Table:
     path = GOLDEN / "compiled" / f"{name}.json.gz"
@@ -56,7 +60,7 @@ def test_flops_are_the_eager_programs(program: str, form: str, flops: int) -> No
     """``templates``: inductor's own kernels for products (``max_autotune_gemm_backends="TRITON"``)."""
     eager, compiled = (annotate(parsed(f"{program}_{each}")).flops for each in ("eager", form))
     assert NULL not in eager and NULL not in compiled
-    assert compiled.sum() == eager.sum() == flops
+    assert compiled.sum() == eager.sum() - TANH.get(program, 0) == flops
 
 
 def test_most_flops_of_two_linear_layers_are_their_products() -> None:

@@ -56,14 +56,14 @@ def test_ranges_of_the_program_are_one_reason(say: Callable[..., str]) -> None:
 @pytest.mark.parametrize("part", [POWER, SAXPY, "perlmutter-cloverleaf-cuda", "Mordred-Deprecated"])
 def test_other_programs_get_no_advice_about_pytorch(part: str, say: Callable[..., str]) -> None:
     why = "the capture has no op and no kernel of PyTorch, and the rules are about PyTorch programs"
-    assert f"There is no advice: {why}." in say(part, "--advise")
-    assert f"What to change: nothing can be advised: {why}" in say(part, "--summary")
+    assert f"Nothing can be said of changes: {why}." in say(part, "--advise")
+    assert f"What to change: nothing can be said: {why}" in say(part, "--summary")
     assert f"expected a PyTorch program, found none: {why}" in say(part, "plan")
 
 
 def test_cpu_ops_that_only_launch_get_no_advice_for_cpus(say: Callable[..., str]) -> None:
     """The trace has the launches of a GPU program, without the GPU: "it needs a C++ compiler" would be false."""
-    assert "There is no advice: these CPU ops only launched GPU work" in say("zoology_cpu", "--advise")
+    assert "Nothing can be said of changes: these CPU ops only launched GPU work" in say("zoology_cpu", "--advise")
 
 
 def test_one_dimensional_convolutions_have_no_channels_last(say: Callable[..., str]) -> None:
@@ -89,19 +89,21 @@ def test_a_step_without_the_profiler_is_the_step_that_was_captured(say: Callable
     """The server's step is 10.45 ms of GPU work, behind a copy that waited 463 ms for the step before."""
     words = say("sglang_decode", "--advise")
     took, without = re.findall(r"takes (?:about )?([\d.]+) ms", words)
-    assert float(took) == 10.45 and 9 < float(without) < 10.45
+    assert float(took) == 10.5 and 9 < float(without) < 10.45
 
 
 def test_two_fills_are_not_a_step_of_34_ms(say: Callable[..., str]) -> None:
-    """Two kernels of 5 µs in a step of 33.72 ms: what it takes without the profiler cannot be read from them."""
-    assert "Without the profiler" not in say("sglang_capture", "--advise")
+    """Two kernels of 5 µs in a step of 33.72 ms: what is before them stays, and nothing is said to change it."""
+    words = say("sglang_capture", "--advise")
+    took, without = (float(ms) for ms in re.findall(r"takes (?:about )?([\d.]+) ms", words)[:2])
+    assert took == 33.7 and without <= took
+    assert "No change was found that saves 1% of the step." in words
 
 
 @pytest.mark.parametrize("part", [TORCH_LAYERS, "Fuser__report2"])
-def test_the_host_needs_no_longer_than_the_step(part: str, say: Callable[..., str]) -> None:
-    words = say(part, "--advise")
-    step = float(re.findall(r"it takes about ([\d.]+) ms", words)[0])
-    assert float(re.findall(r"the host needs about ([\d.]+) ms", words)[0]) <= step
+def test_a_step_takes_no_longer_without_the_profiler(part: str, say: Callable[..., str]) -> None:
+    took, without = re.findall(r"takes (?:about )?([\d.,]+) ms", say(part, "--advise"))[:2]
+    assert float(without.replace(",", "")) <= float(took.replace(",", ""))
 
 
 def test_nothing_is_shown_as_zero_that_is_not(say: Callable[..., str]) -> None:
@@ -118,9 +120,9 @@ def test_loading_is_no_part_of_the_step_without_the_profiler(say: Callable[..., 
 
 
 def test_a_plan_without_shapes_says_what_it_lacks(say: Callable[..., str]) -> None:
-    """--advise finds TF32 by the names of the kernels; an edit would need the shapes."""
+    """TF32 is found by the names of the kernels; most other rules need the shapes."""
     words = say("result_2_7B.sqlite", "plan")
-    assert "No change was found that saves 1% of the capture. Most rules need the shapes of aten ops" in words
+    assert "[tf32]" in words and "Most rules need the shapes of aten ops, which the capture does not have." in words
 
 
 def test_an_operand_on_the_cpu_is_no_batch_to_pin(say: Callable[..., str]) -> None:

@@ -3,7 +3,7 @@
 Each counts what the same work done by hand would: the amounts are in the comments.
 """
 
-import threading
+import re
 from typing import Any
 
 import pytest
@@ -56,9 +56,44 @@ def test_gradients_of_each_sample() -> None:
     assert not work.unknown
 
 
-def test_forward_mode() -> None:
+def test_forward_mode_counts_the_tangents() -> None:
     work = pyprof.count(lambda: func.jvp(torch.tanh, (N(4, 5),), (N(4, 5),)))
-    assert work.forward.flop == 20
+    assert work.forward.flop == 20 + 60  # 1 of each of 20 elements, and 3 of each tangent: t * (1 - y * y)
+    assert not work.unknown
+
+
+@pytest.mark.parametrize("way", ["jvp", "dual numbers"])
+def test_the_tangent_of_a_product_is_a_product(way: str) -> None:
+    x, t, w = N(10, 64), N(10, 64), N(32, 64)
+
+    def dual() -> None:
+        with torch.autograd.forward_ad.dual_level():
+            torch.autograd.forward_ad.make_dual(x, t) @ w.T
+
+    work = pyprof.count(dual if way == "dual numbers" else lambda: func.jvp(lambda x: x @ w.T, (x,), (t,)))
+    assert work.flops == 2 * 40_960  # 2*10*64*32 for the value, and the same for the tangent; w's tangent is zero
+    assert not work.unknown
+
+
+def test_both_factors_of_a_product_have_tangents() -> None:
+    x, w = N(10, 64), N(64, 32)
+    work = pyprof.count(lambda: func.jvp(torch.mm, (x, w), (torch.ones_like(x), torch.ones_like(w))))
+    assert work.flops == 3 * 40_960 + 320  # x @ w, dx @ w, x @ dw, and the sum of 10*32
+
+
+@pytest.mark.parametrize(
+    ("transform", "flop"),
+    [
+        (func.jacrev, 135_168),  # 2*32*64 for the value, and 32 products of W' with a vector, 2*64*32 each
+        (func.jacfwd, 266_240),  # 4096 for the value, and 64 products of W with a vector
+        (lambda f: func.vjp(f, N(64))[1], 4096),  # the value; nobody asks for the gradient
+    ],
+)
+def test_jacobians(transform: Any, flop: int) -> None:
+    w, x = N(32, 64), N(64)
+    function = transform(lambda x: w @ x) if transform in (func.jacrev, func.jacfwd) else None
+    work = pyprof.count(lambda: function(x) if function else transform(lambda x: w @ x))
+    assert work.flops == flop
     assert not work.unknown
 
 
@@ -92,6 +127,19 @@ def test_compiled_code_may_ask_for_a_full_graph(when: str) -> None:
 def test_scripted_code() -> None:
     layer = torch.jit.trace(nn.Linear(5, 6), N(4, 5))
     assert pyprof.count(layer, N(4, 5), backward=True).forward == Work(240, 224, 96)
+
+
+@pytest.mark.parametrize("make", [lambda: nn.Linear(8, 4), lambda: nn.Conv2d(3, 8, 3)])
+def test_code_that_is_traced_during_a_count(make: Any) -> None:
+    net, x = make(), N(1, 3, 8, 8)
+    plain = torch.jit.trace(net, x)
+    with pyprof.count() as work:
+        traced = torch.jit.trace(net, x, check_trace=False)
+        assert torch._C._len_torch_function_stack() == torch._C._len_torch_dispatch_stack() == 1
+    graphs = [re.sub(r"___torch_mangle_\d+\.", "", str(each.graph)) for each in (plain, traced)]
+    assert graphs[0] == graphs[1]
+    assert work.unknown == {"torch.jit.trace": 1}
+    assert torch.equal(traced(2 * x), net(2 * x))
 
 
 # blocks of attention
@@ -179,7 +227,7 @@ def test_fake_tensors_leave_nothing_unknown() -> None:
     assert not work.unknown
 
 
-# errors, threads, one counter in another
+# errors, one counter in another
 
 
 def test_an_error_ends_the_count_and_leaves_nothing_behind() -> None:
@@ -205,14 +253,6 @@ def test_counters_in_each_other() -> None:
         with pyprof.count() as inner:
             N(3, 4) @ N(4, 5)
     assert (outer.flops, inner.flops) == (240, 120)
-
-
-def test_what_another_thread_does_is_its_own() -> None:
-    with pyprof.count() as work:
-        thread = threading.Thread(target=lambda: N(3, 4) @ N(4, 5))
-        thread.start()
-        thread.join()
-    assert work.flops == 0
 
 
 def test_weight_norm_and_its_gradient() -> None:

@@ -87,7 +87,7 @@ class Attention(nn.Module):
         return F.dropout(F.softmax(scores, dim=-1), 0.1) @ v
 
 
-@case("unfused_attention", "held")
+@case("attention", "held")
 def held_attention(changed: bool) -> Step:
     q, k, v = (randn(16, 16, some(1024), 128, dtype=FP16, grad=True) for _ in range(3))
     return trained(Attention(changed), q, k, v, torch.zeros(16, 1, 1, some(1024), device=DEVICE, dtype=FP16))
@@ -204,7 +204,7 @@ def held_copies(changed: bool) -> Step:
     return lambda: [batch.to(DEVICE, non_blocking=True) @ weight for batch in batches]
 
 
-@case("launch_bound", "held")
+@case("cuda_graph", "held")
 def held_cell(changed: bool) -> Step:
     """A recurrent cell, step by step."""
     cell = nn.GRUCell(256, 256, device=DEVICE).requires_grad_(False)
@@ -227,7 +227,7 @@ def held_experts(changed: bool) -> Step:
     return lambda: [x[i] @ up[i] for i in range(24)]
 
 
-@case("sync_in_step", "held")
+@case("item", "held")
 def held_check(changed: bool) -> Step:
     """The gradient's norm, read by Python to decide something."""
     layers = nn.Sequential(*(nn.Linear(2048, 2048, device=DEVICE, dtype=torch.bfloat16) for _ in range(12)))

@@ -10,14 +10,14 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 
-@case("launch_bound", "host")
+@case("cuda_graph", "host")
 def small_layers(changed: bool) -> Step:
     layers = nn.Sequential(*(nn.Linear(64, 64, device=DEVICE) for _ in range(100)))
     step = trained(layers, randn(64, 64, dtype=torch.float32, grad=False))
     return graphed(step) if changed else step
 
 
-@case("launch_bound", "host")
+@case("cuda_graph", "host")
 def small_batch_inference(changed: bool) -> Step:
     layers = [nn.TransformerEncoderLayer(256, 4, 1024, batch_first=True, norm_first=True) for _ in range(6)]
     module = nn.Sequential(*layers).to(DEVICE, HALF).train().requires_grad_(False)  # train: no fused fast path
@@ -28,7 +28,7 @@ def small_batch_inference(changed: bool) -> Step:
     return graphed(step) if changed else step
 
 
-@case("launch_bound", "host")
+@case("cuda_graph", "host")
 def pointwise_chain(changed: bool) -> Step:
     """Hundreds of tiny element-wise operations, as physics codes have."""
     x = randn(some(4096), dtype=torch.float32)
@@ -60,7 +60,7 @@ def medium_layers(changed: bool) -> Step:
     return graphed(kept)
 
 
-@case("sync_in_step", "host")
+@case("item", "host")
 def checked(changed: bool) -> Step:
     """Is every layer's output finite? Asked one by one, or kept on the GPU and read once."""
     layers = [nn.Linear(2048, 2048, device=DEVICE, dtype=HALF) for _ in range(24)]

@@ -7,15 +7,15 @@ import json
 import sys
 from pathlib import Path
 
-from pyprof.prof.advice import Advice
-from pyprof.prof.edits.cards import advise_capture
+from pyprof.prof.changes.find_changes import find_changes
+from pyprof.prof.changes.records import Change
 from pyprof.prof.load import load_table
 from pyprof.prof.work.annotate import annotate
 
 
-def cards(path: Path) -> list[Advice]:
+def changes(path: Path) -> list[Change]:
     loaded = load_table(path, host=True)
-    return advise_capture(loaded.table, annotate(loaded.table), loaded.host)[0].cards
+    return find_changes(loaded.table, annotate(loaded.table), loaded.host).document.changes
 
 
 def main() -> None:
@@ -25,14 +25,14 @@ def main() -> None:
         if "error" in row:
             print(f"{row['case']:28} {row['error'][:80]}")
             continue
-        found = {state: cards(folder / f"{row['case']}.{state}.json.gz") for state in ("before", "after")}
+        found = {state: changes(folder / f"{row['case']}.{state}.json.gz") for state in ("before", "after")}
         before, after = row["before"]["row_ms"], row["after"]["row_ms"]
-        predicted = sum(card.saved_ms for card in found["before"] if card.rule == row["rule"])
+        predicted = sum(change.saved_ms or 0.0 for change in found["before"] if change.rule == row["rule"])
         ratio = f"{predicted / (before - after):8.2f}" if before > after else "       -"
         print(f"{row['case']:28} {row['rule']:18} {before:8.3f} {after:8.3f} {predicted:8.3f} {before - after:8.3f}"
               f"{ratio}  python {row['before']['python_ms']:.2f} {row['after']['python_ms']:.2f}")  # fmt: skip
         for state in ("before", "after"):
-            said = [f"{card.rule} {card.saved_ms:.3f}" for card in found[state]]
+            said = [f"{change.rule} {change.saved_ms or change.gpu_ms:.3f}" for change in found[state]]
             print(f"{'':10} {state}: {', '.join(said)}")
 
 

@@ -147,11 +147,11 @@ def layered(batch: int, changed: bool) -> Step:
     return graphed(step) if changed else step
 
 
-@case("launch_bound", "more")
+@case("cuda_graph", "more")
 def layers_of_32(changed: bool) -> Step:
     return layered(32, changed)
 
 
-@case("launch_bound", "more")
+@case("cuda_graph", "more")
 def layers_of_64(changed: bool) -> Step:
     return layered(64, changed)

@@ -168,17 +168,17 @@ def heads(batch: int, count: int, tokens: int, width: int, grad: bool = True) ->
     return q, k, v
 
 
-@case("unfused_attention", "products")
+@case("attention", "products")
 def attention(changed: bool) -> Step:
     return trained(Attention(changed), *heads(8, 16, 2048, 64))
 
 
-@case("unfused_attention", "products")
+@case("attention", "products")
 def causal_attention(changed: bool) -> Step:
     return trained(Attention(changed, causal=True, dropout=0.1), *heads(8, 12, 1024, 64))
 
 
-@case("unfused_attention", "products")
+@case("attention", "products")
 def inferred_attention(changed: bool) -> Step:
     return inferred(Attention(changed), *heads(4, 16, 4096, 128, grad=False))
 

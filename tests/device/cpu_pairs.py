@@ -252,7 +252,7 @@ def _loaded(model, dataset, workers):
 
 
 def captured(name, folder, times):
-    """The cards of a capture of the program as it is, by rule, and its step in ms: the fastest of ``times``."""
+    """The changes of a capture of the program as it is, by rule, and its step in ms: the fastest of ``times``."""
     return min((_captured(name, folder / f"{name}{turn}.json.gz") for turn in range(times)), key=lambda found: found[1])
 
 
@@ -262,7 +262,7 @@ def _captured(name, trace):
     subprocess.run([*run, str(trace.parent), name, "--one"], check=True)
     told = subprocess.run([*pyprof, "prof", "--advise", "--json", str(trace)], capture_output=True, check=True)
     document = json.loads(told.stdout)
-    return {card["rule"]: card["saved_ms"] for card in document["advice"]}, document["step_ms"]
+    return {change["rule"]: change["saved_ms"] for change in document["changes"]}, document["captured_ms"]
 
 
 def least(steps, clock, threads):
@@ -310,10 +310,10 @@ def pairs(args):
         threads = LOADER_THREADS if name == "loader" else 1
         os.environ["OMP_NUM_THREADS"] = str(threads)
         torch.set_num_threads(threads)
-        cards, step_ms = captured(name, args.out, args.captures)
+        changes, step_ms = captured(name, args.out, args.captures)
         for rule, change in wanted.items():
             before, after = measured(name, rule, change)
-            predicted = cards.get(rule, 0.0) * before / step_ms
+            predicted = changes.get(rule, 0.0) * before / step_ms
             print(f"{name:9} {rule:18} {before:7.2f} {after:7.2f} {before - after:7.2f} {predicted:9.2f}", flush=True)
             row = {"program": name, "rule": rule, "before_ms": before, "after_ms": after, "captured_ms": step_ms}
             yield {**row, "predicted_ms": predicted, "threads": threads, "cores": len(os.sched_getaffinity(0))}

@@ -10,6 +10,7 @@ import pytest
 from pyprof.errors import InputError
 from pyprof.parse.cli import main
 from pyprof.parse.detect import reader
+from pyprof.parse.stats.cli import main as stats
 from pyprof.table.read_table import read_table
 from tests.parse.nsys.nsys_file import API, KERNEL, call, kernel, write
 
@@ -47,6 +48,51 @@ def test_other_content_is_named_in_one_line(content, found, packed, tmp_path, ca
     assert f", found {found}" in err
     assert err.count("\n") == 1
     assert [each.name for each in tmp_path.iterdir()] == ["net.sqlite"]
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (  # exported by nsys: the first lines of such files
+            b'{"data":["[Unknown]","python"]}\n{"Type":79,"CudaEvent":{"startNs":"100","endNs":"200"}}\n',
+            "an export of nsys as JSON lines, which is not read (nsys export --type sqlite REPORT.nsys-rep)",
+        ),
+        (b'{"Type":59,"NvtxEvent":{"Timestamp":"100","Text":"x"}}\n{"Type":59,"NvtxEvent":{}}\n', "an export of nsys"),
+        (b'{"epoch": 1, "loss": 0.5}\n{"epoch": 2, "loss": 0.4}\n', "JSON lines, an object in each"),
+        # torch/profiler/_memory_profiler.py: (time, action, bytes, category), and times with sizes by category
+        (b"[[-1, 0, 1024, 3], [1700000000, 1, 52, null]]", "a memory timeline of torch.profiler"),
+        (b"[[1, 2], [[0, 5], [0, 6]]]", "a memory timeline of torch.profiler"),
+        (b"[[], []]", "a memory timeline of torch.profiler"),
+        (b'{\n  "schema": "1.1.1-chakra.0.0.4", "pid": 5, "nodes": []}', "an execution trace of PyTorch"),
+        (b'{"a": 1}', "JSON with 'a' but no list of traceEvents"),
+        (  # of a profiler that recorded nothing
+            b'{"schemaVersion": 1, "traceEvents": [{"name": "process_name", "ph": "M", "pid": 5, "args": {}},'
+            b'{"name": "Record Window End", "ph": "i", "pid": "", "ts": 5}]}',
+            "one that has metadata alone (2 names of processes and threads), so that nothing ran: put the",
+        ),
+    ],
+)
+@pytest.mark.parametrize("command", [main, stats])
+def test_json_of_other_kinds_is_named_with_what_to_do(content, found, command, tmp_path, capsys):
+    path = tmp_path / "net.json.gz"
+    path.write_bytes(gzip.compress(content))
+    assert command([str(path)]) == 1
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert f"{path}: expected a torch.profiler (Kineto) trace, found {found}" in err
+
+
+def test_a_folder_of_traces_says_which_to_give(tmp_path, capsys):
+    """torch.profiler.tensorboard_trace_handler writes HOST_PID.TIME.pt.trace.json(.gz), also into folders of runs."""
+    (tmp_path / "run").mkdir()
+    one, two = (tmp_path / "run" / f"host_5.{time}.pt.trace.json.gz" for time in (17, 18))
+    one.touch()
+    assert main([str(tmp_path)]) == 1
+    assert f"found a folder with one profile (give {one})\n" in capsys.readouterr().err
+    two.touch()
+    assert main([str(tmp_path)]) == 1
+    ranks = f"of a job's ranks: pyprof ranks {tmp_path / 'run'} -o JOB"
+    assert f"found a folder with 2 profiles (give one of them, such as {one}; {ranks})\n" in capsys.readouterr().err
 
 
 REPORT = b"nsys report\0of no documented form"

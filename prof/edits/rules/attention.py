@@ -22,6 +22,7 @@ from pyprof.prof.advice.attention import (
 )
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
+from pyprof.prof.edits.rules.from_findings import by_names
 from pyprof.prof.edits.scenario import Scenario
 from pyprof.quantities import rounded
 
@@ -42,6 +43,9 @@ def attention(scenario: Scenario) -> Iterator[Proposal]:
     Refuted by: no product on either side over the same scores, as a router's softmax has none; attention that is fused.
     """
     run = scenario.run
+    if not run.has_sizes:
+        yield from by_names(run, "attention")
+        return
     theirs, of_module = run.mentions("nodes", MATH, SAFE), by_module(run)
     found = [pattern for pattern in patterns(run, LEAST) if not theirs[pattern.softmax]]
     if not found:

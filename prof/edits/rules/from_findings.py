@@ -38,16 +38,18 @@ DEVIATIONS = {
     "communication": 0.4,
     "small_collectives": 0.4,
 }
+BY_NAMES = 0.5  # the same where only kernels' names tell, so that half of the gain is counted
 COMPILED = ("fusion", "group_norm")  # changes that compile a part of the model, and so are parts of compiling it whole
 
 
-def edit_of(run: Run, rule: str, finding: Finding, deviation: float) -> Edit:
+def edit_of(run: Run, rule: str, finding: Finding, deviation: float, every: bool = False) -> Edit:
     """An edit that does what a finding says.
 
+    ``every``: whether it concerns rows that get no shorter, too, since fewer of them remain.
     Launches that vanish are those of the kernels that vanish; where fewer kernels remain than before, but it is not
     said which, each keeps the same share of its launch.
     """
-    keeps = finding.saved_ns > 0  # other rows are only mentioned
+    keeps = (finding.saved_ns > 0) | every  # other rows are only mentioned
     rows, saved = finding.rows[keeps], finding.saved_ns[keeps]
     calls = finding.launches if finding.calls is None else finding.calls
     share = 1 - min(max(calls, 0.0) / max(len(rows), 1), 1.0)
@@ -66,6 +68,15 @@ def edit_of(run: Run, rule: str, finding: Finding, deviation: float) -> Edit:
         added=np.full(len(rows), max(-calls, 0.0) / max(len(rows), 1)),
         deviation=deviation,
     )
+
+
+def by_names(run: Run, rule: str) -> Iterator[Proposal]:
+    """What a rule finds by the kernels' names, in a capture without any shapes."""
+    found = list(RULES[rule](run)) if run.rows else []
+    if not found:
+        yield Abstained(rule, "the capture has no shapes of ops, and no kernel's name shows what it looks for")
+    for finding in found:
+        yield edit_of(run, rule, finding, BY_NAMES)
 
 
 def _with_helpers(run: Run, finding: Finding) -> Finding:
@@ -100,7 +111,13 @@ def _adds_bias(run: Run, row: int) -> bool:
     return run.aten[row] in ("add", "add_") and len(shapes) > 1 and len(shapes[0]) >= 4
 
 
-COMPLETED = {"sparse_grad": _with_helpers, "conv_bias": with_parameters}
+def _of_launches(run: Run, finding: Finding) -> Finding:
+    """The finding without the host's calls: the replay knows what each launch takes the host."""
+    return replace(finding, calls=None)
+
+
+COMPLETED = {"sparse_grad": _with_helpers, "conv_bias": with_parameters, "small_collectives": _of_launches}
+MERGED = ("small_collectives",)  # rules whose kernels become fewer, also where these take as long as before
 
 
 def _adapted(name: str, deviation: float) -> EditRule:
@@ -110,11 +127,11 @@ def _adapted(name: str, deviation: float) -> EditRule:
             yield Abstained(name, "the plan compiles the whole model")
             return
         for finding in RULES[name](run) if run.rows else ():
-            if not len(finding.rows) or not bool((finding.saved_ns > 0).any()):
+            if not len(finding.rows) or not (name in MERGED or bool((finding.saved_ns > 0).any())):
                 continue
             whole = COMPLETED[name](run, finding) if name in COMPLETED else finding
             found = True
-            yield edit_of(run, name, whole, deviation)
+            yield edit_of(run, name, whole, deviation, every=name in MERGED)
         if not found:
             yield Abstained(name, NOTHING_FOUND)
 

@@ -16,6 +16,7 @@ from pyprof.prof.call_times.nearest_sizes import Ratio
 from pyprof.prof.call_times.of_run import CallOfRun, calls_of, changed_ns, like_the_measured
 from pyprof.prof.edits.costs import COSTS
 from pyprof.prof.edits.edit import Abstained, Edit, Proposal, edit_rule
+from pyprof.prof.edits.rules.from_findings import by_names
 from pyprof.prof.edits.rules.narrow import Flow
 from pyprof.prof.edits.scenario import Scenario
 from pyprof.quantities import rounded
@@ -43,6 +44,9 @@ def tf32(scenario: Scenario) -> Iterator[Proposal]:
     run = scenario.run
     if run.device is None or math.isnan(run.device.peak("tc_tf32")):
         yield Abstained("tf32", "the GPU is not known, or has no TF32")
+        return
+    if not run.has_sizes:
+        yield from by_names(run, "tf32")
         return
     used = [f for f in ("gemm", "conv") if bool(((run.family == f) & (run.precision == "tf32")).any())]
     rows, expected, deviation = _times(run, _full(run, [f for f in ("gemm", "conv") if f not in used], ("0",)), "tf32")

@@ -37,7 +37,7 @@ const lists = (() => {
     return [key, name, `${key === "name" ? "kernel" : key}: ${name}`];
   }
 
-  // A card is a record of pyprof.prof.advice (rule, saved_ms, step_ms, kernels, time_ms, op, layer, trace, why, change, ...) with its title, and how to do it.
+  // A card is a change: rule, op, layer, trace, kernels, time_ms, gpu_ms, saved_ms, title, why, how, and sure: its amounts in words.
   function advice() {
     if (!data.advice.length) return;
     const section = document.getElementById("advice");
@@ -48,9 +48,8 @@ const lists = (() => {
   function card(found) {
     const made = element("article", {}, element("h3", { textContent: found.title }));
     const where = [found.op, found.layer, found.trace].filter(Boolean).join(" · ");
-    const sure = [found.sure, found.shares?.length ? `It concerns kernels of ${found.shares.join(", ")} above, so the savings do not add up.` : ""];
     for (const textContent of [found.why, found.how].filter(Boolean)) made.append(element("p", { textContent }));
-    for (const textContent of [where, ...sure].filter(Boolean)) made.append(element("p", { className: "dim", textContent }));
+    for (const textContent of [where, found.sure].filter(Boolean)) made.append(element("p", { className: "dim", textContent }));
     const name = model.texts.op.find((text) => text === found.op || text.endsWith(`.${found.op}`));
     if (name) made.append(element("button", { type: "button", textContent: `show ${format.cut(name, 40)}`, onclick: () => op.show(name) }));
     return made;

@@ -20,6 +20,7 @@ from pyprof.parse.attribute.compiled_code import (
     with_arguments,
     within_compiled,
 )
+from pyprof.parse.attribute.facts import facts
 from pyprof.parse.attribute.main_operation import main_operation
 from pyprof.parse.attribute.range_tree import RangeTree
 from pyprof.parse.attribute.scope import Kind, Origin, Scope, classify
@@ -51,6 +52,11 @@ def test_the_nth_op_of_a_name_is_the_nth_call_of_that_name() -> None:
     code = calls("extern_kernels.mm", "triton_poi_fused_add_0", "extern_kernels.mm", "torch.ops.aten.sort.default")
     ran = ["aten::empty_strided", "aten::mm", "triton_poi_fused_add_0", "aten::sort", "aten::mm"]
     assert match(ran, code) == [None, 0, 1, 3, 2]
+
+
+def test_kernels_of_a_cpu_have_their_graphs_number_before_the_name() -> None:
+    """As torch._inductor.config.cpp.enable_kernel_profile records them"""
+    assert match(["graph_3_cpp_fused_tanh_0", "aten::mm"], calls("extern_kernels.mm", "cpp_fused_tanh_0")) == [1, 0]
 
 
 def test_ops_of_a_name_that_ran_more_or_less_often_than_it_is_called_are_not_matched() -> None:
@@ -218,3 +224,16 @@ def test_an_item_of_fused_names_the_innermost_layer_and_line() -> None:
     item = {"aten": "aten::gelu", "layer": "mlp.act", "line": "net.py:9"}
     assert _described(GELU, False) == item
     assert _described(GELU, True) == {**item, "done": True}
+
+
+@pytest.mark.parametrize("is_backward", [False, True])
+def test_the_graph_of_compiled_autograd_is_a_backward_pass(is_backward: bool) -> None:
+    """Its code runs in no node of autograd, and calls overloads of aten ops, which no user called."""
+    operation = Operation("aten::mm", "torch._ops.aten", "mm.default", trace=("net.py:3",), backward=is_backward)
+    origin = origin_of(
+        CompiledRecord((Call("extern_kernels.mm", (0,)),), (operation,)), Call("extern_kernels.mm", (0,))
+    )
+    path = (Scope(Kind.COMPILED, f"{COMPILED_RANGE}7"), Scope(Kind.OP, "aten::mm", origin=origin))
+    found = facts(path, (), False, "", False, False)
+    assert (found.dir, found.phase) == (("bprop", "backward") if is_backward else ("fprop", "forward"))
+    assert (found.mod, found.op, found.trace) == ('["aten"]', '["mm"]', '["net.py:3"]')

@@ -38,7 +38,8 @@ def test_the_ops_that_work_are_the_rows(tmp_path):
         op("aten::copy_", 1030, 10),
         op("aten::resolve_conj", 1042, 1),
     )
-    assert rows(found) == [("aten::addmm", 70_000), ("aten::copy_", 10_000)]  # 80 - 10 us: views count for addmm
+    # 80 - 10 us for addmm, with its views, and the 20 us that linear itself takes around it
+    assert rows(found) == [("aten::addmm", 90_000), ("aten::copy_", 10_000)]
     assert [json.loads(op)[-1] for op in found.coded("op").texts()] == ["linear", "linear"]
     assert found.coded("kind").texts() == ["cpu", "cpu"]
     assert found.coded("kShortName").texts() == ["addmm", "copy_"]
@@ -67,12 +68,50 @@ def test_a_kernel_that_calls_another_is_no_row_beside_it(tmp_path):
         op("aten::clamp_min", 1012, 15),
         op("aten::relu", 1040, 9),  # this one works itself
     )
-    assert rows(found) == [("aten::clamp_min", 15_000), ("aten::relu", 9000)]
+    assert rows(found) == [("aten::clamp_min", 20_000), ("aten::relu", 9000)]  # all of relu's 20 us
 
 
 def test_an_overload_that_calls_another_is_no_row(tmp_path):
     found = table(tmp_path, op("aten::mul", 1010, 20), op("aten::mul", 1012, 15))  # by a number, by a tensor
-    assert rows(found) == [("aten::mul", 15_000)]
+    assert rows(found) == [("aten::mul", 20_000)]
+
+
+def test_a_mode_or_a_device_mesh_that_runs_an_op_again_makes_no_second_row(tmp_path):
+    found = table(
+        tmp_path,
+        op("aten::mm", 1010, 40), op("aten::detach", 1012, 5), op("aten::mm", 1020, 20),  # a dispatch mode
+        op("aten::mm", 1110, 40), op("aten::bmm", 1120, 20),  # vmap
+        op("aten::mul", 1210, 40), op("prims::mul", 1215, 30), op("aten::mul", 1220, 20),  # a decomposition to prims
+        op("aten::adaptive_avg_pool2d", 1310, 40), op("aten::_adaptive_avg_pool2d", 1320, 20),
+        op("aten::sum", 1410, 40), op("mylib::sum_of", 1415, 30), op("aten::sum", 1420, 20),
+    )  # fmt: skip
+    names = ["aten::mm", "aten::bmm", "aten::mul", "aten::_adaptive_avg_pool2d", "aten::sum"]
+    assert rows(found) == [(name, 40_000) for name in names]
+
+
+@pytest.mark.parametrize(("inner", "row"), [("slow_conv_transpose2d", 1), ("mkldnn_convolution", 1), ("copy_", 0)])
+def test_a_transposed_convolution_works_in_the_convolution_or_in_what_it_calls(tmp_path, inner, row):
+    around = op("aten::conv_transpose2d", 1000, 100), op("aten::convolution", 1001, 98)
+    found = table(tmp_path, *around, op("aten::_convolution", 1002, 96), op(f"aten::{inner}", 1020, 40))
+    right = [("aten::_convolution", 60_000), (f"aten::{inner}", 40_000)]  # and the 4 us around: to the longest
+    assert rows(found) == ([(f"aten::{inner}", 100_000)] if row else [(right[0][0], 60_000), right[1]])
+
+
+def test_a_factorisation_is_a_row_beside_what_checks_and_copies(tmp_path):
+    found = table(
+        tmp_path, op("aten::linalg_eig", 1010, 100), op("aten::abs", 1020, 10), op("aten::mul", 1040, 10),
+        op("aten::linalg_inv_ex", 1210, 100), op("aten::eye", 1220, 10), op("aten::linalg_lu_solve", 1240, 50),
+    )  # fmt: skip
+    assert rows(found) == [
+        ("aten::linalg_eig", 80_000), ("aten::abs", 10_000), ("aten::mul", 10_000),
+        ("aten::eye", 10_000), ("aten::linalg_lu_solve", 90_000),  # 50 and the 40 of the inverse around its rows
+    ]  # fmt: skip
+
+
+def test_kernels_that_inductor_records_on_a_cpu_are_rows(tmp_path):
+    """The names that torch._inductor.config.cpp.enable_kernel_profile gives them"""
+    found = table(tmp_path, op("graph_0_cpp_fused_relu_0", 1010, 30), op("cpp_fused_add_1", 1050, 10))
+    assert found.ints("kDuration").tolist() == [30_000, 10_000]
 
 
 @pytest.mark.parametrize("inner", ["aten::_slow_conv2d_backward", "aten::slow_conv_transpose2d"])
@@ -80,7 +119,7 @@ def test_a_convolutions_backward_works_itself_or_calls_who_does(tmp_path, inner)
     direct = [op("aten::convolution_backward", 1010, 50), op("aten::copy_", 1012, 10)]
     called = [op("aten::convolution_backward", 1110, 50), op(inner, 1112, 40)]
     assert rows(table(tmp_path, *direct, *called)) == [
-        ("aten::convolution_backward", 40_000), ("aten::copy_", 10_000), (inner, 40_000)
+        ("aten::convolution_backward", 40_000), ("aten::copy_", 10_000), (inner, 50_000)
     ]  # fmt: skip
 
 
@@ -93,7 +132,7 @@ def test_unknown_ops_are_rows_where_none_is_inside(tmp_path):
         op("detach", 1080, 5),  # no op's name
         op("TorchDynamo Cache Lookup", 1090, 5),
     )
-    assert rows(found) == [("mylib::fused", 20_000), ("aten::mm", 20_000)]
+    assert rows(found) == [("mylib::fused", 20_000), ("aten::mm", 30_000)]
 
 
 def test_backward_nodes_and_annotations_are_no_rows(tmp_path):

@@ -17,6 +17,7 @@ from pyprof.errors import InputError
 from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.detect import reader
 from pyprof.parse.kineto.gpu import _Calls, _last_begun
+from pyprof.parse.kineto.json_text import decoded
 from pyprof.parse.kineto.reader import read
 from pyprof.parse.tables.correlate import correlate
 from pyprof.table.columns import Coded
@@ -64,6 +65,51 @@ def test_names_that_are_not_escaped_are_mended(tmp_path, written, name):
     got = read_text(tmp_path, whole().replace("void gemm<float>(int)", written, 1))
     assert got.rows == 2
     assert correlate(got).coded("kLongName").texts()[0] == name
+
+
+NAMES = [  # of Python frames of code that was compiled from a text, as libkineto writes them: quotes stay as they are
+    '{"device": "cpu", "dtype": "float32"}(12): run',
+    '{"device": "cpu", "id": 3}(12): run',
+    '{"a": {"device": "cpu"}, "id": "b"}(1): run',
+    '[{"a": "b"}, {"id": "c"}](12): run',
+    '{"name": "x", "ph": "y"}(3): <lambda>',
+    '["x"](3): f',
+    '"',
+    '{"args": {"name": "x"}}',
+]
+
+
+def frame(name: str) -> str:
+    """A frame as Kineto's output_json.cpp writes it."""
+    rest = '"pid": 7, "tid": 70, "ts": 1005, "dur": 80, "args": {"Python id": 1, "Ev Idx": 9}'
+    return f'{{"ph": "X", "cat": "python_function", "name": "{name}", {rest}}}, '
+
+
+@pytest.mark.parametrize(("name", "last"), [*((name, False) for name in NAMES), (NAMES[0], True), (NAMES[1], True)])
+def test_a_frame_whose_name_has_quotes_is_read(tmp_path, name, last):
+    text = whole()
+    first = text.index('[{"ph"') + 1
+    end = text.index(', "distributedInfo"') - 1
+    at, added = (end, ", " + frame(name)[:-2]) if last else (first, frame(name))
+    text = text[:at] + added + text[at:]
+    trace = decoded(tmp_path, text.encode())
+    assert [event.name for event in trace.events if event.cat == "python_function"] == [name]
+    assert (len(trace.events), trace.losses) == (6, [])
+
+
+def test_frames_that_cannot_be_read_are_no_loss_of_what_ran(tmp_path):
+    """Idle time and advice rest on kernels and calls. Frames tell layers and lines."""
+    broken = '{"ph": "X", "cat": "python_function", "name": "f", "pid": 7, "tid": }, '
+    capture = read_text(tmp_path, whole().replace('[{"ph"', "[" + broken + '{"ph"', 1))
+    assert capture.losses == []
+    assert "1 frames of Python could not be read: layers and lines may lack them" in capture.warnings
+    op_lost = read_text(
+        tmp_path, whole().replace('[{"ph"', "[" + broken.replace("python_function", "kernel") + '{"ph"', 1)
+    )
+    assert [loss.why for loss in op_lost.losses] == ["1 events of the file could not be read"]
+    assert op_lost.losses[0].remedy == "copy the file again, or export the trace again"
+    cut = read_text(tmp_path, whole()[:-200])
+    assert cut.losses[0].remedy == "copy the file again, or export the trace again once the profiler has stopped"
 
 
 def test_bytes_that_are_no_utf8(tmp_path):

@@ -119,7 +119,8 @@ def test_what_init_itself_recorded_has_the_flops_and_bytes_of_the_eager_step() -
 @pytest.mark.parametrize(
     ("program", "plain", "flops", "of_graphs"),
     [
-        ("callables", "eager", 10_696_364_032, 20 + 72),  # autograd's thread made the nodes of the second graph
+        # with GELU's tanh, which the marker tells: 9 operations forward and 18 backward for each of 2,097,152 numbers
+        ("callables", "eager", 10_719_432_704, 20 + 72),  # autograd's thread made the nodes of the second graph
         ("reduce_overhead", "compiled", 23_632_096_256, 114 + 4),
         ("generate", "compiled", 1_859_409_608, 5 * 40),  # five of six tokens replay the graph
     ],

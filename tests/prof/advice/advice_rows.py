@@ -4,7 +4,8 @@ import json
 
 import numpy as np
 
-from pyprof.prof.advice import Run, advise
+from pyprof.prof.advice import Run
+from pyprof.prof.changes.find_changes import without_replay
 from pyprof.prof.work.annotate import annotate
 from pyprof.table.columns import NULL, Coded, Ragged, Table
 from pyprof.table.schema import COLUMN
@@ -40,9 +41,14 @@ def run(*rows, gpu=H200):
     return Run(made, annotate(made))
 
 
-def cards(*rows, gpu=H200, rule=None):
-    """The advice on these rows, of one rule where it is named."""
-    return [card for card in advise(run(*rows, gpu=gpu)) if rule in (None, card.rule)]
+def changes_of(made):
+    """The changes that rules find in a run by themselves, without a replay."""
+    return without_replay(made, "").document.changes
+
+
+def changes(*rows, gpu=H200, rule=None):
+    """The same of these rows; those of one rule where it is named."""
+    return [change for change in changes_of(run(*rows, gpu=gpu)) if rule in (None, change.rule)]
 
 
 def mm(m, k, n, ns, name="sm80_xmma_gemm_bf16bf16_bf16f32_f32_nn_n_align1", dtype="bfloat16", **more):

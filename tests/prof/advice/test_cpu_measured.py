@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from pyprof.prof.advice import Run, advise
+from pyprof.prof.changes.find_changes import find_changes
 from pyprof.prof.load import load_table
 from pyprof.prof.work.annotate import annotate
 from tests.paths import GOLDEN
@@ -22,11 +22,11 @@ MISSES = {  # predicted / measured beyond 25%
 
 
 def ratio(pair):
-    """Predicted / measured saving; of the captured step, the share that the card says."""
+    """Predicted / measured saving; of the captured step, the share that the change saves."""
     loaded = load_table(FOLDER / pair["capture"], host=True)
-    run = Run(loaded.table, annotate(loaded.table))
-    card = next(card for card in advise(run) if card.rule == pair["rule"])
-    predicted = card.saved_ms / card.step_ms * pair["before_ms"]
+    found = find_changes(loaded.table, annotate(loaded.table), loaded.host).document
+    change = next(change for change in found.changes if change.rule == pair["rule"])
+    predicted = change.saved_ms / found.captured_ms * pair["before_ms"]
     return predicted / (pair["before_ms"] - pair["after_ms"])
 
 

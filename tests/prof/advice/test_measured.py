@@ -1,14 +1,14 @@
-"""Savings predicted from captures of an H200, against what the changes brought there (tests/device/advice_measured.py).
+"""Savings of the list of changes, against what the changes brought on an H200 (tests/device/advice_measured.py).
 
 ``held_`` programs are those that no rule was made with. Times are medians of steps in a row, without a profiler.
 """
 
 import json
+from functools import cache
 
 import pytest
 
-from pyprof.prof.advice import Run, advise
-from pyprof.prof.edits.cards import advise_capture
+from pyprof.prof.changes.find_changes import find_changes
 from pyprof.prof.load import load_table
 from pyprof.prof.work.annotate import annotate
 from tests.paths import GOLDEN
@@ -16,42 +16,47 @@ from tests.paths import GOLDEN
 FOLDER = GOLDEN / "advice"
 MEASURED = {row["case"]: row for row in json.loads((FOLDER / "measured.json").read_text(encoding="utf-8"))}
 WITHIN = 0.25
+# Steps of few launches in which the host is the limit (docs/explanation/advice-measured.md).
+MISSES = {"checked", "held_embedding", "fixed_positions"}
+# The list begins with a change that does what the measured one does and more, so the measured one is not in the list,
+# or brings little after it. What each brings alone: tests/prof/edits/test_measured.py.
+ANOTHER = {"full_precision": "amp", "held_mlp": "amp", "recurrent": "compile", "held_cell": "cell_loop"}
 
 
-# Steps of few launches in which the host is the limit (docs/explanation/advice.md).
-MISSES = {"checked", "held_embedding", "recurrent", "fixed_positions"}
-
-
-def cards_of(case, state):
-    """The cards, and those by the rules' own sums."""
+@cache
+def changes_of(case, state):
     loaded = load_table(FOLDER / f"{case}.{state}.json.gz", host=True)
-    annotation = annotate(loaded.table)
-    advised, _ = advise_capture(loaded.table, annotation, loaded.host)
-    assert advised.not_replayed == ""
-    return advised.cards, advise(Run(loaded.table, annotation))
+    found = find_changes(loaded.table, annotate(loaded.table), loaded.host).document
+    assert found.not_replayed == ""
+    return found
 
 
-def saved(cards, rule):
-    return sum(card.saved_ms for card in cards if card.rule == rule)
+def saved(found, rule):
+    return sum(change.saved_ms for change in found.changes if change.rule == rule)
 
 
-@pytest.mark.parametrize("case", [case for case, row in MEASURED.items() if row["rule"]])
+@pytest.mark.parametrize("case", [case for case, row in MEASURED.items() if row["rule"] and case not in ANOTHER])
 def test_the_saving_is_what_the_change_brought(case):
-    """By the replay, but for those of ``MISSES``; and by the rule's own sum, which tables without calls have."""
-    row = MEASURED[case]
-    replayed, summed = cards_of(case, "before")
-    measured = row["before_ms"] - row["after_ms"]
-    assert (saved(replayed, row["rule"]) == pytest.approx(measured, rel=WITHIN)) or case in MISSES
-    assert saved(summed, row["rule"]) == pytest.approx(measured, rel=WITHIN)
+    row, found = MEASURED[case], changes_of(case, "before")
+    assert row["rule"] in [change.rule for change in found.changes]
+    near = saved(found, row["rule"]) == pytest.approx(row["before_ms"] - row["after_ms"], rel=WITHIN)
+    assert near == (case not in MISSES)
+
+
+@pytest.mark.parametrize("case", ANOTHER)
+def test_a_change_that_does_more_comes_first(case):
+    row, found = MEASURED[case], changes_of(case, "before")
+    assert found.changes[0].rule == ANOTHER[case]
+    assert found.changes[0].saved_ms > saved(found, row["rule"])
+    assert found.changes[0].saved_ms > 0.95 * (row["before_ms"] - row["after_ms"])
 
 
 @pytest.mark.parametrize("case", MEASURED)
 def test_a_program_that_follows_the_advice_does_not_get_it_again(case):
     """``checked`` still reads one value at the end of a step, which costs the next step's begin a little."""
-    replayed, summed = cards_of(case, "after")
-    rule = MEASURED[case]["rule"]
-    again = [card for card in (*replayed, *summed) if card.rule == rule]
-    assert all(case == "checked" and card.saved_ms < 0.03 * card.step_ms for card in again)
+    found = changes_of(case, "after")
+    again = saved(found, MEASURED[case]["rule"])
+    assert again == 0 or (case == "checked" and again < 0.03 * found.now.ms)
 
 
 def test_at_least_fourteen_rules_were_measured():
@@ -60,23 +65,27 @@ def test_at_least_fourteen_rules_were_measured():
 
 CLEAN = [
     "lm_head", "attention", "causal_attention", "math_attention", "efficient_attention", "flash_attention",
-    "adam_foreach", "activation_inferred", "vocabulary_loss", "checked", "pageable", "zeroed", "autocast_inference",
-    "left_in_training", "small_products", "small_long_products", "medium_layers", "held_vocabulary", "held_backend",
-    "held_adamw", "held_norm", "held_loss", "held_bias", "held_cell",
+    "adam_foreach", "activation_inferred", "vocabulary_loss", "checked", "pageable", "embedding", "autocast_inference",
+    "left_in_training", "small_products", "small_long_products", "medium_layers", "held_vocabulary", "held_adamw",
+    "held_norm", "held_loss", "held_cell", "held_embedding", "trained_positions", "fixed_positions",
 ]  # fmt: skip
+# Element-wise kernels, norms and copies that a compiler fuses: 7 of 0.41 in 2.14 ms (held_backend), 25 of 1.72 in 2.32
+# (held_bias), 8 of 0.42 in 1.37 (zeroed). These programs were not compiled, so what that brings is not known.
+UNMEASURED = {
+    "held_backend": ["compile"],
+    "held_bias": ["cuda_graph", "compile"],
+    "zeroed": ["cuda_graph", "compile"],
+}
 
 
-@pytest.mark.parametrize("case", CLEAN)
+@pytest.mark.parametrize("case", [*CLEAN, *UNMEASURED])
 def test_programs_that_follow_it_all_get_no_advice(case):
-    """All that were changed and have nothing else to advise (the cards of the others: docs/explanation/advice.md)."""
-    found = [card for cards in cards_of(case, "after") for card in cards if card.rule != MEASURED[case]["rule"]]
-    if case == "held_backend":  # 7 element-wise kernels of 0.41 in 2.14 ms; it was not compiled, so it is not known
-        (card,) = found
-        assert (card.rule, card.confidence) == ("compile", "medium") and card.saved_ms < 0.12 * card.step_ms
-    else:
-        assert found == []
+    """All that were changed and have nothing else to change."""
+    found = [change.rule for change in changes_of(case, "after").changes if change.rule != MEASURED[case]["rule"]]
+    assert found == UNMEASURED.get(case, [])
 
 
-def test_the_host_was_the_limit_where_nothing_is_said():
-    """A CUDA graph brought nothing (2.89 and 2.99 ms): the GPU is the slower one, though less so than captured."""
-    assert cards_of("medium_layers", "before") == ([], [])
+def test_a_graph_that_brought_nothing_is_not_said_to_save():
+    """2.89 ms before and 2.99 after: the GPU is the slower one, though less so than captured."""
+    found = changes_of("medium_layers", "before")
+    assert all(change.alone_ms < 0 for change in found.changes if change.rule == "cuda_graph")

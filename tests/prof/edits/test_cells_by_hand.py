@@ -2,11 +2,11 @@
 
 import pytest
 
+from pyprof.prof.changes.general_code import GENERAL
 from pyprof.prof.edits.edit import Abstained, Edit
 from pyprof.prof.edits.repeated_passes import repeated_passes
 from pyprof.prof.edits.rules import EDIT_RULES
 from pyprof.prof.edits.rules.loops.cell_loops import OF_LAUNCH
-from pyprof.prof.changes.general_code import GENERAL
 from tests.prof.advice.advice_rows import run
 from tests.prof.edits.test_scenario import of_rows
 

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from pyprof.prof.edits.rules.host_waits import reads_of_scaler
+from pyprof.prof.advice import RULES
+from pyprof.prof.changes.find_changes import find_changes
 from pyprof.prof.edits.base_run import BaseRun
-from pyprof.prof.edits.cards import advise_capture
 from pyprof.prof.edits.edit import Abstained, Edit
 from pyprof.prof.edits.rules import EDIT_RULES
+from pyprof.prof.edits.rules.host_waits import reads_of_scaler
 from pyprof.prof.edits.scenario import apply, captured
 from pyprof.prof.load import load_table
 from pyprof.prof.work.annotate import annotate
@@ -21,6 +22,10 @@ from tests.prof.edits.test_float8 import linear
 from tests.prof.edits.test_scenario import base, of_rows
 
 STEP = 6_000  # µs: 10 launches, a pause of 5 ms, a copy of input data, 30 launches
+
+
+def found(rule, *rows):
+    return list(RULES[rule](advice_rows.run(*rows)))
 
 
 def proposals(rule, scenario):
@@ -132,9 +137,9 @@ def test_a_condition_on_a_tensor_is_no_value_to_add_up():
 def test_attention_of_a_module_of_pytorch_has_no_formula_to_rewrite(key):
     inside = {key: ["aten::_native_multi_head_attention" if key == "nodes" else "multi_head_attention_forward"]}
     rows = [{**each, **inside} for each in attention()]
-    (card,) = advice_rows.cards(*rows, rule="unfused_attention")
+    (finding,) = found("attention", *rows)
     (edit,) = proposals("attention", of_rows(*rows))
-    assert "need_weights=False" in card.change and card.change == edit.change
+    assert "need_weights=False" in finding.change and finding.change == edit.change
 
 
 def test_the_length_of_a_sequence_is_no_layers_width():
@@ -142,17 +147,17 @@ def test_the_length_of_a_sequence_is_no_layers_width():
     odd = "sm80_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_align1"
     scores = over_scores("_softmax", 130_000) | {"sizes": [[8, 12, 1025, 1025], []]}
     product = bmm(1025, 64, 1025, 900_000, kShortName=odd)
-    assert not advice_rows.cards(product, scores, rule="alignment")
-    assert advice_rows.cards(product, rule="alignment")  # where no softmax says what it is
-    assert advice_rows.cards(bmm(1024, 65, 1024, 900_000, kShortName=odd), scores, rule="alignment")
+    assert not found("alignment", product, scores)
+    assert found("alignment", product)  # where no softmax says what it is
+    assert found("alignment", bmm(1024, 65, 1024, 900_000, kShortName=odd), scores)
 
 
 def test_equal_calls_are_no_chain():
     """Ten times torch.add(A, B): nothing reads what another wrote. In a backward pass, gradients add up in place."""
-    assert not advice_rows.cards(*[ew("add", full=2)] * 10)
+    assert not advice_rows.changes(*[ew("add", full=2)] * 10)
     assert not [each for each in proposals("compile", of_rows(*[ew("add", full=2)] * 10)) if isinstance(each, Edit)]
-    assert advice_rows.cards(*[ew("add", full=2)] * 3, ew("mul"), rule="fusion")
-    assert advice_rows.cards(*[ew("add_", full=2, phase="backward", dir="bprop")] * 4, rule="fusion")
+    assert found("fusion", *[ew("add", full=2)] * 3, ew("mul"))
+    assert found("fusion", *[ew("add_", full=2, phase="backward", dir="bprop")] * 4)
 
 
 @pytest.mark.parametrize("pool", [True, False])
@@ -189,8 +194,8 @@ def test_a_first_derivative_that_is_recorded_is_no_checkpointing():
 def test_messages_of_inference_are_no_gradients():
     """All-reduces of tensor parallelism, each of which the next layer needs."""
     small = [allreduce(20_000 + 30_000 * i, 5_000, 16_384, phase="forward") for i in range(64)]
-    assert not advice_rows.cards(row(0, 10_000), *small, rule="small_collectives")
-    assert advice_rows.cards(row(0, 10_000, phase="backward"), *small, rule="small_collectives")
+    assert not found("small_collectives", row(0, 10_000), *small)
+    assert found("small_collectives", row(0, 10_000, phase="backward"), *small)
 
 
 # Capture -> words that no card or change may have, and words that one must have.
@@ -211,8 +216,8 @@ REFUTED = {
 @pytest.mark.parametrize("name", REFUTED)
 def test_what_a_capture_refutes_is_not_advised(data, name):
     loaded = load_table(data / name, host=True)
-    advised, _ = advise_capture(loaded.table, annotate(loaded.table), loaded.host)
-    said = " ".join([card.change for card in advised.cards] + [each.title for each in advised.unsure])
+    listed = find_changes(loaded.table, annotate(loaded.table), loaded.host).document
+    said = " ".join([each.change for each in listed.changes] + [each.title for each in listed.not_chosen])
     never, still = REFUTED[name]
     assert never not in said and still in said
 

@@ -8,7 +8,7 @@ import pytest
 from pyprof.prof.changes.find_changes import base_of
 from pyprof.prof.edits.edit import Abstained, Edit
 from pyprof.prof.edits.forecast import Forecaster
-from pyprof.prof.edits.rules.repeats import FLOOR_NS, repeats
+from pyprof.prof.edits.rules.micro_batches import FLOOR_NS, repeats
 from pyprof.prof.edits.scenario import apply, captured
 from pyprof.prof.load import load_table
 from pyprof.prof.replay.replayed_steps import step_window

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from pyprof.prof.advice.card import RULES, Finding
+from pyprof.prof.changes.general_code import GENERAL
 from pyprof.prof.edits.edit import Abstained, Edit
 from pyprof.prof.edits.rules import EDIT_RULES
 from pyprof.prof.edits.rules.from_findings import DEVIATIONS, edit_of, with_parameters
@@ -15,9 +16,8 @@ from pyprof.prof.edits.rules.loops.parameter_loops import behind, reads_of
 from pyprof.prof.edits.rules.narrow import Flow
 from pyprof.prof.edits.rules.parameters import in_loops
 from pyprof.prof.edits.scenario import apply, captured
-from pyprof.prof.changes.general_code import GENERAL
 from tests.parse.kineto.kineto_file import MAIN, call, kernel, op, x
-from tests.prof.advice import advice_rows, test_layout
+from tests.prof.advice import advice_rows, test_layout, test_waiting
 from tests.prof.edits.test_scenario import base, of_rows
 from tools.plan_pairs import GOLDEN, base_of
 
@@ -394,3 +394,21 @@ def test_a_large_copy_to_pageable_memory_of_the_host():
     small, pinned = {**copy, "bytes": 1000}, {**copy, "kShortName": "Memcpy DtoH (Device -> Pinned)"}
     (edit,) = proposals("copy_to_host", of_rows(copy, small, pinned))
     assert (edit.rows.tolist(), edit.ns.tolist(), edit.left.tolist()) == ([0], [2_002_000], [1])
+
+
+def test_small_collectives_become_fewer_though_none_gets_shorter():
+    """Of 64 all-reduces one of 25 MiB remains; it takes as long as they did, by the rate of the largest."""
+    rows = [test_waiting.allreduce(30_000 * i, 5_000, 16_384) for i in range(64)]
+    scenario = SimpleNamespace(run=advice_rows.run(*rows), edits=())
+    (edit,) = proposals("small_collectives", scenario)
+    assert edit.ns.tolist() == [5_000] * 64 and edit.left.tolist() == [1 / 64] * 64
+
+
+def test_without_shapes_names_tell_with_half_of_the_gain():
+    """TF32 by the kernels' names: test_precision has the arithmetic."""
+    rows = [advice_rows.mm(4096, 4096, 4096, 2_678_000, "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n", "float32")]
+    bare = {**rows[0], "sizes": None, "dtypes": None, "strides": None}
+    scenario = SimpleNamespace(run=advice_rows.run(bare), edits=())
+    (edit,) = proposals("tf32", scenario)
+    assert edit.ns[0] == pytest.approx(672_300, rel=0.001) and edit.deviation == 0.5 and edit.left.tolist() == [1]
+    assert "no shapes" in reason("attention", scenario)

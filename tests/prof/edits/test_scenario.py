@@ -199,12 +199,6 @@ def test_a_measured_step_sets_the_hosts_pace(host_bound):
     assert forecaster.forecast(captured(host_bound)).ns == pytest.approx(70_000, rel=0.02)
 
 
-def test_a_quick_answer_is_that_of_the_middle_pace(host_bound):
-    forecaster, scenario = Forecaster(host_bound), captured(host_bound)
-    times = (forecaster.scale * scenario.step_ns(forecaster.shares, NONE)).tolist()
-    assert len(set(times)) == len(times) and forecaster.quickly(scenario) == pytest.approx(np.median(times))
-
-
 def test_an_interval_contains_the_mean(host_bound):
     found = Forecaster(host_bound).forecast(captured(host_bound))
     assert found.low < found.ns < found.high
@@ -227,14 +221,14 @@ def test_few_launches_may_take_long(tmp_path, count, few):
     assert (own.low == pytest.approx(0.72 * own.share)) == few
 
 
-def test_no_edit_saves_more_than_its_bound(tmp_path):
+def test_gaps_go_with_the_kernels_around_them(tmp_path):
     """Three kernels in a row, 1.1 µs apart: without the last two, two gaps go, too."""
     launches = [call(6 * n, n + 1) for n in range(3)]
     run = base(tmp_path, *launches, *(kernel(20 + 51.1 * n, 50, n + 1) for n in range(3)))
     before, one = captured(run), np.ones(1)
     after = apply(edit([1, 2], [0, 0], [0, 0]), before)
     saved = before.step_ns(1.0, NONE) - after.step_ns(1.0, one)
-    assert saved == pytest.approx(2 * 51_100, abs=50) and after.most_saved_ns(1.0) >= saved
+    assert saved == pytest.approx(2 * 51_100, abs=50)
 
 
 @pytest.mark.parametrize(("left", "step_ns"), [(1, 204_000), (0.5, 202_000), (0, 204_000)])
@@ -247,7 +241,7 @@ def test_fewer_kernels_have_fewer_gaps_between_them(tmp_path, left, step_ns):
     assert apply(edit([1, 2], [50_000] * 2, [left] * 2), run).step_ns(1.0, np.ones(1)) == step_ns
 
 
-def test_the_most_that_an_edit_can_save_is_not_less_than_it_saves_where_steps_differ(tmp_path):
+def test_an_edit_saves_what_it_takes_from_the_step_whose_time_counts(tmp_path):
     """Two steps, of which the time of the second counts: without its kernel of 400 µs, it is 400 µs shorter."""
     marks = [x("user_annotation", f"ProfilerStep#{n}", 50 * n, 50, MAIN) for n in range(2)]
     launches = [call(50 * n + 5, n + 1) for n in range(2)]
@@ -256,4 +250,3 @@ def test_the_most_that_an_edit_can_save_is_not_less_than_it_saves_where_steps_di
     after = apply(edit([1], [0], [1]), scenario)
     saved = scenario.step_ns(1.0, NONE) - after.step_ns(1.0, np.ones(1))
     assert saved == pytest.approx(400_000, abs=20_000)
-    assert after.most_saved_ns(1.0) >= saved

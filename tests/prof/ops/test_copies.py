@@ -41,6 +41,8 @@ ROWS: list[Row] = [
     ("full", ([2, 3], 7), Work(0, 0, 48)),  # int64
     ("full", ([2, 3], 7.0), Work(0, 0, 24)),
     ("scalar_tensor", (7.0, "float64"), Work(0, 0, 8)),
+    # an array for each of 64 vmapped: 64 of 2*3
+    ("_new_zeros_with_same_feature_meta", (Tensor((64, 5), "float32"), X, 1), Work(0, 0, 1536)),
     ("new_zeros new_ones", (X, [5]), Work(0, 0, 20)),
     ("new_full", (X, [5], 1.0), Work(0, 0, 20)),
     ("zeros_like ones_like", (X,), Work(0, 0, 24)),

@@ -251,7 +251,14 @@ def test_a_device_that_hardly_works_is_idle():
 
 def test_a_step_on_the_cpu_is_the_hosts():
     step = found(table(kernel(0, 50, 0, kind="cpu"), kernel(60, 40, 0, kind="cpu")))
-    assert (step.limit, step.shares, step.devices, step.wall_ns) == ("host", (), (), 100 * US)
+    assert (step.limit, in_us(step.shares), step.wall_ns) == ("host", {"host": 100}, 100 * US)
+
+
+def test_a_loader_on_the_cpu_is_a_part_of_the_step():
+    """Of 100 µs, the program is in the DataLoader's call for 30."""
+    batches = [[0, 55 * US, 85 * US]]
+    step = found(table(kernel(0, 50, 0, kind="cpu"), kernel(90, 10, 86, kind="cpu", batches=batches)))
+    assert (step.limit, in_us(step.shares)) == ("data", {"data": 30, "host": 70})
 
 
 def test_an_incomplete_capture_has_no_shares():

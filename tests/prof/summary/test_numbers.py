@@ -175,7 +175,7 @@ def test_loading_is_told_and_left_out():
     assert words.startswith("2 copies and 2 kernels on one NVIDIA A100-SXM4-80GB. 0% of 0.1000 ms")
     assert (
         "2 host-to-device copies move 8 MB in 0.8000 ms, 10 GB/s. All of them ran before the first kernel; they count "
-        "as loading and are left out of all figures but the capture's time and what limits it."
+        "as loading and are left out of all other figures."
     ) in words
     assert "Most of GPU time is GEMM: 90.0% (0.0900 ms); then element-wise 10.0%." in words
     assert "(90.0% of GPU time), none of it on tensor cores: fp32 100%." in words

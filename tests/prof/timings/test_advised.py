@@ -1,4 +1,4 @@
-"""prof.py --advise --timings: cards with measured durations."""
+"""prof.py --advise --timings: changes with measured durations."""
 
 import pytest
 
@@ -10,19 +10,19 @@ VOCABULARY = str(GOLDEN / "advice" / "lm_head.before.json.gz")
 TIMINGS = GOLDEN / "timings" / "h200_advice.json"
 
 
-def test_a_card_with_measured_durations(capsysbinary):
+def test_a_change_with_measured_durations(capsysbinary):
     """Measured: 9.4769 ms, and 2.7482 with a padded vocabulary."""
     assert main(["--advise", "--json", "--timings", str(TIMINGS), VOCABULARY]) == 0
-    (card,) = answer(capsysbinary.readouterr().out, "advice", "prof")["advice"]
-    assert card["timed"] == 1.0 and card["saved_ms"] == pytest.approx(9.4769 - 2.7482, rel=0.02)
+    (change,) = answer(capsysbinary.readouterr().out, "advice", "prof")["changes"]
+    assert change["timed"] == 1.0 and change["saved_ms"] == pytest.approx(9.4769 - 2.7482, rel=0.02)
     assert main(["--advise", "--timings", str(TIMINGS), VOCABULARY]) == 0
-    assert "100% of its new durations measured" in " ".join(capsysbinary.readouterr().out.decode().split())
+    assert "100% of its new durations were measured" in " ".join(capsysbinary.readouterr().out.decode().split())
 
 
 def test_without_timings_nothing_was_measured(capsysbinary):
     assert main(["--advise", "--json", VOCABULARY]) == 0
-    (card,) = answer(capsysbinary.readouterr().out, "advice", "prof")["advice"]
-    assert card["timed"] == 0.0
+    (change,) = answer(capsysbinary.readouterr().out, "advice", "prof")["changes"]
+    assert change["timed"] == 0.0
 
 
 def test_timings_that_do_not_fit(capsys, tmp_path):

@@ -115,9 +115,6 @@ def gpu_ms(run):
     return float(run.dur.sum()) / run.steps / 1e6
 
 
-RULES = {"unfused_attention": "attention"}
-
-
 def test_measured_durations_are_those_of_the_changed_programs():
     """The GPU's time that changes save, against the captures of the changed programs: all within 6%.
 
@@ -126,7 +123,7 @@ def test_measured_durations_are_those_of_the_changed_programs():
     times_of_h200 = load_timings(GOLDEN / "timings" / "h200_advice.json").by_call
     found = {}
     for row in json.loads((GOLDEN / "advice" / "measured.json").read_text(encoding="utf-8")):
-        rule, case = RULES.get(row["rule"], row["rule"]), row["case"]
+        rule, case = row["rule"], row["case"]
         if rule not in EDIT_RULES:
             continue
         base = base_of(case)

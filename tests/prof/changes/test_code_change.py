@@ -7,13 +7,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from pyprof.prof.edits.forecast import Forecaster
-from pyprof.prof.edits.rules import EDIT_RULES, float8, graphs, whole_model
-from pyprof.prof.planning.cli import load_base
 from pyprof.prof.changes.code_change import code_change
 from pyprof.prof.changes.general_code import GENERAL
 from pyprof.prof.changes.search import make_plan
 from pyprof.prof.changes.source_line import module, statement
+from pyprof.prof.edits.forecast import Forecaster
+from pyprof.prof.edits.rules import EDIT_RULES, float8, graphs, whole_model
+from pyprof.prof.planning.cli import load_base
 from tests.paths import GOLDEN
 
 SOURCE = """import torch
@@ -79,7 +79,8 @@ def test_a_statement_is_rewritten(file, rule, begin, op, before, after):
 def test_what_is_not_plain_is_not_rewritten(file, begin):
     """A printed value is read in any case, and this copy is asynchronous already."""
     rule, op = ("item", "item") if "item" in begin else ("pageable_copy", "to")
-    _, code = code_change(rule, "", place(file, begin), op, LATER)
+    words = "Do not read values" if rule == "item" else ""
+    _, code = code_change(rule, words, place(file, begin), op, LATER)
     assert code.general and code.place == ""
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pyprof.prof.changes.search import make_plan
 from pyprof.prof.edits.edit import EDIT_RULES, Abstained, Edit, Proposal
 from pyprof.prof.edits.forecast import Forecaster
 from pyprof.prof.edits.scenario import Scenario
-from pyprof.prof.changes.search import make_plan
 from tests.parse.kineto.kineto_file import call, kernel
 from tests.prof.edits.test_scenario import base
 
@@ -62,3 +62,31 @@ def test_neither_is_taken_without_the_other(forecaster: Forecaster, left_out: st
     assert plan.changes == []
     [(_, saved)] = plan.others
     assert saved < 0.01 * 998_000
+
+
+def test_a_rule_that_proposed_nothing_is_asked_again_at_the_end(
+    forecaster: Forecaster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`first` makes all kernels 78 long: the step takes 9 * 100 + 78. Only then, `last` makes the last one 48 long:
+    9 * 100 + 48. It is asked at first, once `first` is taken and nothing else remains, and once both are.
+    """
+    asked: list[tuple[str, ...]] = []
+
+    def last(scenario: Scenario) -> Iterator[Proposal]:
+        asked.append(tuple(edit.rule for edit in scenario.edits))
+        if not scenario.edits:
+            yield Abstained("last", "the other kernels are long")
+            return
+        yield from change("last", "End.", slice(COUNT - 1, COUNT), 48_000.0, 1.0, scenario)
+
+    def first(scenario: Scenario) -> Iterator[Proposal]:
+        yield from change("first", "Begin.", slice(0, COUNT), 78_000.0, 1.0, scenario)
+
+    for name in ("gpu", "host"):
+        monkeypatch.delitem(EDIT_RULES, name)
+    for name, rule in (("first", first), ("last", last)):
+        monkeypatch.setitem(EDIT_RULES, name, rule)
+    plan = make_plan(forecaster)
+    assert [made.edit.rule for made in plan.changes] == ["first", "last"]
+    assert [round(made.forecast.ns) for made in plan.changes] == [978_000, 948_000]
+    assert asked == [(), ("first",), ("first", "last")]

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from pyprof.prof.advice import Run
+from pyprof.prof.changes.code_change import code_change
+from pyprof.prof.changes.framework_settings import FRAMEWORKS, SETTINGS, Program, frameworks_of, program_of
+from pyprof.prof.changes.general_code import AT_MODEL, GENERAL, INFERENCE, TRAINING
+from pyprof.prof.changes.source_line import module
 from pyprof.prof.edits.rules import EDIT_RULES
 from pyprof.prof.load import load_table
-from pyprof.prof.planning.code_change import code_change
-from pyprof.prof.changes.framework_settings import FRAMEWORKS, SETTINGS, Program, frameworks_of, program_of
-from pyprof.prof.planning.general_code import AT_MODEL, GENERAL, INFERENCE, TRAINING
-from pyprof.prof.planning.source_line import module
 from pyprof.prof.work.annotate import annotate
 from pyprof.source_path import Place
 from tests.paths import GOLDEN
@@ -132,7 +132,9 @@ def test_the_loop_is_that_of_the_capture():
 TRAINS = ("backward()", "GradScaler", "convert_to_float8_training", "criterion", "optimizer.step")
 INFERS = ("inference_mode", "model.eval()", "quantize_(", ".to(torch.bfloat16)  # once")
 # About the backward pass or parameters, which only training has
-ALIKE = frozenset("kept_activations parameter_loop sparse_grad unused_gradients optimizer cross_entropy".split())
+ALIKE = frozenset(
+    "kept_activations parameter_loop sparse_grad unused_gradients optimizer cross_entropy repeats".split()
+)
 
 
 @pytest.mark.parametrize(("loop", "others"), [(TRAINING, INFERS), (INFERENCE, TRAINS)])
@@ -144,7 +146,7 @@ def test_no_code_is_of_the_other_loop(loop, others):
 
 @pytest.mark.parametrize("rule", ["amp", "fp8", "item", "size_sync"])
 def test_both_loops_have_code_of_their_own(rule):
-    words = {"amp": AMP, "fp8": FP8}.get(rule, "")
+    words = {"amp": AMP, "fp8": FP8, "item": "Do not read values"}.get(rule, "")
     training, inference = (code_change(rule, words, "", "", LATER, Program(loop))[1] for loop in (TRAINING, INFERENCE))
     assert training.after != inference.after
 
