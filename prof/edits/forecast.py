@@ -69,10 +69,11 @@ class Forecaster:
             replayed, whole = float(self._times(captured(base)).mean()) - self.outside, wanted or captured_ns or 0.0
             within = max(whole - self.outside, 0.0) or replayed
             self.scale = self.scale_of_gpu = within / replayed if wanted else min(within / replayed, 1.0)
-            least = self._least(captured(base), float(self._replayed(captured(base))[DRAWS]))
+            times = self._replayed(captured(base))
+            least = float(self._least(captured(base), float(times[DRAWS]), np.ones((1, 0)))[0])
             if self.scale < 1 and least <= within:
                 self.scale_of_gpu = 1.0
-                self.scale = _scale(self._replayed(captured(base))[:DRAWS], least, within)
+                self.scale = _scale(times[:DRAWS], least, within)
 
     def forecast(self, scenario: Scenario) -> Forecast:
         """The step's time, its mean and interval over all draws."""
@@ -107,9 +108,9 @@ class Forecaster:
     def _times(self, scenario: Scenario) -> Floats:
         """The step's time in each draw."""
         replayed = self._replayed(scenario)
-        return self._scaled(replayed[:DRAWS], self._least(scenario, replayed[DRAWS]))
+        return self._scaled(replayed[:DRAWS], self._least(scenario, float(replayed[DRAWS]), self._errors(scenario)))
 
-    def _scaled(self, replayed: Floats, least: float) -> Floats:
+    def _scaled(self, replayed: Floats, least: Floats) -> Floats:
         """Times of steps by those of a replay, which are longer where the replayed steps take longer than most.
 
         What they take longer is not the GPU's work, so no step gets shorter than that (``least``).
@@ -117,9 +118,12 @@ class Forecaster:
         found: Floats = self.outside + np.maximum(self.scale * replayed, self.scale_of_gpu * least)
         return found
 
-    def _least(self, scenario: Scenario, hostless: float) -> float:
-        """The GPU's work in a step; where it overlaps, the step's time by a replay with hardly any host time."""
-        return min(float(scenario.gpu_ns()), float(hostless))
+    def _least(self, scenario: Scenario, hostless: float, errors: Floats) -> Floats:
+        """The GPU's work in a step, per line of errors; where it overlaps, in proportion to it the step's time by a
+        replay with hardly any host time."""
+        expected = float(scenario.gpu_ns(np.ones((1, len(scenario.edits))))[0])
+        found: Floats = scenario.gpu_ns(errors) * min(hostless / max(expected, 1.0), 1.0)
+        return found
 
     def _replayed(self, scenario: Scenario) -> Floats:
         """The step's time in each draw, with hardly any host time, and at the middle of the host's pace."""
@@ -140,7 +144,8 @@ class Forecaster:
             few, one = self.shares[[1, DRAWS // 2, DRAWS - 2]], np.ones(len(scenario.edits))
             shares = np.append(few, LEAST_SHARE) if self.scale < self.scale_of_gpu else few
             replayed = scenario.step_ns(shares, one)
-            least = self._least(scenario, replayed[-1]) if len(shares) > len(few) else 0.0
+            hostless = float(replayed[-1]) if len(shares) > len(few) else 0.0
+            least = self._least(scenario, hostless, np.ones((1, len(scenario.edits))))
             self._rough[scenario] = float(self._scaled(replayed[: len(few)], least).mean())
         return self._rough[scenario]
 

@@ -105,13 +105,16 @@ class Scenario:
         base = self.base
         duration = self._times(np.array([share]), np.ones((1, len(self.edits)))).duration[0]
         host = float(duration[base.host_task].sum() + duration[base.call_task].sum())
-        return np.array([self.gpu_ns(), host / base.run.lanes / base.step_count])
+        work = float(self.gpu_ns(np.ones((1, len(self.edits))))[0])
+        return np.array([work, host / base.run.lanes / base.step_count])
 
-    def gpu_ns(self) -> float:
-        """The durations of the GPU's operations in a step, ns, on one device."""
+    def gpu_ns(self, errors: Floats) -> Floats:
+        """The durations of the GPU's operations in a step, ns, on one device, for each line of errors of the edits."""
         base = self.base
         marked = base.steps[0] if len(base.steps[0]) else base.counted
-        return float(self.ns[marked].sum() / base.run.lanes / base.step_count)
+        factor = np.append(errors, np.ones((len(errors), 1)), axis=1)
+        found: Floats = factor.take(self.owner[marked], axis=1) @ self.ns[marked] / base.run.lanes / base.step_count
+        return found
 
     def alone_ns(self, share: float | Floats) -> Floats:
         """How long the host takes for the last step if the GPU is idle when it begins, from the end of the one before.
@@ -178,20 +181,13 @@ class Scenario:
     def _times(self, shares: Floats, errors: Floats) -> Times:
         base, pace = self.base, self.base.pace(shares)
         before = np.where(self.prompt, np.minimum(pace.before * self._stays, READY_NS), pace.before * self._stays)
-        before = np.maximum(before + self._added * pace.added, 0.0)
+        before = np.maximum(before + self.added * pace.added, 0.0)
         own = pace.own * np.where(self.released & ~base.slowed, 0.0, self._left_of_calls)
         factor = np.append(np.broadcast_to(errors, (len(shares), len(self.edits))), np.ones((len(shares), 1)), axis=1)
         duration = np.tile(base.tasks.duration, (len(shares), 1))
         duration[:, base.host_task], duration[:, base.call_task] = before, own
         duration[:, base.work_task] = self.ns * factor.take(self.owner, axis=1)
         return Times(duration, self._lags(duration))
-
-    @cached_property
-    def _added(self) -> Floats:
-        """Per call: the launches that edits add to it and that the host makes; a graph makes those within it."""
-        inside, call = np.zeros(len(self.added), bool), self.base.recorded.work.call
-        inside[call[self.in_graph & (call >= 0)]] = True
-        return np.where(inside, 0.0, self.added)
 
     @cached_property
     def _stays(self) -> Floats:

@@ -192,16 +192,17 @@ def _mean_shares(devices: tuple[DeviceStep, ...]) -> tuple[Share, ...]:
 def _limit(shares: tuple[Share, ...], wall: float) -> Limit:
     """The GPU's work if it takes most of the step; otherwise what takes the rest.
 
-    Of causes that each take a quarter of the step and half of what the greatest takes, the one with the surest
-    evidence: a DataLoader's calls, waits for values, communication, and last the host, which is what no record explains
-    better.
+    Of causes that each take a quarter of the step, the one with the surest evidence: a DataLoader's calls, waits for
+    values, communication, and last the host, which is what no record explains better. Where no record explains half of
+    the step, it is not known.
     """
     ns = defaultdict(float, {share.cause: share.ns for share in shares})
     if ns["gpu"] >= GPU_LIMITS * wall:
         return "gpu"
-    greatest = max(SUREST, key=lambda name: ns[name])
-    least = max((1 - GPU_LIMITS) * wall, ns[greatest] / 2)
-    return next((name for name in SUREST if ns[name] >= least), greatest)
+    if ns["unknown"] > wall / 2:
+        return "unknown"
+    sure = [name for name in SUREST if ns[name] >= (1 - GPU_LIMITS) * wall]
+    return sure[0] if sure else max(SUREST, key=lambda name: ns[name])
 
 
 def _loader(table: Table) -> Loader:
