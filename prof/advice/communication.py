@@ -15,6 +15,15 @@ FEW = 16  # the rule abstains with fewer collectives per step
 # The host's time per collective, on two H200: 96 buckets of DDP against 4, 46 µs; 192 all_reduce calls against 1, 22
 DDP_NS, CALLED_NS = 45_000.0, 22_000.0
 
+BY_DDP = (
+    "Send gradients as bf16: model.register_comm_hook(None, torch.distributed.algorithms.ddp_comm_hooks."
+    "default_hooks.bf16_compress_hook) halves the bytes. Tune bucket_cap_mb so that the last bucket is small."
+)
+CALLED = (  # by the program or its library: with tensor parallelism, gradients of activations
+    "All-reduce in bf16: what torch.distributed.all_reduce sums here, cast to bfloat16 before the call and back behind "
+    "it, has half the bytes."
+)
+
 
 @rule("communication")
 def communication(run: Run) -> Iterator[Finding]:
@@ -46,11 +55,8 @@ def communication(run: Run) -> Iterator[Finding]:
         f"the rate of the fastest, moving the bytes takes {rounded(run.ms(float((size * fastest).sum())))} ms; the "
         "rest is waiting for other ranks"
     )
-    change = (
-        "Send gradients as bf16: model.register_comm_hook(None, torch.distributed.algorithms.ddp_comm_hooks."
-        "default_hooks.bf16_compress_hook) halves the bytes. Tune bucket_cap_mb so that the last bucket is small."
-    )
-    yield Finding(rows, saved, why, change, "low")
+    called = all(run.op(row) == "all_reduce" for row in rows.tolist())
+    yield Finding(rows, saved, why, CALLED if called else BY_DDP, "low")
 
 
 def _infers(run: Run) -> bool:

@@ -15,6 +15,7 @@ WIDTH = 80
 INDENT = "   "
 FIRST = 5  # changes that the summary names
 SHOWN = 5  # changes that are not in the list
+WORTH_SAYING = 0.05  # of the captured step, from which on it is said what its estimate leaves out
 NO_SHAPES = "Most rules need the shapes of aten ops, which the capture does not have"
 # Of programs that were written and measured by people who knew no rule (docs/explanation/advice-measured.md).
 RECORD = "On programs that no rule had seen, the end of 36 of 59 plans came within 10%, and 418 of 567 intervals held."
@@ -40,14 +41,22 @@ def interval(time: StepTime) -> str:
 
 
 def gain(change: Change, document: Changes) -> str:
-    """What a change brings: "saves 6.24 ms per step (79%)"; without a replay "removes 6.24 ms of GPU work per step"."""
+    """What a change brings: "saves 6.24 ms per step (79%)"; without a replay "removes 6.24 ms of GPU work per step".
+
+    Where one case in ten has no gain: "may save 0.2 ms per step (1%), or nothing".
+    """
     if change.saved_ms is None:
         return f"removes {ms(change.gpu_ms)} ms of GPU work per {document.unit}"
-    does = f"saves {ms(change.saved_ms)} ms" if change.saved_ms >= 0 else f"costs {ms(-change.saved_ms)} ms"
+    unsure = change.low_ms is not None and change.low_ms < 0 <= change.saved_ms
+    saves = "may save" if unsure else "saves"
+    does = f"{saves} {ms(change.saved_ms)} ms" if change.saved_ms >= 0 else f"costs {ms(-change.saved_ms)} ms"
+    needed = "; a later change needs it" if change.needed_by else ""
+    if needed and ms(change.saved_ms) == "0":
+        return f"saves nothing by itself{needed}"
     whole = document.captured_ms if document.now is None else document.now.ms
     part = change.saved_ms / whole if whole else 0.0
     share = "" if not whole else f" ({part:.0%})" if abs(part) >= LEAST else " (under 1%)"
-    return f"{does} per {document.unit}{share}"
+    return f"{does} per {document.unit}{share}{', or nothing' if unsure else ''}{needed}"
 
 
 def title(change: Change, document: Changes) -> str:
@@ -61,7 +70,7 @@ def depends(change: Change, document: Changes) -> str:
     if change.saved_ms is None or document.now is None:
         return ""
     if change.needed_by and change.saved_ms < least:
-        return f"It is made for the next change, which needs it: {change.needed_by}."
+        return f"It is made for a later change, which needs it: {change.needed_by}."
     if change.saved_ms < least or change.alone_ms is None or change.alone_ms >= least:
         return ""
     alone = f"save {ms(change.alone_ms)} ms" if change.alone_ms > 0 else "save nothing"
@@ -74,11 +83,11 @@ def result(document: Changes) -> str:
     if document.not_judged:
         return f"Nothing can be said of changes: {document.not_judged}."
     if not document.changes:
-        return f"No change was found that saves 1% of {one(document)}.{_lacking(document)}"
+        return f"No change was found that saves 1% of {one(document)}{_unreplayed(document)}.{_lacking(document)}"
     if document.now is None or last is None:
         return f"{_work(document)}{_lacking(document)}"
     count = counted(len(document.changes), "change")
-    further = "Each further one saves less than 1% of the step."
+    further = f"Each further one saves less than 1% of the {document.unit}."
     return f"{count}: {ms(document.now.ms)} to {ms(last.ms)} ms. {further}{_lacking(document)} {RECORD}"
 
 
@@ -95,9 +104,9 @@ def brief(document: Changes) -> list[str]:
     """The lines of the summary: what the list comes to, and one line for each of the first changes."""
     if document.incomplete:  # the summary's first line says it
         return []
-    more = len(document.changes) - FIRST
+    first = f"; the first {FIRST} (pyprof plan has all)" if len(document.changes) > FIRST else ""
     lines = [f"{title(each, document)}{_where(each)}" for each in document.changes[:FIRST]]
-    return [_heading(document), *lines, *([f"{counted(more, 'more change')}: pyprof plan"] if more > 0 else [])]
+    return [f"{_heading(document)}{first}", *lines]
 
 
 def _heading(document: Changes) -> str:
@@ -110,18 +119,26 @@ def _heading(document: Changes) -> str:
     if document.not_judged:
         return f"What to change: nothing can be said: {document.not_judged}"
     if document.changes:
-        return f"What to change: {_work(document)}"
-    nothing = f"What to change: no change was found that saves 1% of {one(document)}"
-    reason = f" ({document.not_replayed})" if document.not_replayed not in ("", ON_CPU) else ""
+        work = _work(document)
+        return f"What to change: {work[0].lower()}{work[1:-1]}"
+    nothing = f"What to change: no change was found that saves 1% of {one(document)}{_unreplayed(document)}"
     lacking = _lacking(document).removesuffix(".")
-    return f"{nothing}{reason}{f'.{lacking}' if lacking else ''}"
+    return f"{nothing}{f'.{lacking}' if lacking else ''}"
+
+
+def _unreplayed(document: Changes) -> str:
+    """Why there is no replay, where that may be why there is no change."""
+    return f" ({document.not_replayed})" if document.not_replayed not in ("", ON_CPU) else ""
 
 
 def _work(document: Changes) -> str:
     """That only work is known, or of a CPU's ops, whose time is the step's."""
     if document.on_cpu:
-        return "Amounts are the ops' own time, which is the step's on a CPU; they are not after each other."
-    return f"Only the GPU's work is known of each change by itself: {document.not_replayed}."
+        return (
+            "Each change by itself saves the time of the ops that it removes, since a CPU runs them one after another."
+        )
+    known = "Only the GPU's work that each removes by itself is known, and no change for the host"
+    return f"{known}, since {document.not_replayed}."
 
 
 def _lacking(document: Changes) -> str:
@@ -154,13 +171,22 @@ def advice_lines(document: Changes, width: int = WIDTH) -> Iterator[str]:
 
 def step_text(document: Changes) -> str:
     """What the step takes, as captured and without the profiler."""
-    start = f"{one(document).capitalize()} takes {ms(document.captured_ms)} ms as captured."
+    captured = " as captured" if document.steps else ""
+    start = f"{one(document).capitalize()} takes {ms(document.captured_ms)} ms{captured}."
     if document.now is None:
         return start
     if document.measured:
         return f"{start} Measured without the profiler, it takes {ms(document.now.ms)} ms."
     between = f", {interval(document.now)} in four of five cases" if interval(document.now) else ""
-    return f"{start} Without the profiler, it takes about {ms(document.now.ms)} ms (an estimate{between})."
+    return f"{start} {without_profiler(document)}, it takes about {ms(document.now.ms)} ms (an estimate{between})."
+
+
+def without_profiler(document: Changes) -> str:
+    """What the estimate of a step leaves out of the captured one."""
+    if document.besides_ms <= WORTH_SAYING * document.captured_ms:
+        return "Without the profiler"
+    besides = f"{ms(document.besides_ms)} ms of launches that do more than that, such as load a kernel"
+    return f"Without the profiler, and without {besides}"
 
 
 def _card(number: int, change: Change, document: Changes, width: int) -> Iterator[str]:
@@ -171,7 +197,9 @@ def _card(number: int, change: Change, document: Changes, width: int) -> Iterato
         rows = "op" if document.on_cpu else "kernel"
         amount = f"{_number(change.kernels, rows)}, {ms(change.time_ms)} ms"
         yield cut_to(f"{INDENT}{amount}{'; most gained: ' if where else ''}{safe(where)}", width, "middle")
-    yield from textwrap.wrap(amounts(change, document), width, initial_indent=INDENT, subsequent_indent=INDENT)
+    needed = depends(change, document) if change.needed_by else ""
+    words = " ".join(filter(None, (amounts(change, document), needed)))
+    yield from textwrap.wrap(safe(words), width, initial_indent=INDENT, subsequent_indent=INDENT)
     yield from _wrapped("Why: ", change.why, width)
     if details := how(change):
         yield from _wrapped("How: ", details, width)
@@ -181,16 +209,55 @@ def _card(number: int, change: Change, document: Changes, width: int) -> Iterato
 
 def amounts(change: Change, document: Changes) -> str:
     """The three amounts of a change, the interval of its gain, and what it would save as the only change."""
-    whose = "the ops'" if document.on_cpu else "the GPU's"
-    work = f"It removes {ms(change.gpu_ms)} ms of {whose} work"
+    work = f"{_removed(change, document)}{_waits(change, document)}"
     if change.saved_ms is None or change.low_ms is None or change.high_ms is None:
         return f"{work}."
-    if change.host_ms is not None:
-        work += f" and {ms(change.host_ms)} ms of the host's"
-    gained = f"the step gets {ms(change.low_ms)} to {ms(change.high_ms)} ms shorter in four of five cases"
-    alone = "" if change.alone_ms is None else f"; alone, about {ms(change.alone_ms)} ms"
     timed = f" {change.timed:.0%} of its new durations were measured." if change.timed else ""
-    return f"{work}; {gained}{alone}.{timed}"
+    return f"{work}; {_gained(change.low_ms, change.high_ms)}{_alone(change)}.{timed}"
+
+
+def _removed(change: Change, document: Changes) -> str:
+    """The work that a change removes or adds: "It removes 2 ms of the GPU's work and adds 1 ms to the host's"."""
+    whose = "the ops'" if document.on_cpu else "the GPU's"
+    first = f"It {_part(change.gpu_ms, f'{whose} work')}"
+    if not change.host_ms:
+        return first
+    second = _part(change.host_ms, "the host's")
+    same = (change.gpu_ms < 0) == (change.host_ms < 0)
+    return f"{first} and {second.partition(' ')[2] if same else second}"
+
+
+def _waits(change: Change, document: Changes) -> str:
+    """That a change removes waits, where it saves more than work."""
+    if change.saved_ms is None or change.host_ms is None or document.now is None:
+        return ""
+    rest = change.saved_ms - max(change.gpu_ms, 0.0) - max(change.host_ms, 0.0)
+    return ", and waits of one for the other" if rest > LEAST * document.now.ms else ""
+
+
+def _part(amount: float, whose: str) -> str:
+    return f"removes {ms(amount)} ms of {whose}" if amount >= 0 else f"adds {ms(-amount)} ms to {whose}"
+
+
+def _gained(low: float, high: float) -> str:
+    """What the step gains in four of five cases.
+
+    >>> _gained(-0.5, 2.0)
+    'in four of five cases, the step gets between 0.5 ms longer and 2 ms shorter'
+    """
+    if low >= 0:
+        return f"the step gets {ms(low)} to {ms(high)} ms shorter in four of five cases"
+    if high <= 0:
+        return f"the step gets {ms(-high)} to {ms(-low)} ms longer in four of five cases"
+    return f"in four of five cases, the step gets between {ms(-low)} ms longer and {ms(high)} ms shorter"
+
+
+def _alone(change: Change) -> str:
+    """What the change would do as the only one."""
+    if change.alone_ms is None:
+        return ""
+    does = f"it would save about {ms(change.alone_ms)} ms" if change.alone_ms > 0 else "it would save nothing"
+    return f"; alone, {does}"
 
 
 def how(change: Change) -> str:

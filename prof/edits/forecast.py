@@ -27,6 +27,7 @@ from pyprof.prof.timing.profiler_cost import unprofiled
 from pyprof.table.columns import Floats
 
 DRAWS = 11
+HALVINGS = 40  # after which a factor is known to 12 digits
 SURE = 0.1  # the share of cases beyond each end of an interval
 # Of the time of work that is done again: the measured times beside the predictions in docs/how-to/memory.md.
 REPEATED_DEVIATION = 0.08
@@ -61,13 +62,18 @@ class Forecaster:
         # Times of the replays of runs, as long as these are kept
         self._drawn: WeakKeyDictionary[Scenario, Floats] = WeakKeyDictionary()
         self._rough: WeakKeyDictionary[Scenario, float] = WeakKeyDictionary()
-        self.scale, self.outside = 1.0, 0.0
+        self.scale, self.scale_of_gpu, self.outside = 1.0, 1.0, 0.0
         if wanted or captured_ns:
             if base.run.marked < 2 and captured_ns:  # a lone step's operations are replayed
                 self.outside = max(captured_ns - base.run.extent_ns, 0.0)
             replayed, whole = float(self._times(captured(base)).mean()) - self.outside, wanted or captured_ns or 0.0
             within = max(whole - self.outside, 0.0) or replayed
-            self.scale = within / replayed if wanted else min(within / replayed, 1.0)
+            self.scale = self.scale_of_gpu = within / replayed if wanted else min(within / replayed, 1.0)
+            times = self._replayed(captured(base))
+            least = float(self._least(captured(base), float(times[DRAWS]), np.ones((1, 0)))[0])
+            if self.scale < 1 and least <= within:
+                self.scale_of_gpu = 1.0
+                self.scale = _scale(times[:DRAWS], least, within)
 
     def forecast(self, scenario: Scenario) -> Forecast:
         """The step's time, its mean and interval over all draws."""
@@ -101,7 +107,23 @@ class Forecaster:
 
     def _times(self, scenario: Scenario) -> Floats:
         """The step's time in each draw."""
-        return self.outside + self.scale * self._replayed(scenario)[:DRAWS]
+        replayed = self._replayed(scenario)
+        return self._scaled(replayed[:DRAWS], self._least(scenario, float(replayed[DRAWS]), self._errors(scenario)))
+
+    def _scaled(self, replayed: Floats, least: Floats) -> Floats:
+        """Times of steps by those of a replay, which are longer where the replayed steps take longer than most.
+
+        What they take longer is not the GPU's work, so no step gets shorter than that (``least``).
+        """
+        found: Floats = self.outside + np.maximum(self.scale * replayed, self.scale_of_gpu * least)
+        return found
+
+    def _least(self, scenario: Scenario, hostless: float, errors: Floats) -> Floats:
+        """The GPU's work in a step, per line of errors; where it overlaps, in proportion to it the step's time by a
+        replay with hardly any host time."""
+        expected = float(scenario.gpu_ns(np.ones((1, len(scenario.edits))))[0])
+        found: Floats = scenario.gpu_ns(errors) * min(hostless / max(expected, 1.0), 1.0)
+        return found
 
     def _replayed(self, scenario: Scenario) -> Floats:
         """The step's time in each draw, with hardly any host time, and at the middle of the host's pace."""
@@ -119,9 +141,13 @@ class Forecaster:
     def roughly(self, scenario: Scenario) -> float:
         """The step's time in ns by three draws of the host's pace alone, to compare edits by."""
         if scenario not in self._rough:
-            few = self.shares[[1, DRAWS // 2, DRAWS - 2]]
-            self._rough[scenario] = float(scenario.step_ns(few, np.ones(len(scenario.edits))).mean())
-        return self.outside + self.scale * self._rough[scenario]
+            few, one = self.shares[[1, DRAWS // 2, DRAWS - 2]], np.ones(len(scenario.edits))
+            shares = np.append(few, LEAST_SHARE) if self.scale < self.scale_of_gpu else few
+            replayed = scenario.step_ns(shares, one)
+            hostless = float(replayed[-1]) if len(shares) > len(few) else 0.0
+            least = self._least(scenario, hostless, np.ones((1, len(scenario.edits))))
+            self._rough[scenario] = float(self._scaled(replayed[: len(few)], least).mean())
+        return self._rough[scenario]
 
     def limits(self, scenario: Scenario) -> tuple[float, float]:
         """A step's time in ns where the GPU is idle when the host begins one, and where the host takes no time."""
@@ -139,6 +165,24 @@ class Forecaster:
         orders = [np.random.default_rng(seed).permutation(self._normal) for seed in seeds]
         normal = [order * edit.deviation for order, edit in zip(orders, scenario.edits, strict=True)]
         return np.exp(np.array(normal, np.float64).reshape(len(scenario.edits), DRAWS).T)
+
+
+def _scale(replayed: Floats, least: float, wanted: float) -> float:
+    """The factor on times of a replay with which their mean is the wanted one, where none is less than ``least``.
+
+    >>> _scale(np.array([100.0, 200.0]), 40.0, 60.0)  # of 40 and 80, none is less than 40
+    0.4
+    >>> round(_scale(np.array([100.0, 200.0]), 50.0, 60.0), 9)  # 50 and 70
+    0.35
+    """
+    low, high = 0.0, wanted / float(replayed.mean())
+    if float(np.maximum(high * replayed, least).mean()) <= wanted:
+        return high
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        longer = float(np.maximum(middle * replayed, least).mean()) > wanted
+        low, high = (low, middle) if longer else (middle, high)
+    return low
 
 
 def _left_out(edits: Sequence[Edit], before_ns: float, after_ns: float) -> float:

@@ -103,10 +103,18 @@ class Scenario:
         """The work of the GPU and of the host in a step, ns: durations of its operations; of its calls, and between
         them, without waits. ``share``: as of ``step_ns``."""
         base = self.base
-        marked = base.steps[0] if len(base.steps[0]) else base.counted
         duration = self._times(np.array([share]), np.ones((1, len(self.edits)))).duration[0]
         host = float(duration[base.host_task].sum() + duration[base.call_task].sum())
-        return np.array([self.ns[marked].sum() / base.run.lanes, host / base.run.lanes]) / base.step_count
+        work = float(self.gpu_ns(np.ones((1, len(self.edits))))[0])
+        return np.array([work, host / base.run.lanes / base.step_count])
+
+    def gpu_ns(self, errors: Floats) -> Floats:
+        """The durations of the GPU's operations in a step, ns, on one device, for each line of errors of the edits."""
+        base = self.base
+        marked = base.steps[0] if len(base.steps[0]) else base.counted
+        factor = np.append(errors, np.ones((len(errors), 1)), axis=1)
+        found: Floats = factor.take(self.owner[marked], axis=1) @ self.ns[marked] / base.run.lanes / base.step_count
+        return found
 
     def alone_ns(self, share: float | Floats) -> Floats:
         """How long the host takes for the last step if the GPU is idle when it begins, from the end of the one before.

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pyprof.prof.changes.say import interval, ms, one
+from pyprof.prof.changes.say import interval, ms, one, without_profiler
 from pyprof.prof.limits.hardware_words import hardware_words
 from pyprof.prof.planning.json_document import PlanDocument
 from pyprof.quantities import counted, rounded
-
-WORTH_SAYING = 0.05  # of the captured step, from which on it is said what its estimate leaves out
 
 
 def head(document: PlanDocument) -> str:
@@ -24,13 +22,8 @@ def _step(document: PlanDocument) -> str:
     now, start = f"{ms(time.ms)} ms", f"{what.capitalize()} takes {ms(document.captured_ms)} ms{mean} as captured."
     if document.measured:
         return f"{start} Measured without the profiler, it takes {now}."
-    without = "Without the profiler"
-    if document.besides_ms > WORTH_SAYING * document.captured_ms:
-        without += (
-            f", and without {ms(document.besides_ms)} ms of launches that do more than that, such as load a kernel"
-        )
     return (
-        f"{start} {without}, it takes about {now}: an estimate. If you know that time, give it with "
+        f"{start} {without_profiler(document)}, it takes about {now}: an estimate. If you know that time, give it with "
         "--step-ms; pyprof run --warmup 4 measures it."
     )
 

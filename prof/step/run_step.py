@@ -108,7 +108,7 @@ def run_step(table: Table, annotation: Annotation) -> RunStep | None:
     steps = known.count - known.count // 2 if known is not None and timed else len(lengths)
     lost = bool(losses(table)) or bool(launched_alone(table.coded("reason")).any())
     loader = _loader(table)
-    slowed = ("host", "data") if loader == "single process" else ("host",)
+    slowed = ("host",) if loader == "workers" else ("host", "data")
     per_step = {} if lost else _per_step(shares_of_devices(table, annotation, times), lengths, captured)
     devices = tuple(_devices(per_step, wall, slowed))
     shares = _mean_shares(devices)
@@ -163,7 +163,7 @@ def _devices(per_step: Mapping[int, Floats], wall: float, slowed: Sequence[str])
 def without_profiler(captured: Floats, wall: float, slowed: Sequence[str] = ("host",)) -> Floats:
     """The shares of a step that takes ``wall`` ns, from those of the captured one, in the order of ``SHARES``.
 
-    A profiler slows the host (``slowed``; a DataLoader too, where it works in the program's own process), and hardly
+    A profiler slows the host (``slowed``; what makes batches too, where that is the program's own process), and hardly
     the GPU, worker processes or a wait. So what the step is shorter comes off the host's shares first; if that is not
     enough, off the other idle time, and last off the GPU's, each in proportion.
     """
@@ -193,11 +193,14 @@ def _limit(shares: tuple[Share, ...], wall: float) -> Limit:
     """The GPU's work if it takes most of the step; otherwise what takes the rest.
 
     Of causes that each take a quarter of the step, the one with the surest evidence: a DataLoader's calls, waits for
-    values, communication, and last the host, which is what no record explains better.
+    values, communication, and last the host, which is what no record explains better. Where no record explains half of
+    the step, it is not known.
     """
     ns = defaultdict(float, {share.cause: share.ns for share in shares})
     if ns["gpu"] >= GPU_LIMITS * wall:
         return "gpu"
+    if ns["unknown"] > wall / 2:
+        return "unknown"
     sure = [name for name in SUREST if ns[name] >= (1 - GPU_LIMITS) * wall]
     return sure[0] if sure else max(SUREST, key=lambda name: ns[name])
 

@@ -19,7 +19,7 @@ from pyprof.prof.summary.wording import amount, joined
 from pyprof.prof.timing.usage import Usage
 from pyprof.quantities import counted, ms, share
 from pyprof.table.attribution import AttributedTime
-from pyprof.table.losses import incomplete_line
+from pyprof.table.losses import incomplete_line, times_are_wrong
 
 ROWS = {"kernel": "kernel", "memcpy": "copy", "memset": "memset", "graph": "graph launch", "cpu": "CPU op"}
 MAKERS = (
@@ -53,6 +53,20 @@ MAKERS = (
     work.uncounted_sentences,
 )
 
+OF_TIMES = (  # false where times are wrong
+    time.queue_sentences,
+    time.sync_sentences,
+    time.blocking_sentences,
+    time.backward_sentences,
+    work.kind_sentences,
+    work.matrix_sentences,
+    work.attention_sentences,
+    work.usage_sentences,
+    work.limit_sentences,
+    time.communication_sentences,
+    time.layer_sentences,
+)
+
 
 def headline(summary: Summary) -> str:
     """That the capture is incomplete, if it is, and what ran, where, for how long, and how much of it is attributed."""
@@ -84,7 +98,9 @@ def _device_names(devices: Sequence[Usage]) -> str:
 
 def sentences(summary: Summary) -> list[str]:
     """Where the time went, the most important first."""
-    return [summary.in_makers_words(sentence) for make in MAKERS for sentence in make(summary)]
+    wrong = times_are_wrong(summary.incomplete)
+    makers = [make for make in MAKERS if not (wrong and make in OF_TIMES)]
+    return [summary.in_makers_words(sentence) for make in makers for sentence in make(summary)]
 
 
 def assumptions(summary: Summary) -> list[str]:

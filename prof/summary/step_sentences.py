@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pyprof.prof.step.run_step import Limit, RunStep
 from pyprof.prof.summary.capture_numbers import Summary
 from pyprof.prof.summary.wording import joined
+from pyprof.prof.work.kinds import COPIES
 from pyprof.quantities import counted, ms, share
 
 LITTLE = 0.01  # of the step; a smaller share is not named
@@ -47,7 +48,7 @@ def step_sentences(summary: Summary) -> Iterator[str]:
         which = "a step begins, so each" if step.count > 1 else "the step begins, so it"
         yield f"No mark says when {which} is taken to begin with its first operation."
     if step.shares:
-        yield _of_cpu(step) if summary.on_cpu else _verdict(step)
+        yield _of_cpu(step) if summary.on_cpu else _verdict(step, _mostly_copies(summary))
         yield from _differing(step)
         yield from _places(summary, step)
 
@@ -79,9 +80,15 @@ def _time(step: RunStep) -> str:
     return f"A step takes {wall} as captured (median of {step.steps}, {spread})."
 
 
-def _verdict(step: RunStep) -> str:
+def _mostly_copies(summary: Summary) -> bool:
+    """Whether most of what the GPU does is to copy from and to the host."""
+    return any(part.name == COPIES and 2 * part.ns > summary.total_ns for part in summary.kinds)
+
+
+def _verdict(step: RunStep, copies: bool) -> str:
     wall, what = ms(round(step.wall_ns)), f"the {step.unit}"
-    works = f"the GPU works for {ms(round(step.share('gpu')))} of {wall} ({share(step.share('gpu'), step.wall_ns)})"
+    works = f"the GPU works for {ms(round(step.share('gpu')))} of {wall} ({share(step.share('gpu'), step.wall_ns)}"
+    works += ", mostly copies from and to the host)" if copies else ")"
     text = f"{LIMITS[step.limit]} {what}: {works}"
     if step.share("communication") > LITTLE * step.wall_ns:
         text += f" and only communicates for {ms(round(step.share('communication')))}"
@@ -113,10 +120,18 @@ def _lead(step: RunStep) -> str:
 
 
 def _profiled(step: RunStep) -> str:
-    """That the host's share has the profiler's cost in it, where that share decides something."""
-    if step.timed or step.share("host") < LEADING * step.wall_ns:
+    """That the profiler's cost is in the host's share, and in that of batches which the program's own process makes,
+    where these decide something."""
+    slowed = ["host"] if step.loader == "workers" else ["host", "data"]
+    named = [cause for cause in slowed if step.share(cause) >= LEADING * step.wall_ns]
+    if step.timed or not named:
         return ""
-    return " The profiler slows the host, so without it the host's share is smaller: pyprof run times steps without it."
+    shares = {
+        "host": "the host's share",
+        "data": "that of loading data" if len(named) > 1 else "the share of loading data",
+    }
+    smaller = f"{joined([shares[cause] for cause in named])} {'is' if len(named) == 1 else 'are'}"
+    return f" The profiler slows the host, so without it {smaller} smaller: pyprof run times steps without it."
 
 
 def _places(summary: Summary, step: RunStep) -> Iterator[str]:
@@ -124,8 +139,9 @@ def _places(summary: Summary, step: RunStep) -> Iterator[str]:
     named = [place for place in summary.host_places[:NAMED] if place.ns > LITTLE * step.captured_ns]
     if summary.on_cpu or not named or step.share("host") < LEADING * step.wall_ns:
         return
+    as_captured = " as captured" if step.unit == "step" else ""
     each = [f"{ms(round(place.ns))} before {' at '.join(filter(None, (place.op, place.line)))}" for place in named]
-    yield f"The host pauses longest, per {step.unit} as captured: {joined(each)}."
+    yield f"The host pauses longest, per {step.unit}{as_captured}: {joined(each)}."
 
 
 def _differing(step: RunStep) -> Iterator[str]:

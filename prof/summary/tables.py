@@ -16,6 +16,7 @@ from pyprof.prof.summary.wording import layer_name, times
 from pyprof.prof.summary.work_sentences import at_least
 from pyprof.prof.timing.usage import Usage
 from pyprof.quantities import ms, share
+from pyprof.table.losses import times_are_wrong
 
 MOST = 14  # rows per table
 LAYERS = 6  # rows in the table of layers
@@ -33,7 +34,9 @@ class SummaryTable:
 
 
 def summary_tables(summary: Summary) -> list[SummaryTable]:
-    """The tables that tell more than a sentence would."""
+    """The tables that tell more than a sentence would; they are of times, so none where these are wrong."""
+    if times_are_wrong(summary.incomplete):
+        return []
     return [
         *_phases(summary),
         *_serving(summary),

@@ -115,8 +115,9 @@ def blocking_sentences(summary: Summary) -> Iterator[str]:
     if all(place.op and place.op.rpartition(".")[2] not in MOVING for place in places):  # it copies an operand
         pin = "keep these operands on the GPU"
     hold, take = ("holds", "takes") if rows == 1 else ("hold", "take")
+    span = f"{ms(summary.span_ns)}{' of the GPUs together' if len(summary.devices) > 1 else ''}"
     yield (
-        f"{counted(rows, 'copy')}{memory} to the GPU {hold} the CPU for {ms(held)} of {ms(summary.span_ns)} and {take} "
+        f"{counted(rows, 'copy')}{memory} to the GPU {hold} the CPU for {ms(held)} of {span} and {take} "
         f"{ms(own)} on the GPU: {', '.join(named)}; {pin}."
     )
 

@@ -55,7 +55,7 @@ PAIRS = {
     ),
     "the step measured and estimated": (r"Measured without the profiler", r"an estimate"),
     "no steps and a step": (r"no steps are marked", r"(?:A|The) step takes"),
-    "replayed and not": (r"Only the GPU's work is known", r"in four of five cases"),
+    "replayed and not": (r"[Oo]nly the GPU's work that each removes", r"in four of five cases"),
 }
 
 

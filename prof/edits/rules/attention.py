@@ -75,8 +75,12 @@ def _fused(run: Run, found: list[Pattern], change: str) -> Proposal:
     for place, row in enumerate(rows):
         if row in kept:
             ns[place], left[place], added[place] = kept[row], 1.0, MASK_CALLS if row in masked else 0
+    gone = [pattern for pattern in found if pattern.softmax in rows]
+    largest = max(gone, key=lambda pattern: run.dur[pattern.softmax])
+    others = len({str(run.shapes(p.softmax)[0]) for p in gone}) > 1
+    such_as = "scores such as" if others else "the scores"
     why = (
-        f"Products and a softmax write and read the scores {run.shapes(found[0].softmax)[0]}, "
+        f"Products and a softmax write and read {such_as} {run.shapes(largest.softmax)[0]}, "
         f"{run.number(calls, 'time', 'times')} per {run.unit}, {rounded(run.ms_of(rows))} ms with the copies around "
         "them"
     )

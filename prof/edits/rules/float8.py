@@ -146,7 +146,7 @@ def _edit(scenario: Scenario, chosen: dict[int, tuple[float, int]]) -> Edit:
         change=f"Run large linear layers in FP8: {TRAINED if run.trains else QUANTIZED}. {_compiling(scenario)}",
         why=(
             f"{run.number(rows, 'product', 'products')} of linear layers, in half precision {rounded(run.ms_of(rows))} "
-            f"ms; in FP8, with {rounded(run.count(int(casts.sum())))} casts and their scales, "
+            f"ms; in FP8, with {run.number(int(casts.sum()), 'cast', 'casts')} and scales, "
             f"{rounded(run.ms(float(ns.sum())))} ms are expected"
         ),
         cost=COSTS["fp8"],

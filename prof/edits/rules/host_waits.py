@@ -16,7 +16,7 @@ from pyprof.prof.edits.scenario import RANGES, Scenario
 from pyprof.prof.limits.architectures import PCIE_3, PCIE_5, PINNED, PINNED_PCIE_5
 from pyprof.prof.timing.gpus import SMALL, TO_DEVICE, TO_HOST, named_rows
 from pyprof.prof.timing.input_data import BATCH
-from pyprof.quantities import rounded
+from pyprof.quantities import amount, rounded
 from pyprof.table.api_kinds import GIVING
 from pyprof.table.columns import NULL, Bools, Floats, Ints
 
@@ -184,6 +184,7 @@ def pageable_copy(scenario: Scenario) -> Iterator[Proposal]:
         return
     rate = PINNED_PCIE_5 if run.device.arch in PCIE_5 else PINNED
     total, share = float(size[rows].sum()), _after_joining(run, rows)
+    moved = amount(1e6 * run.ms(total), "B")
     yield Edit(
         rule="pageable_copy",
         change=(
@@ -191,7 +192,7 @@ def pageable_copy(scenario: Scenario) -> Iterator[Proposal]:
             "non_blocking=True); one copy for many small ones."
         ),
         why=(
-            f"{run.number(rows, 'copy moves', 'copies move')} {rounded(run.ms(total))} MB of pageable memory to the "
+            f"{run.number(rows, 'copy moves', 'copies move')} {moved} of pageable memory to the "
             "GPU, and the host waits for each"
         ),
         cost=COSTS["pageable_copy"],
@@ -220,6 +221,7 @@ def copy_to_host(scenario: Scenario) -> Iterator[Proposal]:
         return
     pinned = COPY_NS + 1e9 * size[rows] / (PINNED_PCIE_5 if run.device.arch in PCIE_5 else PINNED)
     total, took = float(size[rows].sum()), float(run.dur[rows].sum())
+    moved = amount(1e6 * run.ms(total), "B")
     yield Edit(
         rule="copy_to_host",
         change=(
@@ -227,7 +229,7 @@ def copy_to_host(scenario: Scenario) -> Iterator[Proposal]:
             "pinned memory that is kept."
         ),
         why=(
-            f"{run.number(rows, 'copy moves', 'copies move')} {rounded(run.ms(total))} MB to pageable memory of the "
+            f"{run.number(rows, 'copy moves', 'copies move')} {moved} to pageable memory of the "
             f"host at {rounded(total / max(took, 1.0), 3)} GB/s: {rounded(run.ms(took))} ms. Counted is pinned memory"
         ),
         cost=COSTS["copy_to_host"],

@@ -202,6 +202,7 @@ def made_again(scenario: Scenario) -> Iterator[Proposal]:
         return
     rows = np.array(sorted(row for _, needless in often for row in needless), np.int64)
     most = often[0][0][0].rows
+    line = run.trace(most[0])
     yield Edit(
         rule="made_again",
         change=(
@@ -211,7 +212,7 @@ def made_again(scenario: Scenario) -> Iterator[Proposal]:
         ),
         why=(
             f"{run.number(sum(len(tables) for tables, _ in often), 'call makes', 'calls make')} the same tensors as "
-            f"another one, by {', '.join(dict.fromkeys(run.op(row) for row in most))} ({run.trace(most[0])}): "
+            f"another one, by {', '.join(dict.fromkeys(run.op(row) for row in most))}{f' ({line})' if line else ''}: "
             f"{run.number(rows, 'launch', 'launches')} too many"
         ),
         cost=COSTS["made_again"],

@@ -81,10 +81,10 @@ def _edit(scenario: Scenario, rows: Ints, found: list[Fused]) -> Edit:
         change=_change(scenario),
         why=(
             f"{run.number(taken, 'element-wise kernel, norm or copy', 'element-wise kernels, norms and copies')} take "
-            f"{rounded(before)} ms; fused with their neighbours, {rounded(after)} ms are expected. Of the model's "
-            f"{rounded(run.count(len(rows)))} launches {rounded(run.count(remain))} remain, for each of which compiled "
-            f"code takes the host {HOST} times as long. Graph breaks, which a capture cannot show, would keep more of "
-            "them"
+            f"{rounded(before)} ms; fused with their neighbours, {rounded(after)} ms are expected. Compiled, the model "
+            f"makes {rounded(run.count(remain))} launches in place of {rounded(run.count(len(rows)))}, for each of "
+            f"which the host takes {HOST} times as long{_graphed(scenario)}. Graph breaks, which a capture cannot "
+            "show, would keep more of them"
         ),
         cost=COSTS["compile"],
         rows=rows,
@@ -92,6 +92,12 @@ def _edit(scenario: Scenario, rows: Ints, found: list[Fused]) -> Edit:
         left=left,
         deviation=0.35,
     )
+
+
+def _graphed(scenario: Scenario) -> str:
+    """That launches cost the host little, where a graph makes them all at once."""
+    made = any(edit.rule == "cuda_graph" for edit in scenario.edits)
+    return ", were they not in a graph" if made else ""
 
 
 def _change(scenario: Scenario) -> str:
