@@ -62,7 +62,10 @@ NAMES: Rules = (
     (r"^triton_(?:red|per)_", f"{REDUCTION}|{NORM}|{SOFTMAX}|{LOSS}|{MOVE}|{EMBEDDING}"),
     (r"fmha|sdpa|flash_(?:fwd|bwd)|paged_attention|unified_attention|flash_attn|unpack_cudnn", ATTENTION),
     (r"(?i:rms_?norm|layer_?norm|batch_?norm|group_?norm)|\bbn_(?:fw|bw)|cudnn::bn_", NORM),
-    (r"[dw]grad|fprop|winograd|im2col|igemm_(?:fwd|bwd|wrw)|implicit_(?:con)?volve|conv(?!ert)\w*2d", CONVOLUTION),
+    (
+        r"[dw]grad|fprop|grouped_conv_|winograd|im2col|igemm_(?:fwd|bwd|wrw)|implicit_(?:con)?volve|conv(?!ert)\w*2d",
+        CONVOLUTION,
+    ),
     (r"_matmul_ogs_", GEMM),  # their names may end in the activation that they apply
     (r"rotary|act_and_mul|swiglu", ELEMENTWISE),
     (r"batched_transpose|::transpose<|cast_(?:and_)?transpose|_cast_to_fp|cast_back", MOVE),

@@ -68,14 +68,21 @@ class Capture:
     steps: list[tuple[int, int, int]] = field(default_factory=list)
     names_every_op: bool = False  # Kineto says of each range whether it is an op; NVTX ranges have only a text
 
-    def launched_in(self, pattern: str) -> list[Operation]:
-        """The operations launched inside a range whose name has the pattern, on the range's own thread."""
+    def launched_in(self, pattern: str, begun: bool = False) -> list[Operation]:
+        """The operations launched inside a range whose name has the pattern, on the range's own thread.
+
+        begun: those whose launch begins there, too, though it returns later.
+        """
         search = re.compile(pattern).search
         covered = {
             thread: _merged((range_.begin, range_.end) for range_ in ranges if search(range_.name))
             for thread, ranges in self.ranges.items()
         }
-        return [row for row in self.operations if row.api and _contains(covered.get(row.thread, []), *row.api)]
+        return [
+            row
+            for row in self.operations
+            if row.api and _contains(covered.get(row.thread, []), row.api[0], row.api[0 if begun else 1])
+        ]
 
     def enclose(self) -> None:
         """Fill ``around`` of each operation: one pass over each thread, with a stack of the open ranges.

@@ -251,9 +251,10 @@ def test_a_wrong_number_is_a_difference() -> None:
         "devices": [],
         "waits": {"launches": 1, "queued_ns": 0},
         "copies": None,
+        "step": None,
         "reasons": [],
     }
-    more["steps"] = [{"name": "1", "mark_ns": 7}]
+    more["steps"] = [{"name": "1", "rows": 1, "mark_ns": 7}]
     found: Document = {"captured_ms": 2.0, "now": None, "measured": False, "changes": []}
     document = {"numbers": numbers | parts | more, "changes": found}
     wanted = {"busy_ns": 9, "attributed_ns": (8, 10), "phases": {"backward": (0, 0)}, "marks_ns": {"1": 7}}
