@@ -12,7 +12,8 @@ WITHIN = "Device-to-Device", "DtoD"
 SMALL = 64  # most bytes of a copy of single values, such as that of .item()
 DeviceKey = tuple[int, ...]  # rank, process, device; NULL where unknown
 # A launch takes the host 3 to 20 µs. One that takes longer than this does something else first, such as loading the
-# kernel's code (6.5 ms for a fill in a first step on an MI250, 900 ms for a first convolution on an A100).
+# kernel's code (6.5 ms for a fill in a first step on an MI250, 900 ms for a first convolution on an A100; 5.4 ms for
+# the first copy from pinned memory on an H200).
 LONG_LAUNCH_NS = 200_000
 
 
@@ -49,11 +50,11 @@ def ends(table: Table) -> Ints:
 
 
 def launched_at(table: Table) -> Ints:
-    """When the host launched each row: when it began to call, or when a long launch of a kernel had returned; or NULL.
+    """When the host launched each row: when it began to call, or when a long launch had returned; or NULL.
 
-    It is not after the row's start: some calls return only then.
+    It is not after the row's start: some calls return only then. The call of a copy to the host may wait for the copy.
     """
     began, took, start = (table.ints(key) for key in ("apiStart", "apiDuration", "start"))
-    long = table.coded("kind").among("kernel", "graph") & (took != NULL) & (took >= LONG_LAUNCH_NS)
+    long = ~named_rows(table, *TO_HOST) & (took != NULL) & (took >= LONG_LAUNCH_NS)
     found: Ints = np.where((began != NULL) & long, np.maximum(np.minimum(began + took, start), began), began)
     return found

@@ -3,7 +3,7 @@
 A gap belongs to the row that ends it. Its time is split by what the host did meanwhile:
 
 * ``data``: it was in a DataLoader's ``__next__`` (the column ``batches``); in a capture without any such call, it had
-  not yet launched a copy that brings a batch (``input_data``). Copies before the device's first kernel load the model
+  not yet called a copy that brings a batch (``input_data``). Copies before the device's first kernel load the model
   instead, unless they are in a marked step;
 * ``copy``: its thread was in the call of a copy that blocks (its memory is not pinned), of the row itself or of the
   thread's launch before it;
@@ -131,7 +131,7 @@ def waiting(table: Table) -> Waiting:
         after_copy = np.append(False, to_host[rows[last[:-1]]])
         begun = np.append(False, np.logical_or.accumulate(computes[rows])[:-1]) | in_step[rows]
         parts[rows] = _split(
-            _Gaps(rows, since, idle[rows], np.where(known[rows], launched[rows], since)),
+            _Gaps(rows, since, idle[rows], *(np.where(known[rows], at[rows], since) for at in (api, launched))),
             in_loader=_in_loader(loads, table.ints("pid")[rows], since, start[rows]),
             own_copy=_in_calls(table, copies & known, called, rows, rows, since),
             copy_before=_in_calls(table, copies & known, called, before_it[rows], rows, since),
@@ -143,11 +143,12 @@ def waiting(table: Table) -> Waiting:
 
 
 class _Gaps(NamedTuple):
-    """The gaps of one GPU: the row that ends each, when it begins, its length, and when the row was launched."""
+    """The gaps of one GPU: the row that ends each, when it begins, its length, when the row was called and launched."""
 
     rows: Ints
     since: Ints
     idle: Ints
+    called: Ints
     launched: Ints
 
 
@@ -167,8 +168,8 @@ def _split(gaps: _Gaps, in_loader: Ints, own_copy: Ints, copy_before: Ints, afte
     found["copy"], late, rest = of_late + of_rest, late - of_late, rest - of_rest
     found["sync"] = np.where(after_copy, np.minimum(late, DENSE_NS), 0)
     late = late - found["sync"]
-    found["data"] = found["data"] + np.where(batch, late, 0)
-    late = np.where(batch, 0, late)
+    own = np.where(batch, np.minimum(late, np.clip(gaps.called - gaps.since, 0, None)), 0)  # a long call is the host's
+    found["data"], late = found["data"] + own, late - own
     found["launch"], found["host"], found["queued"] = np.where(short, late, 0), np.where(short, 0, late), rest
     return np.stack([found[cause] for cause in CAUSES], 1)
 

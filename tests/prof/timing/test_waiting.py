@@ -36,9 +36,15 @@ GAPS = {  # what comes before and what ends the gap -> its length in µs and its
     "nothing was launched for long": ([kernel(10, 40, 0), kernel(300, 10, 290)], 250, "host"),
     "launched early in a long gap": ([kernel(10, 40, 0), kernel(300, 10, 60)], 250, "queued"),
     "a launch that took long itself": ([kernel(10, 40, 0), kernel(300, 10, 60, 245 * US)], 250, "host"),
+    "a copy's call that took long itself": ([kernel(10, 40, 0), copy(300, 10, 60, PINNED, 245 * US)], 250, "host"),
     "item() and what the CPU does then": ([copy(10, 40, 0, ITEM), kernel(90, 10, 80)], 40, "sync"),
     "a copy to the host that nobody waits for": ([copy(10, 40, 0, ITEM), kernel(90, 10, 1)], 40, "queued"),
     "a batch": ([kernel(10, 40, 0), copy(900, 10, 890, PINNED, phase="data", bytes=65_536)], 850, "data"),
+    "a batch whose copy took long to call": (
+        [kernel(10, 40, 0), copy(900, 10, 60, PINNED, 845 * US, phase="data", bytes=65_536)],
+        850,
+        "host",
+    ),
     "the model's second parameter": (
         [copy(10, 40, 0, PINNED, phase="data"), copy(900, 10, 890, PINNED, phase="data", bytes=65_536)],
         850,
