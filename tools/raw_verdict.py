@@ -36,6 +36,7 @@ AFTER_UPLOAD_MS = 0.015  # PyTorch synchronises its stream right after a pageabl
 LATE_START_MS = 50.0
 EMPTY_WAIT_MS = 0.5
 OVERLAP_MS = 1.0
+QUEUED_MS = 0.1  # launching takes less
 
 
 @dataclass
@@ -255,7 +256,14 @@ def suspicions(profile, gpu, api):
     return found
 
 
-def verdict(profile, process, device):
+def reached(gpu, launch, mark):
+    """When a GPU is done with what was launched before a mark; what waits while nothing runs waits for unknown work."""
+    first = min(gpu, key=lambda row: row[0])
+    queued = first[0] if first[0] - launch.get(first[5], first[0]) > QUEUED_MS else mark
+    return max([mark, queued, *(row[1] for row in gpu if launch.get(row[5], np.inf) < mark)])
+
+
+def verdict(profile, process, device, paced):
     gpu = [row for row in profile.gpu if row[2] == process and row[3] == device]
     api = [row for row in profile.api if row[2] == process]
     ranges = [row for row in profile.ranges if row[2] == process]
@@ -267,6 +275,8 @@ def verdict(profile, process, device):
     begin, end = kept[0][0], kept[-1][1]
     launch = returns(api)
     drained = max([end, *(row[1] for row in gpu if begin <= launch.get(row[5], -1.0) < end)]) if whole else end
+    if paced and gpu:
+        begin, drained = reached(gpu, launch, begin), max(drained if whole else end, reached(gpu, launch, end))
     loaders = spans_of([row for row in ranges if LOADER.search(row[3])])
     copies = {row[5]: row[6] for row in gpu if COPY_CALL.search(row[6])}
     split = shares(gpu, api, loaders, waits_for_values(api, copies), begin, drained)
@@ -287,11 +297,14 @@ def verdict(profile, process, device):
     }
 
 
-def verdicts(path):
-    """One verdict a GPU, the busiest first; one without a device if no GPU work is recorded."""
+def verdicts(path, paced=False):
+    """One verdict a GPU, the busiest first; one without a device if no GPU work is recorded.
+
+    paced: of the time from where the GPU reaches the first mark; otherwise from the mark itself, on the host.
+    """
     profile = read(path)
     places = sorted({(row[2], row[3]) for row in profile.gpu}, key=str) or [(0, None)]
-    found = [verdict(profile, process, device) for process, device in places]
+    found = [verdict(profile, process, device, paced) for process, device in places]
     return {"capture": str(path), "gpus": sorted(found, key=lambda one: -one["gpu_busy_ms"])}
 
 

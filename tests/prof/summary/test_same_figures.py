@@ -278,7 +278,7 @@ def test_the_rows_have_the_time_the_share_and_the_idle_time_of_the_summary(summe
     assert -0.001 * number(wall) < unnamed < 0.041 * number(wall)
 
 
-WORKS = r"the GPU works for (\S+ ms) of (\S+ ms) \((\S+)\)"
+WORKS = r"the GPU works for (\S+ ms) of (\S+ ms) \((\S+?)(?:, mostly copies [^)]*)?\)"
 
 
 def communicates(text: str) -> float:
