@@ -3,8 +3,8 @@
     python tools/audit_shares.py [FILE or FOLDER ...]   (default: tests/golden and, if set, $PYPROF_DATA)
 
 Compared are captures whose steps are marked, or begin at a DataLoader's call, and of whose time nothing is withheld.
-Both are of the time from where the GPU reaches the first mark to where it reaches the last one. Exit code 1 if more than
-a tenth of the captures differ by more than 10 points.
+Both are of the time from where the GPU reaches the first mark to where it reaches the last one. Exit code 1 if more
+than a tenth of the captures differ by more than 10 points.
 """
 
 import os

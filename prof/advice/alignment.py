@@ -16,7 +16,7 @@ import numpy as np
 
 from pyprof.dtypes import HALF, ITEM_BYTES
 from pyprof.marker import parse_marker
-from pyprof.prof.advice.card import Confidence, Finding, rule
+from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.run import Run
 from pyprof.prof.kernels.operand_layouts import contiguous_dimensions
 from pyprof.prof.kernels.precision import PRECISION_OF_DTYPE, PRECISIONS, tensor_unit
@@ -187,8 +187,7 @@ def _finding(run: Run, sizes: tuple[tuple[int, int], ...], found: list[tuple[int
     change = f"Pad the layer's features from {pads} (or the tensor's dimension, where no layer makes it)."
     if sizes[-1][0] >= VOCABULARY:
         change = f"Pad the vocabulary from {pads}. No target refers to the rows added to embedding and output."
-    sure: Confidence = "high" if run.strides(int(rows[0])) is not None else "medium"
-    return Finding(rows, saved, why, change, sure)
+    return Finding(rows, saved, why, change)
 
 
 def weight_shape(run: Run, row: int) -> list[int]:
@@ -222,7 +221,7 @@ def _conv_padding(run: Run) -> Iterator[Finding]:
         )
         pairs = ", ".join(f"{size} to {padded_to(size, CONV_ITEM[dtype])}" for size in channels)
         change = f"Pad the layer's channels from {pairs}. Let cuDNN measure: torch.backends.cudnn.benchmark = True."
-        yield Finding(found, run.dur[found].copy(), why, change, "low", launches=len(found), calls=0.0)
+        yield Finding(found, run.dur[found].copy(), why, change, launches=len(found), calls=0.0)
 
 
 def _odd(run: Run, row: int) -> tuple[int, ...]:

@@ -124,7 +124,7 @@ def _by_name(run: Run) -> Iterator[Finding]:
             "has no shapes"
         )
         # A fused kernel removes the time between the products, but is slower than the products alone.
-        yield Finding(rows, run.dur[rows] / 2, why, f"Use fused attention: {USE}.", "low")
+        yield Finding(rows, run.dur[rows] / 2, why, f"Use fused attention: {USE}.")
 
 
 @rule("attention_backend")
@@ -215,7 +215,7 @@ def _finding(
             f"{who} the scores {run.shapes(softmax)[0]} in {run.dtype[softmax]}, {run.number(calls, 'time', 'times')} "
             f"per {run.unit}: {rounded(now)} ms; fused, {rounded(now - run.ms(float(saved.sum())))} ms are expected"
         )
-        yield Finding(np.array(rows), saved, why, change, "medium", launches=len(rows) - calls)
+        yield Finding(np.array(rows), saved, why, change, launches=len(rows) - calls)
 
 
 def _members(run: Run, pattern: Pattern, inside: Bools | None) -> list[int]:
@@ -322,4 +322,4 @@ def _slower(run: Run, op: str, who: str, change: str) -> Iterator[Finding]:
             f"{run.number(rows, 'attention kernel', 'attention kernels')} of {who} in {run.dtype[rows[0]]}: "
             f"{rounded(now)} ms; {rounded(now - run.ms(sum(saved)))} ms are expected of the fastest backend that fits"
         )
-        yield Finding(np.array(rows), np.array(saved), why, change, "medium")
+        yield Finding(np.array(rows), np.array(saved), why, change)

@@ -3,15 +3,13 @@
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pyprof.errors import ModelError
 from pyprof.table.columns import Floats, Ints
 
 if TYPE_CHECKING:
     from pyprof.prof.advice.run import Run
-
-Confidence = Literal["high", "medium", "low"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,7 +23,6 @@ class Finding:
     saved_ns: Floats  # per row: the time that the change removes
     why: str
     change: str
-    confidence: Confidence
     idle_ns: float = 0.0  # idle time that the change saves in addition; of CPU_RULES alone
     launches: float = 0.0  # number of launches that the change removes; negative if it adds launches
     calls: float | None = None  # number of host calls that the change removes; None: equal to launches

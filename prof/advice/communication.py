@@ -56,7 +56,7 @@ def communication(run: Run) -> Iterator[Finding]:
         "rest is waiting for other ranks"
     )
     called = all(run.op(row) == "all_reduce" for row in rows.tolist())
-    yield Finding(rows, saved, why, CALLED if called else BY_DDP, "low")
+    yield Finding(rows, saved, why, CALLED if called else BY_DDP)
 
 
 def _infers(run: Run) -> bool:
@@ -97,4 +97,4 @@ def small_collectives(run: Run) -> Iterator[Finding]:
         "Merge the small all-reduces: DistributedDataParallel(..., bucket_cap_mb=25, gradient_as_bucket_view=True). "
         "Without DDP, flatten the gradients into one tensor, or use torch.distributed._coalescing_manager."
     )
-    yield Finding(rows, saved, why, change, "low", launches=len(rows) - merged, calls=calls)
+    yield Finding(rows, saved, why, change, launches=len(rows) - merged, calls=calls)

@@ -47,7 +47,7 @@ def pageable_copy(run: Run) -> Iterator[Finding]:
         "Copy from pinned memory: DataLoader(pin_memory=True) or tensor.pin_memory(), then .to(device, "
         "non_blocking=True)."
     )
-    yield Finding(rows, saved, why, change, "medium")
+    yield Finding(rows, saved, why, change)
 
 
 def _pageable(run: Run) -> Bools:
@@ -85,7 +85,7 @@ def weight_casts(run: Run) -> Iterator[Finding]:
             f"{rounded(run.ms_of(rows))} ms"
         )
         change = "Load the model in half precision: model.to(torch.bfloat16), without autocast."
-        yield Finding(np.array(rows), run.dur[rows].copy(), why, change, "medium", launches=len(rows))
+        yield Finding(np.array(rows), run.dur[rows].copy(), why, change, launches=len(rows))
 
 
 def _of_weight(run: Run, row: int) -> bool:

@@ -42,4 +42,4 @@ def cpu_data_loader(run: Run) -> Iterator[Finding]:
         "Prepare input data in other processes: DataLoader(num_workers=1 or more, persistent_workers=True). "
         "Each worker has one thread."
     )
-    yield Finding(rows, share * run.dur[rows], why, change, "medium", idle_ns=share * pauses)
+    yield Finding(rows, share * run.dur[rows], why, change, idle_ns=share * pauses)

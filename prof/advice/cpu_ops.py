@@ -71,7 +71,7 @@ def cpu_threads(run: Run) -> Iterator[Finding]:
         f"Use all cores: torch.set_num_threads({facts.cores}), or OMP_NUM_THREADS={facts.cores}. Cores that are two "
         "threads of one core add less."
     )
-    yield Finding(rows, run.dur[rows] * (1 - 1 / faster), why, change, "low")
+    yield Finding(rows, run.dur[rows] * (1 - 1 / faster), why, change)
 
 
 @cpu_rule("cpu_bf16")
@@ -110,7 +110,7 @@ def cpu_bf16(run: Run) -> Iterator[Finding]:
     converting = CONVERTED[instructions] * float(np.nansum(run.nbytes[rows])) / rate if rate else 0.0
     left = max(1 - converting / float(gain.sum()), 0.0)
     saved = np.r_[gain * left, _streaming_ns(run, narrow, rate) * (1 - NARROWED)]
-    yield Finding(np.r_[rows, narrow], saved, why, change, "low" if ratio > 2 else "medium")
+    yield Finding(np.r_[rows, narrow], saved, why, change)
 
 
 def _narrowed(run: Run) -> Ints:
@@ -159,7 +159,7 @@ def cpu_channels_last(run: Run) -> Iterator[Finding]:
         "Use channels last: model.to(memory_format=torch.channels_last), and the same for the input. Views and "
         "reshapes that assume NCHW copy."
     )
-    yield Finding(rows, saved, why, change, "low")
+    yield Finding(rows, saved, why, change)
 
 
 def _nchw(run: Run) -> Bools:
@@ -199,7 +199,7 @@ def cpu_fusion(run: Run) -> Iterator[Finding]:
         f"{rounded(after)} ms are expected"
     )
     change = f"Fuse the element-wise ops ({few}): torch.compile the module that holds them; it needs a C++ compiler."
-    yield Finding(np.array(rows), saved, why, change, "medium", launches=len(rows) - kept)
+    yield Finding(np.array(rows), saved, why, change, launches=len(rows) - kept)
 
 
 def _bytes_per_ns(run: Run) -> float:

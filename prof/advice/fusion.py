@@ -212,4 +212,4 @@ def _finding(run: Run, sizes: dict[int, list[list[int]]]) -> Iterator[Finding]:
     change = f"Fuse the element-wise kernels ({few}): torch.compile the module that holds them."
     if instead := _instead(run, [chain for _, chain in every]):
         change = f"{'. '.join(instead)}. Alternatively, torch.compile the module that holds it."
-    yield Finding(np.array(rows), saved, why, change, "medium", launches=len(rows) - kept)
+    yield Finding(np.array(rows), saved, why, change, launches=len(rows) - kept)

@@ -59,7 +59,7 @@ def zero_grad(run: Run) -> Iterator[Finding]:
         f"ms){more}. Where a gradient is None, autograd assigns it and needs neither"
     )
     change = "Set gradients to None: optimizer.zero_grad(set_to_none=True), the default since PyTorch 2.0."
-    yield Finding(rows, saved, why, change, "high", launches=len(fills) + spared * len(adds))
+    yield Finding(rows, saved, why, change, launches=len(fills) + spared * len(adds))
 
 
 @rule("sparse_grad")
@@ -110,7 +110,7 @@ def _table(run: Run, shape: tuple[int, int], fills: list[int], touched: int) -> 
     adam = bool(np.isin(run.aten[update], ("_foreach_addcdiv_", "addcdiv_", "_fused_adam_")).any())
     gone = int(run.mentions("nodes", *DENSE).sum()) + int((share == 1).sum())
     launches = gone - (SPARSE_ADAM if adam else SPARSE_SGD) * run.steps * run.lanes
-    yield Finding(rows, saved, why, change, "medium", launches=launches)
+    yield Finding(rows, saved, why, change, launches=launches)
 
 
 def _touched(run: Run, width: int) -> int:
@@ -176,4 +176,4 @@ def _selected(run: Run, shape: str, pieces: list[list[int]], tensors: int) -> Fi
         "Call unbind once before the loop: parts = x.unbind(dim), then parts[i] in place of x[:, i]. The gradient of "
         "all pieces is then one stack."
     )
-    return Finding(rows, saved, why, change, "medium", launches=launches, calls=launches / 2)
+    return Finding(rows, saved, why, change, launches=launches, calls=launches / 2)

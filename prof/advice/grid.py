@@ -38,7 +38,7 @@ def small_grid(run: Run) -> Iterator[Finding]:
         f"{rounded(before - run.ms(float(saved.sum())))} ms are expected"
     )
     change = "Batch the small products: stack their operands and call torch.bmm (or mm, where they share an operand)."
-    yield Finding(np.array(rows), saved, why, change, "medium", launches=len(rows) - count)
+    yield Finding(np.array(rows), saved, why, change, launches=len(rows) - count)
 
 
 def _in_a_row(run: Run) -> Iterator[list[int]]:

@@ -28,4 +28,4 @@ def dropout_in_eval(run: Run) -> Iterator[Finding]:
         "random outputs"
     )
     change = "Call model.eval() before inference. Keep the dropout where it is wanted, as in Monte Carlo dropout."
-    yield Finding(rows, run.dur[rows].copy(), why, change, "medium", launches=len(rows))
+    yield Finding(rows, run.dur[rows].copy(), why, change, launches=len(rows))

@@ -88,7 +88,7 @@ def _in_nhwc(run: Run, rank: int, mixed: bool, changes: Ints, depthwise: Ints, n
     ]
     now, gain = run.ms_of(rows), run.ms(float(saved.sum()))
     why = f"{', '.join(words)}. Of {rounded(now)} ms, {rounded(now - gain)} ms are expected to remain in {nhwc}"
-    return Finding(rows, saved, why, change_to_nhwc(rank, mixed), "medium", launches=len(changes), calls=0.0)
+    return Finding(rows, saved, why, change_to_nhwc(rank, mixed), launches=len(changes), calls=0.0)
 
 
 def change_to_nhwc(rank: int, mixed: bool) -> str:
@@ -150,4 +150,4 @@ def conv_bias(run: Run) -> Iterator[Finding]:
         f"following batch norm subtracts it again: {rounded(run.ms_of(rows))} ms"
     )
     change = "Remove the bias of convolutions before a batch norm: nn.Conv2d(..., bias=False)."
-    yield Finding(np.array(rows), run.dur[rows].copy(), why, change, "high", launches=len(rows))
+    yield Finding(np.array(rows), run.dur[rows].copy(), why, change, launches=len(rows))

@@ -55,4 +55,4 @@ def _finding(run: Run, size: int, columns: int, calls: int) -> Iterator[Finding]
         "Fuse the cross-entropy: torch.compile the loss (F.cross_entropy and the cast before it as one function), or "
         "use a fused linear and cross-entropy, which never holds all logits."
     )
-    yield Finding(rows, run.dur[rows] * (1 - expected / now), why, change, "medium", launches=len(rows) - 2 * calls)
+    yield Finding(rows, run.dur[rows] * (1 - expected / now), why, change, launches=len(rows) - 2 * calls)

@@ -8,7 +8,7 @@ import numpy as np
 
 from pyprof.prof.advice.alignment import LINE, product_of, weight_shape
 from pyprof.prof.advice.attention import in_math
-from pyprof.prof.advice.card import Confidence, Finding, rule
+from pyprof.prof.advice.card import Finding, rule
 from pyprof.prof.advice.run import START_NS, Run
 from pyprof.quantities import rounded
 from pyprof.table.columns import Bools, Floats, Ints
@@ -48,7 +48,7 @@ def tf32(run: Run) -> Iterator[Finding]:
     yield from _by_name(run)
     off = [f for f in ("gemm", "conv") if not bool(((run.family == f) & (run.precision == "tf32")).any())]
     rows = _fitting(run, np.flatnonzero(full_precision(run, off) & (run.tc == "0")), 4)
-    yield from _finding(run, rows, _expected(run, rows, "tc_tf32"), "TF32", TF32, "high")
+    yield from _finding(run, rows, _expected(run, rows, "tc_tf32"), "TF32", TF32)
 
 
 def _fitting(run: Run, rows: Ints, itemsize: int) -> Ints:
@@ -83,7 +83,7 @@ def _by_name(run: Run) -> Iterator[Finding]:
         f"{products} ({name}) and used no tensor cores: {rounded(run.ms_of(rows))} ms. TF32 is {rounded(2 * ratio, 2)} "
         "times as fast where compute is the limit; half of that is counted because the capture has no shapes"
     )
-    yield Finding(rows, run.dur[rows] * (1 - 1 / ratio), why, TF32, "low")
+    yield Finding(rows, run.dur[rows] * (1 - 1 / ratio), why, TF32)
 
 
 @rule("amp")
@@ -111,7 +111,7 @@ def amp(run: Run) -> Iterator[Finding]:
         f'Use mixed precision: run forward and loss under torch.autocast("cuda", dtype=torch.{dtype}){scaler}. Only '
         "the products and the casts of their operands are counted. The numerics change, so check the loss."
     )
-    yield from _finding(run, rows, _expected(run, rows, unit, itemsize=2) + casts, dtype, change, "medium")
+    yield from _finding(run, rows, _expected(run, rows, unit, itemsize=2) + casts, dtype, change)
 
 
 def _expected(run: Run, rows: Ints, unit: str, itemsize: int = 4) -> Floats:
@@ -123,7 +123,7 @@ def _expected(run: Run, rows: Ints, unit: str, itemsize: int = 4) -> Floats:
     return np.array(each, np.float64)
 
 
-def _finding(run: Run, rows: Ints, expected: Floats, into: str, change: str, sure: Confidence) -> Iterator[Finding]:
+def _finding(run: Run, rows: Ints, expected: Floats, into: str, change: str) -> Iterator[Finding]:
     good = run.dur[rows] > np.maximum(WORTH * expected, START_NS)  # False for NaN, an unknown time
     rows, expected = rows[good], expected[good]
     if not len(rows):
@@ -138,4 +138,4 @@ def _finding(run: Run, rows: Ints, expected: Floats, into: str, change: str, sur
         f"{run.number(rows, 'product', 'products')} of float32 operands ran {how} at {rounded(rate, 3)} TFLOP/s: "
         f"{rounded(before)} ms; in {into} {rounded(after)} ms are expected"
     )
-    yield Finding(rows, run.dur[rows] - expected, why, change, sure)
+    yield Finding(rows, run.dur[rows] - expected, why, change)

@@ -45,7 +45,7 @@ def group_norm(run: Run) -> Iterator[Finding]:
         f"{rounded(now - run.ms(float(saved.sum())))} ms are expected"
     )
     change = "Compile the group norms: torch.compile splits long sums, and fuses the casts and the activation."
-    yield Finding(found, saved, why, change, "medium")
+    yield Finding(found, saved, why, change)
 
 
 def _blocks(run: Run, row: int) -> float:

@@ -141,4 +141,4 @@ def _finding(run: Run, kind: Kind, rows: Ints, mark: Ints, loop: bool) -> Iterat
     number = run.table.ints("opId")  # of the calls, two remain for each group: the fused one, and one that counts steps
     kept = 2 * len(np.unique(number[mark]))
     calls = launches if loop else min(max(len(np.unique(number[rows])) - kept, 0) * LIST_NS / CALL_NS, len(rows) - kept)
-    yield Finding(rows, saved, why, change, "medium", launches=launches, calls=calls)
+    yield Finding(rows, saved, why, change, launches=launches, calls=calls)

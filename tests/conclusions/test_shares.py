@@ -7,8 +7,8 @@ import pytest
 from tests.paths import GOLDEN
 from tools.audit_shares import POINTS, shares
 
-# Captures in which a rule of pyprof's tells more than the plain reader knows: what prepares a batch without a
-# DataLoader counts as loading data (h100_timesformer), and a queue that a split trace lacks is named (mi300x_sglang_split).
+# Captures of which pyprof knows more than the plain reader: what prepares a batch without a DataLoader counts as
+# loading data (h100_timesformer), and work that a split trace lacks is waited for (mi300x_sglang_split).
 OURS_TELLS_MORE = ("h100_timesformer", "mi300x_sglang_split")
 
 

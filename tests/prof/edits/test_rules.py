@@ -143,7 +143,7 @@ def test_expected_durations_are_off_by_less_than_a_factor():
 @pytest.mark.parametrize(("launches", "left", "added"), [(1, 0.75, 0), (4, 0, 0), (9, 0, 0), (-2, 1, 0.5)])
 def test_the_launches_of_a_finding_are_spread_over_its_kernels(launches, left, added):
     """One launch fewer of four leaves three quarters of each; two more are a half for each."""
-    finding = Finding(np.arange(5), np.array([9.0, 9, 9, 9, 0]), "", "Change it.", "high", launches=launches)
+    finding = Finding(np.arange(5), np.array([9.0, 9, 9, 9, 0]), "", "Change it.", launches=launches)
     edit = edit_of(advice_rows.run(*[{"aten": "aten::fill_", "ns": 10}] * 5), "zero_grad", finding, 0.1)
     assert edit.rows.tolist() == [0, 1, 2, 3]  # the last one is only mentioned
     assert (edit.ns.tolist(), edit.left.tolist(), edit.added.tolist()) == ([1] * 4, [left] * 4, [added] * 4)
