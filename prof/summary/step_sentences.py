@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pyprof.prof.step.run_step import Limit, RunStep
+from pyprof.prof.step.run_step import GPU_LIMITS, Limit, RunStep
 from pyprof.prof.summary.capture_numbers import Summary
 from pyprof.prof.summary.wording import joined
 from pyprof.prof.work.kinds import COPIES
@@ -12,6 +12,7 @@ from pyprof.quantities import counted, ms, share
 
 LITTLE = 0.01  # of the step; a smaller share is not named
 NAMED = 3  # places of the host's pauses
+MOST_SLOWED = 2.0  # a step with the profiler over one without it, at most (2.1 times for a tiny GPT-2 on an H200)
 LEADING = 0.1  # of the step; a shorter time before its first operation is not named
 LIMITS: dict[Limit, str] = {
     "gpu": "The GPU limits",
@@ -130,8 +131,11 @@ def _profiled(step: RunStep) -> str:
         "host": "the host's share",
         "data": "that of loading data" if len(named) > 1 else "the share of loading data",
     }
-    smaller = f"{joined([shares[cause] for cause in named])} {'is' if len(named) == 1 else 'are'}"
-    return f" The profiler slows the host, so without it {smaller} smaller: pyprof run times steps without it."
+    smaller = f"{joined([shares[cause] for cause in named])} {'is' if len(named) == 1 else 'are'} smaller"
+    least = max(step.wall_ns - sum(map(step.share, slowed)), step.wall_ns / MOST_SLOWED)
+    if step.limit in named and step.share("gpu") >= GPU_LIMITS * least:
+        smaller += f", and the GPU may be what limits the {step.unit}"
+    return f" The profiler slows the host, so without it {smaller}: pyprof run --warmup 6 times steps without it."
 
 
 def _places(summary: Summary, step: RunStep) -> Iterator[str]:
