@@ -18,8 +18,9 @@ def _step(document: PlanDocument) -> str:
     time = document.now if document.device is None else document.device.captured
     if time is None:
         return f"{one(document).capitalize()} takes {ms(document.captured_ms)} ms as captured."
-    what, mean = one(document), f" (mean of {document.steps} steps)" if document.steps > 1 else ""
-    now, start = f"{ms(time.ms)} ms", f"{what.capitalize()} takes {ms(document.captured_ms)} ms{mean} as captured."
+    replayed = f" ({document.steps} steps are replayed)" if document.steps > 1 else ""
+    start = f"{one(document).capitalize()} takes {ms(document.captured_ms)} ms as captured{replayed}."
+    now = f"{ms(time.ms)} ms"
     if document.measured:
         return f"{start} Measured without the profiler, it takes {now}."
     return (

@@ -135,7 +135,7 @@ def _profiled(step: RunStep) -> str:
     least = max(step.wall_ns - sum(map(step.share, slowed)), step.wall_ns / MOST_SLOWED)
     if step.limit in named and step.share("gpu") >= GPU_LIMITS * least:
         smaller += f", and the GPU may be what limits the {step.unit}"
-    return f" The profiler slows the host, so without it {smaller}: pyprof run --warmup 6 times steps without it."
+    return f" The profiler slows the host, so without it {smaller}: pyprof run --warmup 4 times steps without it."
 
 
 def _places(summary: Summary, step: RunStep) -> Iterator[str]:
