@@ -348,7 +348,7 @@ const timeline = (() => {
     }
     const found = sums.map((ns, i) => ({ ns, i })).filter(({ ns }) => ns > 0).sort((a, b) => b.ns - a.ns);
     const buttons = found.map(({ ns, i }) => element("button", { type: "button", onclick: () => chooseWhy(i), title: "filter by the operations that ended these gaps" }, legend.swatch(draw.whyColor(data.why[i].name)), `${data.why[i].words} ${format.ns(ns)}`));
-    document.getElementById("timeline-idle").replaceChildren(...(found.length ? [element("span", { className: "dim", textContent: "idle time before these operations:" })] : []),
+    document.getElementById("timeline-idle").replaceChildren(...(found.length ? [element("span", { className: "dim", textContent: "idle time before these operations, each gap by the cause of most of it:" })] : []),
       ...buttons, ...(found.length && unknown ? [element("span", { className: "dim", textContent: `cause unknown: ${format.ns(unknown)}` })] : []));
   }
 

@@ -9,7 +9,7 @@ import pytest
 
 from pyprof.prof.load import load_table
 from pyprof.prof.report import cli, operations
-from pyprof.prof.timing.waiting import WORDS, waits
+from pyprof.prof.timing.waiting import WORDS, waiting
 from pyprof.table.columns import NULL, Coded
 from tests.prof.report.browser import Browser
 from tests.prof.report.report_rows import HOSTILE, page_of, small
@@ -197,7 +197,9 @@ def test_phases_and_ops_lie_over_their_stream(opened, root):
 
 
 def test_idle_time_is_told_by_its_cause_and_a_click_on_a_gap_chooses_that(opened, root):
-    causes = waits(load_table(root / "tests/golden/h200_gpt2_step.sqlite.gz").table).causes
+    gaps = waiting(load_table(root / "tests/golden/h200_gpt2_step.sqlite.gz").table)
+    ended = [(name, gaps.idle_ns[gaps.cause.among(name) & (gaps.idle_ns > 0)]) for name in gaps.cause.values]
+    causes = sorted(((name, len(ns), int(ns.sum())) for name, ns in ended if len(ns)), key=lambda cause: -cause[2])
     told = opened.run("return [...document.querySelectorAll('#timeline-idle button')].map((b) => b.textContent)")
     assert told == [f"{WORDS[name]} {ns / 1e6:.4g} ms" for name, _, ns in causes]
     where = opened.run("""
