@@ -109,7 +109,7 @@ def run_step(table: Table, annotation: Annotation) -> RunStep | None:
     lost = bool(losses(table)) or bool(launched_alone(table.coded("reason")).any())
     loader = _loader(table)
     slowed = ("host",) if loader == "workers" else ("host", "data")
-    per_step = {} if lost else _per_step(shares_of_devices(table, annotation, times), lengths, captured)
+    per_step = {} if lost else _per_step(shares_of_devices(table, annotation, times), lengths, captured, slowed)
     devices = tuple(_devices(per_step, wall, slowed))
     shares = _mean_shares(devices)
     limit: Limit = "incomplete" if lost else _limit(shares, wall)
@@ -141,15 +141,19 @@ def _figure(lengths: Ints) -> tuple[float, Literal["median", "mean", "one"]]:
     return (mean, "mean") if mean > UNEVEN * median else (median, "median")
 
 
-def _per_step(sums: Mapping[int, Floats], lengths: Ints, captured: float) -> Mapping[int, Floats]:
+def _per_step(
+    sums: Mapping[int, Floats], lengths: Ints, captured: float, slowed: Sequence[str]
+) -> Mapping[int, Floats]:
     """The shares of a captured step on each device, from those of all steps. ``lengths``: of these, on the slowest one.
 
-    What a device's steps are shorter than the slowest one's is time for which the host gave it no work.
+    What a device's steps are shorter than the slowest one's is time for which the host gave it no work. Where the step
+    is shorter than the mean, the steps that take longer do the same work: the rest comes off idle time first.
     """
-    found = {}
+    found, scale = {}, max(captured / float(lengths.mean()), 1.0)
     for owner, each in sums.items():
-        found[owner] = each / max(float(lengths.sum()), float(each.sum())) * captured
-        found[owner][SHARES.index("host")] += captured - found[owner].sum()
+        mean = each / max(len(lengths), float(each.sum() / lengths.mean())) * scale
+        mean[SHARES.index("host")] += max(captured, float(lengths.mean())) - mean.sum()
+        found[owner] = without_profiler(mean, captured, slowed)
     return found
 
 

@@ -268,8 +268,9 @@ def test_the_rows_have_the_time_the_share_and_the_idle_time_of_the_summary(summe
         busy[window["owner"]] = busy.get(window["owner"], 0) + end - begin - idle
     works, wall, share = found(WORKS, text)
     captured = number(found(r"takes (?:.* and )?(\S+ ms)(?: as captured| from)", text)[0])
-    # The profiler's cost is the host's, as far as that goes.
-    gpu = min(mean(busy.values()) / sum(slowest.values()) * captured, number(wall))
+    # The profiler's cost, and what some steps take longer than the median, are the host's, as far as that goes.
+    longer = max(captured / (mean(slowest.values()) / 1e6), 1.0)
+    gpu = min(mean(busy.values()) / len(slowest) / 1e6 * longer, number(wall))
     shown = number(works) + communicates(text)
     assert shown == pytest.approx(gpu, rel=2 * DIGITS, abs=LAST_DIGIT)  # the step's time is a printed number, too
     assert 100 * number(works) / number(wall) == pytest.approx(number(share), abs=0.12)  # both are printed rounded
