@@ -90,8 +90,8 @@ def is_library(path: str) -> bool:
 class Place(NamedTuple):
     """Where in a program a call was made."""
 
-    line: str  # the innermost line outside of installed packages: "train.py:12"; empty: there is none
-    library: str  # the library's line below that: "transformers/trainer.py:2050"; empty: there is none
+    line: str  # the innermost line outside of installed packages, such as "train.py:12"; empty if no line is
+    library: str  # the library's line below that: "transformers/trainer.py:2050"; empty if no package is between
 
     def __str__(self) -> str:
         return " in ".join(filter(None, self))

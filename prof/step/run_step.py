@@ -71,7 +71,7 @@ class RunStep:
     lead_ns: Annotated[
         float, doc("idle time as captured, of the shares, from the step's beginning to its first operation on the GPU")
     ]
-    loader: Annotated[Loader, doc("the kind of DataLoader whose calls are on record; empty: there are none")]
+    loader: Annotated[Loader, doc("the kind of DataLoader that was called; empty if no call was recorded")]
     limit: Annotated[Limit, doc("what limits the step")]
     shares: Annotated[tuple[Share, ...], doc("what its time is spent on: the mean of the devices")]
     devices: Annotated[tuple[DeviceStep, ...], doc("the same of each device")]
@@ -165,11 +165,12 @@ def _devices(per_step: Mapping[int, Floats], wall: float, slowed: Sequence[str])
 
 
 def without_profiler(captured: Floats, wall: float, slowed: Sequence[str] = ("host",)) -> Floats:
-    """The shares of a step that takes ``wall`` ns, from those of the captured one, in the order of ``SHARES``.
+    """The shares of a step that takes ``wall`` ns, from those of a longer one, in the order of ``SHARES``.
 
-    A profiler slows the host (``slowed``; what makes batches too, where that is the program's own process), and hardly
-    the GPU, worker processes or a wait. So what the step is shorter comes off the host's shares first; if that is not
-    enough, off the other idle time, and last off the GPU's, each in proportion.
+    What makes a step longer, a profiler or a slow iteration, is mostly the host's time (``slowed``; that of batches too,
+    where the program's own process makes them), and hardly that of the GPU, worker processes or a wait. So what the
+    step is shorter comes off the host's shares first; if that is not enough, off the other idle time, and last off the
+    GPU's, each in proportion.
     """
     found, excess = captured.copy(), float(captured.sum()) - wall
     idle = [name for name in SHARES if name not in ("gpu", "communication", *slowed)]

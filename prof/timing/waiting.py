@@ -182,7 +182,7 @@ def _longest(parts: Ints) -> Coded:
 
 
 def _step_begin(table: Table, row: int, start: Ints) -> int:
-    """When the gap before a GPU's first row begins: with its step, if that is marked before it; else there is none."""
+    """When the gap before a GPU's first row begins: with its step, if that was marked earlier; else with the row."""
     begin = int(table.ints("stepStart")[row])
     return begin if NULL < begin < start[row] else int(start[row])
 

@@ -1,4 +1,4 @@
-"""What is told of a capture whose times cannot be true: what ran, and its work, and nothing that rests on times."""
+"""Of a capture whose times cannot be true, the summary reports what ran and its work, and nothing based on times."""
 
 from pyprof.prof import cli as prof
 from tests.parse.kineto.kineto_file import begin, call, kernel, op, write
