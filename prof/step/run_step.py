@@ -167,10 +167,10 @@ def _devices(per_step: Mapping[int, Floats], wall: float, slowed: Sequence[str])
 def without_profiler(captured: Floats, wall: float, slowed: Sequence[str] = ("host",)) -> Floats:
     """The shares of a step that takes ``wall`` ns, from those of a longer one, in the order of ``SHARES``.
 
-    What makes a step longer, a profiler or a slow iteration, is mostly the host's time (``slowed``; that of batches too,
-    where the program's own process makes them), and hardly that of the GPU, worker processes or a wait. So what the
-    step is shorter comes off the host's shares first; if that is not enough, off the other idle time, and last off the
-    GPU's, each in proportion.
+    What makes a step longer, a profiler or a slow iteration, is mostly the host's time (``slowed``; that of batches
+    too, where the program's own process makes them), and hardly that of the GPU, worker processes or a wait. So what
+    the step is shorter comes off the host's shares first; if that is not enough, off the other idle time, and last off
+    the GPU's, each in proportion.
     """
     found, excess = captured.copy(), float(captured.sum()) - wall
     idle = [name for name in SHARES if name not in ("gpu", "communication", *slowed)]
