@@ -12,7 +12,7 @@ from pyprof.quantities import counted, ms, share
 
 LITTLE = 0.01  # of the step; a smaller share is not named
 NAMED = 3  # places of the host's pauses
-MOST_SLOWED = 2.0  # a step with the profiler over one without it, at most (2.1 times for a tiny GPT-2 on an H200)
+MOST_SLOWED = 2.0  # about what a step takes with the profiler over one without it, where that is most (tiny GPT-2: 2.1)
 LEADING = 0.1  # of the step; a shorter time before its first operation is not named
 LIMITS: dict[Limit, str] = {
     "gpu": "The GPU limits",
