@@ -26,7 +26,7 @@ def test_copies_are_named_where_they_are_most_of_the_gpus_work(tmp_path, capsys)
 
 @pytest.mark.parametrize(("us", "may"), [(100, True), (30, False)])
 def test_the_gpu_may_be_the_limit_without_the_profiler(us, may, tmp_path, capsys):
-    """µs: two kernels, 300 apart. A profiler doubles a step at most, or nearly so: 200 is most of 500 / 2, and 60 not of 360 / 2."""
+    """µs: two kernels, 300 apart. Doubled by the profiler, a step has 200 of 500 / 2, most of it, or 60 of 360 / 2."""
     later = 100 + us + 300
     events = [begin(0), call(50, 1), kernel(100, us, 1), call(later - 10, 2), kernel(later, us, 2)]
     file = write(tmp_path / "net.json", *events)
