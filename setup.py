@@ -94,7 +94,7 @@ setup(
     package_data={
         "pyprof": ["py.typed"],
         "pyprof.parse": ["*/data/*"],
-        "pyprof.prof": ["templates/*", "*/templates/*", "*/templates/*/*", "*/data/*"],
+        "pyprof.prof": ["templates/*", "*/templates/*", "*/templates/*/*", "*/data/*", "*/*/data/*"],
     },
     install_requires=BASE,
     extras_require={

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from pyprof.errors import InputError, packages
-from pyprof.prof.advice.run import Run
+from pyprof.prof.changes.effect.run import Run
 from pyprof.prof.changes.find_changes import FoundChanges, captured_at, find_changes
 from pyprof.prof.changes.records import Change
 from pyprof.prof.limits.peaks_file import Peaks, load_peaks

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pyprof.errors import InputError
-from pyprof.prof.edits.base_run import BaseRun
-from pyprof.prof.edits.forecast import Forecaster
-from pyprof.prof.edits.recomputation import checkpointing
-from pyprof.prof.edits.scenario import apply, captured
+from pyprof.prof.changes.effect.base_run import BaseRun
+from pyprof.prof.changes.effect.forecast import Forecaster
+from pyprof.prof.changes.effect.recomputation import checkpointing
+from pyprof.prof.changes.effect.scenario import apply, captured
 from pyprof.prof.load import LoadedMemory
 from pyprof.prof.memory.checkpointing import AddedTime, Checkpointing
 from pyprof.prof.memory.memory_numbers import DeviceMemory

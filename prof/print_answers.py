@@ -43,8 +43,8 @@ def print_summary(args: argparse.Namespace) -> Done:
 
 def print_advice(args: argparse.Namespace) -> Done:
     from pyprof.prof.changes.find_changes import captured_at, find_changes
+    from pyprof.prof.changes.measured.retimer import retimer_of
     from pyprof.prof.changes.say import WIDTH, advice_lines
-    from pyprof.prof.timings.retimer import retimer_of
 
     loaded, annotation, peaks = load_annotated(args, host=True)
     retime = retimer_of(args.timings, loaded.table) if args.timings else None

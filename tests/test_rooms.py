@@ -51,47 +51,51 @@ ALLOWED = {
     # a step's time and what limits it, which all outputs say first
     "prof/step": "pyprof/command pyprof/table prof/work prof/timing",
     "prof/replay": "ground pyprof/table prof/timing",
-    "prof/advice": "ground pyprof/table prof/kernels prof/work prof/limits prof/timing",
-    "prof/call_times": "ground pyprof/table prof/advice",
-    "prof/edits": "ground pyprof/table prof/work prof/limits prof/timing prof/advice prof/replay",
-    "prof/edits/rules": "ground pyprof/table prof/limits prof/timing prof/advice prof/edits prof/call_times",
-    "prof/edits/rules/loops": "ground pyprof/table prof/timing prof/advice prof/edits prof/edits/rules",
-    "pyprof/replay": "ground pyprof/table prof/ops prof/work",
-    "prof/timings": "ground pyprof/command pyprof/table pyprof/replay prof/ops prof/work prof/advice prof/edits "
-    "prof/edits/rules",
+    "prof/changes/effect": "ground pyprof/table prof/kernels prof/work prof/limits prof/timing prof/replay",
+    "prof/changes/rules/kernels": "ground pyprof/table prof/work prof/limits prof/timing prof/changes/effect",
+    "prof/changes/rules/products": "ground pyprof/table prof/kernels prof/changes/effect prof/changes/rules/kernels",
+    "prof/changes/rules/host": "ground pyprof/table prof/limits prof/timing prof/changes/effect "
+    "prof/changes/rules/products",
+    "prof/changes/rules/repeats": "ground pyprof/table prof/timing prof/changes/effect prof/changes/rules/kernels "
+    "prof/changes/rules/host",
+    "prof/changes/rules": "ground pyprof/table prof/changes/effect prof/changes/rules/kernels prof/changes/rules/host",
     # the one list of changes, which all outputs show
     "prof/changes": "ground pyprof/command pyprof/table prof/work prof/limits prof/timing prof/step prof/replay "
-    "prof/advice prof/edits prof/edits/rules",
+    "prof/changes/effect prof/changes/rules",
+    "pyprof/replay": "ground pyprof/table prof/ops prof/work",
+    "prof/changes/measured": "ground pyprof/command pyprof/table pyprof/replay prof/ops prof/work prof/changes/effect "
+    "prof/changes/rules/kernels prof/changes/rules/products",
     "prof/ranks": "ground pyprof/command pyprof/table prof/work prof/timing prof/replay",
     "prof/summary": "ground pyprof/command pyprof/table parse/attribute prof/memory prof/ops prof/kernels prof/work "
     "prof/limits prof/timing prof/step prof/changes prof/ranks",
     "prof/table": "ground pyprof/command pyprof/table parse/formats prof/work prof/counters prof/limits prof/timing "
-    "prof/advice prof/changes",
+    "prof/changes/effect prof/changes",
     "prof/job": "ground pyprof/command pyprof/table parse prof/work prof/replay prof/ranks",
     # the outputs, and the commands at the top of prof/
-    "prof": "ground pyprof/command pyprof/table parse prof/timings prof/job prof/memory prof/ops prof/kernels "
-    "prof/work/helpers prof/work prof/counters prof/limits prof/timing prof/advice prof/edits prof/changes "
+    "prof": "ground pyprof/command pyprof/table parse prof/changes/measured prof/job prof/memory prof/ops prof/kernels "
+    "prof/work/helpers prof/work prof/counters prof/limits prof/timing prof/changes/effect prof/changes "
     "prof/summary prof/table",
     "prof/plot": "ground pyprof/command pyprof/table prof prof/kernels prof/work prof/limits prof/timing prof/table",
     "prof/perfetto": "ground pyprof/command pyprof/table parse/attribute prof prof/memory prof/work "
     "prof/limits prof/timing prof/table",
     "prof/simulation": "ground pyprof/command pyprof/table prof prof/kernels prof/work prof/limits prof/timing "
     "prof/perfetto prof/replay",
-    "prof/planning": "ground pyprof/command pyprof/table prof prof/work prof/limits prof/step prof/advice prof/replay "
-    "prof/edits prof/edits/rules prof/changes prof/timings",
+    "prof/planning": "ground pyprof/command pyprof/table prof prof/work prof/limits prof/step prof/replay "
+    "prof/changes/effect prof/changes/rules prof/changes prof/changes/measured",
     "prof/diff": "ground pyprof/command pyprof/table parse prof prof/job prof/work prof/limits prof/timing "
     "prof/ranks prof/summary prof/table",
     "prof/report": "ground pyprof/command pyprof/table parse/attribute prof prof/memory prof/kernels prof/work "
     "prof/ranks prof/limits prof/timing prof/changes prof/summary prof/table",
     "prof/ncu": "ground pyprof/command pyprof/table parse/attribute parse/formats parse/ncu prof/ops prof/work "
     "prof/limits prof/summary",
-    "prof/notebook": "ground pyprof/command pyprof/table prof prof/work prof/limits prof/timing prof/step prof/advice "
-    "prof/edits prof/changes prof/planning prof/summary prof/table prof/plot prof/report",
+    "prof/notebook": "ground pyprof/command pyprof/table prof prof/work prof/limits prof/timing prof/step "
+    "prof/changes/effect prof/changes prof/planning prof/summary prof/table prof/plot prof/report",
     "pyprof/ncu": "ground pyprof/command pyprof/capture prof/ncu",
-    "pyprof/variants": "ground pyprof/command pyprof/capture prof/edits prof/edits/rules prof/changes prof/planning",
+    "pyprof/variants": "ground pyprof/command pyprof/capture prof/changes/effect prof/changes/rules prof/changes "
+    "prof/planning",
     "pyprof/counting": "ground pyprof/capture prof/ops",
     "pyprof/benchmark": "ground pyprof/command pyprof/counting pyprof/replay prof prof/ops prof/kernels prof/limits "
-    "prof/timings prof/plot prof/table",
+    "prof/changes/measured prof/plot prof/table",
     "pyprof/sampling": "ground pyprof/capture pyprof/table prof prof/work prof/summary prof/table",
     "pyprof": "ground pyprof/command prof prof/diff",
     "pyprof/mcp": "ground pyprof/command prof prof/diff pyprof",

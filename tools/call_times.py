@@ -1,7 +1,7 @@
 """How well calls are predicted from measured calls of other sizes: python tools/call_times.py
 
-Each measured size (prof/call_times/data) is predicted from all others. A line per kind, direction and change: calls of
-20 µs and more, the median of what remains of their time, the deviation of the logarithm of measured over predicted
+Each measured size (prof/changes/effect/data) is predicted from all others. A line per kind, direction and change: calls
+of 20 µs and more, the median of what remains of their time, the deviation of the logarithm of measured over predicted
 times, and the same of sums of 20 calls drawn at random, as a network has (tenth, half and nine tenths of 300 draws).
 """
 
@@ -10,8 +10,8 @@ import sys
 
 import numpy as np
 
-from pyprof.prof.call_times.call import CONVOLUTIONS, PRODUCTS, Call, Variant
-from pyprof.prof.call_times.nearest_sizes import Sizes, measured, ratio
+from pyprof.prof.changes.effect.measured_call import CONVOLUTIONS, PRODUCTS, Call, Variant
+from pyprof.prof.changes.effect.nearest_sizes import Sizes, measured, ratio
 
 LEAST_US, TOGETHER, DRAWS = 20.0, 20, 300
 PRECISIONS = (("fp32", "tf32"), ("tf32", "bf16"), ("fp32", "bf16"))

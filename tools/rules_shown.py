@@ -145,8 +145,7 @@ def program_of(capture: str) -> str:
 
 def rules() -> dict[str, str]:
     """Every rule, by the name that plans have for it, and where it speaks."""
-    from pyprof.prof.advice.card import CPU_RULES
-    from pyprof.prof.edits.rules import EDIT_RULES
+    from pyprof.prof.changes.rules import CPU_RULES, EDIT_RULES
 
     return dict.fromkeys(EDIT_RULES, "GPU") | dict.fromkeys(CPU_RULES, "CPU")
 

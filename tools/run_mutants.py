@@ -36,7 +36,7 @@ from tools.mutants import Mutant, files_of, moved, sample
 ROOMS = {
     "counting": "prof/ops prof/work pyprof/counting",
     "attribution": "parse/attribute parse/graphs parse/tables",
-    "advice": "prof/advice prof/edits prof/replay prof/planning",
+    "advice": "prof/changes prof/replay prof/planning",
     "capture": "pyprof/capture pyprof/provenance pyprof/marker.py",
 }
 SOURCES = ["parse", "prof", "pyprof"]

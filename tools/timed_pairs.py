@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from pyprof.prof.edits.forecast import Forecast, Forecaster
-from pyprof.prof.edits.rules import EDIT_RULES
-from pyprof.prof.edits.scenario import Scenario, captured
-from pyprof.prof.timings.retimer import Retimer, with_measured
-from pyprof.prof.timings.timed_call import TimedCall
-from pyprof.prof.timings.timings_file import CallTime, load_timings, timings_of, timings_text
+from pyprof.prof.changes.effect.forecast import Forecast, Forecaster
+from pyprof.prof.changes.effect.scenario import Scenario, captured
+from pyprof.prof.changes.measured.retimer import Retimer, with_measured
+from pyprof.prof.changes.measured.timed_call import TimedCall
+from pyprof.prof.changes.measured.timings_file import CallTime, load_timings, timings_of, timings_text
+from pyprof.prof.changes.rules import EDIT_RULES
 from tools.plan_pairs import GOLDEN, after, base_of
 
 SECONDS = 60.0  # of measuring, per program

@@ -13,17 +13,18 @@ from typing import Any
 import numpy as np
 
 from pyprof.errors import InputError
-from pyprof.prof.advice.card import CPU_RULES, RULES, Finding, first_sentence
-from pyprof.prof.advice.run import Run
 from pyprof.prof.changes.code_change import code_change
+from pyprof.prof.changes.effect.base_run import BaseRun
+from pyprof.prof.changes.effect.costs import COSTS
+from pyprof.prof.changes.effect.edit import NOTHING_FOUND, Edit, first_sentence
+from pyprof.prof.changes.effect.finding import Finding
+from pyprof.prof.changes.effect.forecast import Forecast, Forecaster
+from pyprof.prof.changes.effect.run import Run
+from pyprof.prof.changes.effect.scenario import Scenario, besides_ns
 from pyprof.prof.changes.framework_settings import program_of
 from pyprof.prof.changes.records import CPU_UNKNOWN, ON_CPU, AbstainedRule, Change, Changes, NotChosen, StepTime
+from pyprof.prof.changes.rules import CPU_RULES, RULES
 from pyprof.prof.changes.search import LEAST, Plan, PlannedEdit, make_plan
-from pyprof.prof.edits.base_run import BaseRun
-from pyprof.prof.edits.costs import COSTS
-from pyprof.prof.edits.edit import NOTHING_FOUND, Edit
-from pyprof.prof.edits.forecast import Forecast, Forecaster
-from pyprof.prof.edits.scenario import Scenario, besides_ns
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.replay.replayed_steps import Window, rows_alike, step_window
 from pyprof.prof.step.run_step import RunStep, run_step

@@ -20,7 +20,7 @@ from pyprof.source_path import NOWHERE, Place, is_library
 from pyprof.table.schema import list_texts
 
 if TYPE_CHECKING:
-    from pyprof.prof.advice import Run
+    from pyprof.prof.changes.effect.run import Run
     from pyprof.table.columns import Coded, Ints
 
 MOST_FILES = 32  # of the program, in which a framework's call is looked for

@@ -9,11 +9,11 @@ from functools import reduce
 from typing import NamedTuple
 
 from pyprof.errors import UsageError
-from pyprof.prof.edits.edit import Abstained, Edit, proposals, proposed_again
-from pyprof.prof.edits.forecast import Forecast, Forecaster
-from pyprof.prof.edits.rules import EDIT_RULES
-from pyprof.prof.edits.scenario import Scenario, captured
-from pyprof.prof.edits.sequence import PRECISION, applied_with, following
+from pyprof.prof.changes.effect.edit import Abstained, Edit, proposals, proposed_again
+from pyprof.prof.changes.effect.forecast import Forecast, Forecaster
+from pyprof.prof.changes.effect.scenario import Scenario, captured
+from pyprof.prof.changes.effect.sequence import PRECISION, applied_with, following
+from pyprof.prof.changes.rules import EDIT_RULES
 
 # Names that rules had in --advise before 2.0, which are accepted for one version.
 EDIT_NAMES = {"unfused_attention": "attention", "sync_in_step": "item", "launch_bound": "cuda_graph"}

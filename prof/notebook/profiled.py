@@ -16,12 +16,12 @@ import msgspec
 import numpy as np
 
 from pyprof.errors import PyprofError, packages
-from pyprof.prof.advice.run import Run
 from pyprof.prof.captured import CapturedRows, read_capture
+from pyprof.prof.changes.effect.forecast import Forecaster
+from pyprof.prof.changes.effect.run import Run
 from pyprof.prof.changes.find_changes import captured_at, planned, without_replay
 from pyprof.prof.changes.records import Change, Changes
 from pyprof.prof.changes.say import brief
-from pyprof.prof.edits.forecast import Forecaster
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.notebook.frame_columns import Columns, advice_columns, frame, group_columns, op_columns, records
 from pyprof.prof.notebook.layers_and_steps import layer_columns, step_columns

@@ -6,13 +6,13 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from pyprof.prof.advice import Run
+from pyprof.prof.changes.effect.edit import Edit, proposed, proposed_again
+from pyprof.prof.changes.effect.forecast import Forecast, Forecaster
+from pyprof.prof.changes.effect.run import Run
+from pyprof.prof.changes.effect.scenario import Scenario, apply, captured
+from pyprof.prof.changes.effect.sequence import following
+from pyprof.prof.changes.rules import EDIT_RULES
 from pyprof.prof.changes.search import LEAST, Plan
-from pyprof.prof.edits.edit import Edit, proposed, proposed_again
-from pyprof.prof.edits.forecast import Forecast, Forecaster
-from pyprof.prof.edits.rules import EDIT_RULES
-from pyprof.prof.edits.scenario import Scenario, apply, captured
-from pyprof.prof.edits.sequence import following
 from pyprof.prof.planning.found_durations import Concerned, found_durations
 
 Retimed = Callable[[Run, Edit], Edit]

@@ -15,7 +15,7 @@ from pyprof.prof.load import add_device, add_peaks
 
 if TYPE_CHECKING:
     from pyprof.command.progress import Say
-    from pyprof.prof.edits.base_run import BaseRun
+    from pyprof.prof.changes.effect.base_run import BaseRun
     from pyprof.prof.load import LoadedFile
     from pyprof.prof.step.run_step import RunStep
 
@@ -81,10 +81,10 @@ def main(argv: list[str] | None = None) -> int:
 def _run(args: argparse.Namespace) -> Done:
     from pyprof.command.progress import progress
     from pyprof.files import open_output
+    from pyprof.prof.changes.effect.forecast import Forecaster
     from pyprof.prof.changes.find_changes import captured_at, planned
+    from pyprof.prof.changes.rules import REMOVED
     from pyprof.prof.changes.search import make_plan
-    from pyprof.prof.edits.forecast import Forecaster
-    from pyprof.prof.edits.rules import REMOVED
     from pyprof.prof.planning.check import check
     from pyprof.prof.planning.json_document import plan_document
     from pyprof.prof.planning.plan_device import check_device_options, on_other_gpu, plan_device

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyprof.prof.advice import Run
-from pyprof.prof.advice.run_columns import Texts
-from pyprof.prof.edits.edit import Edit
+from pyprof.prof.changes.effect.edit import Edit
+from pyprof.prof.changes.effect.run import Run
+from pyprof.prof.changes.effect.run_columns import Texts
 from pyprof.table.columns import Floats
 
 

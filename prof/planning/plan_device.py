@@ -10,12 +10,12 @@ import numpy as np
 
 from pyprof.command.json_schema import Record, doc
 from pyprof.errors import UsageError
+from pyprof.prof.changes.effect.base_run import BaseRun
+from pyprof.prof.changes.effect.edit import Edit
+from pyprof.prof.changes.effect.forecast import Forecaster
+from pyprof.prof.changes.effect.scenario import Scenario, apply, captured
 from pyprof.prof.changes.find_changes import step_time
 from pyprof.prof.changes.records import StepTime
-from pyprof.prof.edits.base_run import BaseRun
-from pyprof.prof.edits.edit import Edit
-from pyprof.prof.edits.forecast import Forecaster
-from pyprof.prof.edits.scenario import Scenario, apply, captured
 from pyprof.prof.limits.devices import Device
 from pyprof.prof.limits.other_device import KINDS, Moved, named_device, on_device
 

@@ -10,10 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pyprof.command.json_schema import Record, doc
 from pyprof.errors import InputError, PyprofError, require
-from pyprof.prof.edits.base_run import BaseRun
-from pyprof.prof.timings.retimer import Retimer, with_measured
-from pyprof.prof.timings.timed_call import TimedCall
-from pyprof.prof.timings.timings_file import CallTime, Timings, check_device, load_timings, timings_of, timings_text
+from pyprof.prof.changes.effect.base_run import BaseRun
+from pyprof.prof.changes.measured.retimer import Retimer, with_measured
+from pyprof.prof.changes.measured.timed_call import TimedCall
+from pyprof.prof.changes.measured.timings_file import (
+    CallTime,
+    Timings,
+    check_device,
+    load_timings,
+    timings_of,
+    timings_text,
+)
 
 if TYPE_CHECKING:
     from pyprof.command.progress import Say

@@ -177,7 +177,7 @@ def _advice(table: Table, annotation: Annotation) -> Coded:
     """As ``load_annotated`` has asked for them; without the host's calls, those of the GPU's work alone."""
     if annotation.advice is not None:
         return annotation.advice
-    from pyprof.prof.advice.run import Run
+    from pyprof.prof.changes.effect.run import Run
     from pyprof.prof.changes.find_changes import without_replay
 
     return without_replay(Run(table, annotation), "").of_rows(len(table))

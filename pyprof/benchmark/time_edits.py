@@ -15,8 +15,8 @@ from pyprof.benchmark.device_facts import cache_bytes, free_bytes
 from pyprof.benchmark.rotation import copies_needed
 from pyprof.benchmark.timed_functions import Timeable, timeable
 from pyprof.benchmark.timer import Effort
-from pyprof.prof.timings.timed_call import COMPILED, TimedCall
-from pyprof.prof.timings.timings_file import LOST, CallTime
+from pyprof.prof.changes.measured.timed_call import COMPILED, TimedCall
+from pyprof.prof.changes.measured.timings_file import LOST, CallTime
 from pyprof.replay.new_inputs import NotRecreated
 from pyprof.replay.recreate import refusals, tensors_in
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
+from pyprof.prof.changes.measured.timed_call import TimedCall
 from pyprof.prof.ops.model import Tensor
-from pyprof.prof.timings.timed_call import TimedCall
 from pyprof.replay.aten_ops import aten_arguments, aten_overload
 from pyprof.replay.new_inputs import NewInputs, NotRecreated
 

@@ -10,7 +10,7 @@ from pyprof.variants.changes import CHANGES
 from pyprof.variants.compare_runs import Variant, change_beside, loss_difference
 
 if TYPE_CHECKING:
-    from pyprof.prof.edits.forecast import Forecast
+    from pyprof.prof.changes.effect.forecast import Forecast
 
 Loss = Annotated[float, nan_doc("the sum of the scalars on which backward() was called in the step; null: not finite")]
 

@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING
 from pyprof.variants.changes import CHANGES, change_of_rule
 
 if TYPE_CHECKING:
-    from pyprof.prof.edits.base_run import BaseRun
-    from pyprof.prof.edits.forecast import Forecast
-    from pyprof.prof.edits.scenario import Scenario
+    from pyprof.prof.changes.effect.base_run import BaseRun
+    from pyprof.prof.changes.effect.forecast import Forecast
+    from pyprof.prof.changes.effect.scenario import Scenario
 
 
 class Predictor:
     """Forecasts of one capture; ``step_ns``: the step of the script as it is, measured, which sets the host's pace."""
 
     def __init__(self, base: BaseRun, step_ns: float) -> None:
-        from pyprof.prof.edits.forecast import Forecaster
+        from pyprof.prof.changes.effect.forecast import Forecaster
 
         self._forecaster = Forecaster(base, step_ns)
 
     def step(self, changes: Sequence[str]) -> Forecast | None:
         """The step after these changes; None if the plan's rules propose nothing of the kind for one of them."""
-        from pyprof.prof.edits.scenario import captured
+        from pyprof.prof.changes.effect.scenario import captured
 
         scenario = captured(self._forecaster.base)
         for name in changes:
@@ -52,9 +52,9 @@ class Predictor:
 
 def _with_all(rule: str, scenario: Scenario) -> Scenario:
     """The run after all that a rule proposes, one after the other."""
-    from pyprof.prof.edits.edit import Edit
-    from pyprof.prof.edits.rules import EDIT_RULES
-    from pyprof.prof.edits.scenario import apply
+    from pyprof.prof.changes.effect.edit import Edit
+    from pyprof.prof.changes.effect.scenario import apply
+    from pyprof.prof.changes.rules import EDIT_RULES
 
     taken: set[str] = set()
     while rule in EDIT_RULES:

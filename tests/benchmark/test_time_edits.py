@@ -12,8 +12,8 @@ from pyprof.benchmark.bench_result import Timing  # noqa: E402
 from pyprof.benchmark.time_edits import _less, _prepared, time_edits  # noqa: E402
 from pyprof.benchmark.timed_chain import Chain  # noqa: E402
 from pyprof.benchmark.timed_functions import timeable  # noqa: E402
+from pyprof.prof.changes.measured.timed_call import TimedCall, channels_last  # noqa: E402
 from pyprof.prof.ops.model import Tensor  # noqa: E402
-from pyprof.prof.timings.timed_call import TimedCall, channels_last  # noqa: E402
 from pyprof.replay.new_inputs import NewInputs, NotRecreated  # noqa: E402
 from pyprof.replay.recreate import refusals  # noqa: E402
 

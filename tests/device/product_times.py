@@ -4,7 +4,7 @@
 
 Shapes are drawn at random (seeded) from those that networks have. Each call runs once to warm up and three times under
 PyTorch's profiler; a kernel that only waits stands before each call, so that kernels are told apart by their order. A
-row has the median over the calls: ``us``, all kernels of the call. The files are what prof/call_times/data has.
+row has the median over the calls: ``us``, all kernels of the call. The files are what prof/changes/effect/data has.
 """
 
 import argparse

@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 
 from pyprof.prof.changes.code_change import code_change
+from pyprof.prof.changes.effect.forecast import Forecaster
 from pyprof.prof.changes.general_code import GENERAL
+from pyprof.prof.changes.rules import EDIT_RULES
+from pyprof.prof.changes.rules.host import graphs
+from pyprof.prof.changes.rules.kernels import whole_model
+from pyprof.prof.changes.rules.products import float8
 from pyprof.prof.changes.search import make_plan
 from pyprof.prof.changes.source_line import module, statement
-from pyprof.prof.edits.forecast import Forecaster
-from pyprof.prof.edits.rules import EDIT_RULES, float8, graphs, whole_model
 from pyprof.prof.planning.cli import load_base
 from tests.paths import GOLDEN
 
@@ -201,7 +204,9 @@ def test_changes_of_how_the_model_is_called_can_be_made_in_the_plan_s_order(orde
     changes = []
     for place, rule in enumerate(order):
         made = [SimpleNamespace(rule=before) for before in order[:place]]
-        scenario = SimpleNamespace(edits=made, run=SimpleNamespace(family=np.array(["gemm"])))
+        run = SimpleNamespace(family=np.array(["gemm"]))
+        compiled = not {"compile", "fp8"}.isdisjoint(order[:place])
+        scenario = SimpleNamespace(edits=made, run=run, is_compiled=compiled)
         changes.append((rule, ("Run large linear layers in FP8: " if rule == "fp8" else "") + words[rule](scenario)))
     assert made_in_order(*changes) == program
 

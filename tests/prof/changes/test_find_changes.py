@@ -5,18 +5,18 @@ import json
 import numpy as np
 import pytest
 
+from pyprof.prof.changes.effect.edit import Edit
 from pyprof.prof.changes.find_changes import best_row, find_changes
+from pyprof.prof.changes.rules import EDIT_RULES
 from pyprof.prof.changes.search import EDIT_NAMES, make_plan
 from pyprof.prof.cli import main as prof
-from pyprof.prof.edits.edit import Edit
-from pyprof.prof.edits.rules import EDIT_RULES
 from pyprof.prof.load import load_table
 from pyprof.prof.planning.cli import main as plan
 from pyprof.prof.replay.replayed_steps import MOST_ROWS, step_window
 from pyprof.prof.work.annotate import annotate
 from pyprof.table.columns import NULL, HostTable, Table
 from tests.paths import GOLDEN
-from tests.prof.advice.advice_rows import run
+from tests.prof.changes.rules.advice_rows import run
 
 GPT2 = "h200_gpt2_bf16.json.gz"
 

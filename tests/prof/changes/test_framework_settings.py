@@ -11,17 +11,17 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from pyprof.prof.advice import Run
 from pyprof.prof.changes.code_change import code_change
+from pyprof.prof.changes.effect.run import Run
 from pyprof.prof.changes.framework_settings import FRAMEWORKS, SETTINGS, Program, frameworks_of, program_of
 from pyprof.prof.changes.general_code import AT_MODEL, GENERAL, INFERENCE, TRAINING
+from pyprof.prof.changes.rules import EDIT_RULES
 from pyprof.prof.changes.source_line import module
-from pyprof.prof.edits.rules import EDIT_RULES
 from pyprof.prof.load import load_table
 from pyprof.prof.work.annotate import annotate
 from pyprof.source_path import Place
 from tests.paths import GOLDEN
-from tests.prof.advice.advice_rows import mm, run
+from tests.prof.changes.rules.advice_rows import mm, run
 
 V100 = "Tesla V100-SXM2-16GB"
 LATER = 4e9  # a capture of a later time

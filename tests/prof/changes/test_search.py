@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pyprof.prof.changes.effect.edit import EDIT_RULES, Abstained, Edit, Proposal
+from pyprof.prof.changes.effect.forecast import Forecaster
+from pyprof.prof.changes.effect.scenario import Scenario
 from pyprof.prof.changes.search import make_plan
-from pyprof.prof.edits.edit import EDIT_RULES, Abstained, Edit, Proposal
-from pyprof.prof.edits.forecast import Forecaster
-from pyprof.prof.edits.scenario import Scenario
 from tests.parse.kineto.kineto_file import call, kernel
-from tests.prof.edits.test_scenario import base
+from tests.prof.changes.effect.test_scenario import base
 
 COUNT = 10
 

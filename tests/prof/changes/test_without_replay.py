@@ -11,17 +11,18 @@ from hypothesis import strategies as st
 from pyprof.command.envelope import plain
 from pyprof.errors import ModelError, PyprofError
 from pyprof.prof import cli
-from pyprof.prof.advice import RULES, Run
-from pyprof.prof.advice.card import first_sentence, rule
-from pyprof.prof.advice.run import NOT_PYTORCH
+from pyprof.prof.changes.effect.edit import first_sentence
+from pyprof.prof.changes.effect.finding import rule
+from pyprof.prof.changes.effect.run import NOT_PYTORCH, Run
 from pyprof.prof.changes.find_changes import NO_HOST, find_changes, without_replay
+from pyprof.prof.changes.rules import RULES
 from pyprof.prof.changes.say import advice_lines, brief, how
 from pyprof.prof.table.columns import COLUMN
 from pyprof.prof.work.annotate import Annotation, annotate
 from pyprof.table.columns import NULL, Coded
 from pyprof.table.netdict import write_netdict
 from tests.paths import GOLDEN
-from tests.prof.advice.advice_rows import changes, changes_of, mm, run, table
+from tests.prof.changes.rules.advice_rows import changes, changes_of, mm, run, table
 from tests.tables import annotated, tables
 
 

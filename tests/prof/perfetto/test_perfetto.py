@@ -26,7 +26,7 @@ from pyprof.prof.work.annotate import annotate
 from pyprof.table.columns import NULL, Coded, Ragged, Table
 from pyprof.table.gpu_samples import GpuSamples
 from pyprof.table.netdict import write_netdict
-from tests.prof.advice.advice_rows import mm, table
+from tests.prof.changes.rules.advice_rows import mm, table
 from tests.prof.memory.memory_rows import event
 from tests.prof.memory.memory_rows import table as memory_table
 from tests.prof.perfetto.trace_processor import ask, missing

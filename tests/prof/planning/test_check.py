@@ -10,12 +10,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pyprof.prof.edits.edit import Edit
+from pyprof.prof.changes.effect.edit import Edit
 from pyprof.prof.planning.cli import main
 from pyprof.prof.planning.found_durations import Concerned, _by_phase, _saved
 from tests.answered import answer
 from tests.paths import GOLDEN
-from tests.prof.advice.advice_rows import run
+from tests.prof.changes.rules.advice_rows import run
 
 FOLDER = GOLDEN / "advice"
 MEASURED = {row["case"]: row for row in json.loads((FOLDER / "measured.json").read_text(encoding="utf-8"))}

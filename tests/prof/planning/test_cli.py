@@ -42,7 +42,7 @@ def test_each_change_follows_those_before_it(capsysbinary):
 
 
 def test_every_rule_is_in_the_plan_or_says_why_not(capsysbinary):
-    from pyprof.prof.edits.rules import EDIT_RULES
+    from pyprof.prof.changes.rules import EDIT_RULES
 
     document = planned(capsysbinary)
     said = {each["rule"] for key in ("changes", "not_chosen", "abstained") for each in document[key]}

@@ -67,8 +67,8 @@ def test_measured_times_are_used_and_written(capsysbinary, monkeypatch, tmp_path
     """The times of the committed file, as if they were measured now."""
     pytest.importorskip("torch")
     from pyprof.benchmark import device_facts, time_edits
+    from pyprof.prof.changes.measured.timings_file import load_timings
     from pyprof.prof.planning import plan_timings
-    from pyprof.prof.timings.timings_file import load_timings
 
     known = load_timings(TIMINGS).by_call
     monkeypatch.setattr(plan_timings, "_device", lambda gpus, any_gpu: "cuda")

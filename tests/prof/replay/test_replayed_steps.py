@@ -7,7 +7,7 @@ from pyprof.prof.replay import replayed_steps
 from pyprof.prof.replay.replayed_steps import step_window
 from pyprof.prof.work.annotate import annotate
 from pyprof.table.columns import NULL, HostTable
-from tests.prof.advice.advice_rows import table
+from tests.prof.changes.rules.advice_rows import table
 
 
 def test_rows_of_no_step_belong_to_the_window_in_which_they_are_launched(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from pyprof.prof.step.step_times import step_times
 from pyprof.prof.work.annotate import annotate
 from pyprof.table.columns import Table
 from pyprof.table.measured_steps import MeasuredStep
-from tests.prof.advice.advice_rows import table
+from tests.prof.changes.rules.advice_rows import table
 
 US = 1000
 ITEM = "Memcpy DtoH (Device -> Pageable)"

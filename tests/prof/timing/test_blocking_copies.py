@@ -17,7 +17,7 @@ from pyprof.prof.timing.blocking_copies import BlockingCopies, blocking_copies
 from pyprof.prof.work.annotate import annotate
 from tests.parse.kineto import kineto_file
 from tests.parse.nsys.nsys_file import API, KERNEL, call, kernel, process, write
-from tests.prof.advice.advice_rows import table
+from tests.prof.changes.rules.advice_rows import table
 from tests.tables import parsed
 
 US = 1000

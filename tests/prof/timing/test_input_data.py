@@ -7,7 +7,7 @@ import pytest
 from pyprof.prof.load import load_table
 from pyprof.prof.timing.input_data import input_data
 from pyprof.prof.timing.waiting import waits
-from tests.prof.advice.advice_rows import table
+from tests.prof.changes.rules.advice_rows import table
 
 
 def copies(*sizes, **more):

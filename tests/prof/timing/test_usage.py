@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pyprof.prof.timing.usage import _mean, usage
-from tests.prof.advice.advice_rows import run
+from tests.prof.changes.rules.advice_rows import run
 
 
 def test_a_mean_of_the_largest_numbers_is_one_of_them() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyprof.prof.advice import Run
+from pyprof.prof.changes.effect.run import Run
 from pyprof.prof.notebook import load
 from pyprof.prof.table.columns import COLUMN
 from pyprof.prof.timing.gpus import launched_at
@@ -12,7 +12,7 @@ from pyprof.prof.timing.waiting import SyncPoint, sync_points, waiting, waits
 from pyprof.prof.work.annotate import annotate
 from pyprof.table.columns import NULL
 from pyprof.table.netdict import write_netdict
-from tests.prof.advice.advice_rows import table
+from tests.prof.changes.rules.advice_rows import table
 
 US = 1000
 

@@ -7,7 +7,7 @@ import pytest
 
 from pyprof.parse.kineto.reader import read
 from pyprof.parse.tables.correlate import correlate
-from pyprof.prof.advice import Run
+from pyprof.prof.changes.effect.run import Run
 from pyprof.prof.summary.capture_numbers import summarise
 from pyprof.prof.summary.sentences import sentences
 from pyprof.prof.timing.warmup import warm_up

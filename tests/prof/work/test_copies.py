@@ -4,7 +4,7 @@ import pytest
 
 from pyprof.prof.explain import explain
 from pyprof.prof.work.annotate import annotate
-from tests.prof.advice.advice_rows import table
+from tests.prof.changes.rules.advice_rows import table
 
 COPY = {"sizes": [[1024], [1024], []], "dtypes": ["float32", "float32", "bool"]}
 

@@ -3,7 +3,7 @@
 from pyprof.prof.explain import explain
 from pyprof.prof.work.annotate import annotate
 from tests.paths import GOLDEN
-from tests.prof.advice.advice_rows import table as table_of_rows
+from tests.prof.changes.rules.advice_rows import table as table_of_rows
 from tests.tables import parsed
 
 CAPTURE = GOLDEN / "h200_lenet_init.sqlite.gz"

@@ -8,7 +8,7 @@ from pyprof.prof.load import load_table
 from pyprof.prof.summary.components import components
 from pyprof.prof.work.annotate import annotate
 from pyprof.prof.work.kinds import CLASSES, KINDS_OF_CLASS, kinds
-from tests.prof.advice.advice_rows import table
+from tests.prof.changes.rules.advice_rows import table
 
 APPLY = "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::"
 KERNELS = {  # op -> its kernel's long name, and its kind outside of an optimizer

@@ -8,7 +8,7 @@ from pyprof.prof.work.annotate import annotate
 from pyprof.prof.work.kinds import kinds
 from pyprof.prof.work.unfused_attention import _takes, softmaxes_apart
 from pyprof.table.columns import Coded
-from tests.prof.advice import advice_rows
+from tests.prof.changes.rules import advice_rows
 
 SOFTMAX = json.dumps([[8, 16, 32], [], []])
 

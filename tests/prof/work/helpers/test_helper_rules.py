@@ -10,7 +10,7 @@ import pyprof.prof.work.helper_kernels  # noqa: F401 (registers all rules)
 from pyprof.prof.ops.model import UNKNOWN, Tensor, Work
 from pyprof.prof.work.annotate import annotate
 from pyprof.prof.work.helpers.registry import HelperCall, Launch, helper_work
-from tests.prof.advice.advice_rows import table
+from tests.prof.changes.rules.advice_rows import table
 
 H = "bfloat16"
 

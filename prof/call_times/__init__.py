@@ -1,1 +1,0 @@
-"""What calls take in another precision or memory format, by measured calls of similar sizes."""

@@ -1,0 +1,203 @@
+"""The step's time after edits, with the interval that contains it in four cases of five.
+
+What is not known is the host's pace without the profiler, unless the step was measured without it; the durations that
+edits say; what a rule leaves out; and how steps differ from run to run, by clocks and more so by the host. The first
+two are drawn together: the pace at equal shares of its distribution, the edits' errors in an order of their own, so
+that few replays are enough and the result is the same each time. The others widen the interval that results.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from weakref import WeakKeyDictionary
+from zlib import crc32
+
+import numpy as np
+
+from pyprof.prof.changes.effect.base_run import BaseRun
+from pyprof.prof.changes.effect.edit import Edit
+from pyprof.prof.changes.effect.errors_of_rules import ERROR, ERRORS
+from pyprof.prof.changes.effect.host_pace import likely_shares, normal_quantiles
+from pyprof.prof.changes.effect.scenario import Scenario, captured
+from pyprof.prof.replay.without_profiler import LEAST_SHARE, run_to_run_ns
+from pyprof.prof.timing.profiler_cost import unprofiled
+from pyprof.table.columns import Floats
+
+DRAWS = 11
+HALVINGS = 40  # after which a factor is known to 12 digits
+SURE = 0.1  # the share of cases beyond each end of an interval
+# Of the time of work that is done again: the measured times beside the predictions in docs/how-to/memory.md.
+REPEATED_DEVIATION = 0.08
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """The time of a step in ns: the mean over the draws, and an 80% interval."""
+
+    ns: float
+    low: float
+    high: float
+
+
+class Forecaster:
+    """Times of edited runs of one capture.
+
+    ``step_ns``: what a step takes without the profiler, where it is known from elsewhere than the capture. It sets the
+    host's pace, if the host is the limit, and what the profiler added to the GPU's time otherwise. ``captured_ns``: its
+    time in the capture; no estimate is longer. What a lone step does before its first operation stays as it is.
+    """
+
+    def __init__(self, base: BaseRun, step_ns: float | None = None, captured_ns: float | None = None) -> None:
+        known = unprofiled(base.table.measured)
+        timed = known is not None and (captured_ns is None or known.step_ns <= captured_ns)
+        self.base = base
+        self.measured = step_ns is not None or timed
+        wanted = step_ns if step_ns is not None else known.step_ns if known is not None and timed else 0.0
+        alone = known.host_alone_ns if known is not None else None
+        self.shares: Floats = likely_shares(base, wanted, alone or 0.0, DRAWS)
+        self._normal = normal_quantiles(DRAWS)
+        # Times of the replays of runs, as long as these are kept
+        self._drawn: WeakKeyDictionary[Scenario, Floats] = WeakKeyDictionary()
+        self._rough: WeakKeyDictionary[Scenario, float] = WeakKeyDictionary()
+        self.scale, self.scale_of_gpu, self.outside = 1.0, 1.0, 0.0
+        if wanted or captured_ns:
+            if base.run.marked < 2 and captured_ns:  # a lone step's operations are replayed
+                self.outside = max(captured_ns - base.run.extent_ns, 0.0)
+            replayed, whole = float(self._times(captured(base)).mean()) - self.outside, wanted or captured_ns or 0.0
+            within = max(whole - self.outside, 0.0) or replayed
+            self.scale = self.scale_of_gpu = within / replayed if wanted else min(within / replayed, 1.0)
+            times = self._replayed(captured(base))
+            least = float(self._least(captured(base), float(times[DRAWS]), np.ones((1, 0)))[0])
+            if self.scale < 1 and least <= within:
+                self.scale_of_gpu = 1.0
+                self.scale = _scale(times[:DRAWS], least, within)
+
+    def forecast(self, scenario: Scenario) -> Forecast:
+        """The step's time, its mean and interval over all draws."""
+        times = self._times(scenario)
+        after = float(times.mean())
+        before = after if not scenario.edits else float(self._times(captured(self.base)).mean())
+        return _summary(times, math.hypot(self._noise(scenario, after), _left_out(scenario.edits, before, after)))
+
+    def difference(self, before: Scenario, after: Scenario) -> Forecast:
+        """What edits save, with the same pace and errors before and after them.
+
+        ``after`` has the edits of ``before`` and more, in any order.
+        """
+        now, then = self._times(before), self._times(after)
+        ns, left = float(now.mean()), float(then.mean())
+        known = {edit.key for edit in before.edits}
+        more = [edit for edit in after.edits if edit.key not in known]
+        return _summary(now - then, math.hypot(self._noise(before, ns), _left_out(more, ns, left)))
+
+    def gains(self, before: Scenario, after: Scenario) -> Floats:
+        """What edits save in each draw, in ns: as ``difference``, but without what clocks add by chance."""
+        found: Floats = self._times(before) - self._times(after)
+        return found
+
+    def added(self, after: Scenario) -> Forecast:
+        """What edits add to a step in a long run of steps (``Scenario.lasting_ns``)."""
+        before, none = captured(self.base), np.zeros(0)
+        later = after.lasting_ns(self.shares, self._errors(after)) - before.lasting_ns(self.shares, none)
+        times = later / self.base.step_count
+        return _summary(times, REPEATED_DEVIATION * abs(float(times.mean())))
+
+    def _times(self, scenario: Scenario) -> Floats:
+        """The step's time in each draw."""
+        replayed = self._replayed(scenario)
+        return self._scaled(replayed[:DRAWS], self._least(scenario, float(replayed[DRAWS]), self._errors(scenario)))
+
+    def _scaled(self, replayed: Floats, least: Floats) -> Floats:
+        """Times of steps by those of a replay, which are longer where the replayed steps take longer than most.
+
+        What they take longer is not the GPU's work, so no step gets shorter than that (``least``).
+        """
+        found: Floats = self.outside + np.maximum(self.scale * replayed, self.scale_of_gpu * least)
+        return found
+
+    def _least(self, scenario: Scenario, hostless: float, errors: Floats) -> Floats:
+        """The GPU's work in a step, per line of errors; where it overlaps, in proportion to it the step's time by a
+        replay with hardly any host time."""
+        expected = float(scenario.gpu_ns(np.ones((1, len(scenario.edits))))[0])
+        found: Floats = scenario.gpu_ns(errors) * min(hostless / max(expected, 1.0), 1.0)
+        return found
+
+    def _replayed(self, scenario: Scenario) -> Floats:
+        """The step's time in each draw, with hardly any host time, and at the middle of the host's pace."""
+        if scenario not in self._drawn:
+            shares = np.array([*self.shares, LEAST_SHARE, self.shares[DRAWS // 2]])
+            errors = np.append(self._errors(scenario), np.ones((2, len(scenario.edits))), axis=0)
+            self._drawn[scenario] = scenario.step_ns(shares, errors)
+        return self._drawn[scenario]
+
+    def _noise(self, scenario: Scenario, step_ns: float) -> float:
+        """The standard deviation of a difference between this step and another in ns, by what limits it."""
+        hostless, whole = self._replayed(scenario)[DRAWS:].tolist()
+        return run_to_run_ns(step_ns, hostless / max(whole, 1.0) * step_ns)
+
+    def roughly(self, scenario: Scenario) -> float:
+        """The step's time in ns by three draws of the host's pace alone, to compare edits by."""
+        if scenario not in self._rough:
+            few, one = self.shares[[1, DRAWS // 2, DRAWS - 2]], np.ones(len(scenario.edits))
+            shares = np.append(few, LEAST_SHARE) if self.scale < self.scale_of_gpu else few
+            replayed = scenario.step_ns(shares, one)
+            hostless = float(replayed[-1]) if len(shares) > len(few) else 0.0
+            least = self._least(scenario, hostless, np.ones((1, len(scenario.edits))))
+            self._rough[scenario] = float(self._scaled(replayed[: len(few)], least).mean())
+        return self._rough[scenario]
+
+    def limits(self, scenario: Scenario) -> tuple[float, float]:
+        """A step's time in ns where the GPU is idle when the host begins one, and where the host takes no time."""
+        one = np.ones(len(scenario.edits))
+        host, gpu = scenario.alone_ns(self.shares[DRAWS // 2]), scenario.step_ns(LEAST_SHARE, one)
+        return self.scale * float(host[0]), self.scale * float(gpu[0])
+
+    def work(self, scenario: Scenario) -> Floats:
+        """The GPU's work and the host's own work in a step, ns, without waits, at the middle of the host's pace."""
+        return scenario.work_ns(float(self.shares[DRAWS // 2]))
+
+    def _errors(self, scenario: Scenario) -> Floats:
+        """Per draw and edit, the factor on its durations: for each edit, the same quantiles in an order of its own."""
+        seeds = [crc32(" ".join(edit.key).encode()) for edit in scenario.edits]
+        orders = [np.random.default_rng(seed).permutation(self._normal) for seed in seeds]
+        normal = [order * edit.deviation for order, edit in zip(orders, scenario.edits, strict=True)]
+        return np.exp(np.array(normal, np.float64).reshape(len(scenario.edits), DRAWS).T)
+
+
+def _scale(replayed: Floats, least: float, wanted: float) -> float:
+    """The factor on times of a replay with which their mean is the wanted one, where none is less than ``least``.
+
+    >>> _scale(np.array([100.0, 200.0]), 40.0, 60.0)  # of 40 and 80, none is less than 40
+    0.4
+    >>> round(_scale(np.array([100.0, 200.0]), 50.0, 60.0), 9)  # 50 and 70
+    0.35
+    """
+    low, high = 0.0, wanted / float(replayed.mean())
+    if float(np.maximum(high * replayed, least).mean()) <= wanted:
+        return high
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        longer = float(np.maximum(middle * replayed, least).mean()) > wanted
+        low, high = (low, middle) if longer else (middle, high)
+    return low
+
+
+def _left_out(edits: Sequence[Edit], before_ns: float, after_ns: float) -> float:
+    """The standard deviation of what rules leave out of the step after their edits, ns.
+
+    It is a share of what they save, or of what remains where that is less.
+    """
+    if not edits or before_ns <= 0:
+        return 0.0
+    share = math.sqrt(sum(ERRORS.get(edit.rule, ERROR) ** 2 for edit in edits)) / len(edits)
+    return share * abs(before_ns - after_ns) * min(after_ns / before_ns, 1.0)
+
+
+def _summary(times: Floats, deviation: float) -> Forecast:
+    """The mean of the times, and the interval of their own and of what this standard deviation adds to it."""
+    low, high = np.quantile(times, (SURE, 1 - SURE)).tolist()
+    mean, more = float(times.mean()), NormalDist().inv_cdf(1 - SURE) * deviation
+    return Forecast(mean, mean - math.hypot(max(mean - low, 0), more), mean + math.hypot(max(high - mean, 0), more))

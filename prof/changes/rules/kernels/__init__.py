@@ -1,0 +1,1 @@
+"""What single kernels and chains of them take: attention, fusion, layouts, optimizers, gradients."""

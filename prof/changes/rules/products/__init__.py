@@ -1,0 +1,1 @@
+"""Matrix products and convolutions: their precision, sizes and padding."""

@@ -1,0 +1,1 @@
+"""Work that a step repeats: loops, micro-batches and layers of one kind."""

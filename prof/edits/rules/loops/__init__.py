@@ -1,1 +1,0 @@
-"""Rules about Python loops: over parameters, masks, samples, and the time steps of a sequence."""
