@@ -218,7 +218,7 @@ def held_cell(changed: bool) -> Step:
     return graphed(step) if changed else step
 
 
-@case("small_grid", "held")
+@case("repeats", "held")
 def held_experts(changed: bool) -> Step:
     """Experts of a mixture, one by one, or batched."""
     x, up = randn(24, some(192), 2048), randn(24, 2048, 1024)

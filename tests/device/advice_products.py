@@ -201,7 +201,7 @@ def flash_attention(changed: bool) -> Step:
     return trained(Attention(True, causal=True, backends=backends), *heads(8, 16, 4096, 64))
 
 
-@case("small_grid", "products")
+@case("repeats", "products")
 def small_products(changed: bool) -> Step:
     left, right = randn(32, some(256), 512), randn(32, 512, 384)
     if changed:
@@ -210,7 +210,7 @@ def small_products(changed: bool) -> Step:
     return lambda: [a @ b for a, b in pairs]
 
 
-@case("small_grid", "products")
+@case("repeats", "products")
 def small_long_products(changed: bool) -> Step:
     """Few blocks, long inner dimension: the GPU is the limit."""
     left, right = randn(16, some(256), 8192), randn(16, 8192, 384)

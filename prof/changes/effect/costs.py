@@ -25,7 +25,6 @@ COSTS = {
     "sparse_grad": "another optimizer for this table; momentum and weight decay skip rows without a gradient",
     "select_in_loop": NOTHING,
     "dropout_in_eval": "nothing: results have no noise, as inference should have none",
-    "small_grid": "one batched call in place of the loop, and memory for the operands side by side",
     "mask_loop": "a rewritten loop; memory for the elements once more, in sorted order; other rounding",
     "cell_loop": "another layer, whose checkpoints have other names; memory for the results of all time steps at once",
     "sibling_layers": "one layer in place of several, whose checkpoints have other names and shapes",

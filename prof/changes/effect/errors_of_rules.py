@@ -16,7 +16,6 @@ ERRORS = {
     "amp": 0.25,
     "cross_entropy": 0.26,
     "fusion": 0.26,
-    "small_grid": 0.26,
     "cell_loop": 0.27,
     "pageable_copy": 0.27,
     "channels_last": 0.28,

@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
-
-import numpy as np
 
 from pyprof.dtypes import ITEM_BYTES
 from pyprof.prof.changes.effect.edit import Edit
 from pyprof.prof.changes.effect.product import LINE, product_of
-from pyprof.prof.changes.effect.run import Run
 from pyprof.prof.changes.measured.swapped_attention import fused_call
 from pyprof.prof.changes.measured.swaps import RunCalls, Swap, swap_rule, with_tensors
-from pyprof.prof.changes.measured.timed_call import TF32, TimedCall, channels_last, contiguous
+from pyprof.prof.changes.measured.timed_call import TF32, TimedCall, channels_last
 from pyprof.prof.changes.rules.products.alignment import padded_to
 from pyprof.prof.ops.model import UNKNOWN, Tensor
 
@@ -101,33 +97,3 @@ def uncast(calls: RunCalls, edit: Edit) -> Iterator[Swap]:
         found = next((i for i in near if run.family[i] == "gemm" and run.role[i] != "aux"), -1)
         if found >= 0 and len(weight) == 2 and any(sorted(shape) == weight for shape in run.shapes(found)):
             yield Swap(tuple(calls.rows_of(found)), (calls.call(found),))
-
-
-@swap_rule("small_grid")
-def batched(calls: RunCalls, edit: Edit) -> Iterator[Swap]:
-    """One batched product in place of a series of equal ones."""
-    run = calls.run
-    for rows in _series(run, edit):
-        products = calls.distinct([row for row in rows if run.role[row] != "aux"])
-        call = calls.call(products[0])
-        tensors = [value for value in call.arguments if isinstance(value, Tensor)]
-        if call.op == "aten::mm" and len(tensors) == 2 and len(products) > 1:
-            both = tuple(_stacked(tensor, len(products)) for tensor in tensors)
-            after = TimedCall("aten::bmm", both, "", call.mode, (), (call.flop or 0) * len(products))
-            yield Swap(tuple(rows), (after,), calls.calls(rows))
-
-
-def _series(run: Run, edit: Edit) -> list[list[int]]:
-    """The rows of the edit that follow one another and have the same product's sizes."""
-    rows = np.sort(edit.rows).tolist()
-    sizes, step = run.table.coded("sizes").codes, run.table.ints("step")
-    found = [rows[:1]]
-    for before, row in pairwise(rows):
-        same = row == before + 1 and step[row] == step[before] and sizes[row] == sizes[before]
-        found[-1].append(row) if same else found.append([row])
-    return [series for series in found if series]
-
-
-def _stacked(tensor: Tensor, count: int) -> Tensor:
-    strides = tensor.strides or contiguous(tensor.shape)
-    return replace(tensor, shape=(count, *tensor.shape), strides=(tensor.numel, *strides))

@@ -38,13 +38,12 @@ from pyprof.prof.changes.rules.products import (  # noqa: F401
     float8,
     mixed_precision,
     reduced_precision,
-    small_grid,
 )
 from pyprof.prof.changes.rules.repeats import (  # noqa: F401
     cell_loops,
     mask_loops,
-    micro_batches,
     parameter_loops,
+    repeats_as_one,
     sibling_layers,
 )
 
@@ -58,6 +57,7 @@ REMOVED = (  # in 2.0: pyprof plan takes their names for one version, with a lin
     "parallel_modules",
     "parameter_groups",
     "sample_loop",
+    "small_grid",
 )
 
 __all__ = ["CPU_RULES", "EDIT_RULES", "REMOVED", "RULES"]

@@ -33,7 +33,6 @@ DEVIATIONS = {
     "group_norm": 0.3,
     "weight_casts": 0.1,
     "dropout_in_eval": 0.1,
-    "small_grid": 0.2,
     "communication": 0.4,
     "small_collectives": 0.4,
 }

@@ -1,32 +1,50 @@
-"""Passes: what a step launches again and again, one time after the other, as the iterations of a loop."""
+"""Passes: what a step launches again and again, one time after the other, as the iterations of a loop; and whether a
+pass may read what the one before it has made.
+"""
 
 from __future__ import annotations
 
+import math
+import re
 from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
 
+from pyprof.dtypes import INTEGERS, ITEM_BYTES
+from pyprof.prof.changes.effect.product import weight_shape
 from pyprof.prof.changes.effect.run import Run
+from pyprof.prof.changes.effect.run_columns import numel
+from pyprof.prof.changes.rules.repeats.recurrent_cells import READS, SAMPLED, made
 from pyprof.table.columns import Ints, numbered
 
 NEXT = 8  # calls of one line in a pass, at most: a product for each gate of a cell, and each of its two operands
 PERIODS = 64  # lengths of passes that are tried
 NOT_FORWARD = ("backward", "optimizer", "data")
 WHOLE_RUN = 0.9  # of the rows of a run without marked steps: what repeats is then the step
+COMPUTES = ("gemm", "conv")  # families of kernels of which a pass has one at least
+NUMBERS = re.compile(r"\d+")
+PARTS = 4  # tensors that one result is split into at most, as queries, keys and values are parts of one product's
+WEIGHTED = ("aten::linear", "aten::addmm", "aten::conv", "aten::_convolution")  # whose second matrix is a weight
+FOLLOWING = 8  # kernels after the last pass, copies aside, among which both results are joined
 
 
-def repeated_passes(run: Run, fewest: int) -> Iterator[Ints]:
-    """Rows of forward ops that are equal in op, sizes, line and layer pass by pass: (passes, rows of each).
+def repeated_passes(
+    run: Run, fewest: int, by: tuple[str, ...] = ("trace", "layer"), left_out: str = ""
+) -> Iterator[Ints]:
+    """Rows of forward ops that are equal in op, sizes, and these columns, pass by pass: (passes, rows of each).
 
-    Passes have a product, and nothing of another phase lies between them. Shorter passes come first, and rows may be
-    in several results. Where in its round a pass begins is chance. Helper kernels are left out.
+    ``by``: "siblings" stands for layers whose names differ in numbers alone. Passes have a product, and nothing of
+    another phase lies between them. Shorter passes come first, and rows may be in several results. Where in its round a
+    pass begins is chance. Helper kernels are left out, and those of one family,
+    such as copies, which an operand's cast may be in the first pass alone.
     """
     apart = np.cumsum(np.isin(run.phase, NOT_FORWARD))
-    rows = np.flatnonzero(~np.isin(run.phase, NOT_FORWARD) & (run.role != "aux"))
-    columns = [run.table.coded(key).codes[rows] for key in ("aten", "sizes", "trace", "layer")]
+    rows = np.flatnonzero(~np.isin(run.phase, NOT_FORWARD) & (run.role != "aux") & (run.family != left_out))
+    columns = [_codes(run, key)[rows] for key in ("aten", "sizes", *by)]
     _, word = numbered(run.table.ints("step")[rows], run.lane[rows], apart[rows], *columns)
-    products = np.flatnonzero(run.family[rows] == "gemm")
+    computes = np.isin(run.family, COMPUTES)
+    products = np.flatnonzero(computes[rows])
     shorter = np.zeros(len(rows), np.int64)
     for period in _periods(word[products], products, fewest):
         equal = np.concatenate([[0], (word[:-period] == word[period:]).astype(np.int64), [0]])
@@ -37,12 +55,22 @@ def repeated_passes(run: Run, fewest: int) -> Iterator[Ints]:
             times = (end - begin) // period + 1
             if times < fewest or (not run.marked and times * period >= WHOLE_RUN * len(rows)):
                 continue
-            if shorter[begin] and period % shorter[begin] == 0:
+            inner = shorter[begin]
+            if inner and period % inner == 0 and (shorter[begin : begin + period] == inner).all():
                 continue
             found = rows[begin : begin + times * period].reshape(times, period)
-            if (run.family[found[0]] == "gemm").any():
+            if computes[found[0]].any():
                 shorter[begin : begin + times * period] = period
                 yield found
+
+
+def _codes(run: Run, key: str) -> Ints:
+    """A number per row, equal where the column's texts are."""
+    if key != "siblings":
+        return run.table.coded(key).codes
+    layer = run.table.coded("layer")
+    known: dict[str, int] = {}
+    return np.array([*(known.setdefault(NUMBERS.sub("#", text), len(known)) for text in layer.values), -1])[layer.codes]
 
 
 def _periods(word: Ints, place: Ints, fewest: int) -> list[int]:
@@ -54,3 +82,102 @@ def _periods(word: Ints, place: Ints, fewest: int) -> list[int]:
         far.update((place[order[later:]] - place[order[:-later]])[same].tolist())
     often = [(count, period) for period, count in far.items() if count >= fewest - 1]
     return sorted(period for _, period in sorted(often, reverse=True)[:PERIODS])
+
+
+def independent(run: Run, passes: Ints) -> str:
+    """What shows that no pass reads what the one before it has made; empty if one may.
+
+    What a pass reads and has not made itself comes from outside: a parameter, an input, or the pass before. It cannot
+    come from that where the pass makes nothing of this size. Two passes through the same layers, of which one operand
+    alone has the size of their result, do not depend on each other either if the next kernel reads both results, as
+    guidance takes the difference of a prediction with a condition and one without.
+    """
+    rows = passes[0].tolist()
+    if np.isin(run.aten[rows], SAMPLED).any() and np.isin(run.family[rows], READS).any():
+        return ""  # what is chosen may be what the next pass looks up
+    results = {row: run.once(_results, row) for row in rows}
+    if not all(results.values()):
+        return ""  # a result's size is not known
+    sizes = {size for row in rows for size in results[row]}
+    outside = _from_outside(run, rows, results)
+    if sizes.isdisjoint(outside):
+        return "nothing that a pass makes has the size of an operand that the next one reads"
+    once = sum(size in results[rows[-1]] for size in outside) == 1
+    if once and len(passes) == 2 and same_layers(run, passes) and _joined(run, passes):
+        return "the kernel after them reads the results of both"
+    return ""
+
+
+def same_layers(run: Run, passes: Ints) -> bool:
+    """Whether all passes run through the same layers: a chain within a model runs through others."""
+    layers = run.table.coded("layer").codes[passes]
+    return bool((layers == layers[0]).all() and run.names("layer")[passes[0]].all())
+
+
+def _results(run: Run, row: int) -> tuple[int, ...]:
+    """The elements of an op's result, or what they may be; none if that is not known."""
+    outs = [numel(shape) for shape in run.listed("outs", row) if isinstance(shape, list)]
+    if any(outs):
+        return tuple(filter(None, outs))
+    shapes = [shape for shape in run.shapes(row) if numel(shape)]
+    if run.family[row] == "conv":
+        weight = weight_shape(run, row)
+        known = len(weight) > 2 and run.flop[row] > 0 and "convolution" in run.aten[row]
+        return (round(run.flop[row] / 2 / numel(weight[1:])),) if known else ()
+    if run.family[row] == "pointwise" and len(shapes) > 1:
+        try:
+            return (math.prod(np.broadcast_shapes(*map(tuple, shapes))),)
+        except ValueError:
+            return ()
+    if run.family[row] == "reduction" and shapes:
+        return tuple({numel(shapes[0]) // size for size in shapes[0]} | {1})
+    if run.aten[row] in ("cat", "stack") and run.nbytes[row] > 0:
+        return (round(run.nbytes[row] / 2 / ITEM_BYTES.get(run.dtype[row], 4)),)
+    if not shapes and run.shapes(row) and run.family[row] not in COMPUTES:
+        return (1,)  # made of numbers alone
+    return tuple(filter(None, made(run, row)))
+
+
+def _from_outside(run: Run, rows: list[int], results: dict[int, tuple[int, ...]]) -> list[int]:
+    """The elements of each operand that these ops have not made before, but for parameters and single numbers."""
+    known: set[int] = set()
+    found = []
+    for row in rows:
+        sizes = [size for size in _read(run, row) if size > 1]
+        found += [size for size in sizes if not any(whole % size == 0 and whole // size <= PARTS for whole in known)]
+        known.update(results[row])
+    return found
+
+
+def _read(run: Run, row: int) -> list[int]:
+    """The elements of an op's operands that may be results of arithmetic: no weights, biases, tables and indices."""
+    dtypes = run.listed("dtypes", row)
+    shapes = [
+        shape
+        for place, shape in enumerate(run.shapes(row))
+        if numel(shape) and not (place < len(dtypes) and dtypes[place] in INTEGERS)
+    ]
+    if run.family[row] in COMPUTES:
+        matrices = [shape for shape in shapes if len(shape) > 1]
+        weighted = run.once(is_weighted, row) or run.family[row] == "conv"
+        return [numel(shape) for place, shape in enumerate(matrices) if not (weighted and place == 1)]
+    if "aten::embedding" in run.texts("nodes")[row] or run.aten[row] == "embedding":
+        return []
+    first = run.family[row] == "norm" or run.family[row] in READS  # then weights; indices, and what the result goes to
+    return [numel(shape) for shape in (shapes[:1] if first else shapes)]
+
+
+def is_weighted(run: Run, row: int) -> bool:
+    nodes = run.texts("nodes")[row]
+    return run.aten[row] in ("addmm", "_addmm_activation") or any(name in nodes for name in WEIGHTED)
+
+
+def _joined(run: Run, passes: Ints) -> bool:
+    """Whether the next kernel after two passes, copies aside, reads two tensors of their result's size."""
+    last = int(passes[-1, -1])
+    for row in range(last + 1, min(last + 1 + FOLLOWING, run.rows)):
+        if run.family[row] != "copy" and run.role[row] != "aux":
+            results = run.once(_results, last)
+            operands = [numel(shape) for shape in run.shapes(row)]
+            return run.lane[row] == run.lane[last] and any(operands.count(size) > 1 for size in results)
+    return False

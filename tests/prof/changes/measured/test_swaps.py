@@ -51,7 +51,6 @@ CASES = [
     ("vocabulary_loss", "cross_entropy", "cross_entropy(bfloat16[8192,50304], True) bprop compiled"),
     ("held_loss", "cross_entropy", "cross_entropy(bfloat16[8192,32000], False) compiled"),
     ("volumes", "group_norm", "group_norm(float16[2,32,64,64,64], float16[32], 8) bprop compiled"),
-    ("small_products", "small_grid", "aten::bmm(bfloat16[32,256,512], bfloat16[32,512,384])"),
     ("recurrent", "select_in_loop", "aten::stack([64 × bfloat16[256,2048]], 1)"),
     ("pageable", "pageable_copy", "copy of pinned memory(67108864)"),
     (

@@ -3,8 +3,7 @@
 import pytest
 
 from pyprof.prof.changes.rules import RULES
-from pyprof.prof.changes.rules.products.small_grid import _batched_ns
-from tests.prof.changes.rules.advice_rows import changes, mm, run
+from tests.prof.changes.rules.advice_rows import changes, run
 
 N = 12_582_912  # elements, fp32: 50.33 MB
 
@@ -180,34 +179,3 @@ LOSS_SAYS_NOTHING = {
 @pytest.mark.parametrize("why", LOSS_SAYS_NOTHING)
 def test_no_word_on_the_loss(why):
     assert changes(*LOSS_SAYS_NOTHING[why], rule="cross_entropy") == []
-
-
-def small(m=256, k=1024, n=512, **more):
-    return mm(m, k, n, 9_000, name="nvjet_sm90_tst_128x128", grid=[8, 1, 1], **more)
-
-
-def test_small_products_in_a_row():
-    # 54 µs; batched 6 × (256 × 1024 + 1024 × 512 + 256 × 512) × 2 bytes at 4.08e12/s: 2.7 µs, and 5; the FLOP need 2
-    (change,) = changes(*[small()] * 6, rule="small_grid")
-    assert change.kernels == 6
-    assert change.gpu_ms == pytest.approx(0.054 - 0.0077, abs=0.0001)
-
-
-GRID_SAYS_NOTHING = {
-    "each may need the one before": [small(256, 512, 512)] * 6,
-    "three": [small()] * 3,
-    "another between": [small(), small(), small(), OTHER, small(), small()],
-    "they fill the GPU": [mm(4096, 1024, 8192, 95_000, name="nvjet_sm90_tst_128x128")] * 6,
-    "no strides": [small(strides=None)] * 6,
-}
-
-
-@pytest.mark.parametrize("why", GRID_SAYS_NOTHING)
-def test_no_word_on_small_grids(why):
-    assert changes(*GRID_SAYS_NOTHING[why], rule="small_grid") == []
-
-
-def test_products_at_once_move_the_bytes_of_all():
-    """4 products of bf16: 2.1 GFLOP, and 4 × 2 × (2 × 4096 × 16 + 4096²) = 135,266,304 bytes, which take longer."""
-    made = run(*[mm(4096, 16, 4096, 50_000)] * 4)
-    assert _batched_ns(made, [0, 1, 2, 3]) == pytest.approx(33_153.5 + 5_000)  # at 0.85 × 4.8 TB/s, and 5 µs
