@@ -90,7 +90,8 @@ def independent(run: Run, passes: Ints) -> str:
     What a pass reads and has not made itself comes from outside: a parameter, an input, or the pass before. It cannot
     come from that where the pass makes nothing of this size. Two passes through the same layers, of which one operand
     alone has the size of their result, do not depend on each other either if the next kernel reads both results, as
-    guidance takes the difference of a prediction with a condition and one without.
+    guidance takes the difference of a prediction with a condition and one without. And passes whose one input is the
+    same, as that of experts, show it in the backward pass.
     """
     rows = passes[0].tolist()
     if np.isin(run.aten[rows], SAMPLED).any() and np.isin(run.family[rows], READS).any():
@@ -102,10 +103,51 @@ def independent(run: Run, passes: Ints) -> str:
     outside = _from_outside(run, rows, results)
     if sizes.isdisjoint(outside):
         return "nothing that a pass makes has the size of an operand that the next one reads"
+    carried = [size for size in outside if size in sizes]
+    if len(carried) == 1 and _is_shared(run, passes, carried[0], results):
+        return "the gradients that go back through them are added up, so they read one tensor"
     once = sum(size in results[rows[-1]] for size in outside) == 1
     if once and len(passes) == 2 and same_layers(run, passes) and _joined(run, passes):
         return "the kernel after them reads the results of both"
     return ""
+
+
+def _is_shared(run: Run, passes: Ints, size: int, results: dict[int, tuple[int, ...]]) -> bool:
+    """Whether the one operand from outside, of this size, is the same for all passes: autograd adds up its gradients
+    after each pass but the first. In a chain, of which nothing of this size is read twice, it has nothing to add.
+
+    The sum after the last pass that goes back may be another one's, as of a connection around the chain.
+    """
+    rows = passes[0].tolist()
+    reads, makes = sum(_read(run, row).count(size) for row in rows), sum(size in results[row] for row in rows)
+    if len(passes) < 3 or reads != 1 or makes != 1:
+        return False
+    each = [rows for rows in backward_of(run, passes) if len(rows)]
+    if len(each) < len(passes):
+        return False
+    between = np.arange(min(rows[0] for rows in each), max(rows[-1] for rows in each))
+    sums = np.isin(run.aten[between], ("add", "add_")) & (run.largest[between] == size)
+    sums &= (run.phase[between] == "backward") & (run.lane[between] == run.lane[passes[0, 0]])
+    alone = ~run.mentions("nodes", "Backward", "AccumulateGrad")[between]
+    return int((sums & alone).sum()) >= len(passes) - 2
+
+
+def backward_of(run: Run, passes: Ints) -> list[Ints]:
+    """The rows of the backward pass that have the numbers of each pass's ops.
+
+    An op that calls others has the number of the first; so a pass has the numbers up to those of the next one.
+    """
+    numbers, steps = run.table.ragged("seqId"), run.table.ints("step")
+    mine = [numbers.take(np.arange(rows[0], rows[-1] + 1)).values for rows in passes]
+    if not all(map(len, mine)):
+        return []
+    owner = np.repeat(np.arange(run.rows), np.diff(numbers.offsets))
+    first = passes[0, 0]
+    backward = (run.phase == "backward") & (steps == steps[first]) & (run.lane == run.lane[first])
+    owner, values = owner[backward[owner]], numbers.values[backward[owner]]
+    begins = [int(each.min()) for each in mine]
+    ends = [*begins[1:], 2 * begins[-1] - begins[-2]]
+    return [np.unique(owner[(values >= a) & (values < b)]) for a, b in zip(begins, ends, strict=True)]
 
 
 def same_layers(run: Run, passes: Ints) -> bool:

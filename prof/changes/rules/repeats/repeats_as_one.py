@@ -22,6 +22,7 @@ from pyprof.prof.changes.effect.run_columns import numel
 from pyprof.prof.changes.effect.scenario import Scenario
 from pyprof.prof.changes.rules.repeats.merged_rows import place
 from pyprof.prof.changes.rules.repeats.repeated_passes import (
+    backward_of,
     independent,
     is_weighted,
     repeated_passes,
@@ -146,25 +147,10 @@ def _within(run: Run) -> Iterator[Passes]:
 
 
 def _with_backward(run: Run, found: Ints) -> list[Ints]:
-    """The rows of each pass, from its first to its last one, and those of the backward pass with its ops' numbers.
-
-    An op that calls others has the number of the first; so a pass has the numbers up to those of the next one.
-    """
-    numbers, steps = run.table.ragged("seqId"), run.table.ints("step")
-    owner = np.repeat(np.arange(run.rows), np.diff(numbers.offsets))
-    backward = (run.phase == "backward") & (steps == steps[found[0, 0]]) & (run.lane == run.lane[found[0, 0]])
-    back = backward[owner]
-    owner, values = owner[back], numbers.values[back]
+    """The rows of each pass, from its first to its last one, and those that go back through it."""
     forward = [np.arange(rows[0], rows[-1] + 1) for rows in found]
-    mine = [numbers.take(rows).values for rows in forward]
-    if not all(map(len, mine)):
-        return forward
-    begins = [int(each.min()) for each in mine]
-    ends = [*begins[1:], 2 * begins[-1] - begins[-2]]
-    return [
-        np.concatenate([rows, np.unique(owner[(values >= begin) & (values < end)])])
-        for rows, begin, end in zip(forward, begins, ends, strict=True)
-    ]
+    back = backward_of(run, found)
+    return [np.concatenate(both) for both in zip(forward, back, strict=True)] if back else forward
 
 
 def _micro_batches(run: Run) -> Iterator[Passes]:

@@ -166,6 +166,28 @@ def test_equal_products_within_a_pass_do_not_hide_it():
     assert len(edit.rows) == 18 and "Run the 3 equal passes" in edit.change
 
 
+def experts(count, sums):
+    """[8, 16] to [8, 64] to [8, 16], trained; after each that goes back, so many sums of its input's gradient."""
+    rows = []
+    for number in range(count):
+        name = f"experts.{number}"
+        rows += [linear(name, 8, 16, 64, seqId=[2 * number + 1]), linear(name, 8, 64, 16, seqId=[2 * number + 2])]
+    for number in reversed(range(count)):
+        rows += [row("backward", seqId=[2 * number + 2 - part], nodes=["AddmmBackward0"]) for part in (0, 1)]
+        rows += sums * [over("", [8, 16], [8, 16], aten="aten::add", phase="backward")]
+    return rows
+
+
+def test_experts_that_share_their_input_are_one():
+    (edit,) = proposed(*experts(3, sums=1))
+    assert "they read one tensor" in edit.why and len(edit.rows) == 12
+
+
+def test_a_chain_has_no_sums_of_gradients():
+    (answer,) = proposed(*experts(3, sums=0))
+    assert isinstance(answer, Abstained)
+
+
 DIFFERENCE = {**over("", [8, 16], [8, 16], aten="aten::sub"), "layer": None}
 
 
