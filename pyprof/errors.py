@@ -8,6 +8,7 @@
         UnknownArgument         the capture lacks an argument that the count depends on
       UsageError                the command line is wrong: exit 2
       OutputError               standard output cannot be written
+      NothingCollected          the program ran nothing that a collector records
       MissingPackage            a dependency is not installed for this Python
 
 A message holds the file, what was expected, what was found and what to do.
@@ -56,6 +57,10 @@ class UsageError(PyprofError):
 
 class OutputError(PyprofError):
     """Standard output cannot be written, for example because the disk is full."""
+
+
+class NothingCollected(PyprofError):
+    """The program ran nothing that the collector records, or nothing in the part that was asked for."""
 
 
 class ScriptInterrupted(KeyboardInterrupt):

@@ -11,7 +11,7 @@ import functools
 import inspect
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyprof.capture.annotate import marked
@@ -27,6 +27,7 @@ NAMES = frozenset(
 )
 # If the mode's reference count does not change for this long, gloo's threads have released it; and the longest wait.
 _SETTLED_S, _SETTLED_MOST_S = 0.02, 0.5
+_last_rank: int | None = None  # this process's, in the last job of several ranks that it has left
 
 
 def install(patches: Patches, mode: MarkerMode) -> None:
@@ -55,6 +56,8 @@ def _after_workers(destroy: Callable[..., Any], mode: MarkerMode) -> Callable[..
 
     @functools.wraps(destroy)
     def destroy_process_group(*args: Any, **kwargs: Any) -> Any:
+        global _last_rank
+        _last_rank = job_rank({})
         last = time.monotonic() + _SETTLED_MOST_S
         holders, since = sys.getrefcount(mode), time.monotonic()
         while since + _SETTLED_S > time.monotonic() and time.monotonic() < last:
@@ -64,6 +67,17 @@ def _after_workers(destroy: Callable[..., Any], mode: MarkerMode) -> Callable[..
         return destroy(*args, **kwargs)
 
     return destroy_process_group
+
+
+def job_rank(environ: Mapping[str, str]) -> int | None:
+    """This process's rank, if its job has several: by torch.distributed, or by torchrun's RANK and WORLD_SIZE."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return int(distributed.get_rank()) if distributed.get_world_size() > 1 else None
+    rank, world = environ.get("RANK", ""), environ.get("WORLD_SIZE", "")
+    if rank.isdecimal() and world.isdecimal() and int(world) > 1:
+        return int(rank)
+    return _last_rank
 
 
 def _is_seen_by_modes(func: Callable[..., Any]) -> bool:

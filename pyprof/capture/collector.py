@@ -28,7 +28,7 @@ from pyprof.clock_sampler import ClockSampler
 from pyprof.compiled_record import VERSION as COMPILED_VERSION
 from pyprof.cpu_record import cpu_record
 from pyprof.cupti_teardown import letting_go
-from pyprof.errors import PyprofError
+from pyprof.errors import NothingCollected
 from pyprof.memory_record import memory_record
 from pyprof.step_timer import StepTimer, TimesCalls
 
@@ -223,6 +223,21 @@ def _records(profiler: Any) -> int:
     return 0 if results is None else len(results.events())
 
 
+# What Kineto records of itself and of CUDA's runtime, of which a profiler that waits for the GPU calls a few functions.
+_NO_OP = ("cuda", "cu", "hip", "Activity Buffer", "Buffer Flush", "Instrumentation", "Resource", "Runtime Triggered")
+
+
+def _has_ops(profiler: Any) -> bool:
+    """Whether an op, a range or an operation of a GPU is recorded; true if this version of PyTorch does not say."""
+    import torch
+
+    results = getattr(getattr(profiler, "profiler", None), "kineto_results", None)
+    if results is None:
+        return True
+    cpu = torch.profiler.DeviceType.CPU if hasattr(torch.profiler, "DeviceType") else torch._C._autograd.DeviceType.CPU
+    return any(event.device_type() != cpu or not event.name().startswith(_NO_OP) for event in results.events())
+
+
 class TraceFile(Collector):
     """The embedded collector: runs PyTorch's profiler, and writes one range to one file.
 
@@ -231,6 +246,8 @@ class TraceFile(Collector):
     are timed, and nothing may be collected before them: once Kineto has run, CUPTI stays in the process, and launches
     take the host longer (up to twice as long on an H200).
     """
+
+    tells = True  # whether a file that is written because of a signal is told of where that happens
 
     def __init__(
         self,
@@ -249,6 +266,8 @@ class TraceFile(Collector):
         self._memory = memory  # whether to record allocations
         self.file = file
         self.switching = False
+        self.is_writing = self.is_written = False
+        self.on_gpu = False  # whether the profiler that is on records a GPU
         self._path = file.absolute()  # the program may change the working directory
         self._force = force
         self._sink = Profiler()
@@ -327,6 +346,7 @@ class TraceFile(Collector):
         activities = [ProfilerActivity.CPU]
         if torch.cuda.is_available():
             activities.append(ProfilerActivity.CUDA)
+            self.on_gpu = True
         since_2_5 = {"acc_events": False} if "acc_events" in inspect.signature(profile).parameters else {}
         with self._switch():
             profiler = profile(activities=activities, record_shapes=True, profile_memory=memory, **since_2_5)
@@ -447,22 +467,38 @@ class TraceFile(Collector):
             self._best = self._best._replace(in_window=False)
 
     def write(self) -> None:
-        """Write the trace. Raises PyprofError if nothing was collected or the file cannot be written.
+        """Write the trace. Raises NothingCollected, or another PyprofError if the file cannot be written.
 
-        Does nothing in a forked child: the file is its parent's.
+        Does nothing in a forked child, since the file is its parent's, and nothing when it is called again.
         """
-        if os.getpid() != self._pid:
+        if os.getpid() != self._pid or self.is_written:
             return
-        self.close()
+        self.is_writing = True
+        try:
+            self.close()
+            self._write()
+            self.is_written = True
+        finally:
+            self.is_writing = False
+
+    def _write(self) -> None:
         if self._best is None:
             cause = "the program never called start()" if self._window.wait else "the program's own profiler was on"
             early = [] if self._window.wait else super().warnings()
-            raise PyprofError(f"{self.file}: not written, for {early[0] if early else cause}")
+            raise NothingCollected(f"{self.file}: not written, for {early[0] if early else cause}")
+        if not self._with_graphs and not self._graphs.records and not _has_ops(self._best.profiler.profiler):
+            raise NothingCollected(f"{self.file}: not written, for no operation of PyTorch ran while it was collected")
         try:
             write_trace(self._best.profiler, self._sink.texts, self._path, self._force, self._own(self._best))
         finally:
             for recording in self._recordings():
                 recording.forget()
+
+    def drop(self) -> None:
+        """In a forked child, end the profiler that was on in the parent. One that records a GPU cannot be ended."""
+        self._sampler, self._memory = None, False
+        if not self.on_gpu:
+            self.close()
 
     def export(self, raw: Path) -> tuple[dict[str, str], dict[str, Any]] | None:
         """Write the trace as PyTorch's profiler exports it, for another process that mends it (``mend_trace``).

@@ -23,6 +23,7 @@ from pyprof.files import tell
 from pyprof.step_timer import StepTimer
 
 _collector: Collector | None = None
+_inherited: Collector | None = None  # in a forked child: the parent's collector, whose profiler is on here, too
 _heeds_steps: Callable[[], None] | None = None  # is called by step(), for `pyprof try`
 _lock = threading.Lock()
 
@@ -110,17 +111,17 @@ def collect(
     nvml: bool = False,
     memory: bool = False,
     graphs: bool = True,
+    kind: Callable[..., TraceFile] = TraceFile,
 ) -> Iterator[Collector]:
     """The same as `profile`, but with the window as one argument, and without printing the collector's warnings."""
     check_output(file, force)
     with _clock_sampler(nvml) as (sampler, why_none):
-        collector = TraceFile(file, force, window, sampler, why_none, memory, graphs)
-        with _collecting(collector, trace, dispatch) as done:
+        collector = kind(file, force, window, sampler, why_none, memory, graphs)
+        with _writing_on_sigterm(collector), _collecting(collector, trace, dispatch) as done:
             done.callback(collector.write)
             atexit.register(done.close)  # for a block that is not left before the interpreter ends, as in a generator
             done.callback(atexit.unregister, done.close)
-            with _writing_on_sigterm(collector):
-                yield collector
+            yield collector
 
 
 @contextmanager
@@ -194,29 +195,48 @@ def _writing_on_sigterm(collector: TraceFile) -> Iterator[None]:
         return
 
     def write_and_end(number: int, _frame: object) -> None:
+        if collector.is_writing and os.getpid() == pid:  # it interrupts that very function, which then ends first
+            late.append(number)
+            return
         signal.signal(number, signal.SIG_DFL)
         try:
             if os.getpid() == pid:
                 collector.write()
-                tell(f"pyprof: SIGTERM: wrote {collector.file}")
+                if collector.tells:
+                    tell(f"pyprof: SIGTERM: wrote {collector.file}")
         except PyprofError as error:
             tell(f"pyprof: SIGTERM: {error}")
         finally:
             os.kill(os.getpid(), number)
 
-    pid = os.getpid()
+    pid, late = os.getpid(), list[int]()
     signal.signal(signal.SIGTERM, write_and_end)
     try:
         yield
     finally:
         if signal.getsignal(signal.SIGTERM) is write_and_end:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if late:
+            os.kill(os.getpid(), late[0])
 
 
 def _forget() -> None:
     """In a forked child nothing is collected: the file is the parent's."""
-    global _collector, _lock
-    _collector, _lock = None, threading.Lock()
+    global _collector, _inherited, _lock
+    _collector, _inherited, _lock = None, _collector, threading.Lock()
+
+
+def end_inherited() -> TraceFile | None:
+    """In a forked child, end the profiler that is on because it was on in the parent, and drop its records.
+
+    Returns the parent's collector; None if there was none.
+    """
+    global _inherited
+    inherited, _inherited = _inherited, None
+    if not isinstance(inherited, TraceFile):
+        return None
+    inherited.drop()
+    return inherited
 
 
 if hasattr(os, "register_at_fork"):

@@ -1,25 +1,31 @@
 """The command pyprof run: it runs an unchanged script under the embedded collector or an attached tool."""
 
+from __future__ import annotations
+
 import argparse
-import atexit
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout
+from dataclasses import astuple
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any
 
-from pyprof.capture.run_report import PAGE_SUFFIXES, Report, default_page, make_report
+from pyprof.capture.run_report import PAGE_SUFFIXES, Report, can_be_read, default_page, make_report
 from pyprof.capture.run_script import DEFAULT_OUTPUT, Ran, Script, check_script, output_file, rank_file, run
 from pyprof.command.argument_types import whole_number
 from pyprof.command.envelope import write_answer
 from pyprof.command.frame import Done, run_command, warned
 from pyprof.command.parser import add_common, add_json
 from pyprof.command.script_line import ScriptParser, tell_misplaced
-from pyprof.errors import PyprofError, ScriptInterrupted, UsageError
+from pyprof.errors import NothingCollected, PyprofError, ScriptInterrupted, UsageError, require
 from pyprof.files import check_output, tell
+
+if TYPE_CHECKING:
+    from pyprof.processes.children import Children
 
 TRACES: dict[str, bool | str] = {"user": True, "all": "all", "none": False}  # --trace -> init(trace=)
 
@@ -29,7 +35,8 @@ def build_parser() -> ScriptParser:
         prog="pyprof run",
         description="Run a script with every PyTorch call marked, and collect it into a trace for `pyprof parse`. "
         "Where the script calls pyprof.start() and pyprof.stop(), just that range is collected. "
-        "Under nsys, nvprof or ncu, without -o, that tool collects.",
+        "Under nsys, nvprof or ncu, without -o, that tool collects. Each child that uses PyTorch has a trace of its "
+        "own, named by its rank (net.rank0.json.gz) or process number.",
         values=PAGE_SUFFIXES,
     )
     _add_output(parser)
@@ -81,6 +88,13 @@ def _add_collection(parser: argparse.ArgumentParser) -> None:
         help="cudaProfilerApi: collect nothing before pyprof.start() (default: %(default)s)",
     )
     parser.add_argument(
+        "--no-children",
+        dest="children",
+        action="store_false",
+        help="collect this process alone, and leave those that it starts as they are (workers of a DataLoader and of "
+        "torch.compile always are)",
+    )
+    parser.add_argument(
         "--memory", action="store_true", help="record allocations and frees, too, for `pyprof memory` (0.2 us for each)"
     )
     parser.add_argument(
@@ -130,15 +144,36 @@ def _run(scripts: list[Ran], options: argparse.Namespace) -> Done:
         check_output(page, options.force)  # checked now, before the script runs
     check_script(script)
     warnings = tell_misplaced(build_parser(), options)
-    with _script_output_on_standard_error() if options.json else nullcontext():
-        marks = TRACES[options.trace]
-        more = {name: getattr(options, name) for name in ("dispatch", "nvml", "memory")}
-        more["graphs"] = options.graph_captures
-        ran = run(script, trace, window, force=options.force, trace=marks, **more)
-    if ran.forked:
-        end_process(ran.code)
-    scripts.append(ran)
-    return _finish(options, ran, trace if ran.written else None, page, warnings)
+    require("torch", "the collector is PyTorch's own: install it for this Python")
+    from pyprof.processes.child_capture import Orders, watch
+    from pyprof.processes.children import following
+
+    more: dict[str, Any] = {name: getattr(options, name) for name in ("dispatch", "nvml", "memory")}
+    more |= {"trace": TRACES[options.trace], "graphs": options.graph_captures}
+    file = None if trace is None else str(Path(options.output or DEFAULT_OUTPUT).absolute())
+    orders = Orders("", file, os.environ.get("RANK", ""), options.force, astuple(window), more)
+    enders: list[Callable[..., Ran]] = []
+    with following(orders if options.children else None) as children:
+
+        def at_hard_exit(status: int) -> int:
+            """The script calls os._exit(), in this process or in a forked child."""
+            if os.getpid() != pid or not enders or threading.current_thread() is not threading.main_thread():
+                return status
+            ran = enders.pop()(status)
+            done = _finish(options, ran, trace, page, warnings, children)
+            for line in () if options.quiet or options.json else done.lines:
+                tell(f"pyprof run: {line}")
+            return done.code
+
+        pid, patches = os.getpid(), watch(at_hard_exit)
+        try:
+            with _script_output_on_standard_error() if options.json else nullcontext():
+                ran = run(script, trace, window, force=options.force, share=enders.append, **more)
+        finally:
+            enders.clear()
+            patches.undo()
+        scripts.append(ran)
+        return _finish(options, ran, trace, page, warnings, children)
 
 
 def _page(options: argparse.Namespace, trace: Path | None) -> Path | None:
@@ -176,60 +211,91 @@ def _script_output_on_standard_error() -> Iterator[None]:
 # After the script
 
 
-def end_process(code: int) -> NoReturn:
-    """End a forked child without C++ destructors, which would wait for Kineto's threads: only the parent has them."""
-    atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
-        if stream is not None:
-            stream.flush()
-    os._exit(code & 0xFF)
-
-
 def _finish(
-    options: argparse.Namespace, ran: Ran, trace: Path | None, page: Path | None, warnings: Sequence[str]
+    options: argparse.Namespace,
+    ran: Ran,
+    trace: Path | None,
+    page: Path | None,
+    warnings: Sequence[str],
+    children: Children,
 ) -> Done:
-    """Make the report if the user asked for one, and list the files written. ``warnings``: told before the run."""
+    """Make the report if the user asked for one, and list the files written. ``warnings``: told before the run.
+
+    Raises NothingCollected if the script itself ended well and neither it nor a child has been collected.
+    """
+    children.settle(ran.interrupted)
+    written = [trace] if trace is not None and ran.written else []
+    own = len(written)
+    if trace is not None:
+        written += [trace.with_name(Path(report.file).name) for report in children.written]
+    told = [*([] if ran.nothing and (written or children.running) else ran.warnings), *children.warnings()]
+    if ran.nothing and ran.code == 0 and not written and not children.running:
+        raise NothingCollected("; ".join(told))
     report, failure, code = None, "", ran.code
-    if trace is not None and page is not None:
+    if written and page is not None:
         try:
-            report = make_report(trace, page, force=options.force, quiet=options.quiet or options.json)
+            page = page if own else default_page(written[0])
+            report = make_report(written[0], page, force=options.force, quiet=options.quiet or options.json)
         except PyprofError as error:
             failure, code = f"no report was made: {error}", code or 1
         except KeyboardInterrupt:
             failure, code = "interrupted: no report was made", 130
     if options.json:
-        _answer(options.script, code, trace, report, [*warnings, *ran.warnings, *([failure] if failure else ())])
+        told = [*warnings, *told, *([failure] if failure else ())]
+        _answer(options.script, code, written, own, children, report, told)
         return Done(code=code)
     is_first_rank = os.environ.get("RANK", "0") in ("", "0")  # the summaries of eight ranks would hide each other
     if report is not None and not options.quiet and is_first_rank:
         sys.stderr.write(f"\n{report.summary}\n")
     if failure:
         tell(f"pyprof run: {failure}")
-    return Done([*warned(ran.warnings), *(_lines(trace, report) if ran.written else ())], code)
+    lines = [*warned(told), *(() if trace is None else _lines(written, report))]
+    if trace is None and ran.written:
+        lines.append("the tool that is attached collected")
+        lines.append("next: pyprof prof --summary FILE, with the tool's file (of nsys: nsys export --type sqlite)")
+    lines += [f"process {child.pid} still runs: it writes its capture when it ends" for child in children.running]
+    return Done(lines, code)
 
 
-def _lines(trace: Path | None, report: Report | None) -> Iterator[str]:
-    if trace is None:
-        yield "the tool that is attached collected"
-        yield "next: pyprof prof --summary FILE, with the tool's file (of nsys: nsys export --type sqlite)"
-    elif report is None:
-        yield f"wrote {trace}"
-        yield f"next: {shlex.join(('pyprof', 'prof', '--summary', str(trace)))}"
-    else:
+def _lines(written: Sequence[Path], report: Report | None) -> Iterator[str]:
+    """What has been written, and the command that reads it."""
+    if report is not None:
         yield from warned(report.warnings)
-        yield f"wrote {trace}, the trace"
+    for trace in written:
+        yield f"wrote {trace}" if report is None else f"wrote {trace}, the trace"
+    if report is not None:
         yield f"wrote {report.page.output.name}, the report: open it in a browser"
+    if len(written) > 1:
+        yield f"next: {_all_of(written)}"
+    elif report is not None:
         yield f"next: {shlex.join(report.next_command)}"
+    elif written and can_be_read(written[0]):
+        yield f"next: {shlex.join(('pyprof', 'prof', '--summary', str(written[0])))}"
 
 
-def _answer(script: str, code: int, trace: Path | None, report: Report | None, warnings: list[str]) -> None:
-    from pyprof.capture.json_document import ScriptRun
+def _all_of(written: Sequence[Path]) -> str:
+    """The command that reads the captures of several processes."""
+    return shlex.join(("pyprof", "prof", "--summary", *map(str, written)))
+
+
+def _answer(
+    script: str,
+    code: int,
+    written: Sequence[Path],
+    own: int,
+    children: Children,
+    report: Report | None,
+    warnings: list[str],
+) -> None:
+    from pyprof.capture.json_document import ChildCapture, ScriptRun
     from pyprof.command.json_schema import FileWritten
 
+    found = zip(children.written, written[own:], strict=False)
     document = ScriptRun(
         script=script,
         exit_code=code,
-        output=None if trace is None else FileWritten.of(trace),
+        output=FileWritten.of(written[0]) if own else None,
         report=None if report is None else report.page,
+        children=[ChildCapture(pid=one.pid, rank=one.rank, output=FileWritten.of(file)) for one, file in found],
     )
     write_answer("run", document, warnings=[*warnings, *(report.warnings if report else ())])

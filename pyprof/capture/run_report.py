@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyprof.command.progress import progress
-from pyprof.errors import packages
+from pyprof.errors import PyprofError, packages
 
 if TYPE_CHECKING:
     from pyprof.prof.report.json_document import Page
 
 PAGE_SUFFIXES = (".html", ".htm")
+SMALL = 100_000  # bytes of a trace that may hold no operation
 NARROW = 100  # summary line width if standard error is not a terminal, the same as in `pyprof prof --summary`
 
 
@@ -37,6 +38,19 @@ def default_page(trace: Path) -> Path:
     ('out/net.html', 'net.rank0.html')
     """
     return trace.with_name(trace.name.removesuffix(".gz").removesuffix(".json") + ".html")
+
+
+def can_be_read(trace: Path) -> bool:
+    """Whether `pyprof prof` has something to say of the trace. Large ones are not read for that: they hold operations."""
+    if trace.stat().st_size > SMALL:
+        return True
+    with packages():
+        from pyprof.prof.load import load_table
+    try:
+        load_table(trace, lambda _: None)
+    except PyprofError:
+        return False
+    return True
 
 
 def make_report(trace: Path, page: Path, *, force: bool, quiet: bool) -> Report:

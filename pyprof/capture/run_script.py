@@ -14,14 +14,14 @@ import pkgutil
 import runpy
 import sys
 import threading
-from collections.abc import Container, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Container, Mapping
+from contextlib import ExitStack, suppress
 from importlib.machinery import SourceFileLoader, SourcelessFileLoader
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from pyprof.errors import PyprofError, require
+from pyprof.errors import NothingCollected, PyprofError, require
 
 if TYPE_CHECKING:
     from pyprof.capture.collector import Window
@@ -46,7 +46,7 @@ class Ran(NamedTuple):
     code: int
     written: bool  # whether its trace was written, if one was asked for
     warnings: tuple[str, ...]
-    forked: bool  # whether this is a child that the script forked: the trace is its parent's
+    nothing: bool = False  # whether nothing was written, because nothing of what was asked for ran
     interrupted: bool = False  # by ^C; Python then ends by SIGINT
 
 
@@ -95,13 +95,15 @@ def run(
     nvml: bool = False,
     memory: bool = False,
     graphs: bool = True,
+    share: Callable[[Callable[..., Ran]], object] | None = None,
 ) -> Ran:
     """Run the script and collect it into `file`. The result has the exit code that the script would have had.
 
     The file is also written when the script fails, exits or is interrupted. Without `file`, the attached tool
-    (nsys, nvprof, ncu) collects, and this function only marks the calls.
-    Raises PyprofError before anything runs if there is no such script or the file cannot be written, and afterwards if
-    nothing was collected, unless the script itself failed.
+    (nsys, nvprof, ncu) collects, and this function only marks the calls. If nothing was collected or the file cannot be
+    written, no file is, and the result's last warning says why. A child that the script forked ends here.
+    ``share`` gets the function that ends collecting, for a script that ends by os._exit(code): ended(code).
+    Raises PyprofError before anything runs if there is no such script or the file cannot be written.
     """
     check_script(script)
     require("torch", "the collector is PyTorch's own: install it for this Python")
@@ -112,19 +114,37 @@ def run(
     else:
         more = {"dispatch": dispatch, "nvml": nvml, "memory": memory, "graphs": graphs}
         collecting = collect(file, window, force=force, trace=trace, **more)
-    code, interrupted, pid, threads, before = 0, False, os.getpid(), threading.enumerate(), ProcessState.now()
-    try:
-        with collecting as collector:
+    pid, threads, before = os.getpid(), threading.enumerate(), ProcessState.now()
+    with ExitStack() as stack:
+        collector = stack.enter_context(collecting)
+
+        def ended(code: int, interrupted: bool = False) -> Ran:
+            try:
+                stack.close()
+            except PyprofError as error:
+                return Ran(code, False, (str(error),), isinstance(error, NothingCollected), interrupted)
+            return Ran(code, True, tuple(collector.warnings()), interrupted=interrupted)
+
+        if share is not None:
+            share(ended)
+        try:
             code, interrupted = _exit_code(script)
             _wait_for_threads(threads)
-    except PyprofError as error:
-        if not code:
-            raise
-        return Ran(code, False, (str(error),), os.getpid() != pid, interrupted)
-    finally:
-        atexit.register(ProcessState.now().restore)  # before the script's own handlers: the last registered runs first
-        before.restore()
-    return Ran(code, True, tuple(collector.warnings()), os.getpid() != pid, interrupted)
+            if os.getpid() != pid:
+                end_process(code)
+            return ended(code, interrupted)
+        finally:
+            atexit.register(ProcessState.now().restore)  # before the script's own handlers: the last one runs first
+            before.restore()
+
+
+def end_process(code: int) -> NoReturn:
+    """End a forked child without C++ destructors, which would wait for Kineto's threads: only the parent has them."""
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+    os._exit(code & 0xFF)
 
 
 def run_alone(script: Script) -> tuple[int, bool]:
@@ -178,8 +198,17 @@ def rank_file(file: Path, environ: Mapping[str, str]) -> Path:
     rank, world = environ.get("RANK", ""), environ.get("WORLD_SIZE", "")
     if not (rank.isdecimal() and world.isdecimal() and int(world) > 1):
         return file
+    return numbered(file, f"rank{int(rank)}")
+
+
+def numbered(file: Path, number: str) -> Path:
+    """The file of one process among several.
+
+    >>> numbered(Path("out/net.json.gz"), "rank3").as_posix()
+    'out/net.rank3.json.gz'
+    """
     stem, dot, suffixes = file.name.partition(".")
-    return file.with_name(f"{stem}.rank{int(rank)}{dot}{suffixes}")
+    return file.with_name(f"{stem}.{number}{dot}{suffixes}")
 
 
 def _exit_code(script: Script) -> tuple[int, bool]:

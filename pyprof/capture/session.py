@@ -334,7 +334,7 @@ def begin(options: Options, late: bool = False) -> None:
         session = Session(options, late)
         session.set_profiler(profiler)
         _session = session
-        _watch_process()
+        watch_process()
 
 
 def deinit() -> None:
@@ -363,7 +363,7 @@ def _at_exit() -> None:
 
 
 @functools.cache
-def _watch_process() -> None:
+def watch_process() -> None:
     """Register deinit() for the process's end and for forked children; once per process."""
     atexit.register(_at_exit)
     if hasattr(os, "register_at_fork"):

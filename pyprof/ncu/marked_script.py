@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pyprof.capture.collector import Window
-from pyprof.capture.run import TRACES, end_process
+from pyprof.capture.run import TRACES
 from pyprof.capture.run_script import Script, run
 from pyprof.errors import PyprofError, packages
 from pyprof.files import tell
@@ -26,8 +26,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except PyprofError as error:
         tell(f"pyprof ncu: {error}")
         return 1
-    if ran.forked:
-        end_process(ran.code)
     for warning in ran.warnings:
         tell(f"pyprof ncu: warning: {warning}")
     if options.ended:

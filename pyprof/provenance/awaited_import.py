@@ -1,13 +1,20 @@
-"""Do something as soon as the program imports a module, which may be long after pyprof is on, or never."""
+"""Do something as soon as the program imports a module, which may be long after pyprof is on, or never.
+
+Each child of `pyprof run` loads this file when it starts, so it imports no more than Python itself has.
+"""
+
+from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
-from types import ModuleType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
 
 
-class AwaitedImport(MetaPathFinder):
+class AwaitedImport:
     """Waits from open() to close() for one module, and calls ``act`` with it; at once if it has been imported."""
 
     def __init__(self, name: str, act: Callable[[ModuleType], object]) -> None:
@@ -27,15 +34,17 @@ class AwaitedImport(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Called by `import` for each module; the usual finder's answer for the awaited one, None for all others."""
+        """Called by `import` for each module; the other finders' answer for the awaited one, None for all others."""
         if fullname != self._name:
             return None
-        self.close()
-        spec = PathFinder.find_spec(fullname, path, target)
+        others = [finder for finder in sys.meta_path if finder is not self]
+        answers = (finder.find_spec(fullname, path, target) for finder in others)
+        spec = next((answer for answer in answers if answer is not None), None)
         if spec is not None and spec.loader is not None:
             run = spec.loader.exec_module
 
             def exec_module(module: ModuleType) -> None:
+                self.close()  # only now: who looks for the module need not import it
                 run(module)
                 self._act(module)
 
