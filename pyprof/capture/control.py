@@ -190,7 +190,9 @@ def _writing_on_sigterm(collector: TraceFile) -> Iterator[None]:
 
     A handler of the program's own has precedence. Children that fork inherit this one, which in them only ends them.
     """
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+    before = signal.getsignal(signal.SIGTERM)
+    is_default = before == signal.SIG_DFL or getattr(before, "__module__", "") == __name__
+    if threading.current_thread() is not threading.main_thread() or not is_default:
         yield
         return
 
