@@ -24,6 +24,8 @@ def build_parser() -> Parser:
         formatter_class=LinesAsWritten,
     )
     add_input(parser, nargs="?")
+    others = "further captures, of the other processes of a job: all make one table, whose column rank says which"
+    parser.add_argument("others", nargs="*", metavar="file", help=others)
     add_counters(parser)
     _add_query(parser)
     _add_forms(parser)

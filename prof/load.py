@@ -64,6 +64,25 @@ def load_table(
     return kept(key, [str(name), *graphs], lambda: _read(name, say, graphs, host, ranges))
 
 
+def _load_all(names: Sequence[Name], say: Say, graphs: Sequence[str], host: bool, ranges: bool) -> LoadedFile:
+    """The file, or the captures of several processes in one table, each by its own clock."""
+    read = [load_table(name, say, graphs, host, ranges) for name in names]
+    if len(read) == 1:
+        return read[0]
+    from pyprof.parse.merge import apart, host_apart, memory_apart
+    from pyprof.table.columns import Table
+
+    profilers = ", ".join(dict.fromkeys(each.profiler for each in read if each.profiler))
+    return LoadedFile(
+        read[0].name,
+        Table.concat(apart([each.table for each in read])),
+        profilers or None,
+        tuple(f"{each.name}: {text}" for each in read for text in each.warnings),
+        memory=memory_apart(read),
+        host=host_apart(read) if host else None,
+    )
+
+
 def load_with_calls(file: str, say: Say) -> tuple[LoadedFile, HostTable]:
     """Read a file for a replay: its kernel table and its host calls. Raises InputError for one without host calls."""
     loaded = load_table(file, say, host=True)
@@ -254,7 +273,7 @@ def load_annotated(
     load_model_files(args)
     peaks = load_peaks(args.peaks) if args.peaks else None
     with progress(3 if advice else 2, not args.quiet) as say:
-        loaded = load_table(args.file, say, args.graphs, host or advice, ranges)
+        loaded = _load_all([args.file, *getattr(args, "others", ())], say, args.graphs, host or advice, ranges)
         annotation = annotate(loaded.table)
         if getattr(args, "ncu", None):
             from pyprof.prof.counters.measured import read_counters
