@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import shlex
 import sys
@@ -15,7 +16,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyprof.capture.run_report import PAGE_SUFFIXES, Report, can_be_read, default_page, make_report
-from pyprof.capture.run_script import DEFAULT_OUTPUT, Ran, Script, check_script, output_file, rank_file, run
+from pyprof.capture.run_script import (
+    DEFAULT_OUTPUT,
+    Ran,
+    check_script,
+    found_script,
+    output_file,
+    rank_file,
+    run,
+)
 from pyprof.command.argument_types import whole_number
 from pyprof.command.envelope import write_answer
 from pyprof.command.frame import Done, run_command, warned
@@ -126,7 +135,7 @@ def main(argv: list[str] | None = None) -> int:
 def _run(scripts: list[Ran], options: argparse.Namespace) -> Done:
     from pyprof.capture.collector import Window
 
-    script = Script(options.script, tuple(options.args), options.module)
+    script = found_script(options.script, options.args, options.module)
     window = Window(options.warmup, options.steps, options.capture_range == "cudaProfilerApi")
     trace = output_file(options.output)
     if options.nvml and trace is None:
@@ -249,7 +258,8 @@ def _finish(
         sys.stderr.write(f"\n{report.summary}\n")
     if failure:
         tell(f"pyprof run: {failure}")
-    lines = [*warned(told), *(() if trace is None else _lines(written, report))]
+    of_job = not own and all(child.rank is not None for child in children.written)
+    lines = [*warned(told), *(() if trace is None else _lines(written, report, of_job))]
     if trace is None and ran.written:
         lines.append("the tool that is attached collected")
         lines.append("next: pyprof prof --summary FILE, with the tool's file (of nsys: nsys export --type sqlite)")
@@ -257,8 +267,8 @@ def _finish(
     return Done(lines, code)
 
 
-def _lines(written: Sequence[Path], report: Report | None) -> Iterator[str]:
-    """What has been written, and the command that reads it."""
+def _lines(written: Sequence[Path], report: Report | None, of_job: bool) -> Iterator[str]:
+    """What has been written, and the commands that read it. ``of_job``: by the ranks of a job, and no other process."""
     if report is not None:
         yield from warned(report.warnings)
     for trace in written:
@@ -266,16 +276,13 @@ def _lines(written: Sequence[Path], report: Report | None) -> Iterator[str]:
     if report is not None:
         yield f"wrote {report.page.output.name}, the report: open it in a browser"
     if len(written) > 1:
-        yield f"next: {_all_of(written)}"
+        yield f"next: {shlex.join(('pyprof', 'prof', '--summary', *map(str, written)))}"
+        if of_job and importlib.util.find_spec("distributed") is not None:
+            yield f"next: {shlex.join(('pyprof', 'ranks', *map(str, written), '-o', 'job'))}"
     elif report is not None:
         yield f"next: {shlex.join(report.next_command)}"
     elif written and can_be_read(written[0]):
         yield f"next: {shlex.join(('pyprof', 'prof', '--summary', str(written[0])))}"
-
-
-def _all_of(written: Sequence[Path]) -> str:
-    """The command that reads the captures of several processes."""
-    return shlex.join(("pyprof", "prof", "--summary", *map(str, written)))
 
 
 def _answer(

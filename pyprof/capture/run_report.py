@@ -41,7 +41,7 @@ def default_page(trace: Path) -> Path:
 
 
 def can_be_read(trace: Path) -> bool:
-    """Whether `pyprof prof` has something to say of the trace. Large ones are not read for that: they hold operations."""
+    """Whether `pyprof prof` takes the trace. A large one is not read for that, since it holds operations."""
     if trace.stat().st_size > SMALL:
         return True
     with packages():

@@ -12,9 +12,10 @@ import concurrent.futures.thread
 import os
 import pkgutil
 import runpy
+import shutil
 import sys
 import threading
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from importlib.machinery import SourceFileLoader, SourcelessFileLoader
 from pathlib import Path
@@ -157,6 +158,21 @@ def run_alone(script: Script) -> tuple[int, bool]:
         atexit.register(ProcessState.now().restore)
         before.restore()
     return code, interrupted
+
+
+def found_script(name: str, args: Sequence[str], module: bool) -> Script:
+    """The script of these words; a command written in Python, such as torchrun, is found as a shell finds it."""
+    command = None if module or os.sep in name or os.path.exists(name) else shutil.which(name)
+    if command is not None and os.access(command, os.R_OK) and _is_python(Path(command)):
+        name = command
+    return Script(name, tuple(args), module)
+
+
+def _is_python(command: Path) -> bool:
+    """Whether a command is text for Python, and no program of another kind."""
+    with command.open("rb") as file:
+        first = file.read(1000)
+    return first.startswith(b"#!") and b"python" in b"".join(first.splitlines()[:3])
 
 
 def check_script(script: Script) -> None:

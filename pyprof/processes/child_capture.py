@@ -4,7 +4,7 @@ The parent hands on its orders in an environment variable, which grandchildren i
 
     an executed child (torchrun, accelerate, subprocess)   when it has imported torch (on_path/sitecustomize.py)
     a child of multiprocessing (spawn, fork, forkserver)   before its own work begins, once torch is imported
-    a child of os.fork()                                   with its first call of PyTorch, for it may run another program
+    a child of os.fork()                                   with its first call of PyTorch: it may run another program
 
 Workers of a DataLoader and of torch.compile are left alone. A child in which nothing ran leaves no file.
 """
@@ -18,7 +18,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -89,7 +89,7 @@ class ChildTrace(TraceFile):
 
     def open(self) -> None:
         super().open()
-        self._report("running")
+        self._report("running", job_rank(self._environ()))
 
     def write(self) -> None:
         """Write the trace and report it. A second call does nothing."""
@@ -103,18 +103,23 @@ class ChildTrace(TraceFile):
             try:
                 super().write()
                 self._report("written", rank, self.warnings())
-            except NothingCollected as error:
-                self._report("nothing", rank, [str(error)])
             except (PyprofError, OSError) as error:
-                self._report("failed", rank, [str(error)])
+                # Many a child imports torch and runs nothing. Who expects a capture of a rank or of a loop, hears why
+                # there is none.
+                is_helper = isinstance(error, NothingCollected) and rank is None and not self._iterations
+                self._report("nothing" if is_helper else "failed", rank, [str(error)])
 
     def _named(self) -> tuple[int | None, Path]:
         """The process's rank, if it has one, and the file: by the rank, or by the process's number."""
-        rank = job_rank(os.environ if os.environ.get("RANK", "") != self.orders.rank else {})
+        rank = job_rank(self._environ())
         file = self.file if rank is None else numbered(Path(str(self.orders.file)), f"rank{rank}")
         if rank is not None and file.exists() and not self._force:  # of an earlier run: both are kept
             file = numbered(file, str(os.getpid()))
         return rank, file
+
+    def _environ(self) -> Mapping[str, str]:
+        """The environment, unless its rank is that of an ancestor, which this process has inherited."""
+        return os.environ if os.environ.get("RANK", "") != self.orders.rank else {}
 
     def _report(self, state: str, rank: int | None = None, warnings: list[str] | None = None) -> None:
         report = Report(os.getpid(), state, str(self.file), rank, tuple(warnings or ()))

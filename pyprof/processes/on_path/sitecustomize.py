@@ -31,7 +31,7 @@ def _begin() -> None:
             spec.loader.exec_module(sys.modules["pyprof"])
         from pyprof.processes.child_capture import torch_is_there
     except ImportError as error:  # a torch of another environment, in which pyprof's dependencies are missing
-        sys.stderr.write("pyprof run: process %d is not collected: %s\n" % (os.getpid(), error))
+        sys.stderr.write(f"pyprof run: process {os.getpid()} is not collected: {error}\n")
         return
     torch_is_there()
 
