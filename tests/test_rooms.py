@@ -23,6 +23,9 @@ ALLOWED = {
     "pyprof/table": "ground",
     "pyprof/provenance": "ground",
     "pyprof/capture": "ground pyprof/command pyprof/provenance",
+    # of the children of a run; what Python imports at their start imports two modules, by name
+    "pyprof/processes": "ground pyprof/capture",
+    "pyprof/processes/on_path": "pyprof/provenance pyprof/processes",
     # parse/ imports nothing of prof/: a capture becomes a kernel table whatever is made of it
     "parse/attribute": "ground pyprof/command pyprof/table",
     "parse/graphs": "ground pyprof/table parse/attribute",
@@ -105,6 +108,7 @@ ALLOWED = {
 # modules reach so far.
 FURTHER = {
     "pyprof.prof.planning.plan_timings": "pyprof/benchmark",
+    "pyprof.capture.run": "pyprof/processes",
     "pyprof.capture.run_report": "prof prof/work prof/changes prof/summary prof/report",
     "pyprof.capture.control": "pyprof/sampling",  # pyprof.profile(every=)
     "pyprof.capture.json_document": "prof/report",  # whose document is part of that of the run

@@ -18,8 +18,8 @@ torch = pytest.importorskip("torch")
 
 import pyprof  # noqa: E402
 from pyprof.capture.kineto_turns import without_noise  # noqa: E402
-from pyprof.capture.run import build_parser, end_process, main  # noqa: E402
-from pyprof.capture.run_script import rank_file  # noqa: E402
+from pyprof.capture.run import build_parser, main  # noqa: E402
+from pyprof.capture.run_script import end_process, rank_file  # noqa: E402
 from pyprof.marker import Marker, parse_marker  # noqa: E402
 
 from .conftest import Domain  # noqa: E402
@@ -94,7 +94,7 @@ def test_module_mode(tmp_path: Path) -> None:
 
 
 def test_an_existing_file_is_kept_unless_forced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "script.py").write_text("print('ran')", encoding="utf-8")
+    (tmp_path / "script.py").write_text("import torch; print(torch.ones(1))", encoding="utf-8")
     out = tmp_path / "net.json.gz"
     out.write_bytes(b"mine")
     assert main(["-o", str(out), str(tmp_path / "script.py")]) == 1
@@ -156,7 +156,9 @@ def test_a_script_that_changes_the_folder_leaves_its_trace_where_it_was_asked_fo
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "elsewhere").mkdir()
-    assert main(["-o", "net.json.gz", script(tmp_path, "import os\nos.chdir('elsewhere')\n")]) == 0
+    assert (
+        main(["-o", "net.json.gz", script(tmp_path, "import os, torch\nos.chdir('elsewhere')\ntorch.ones(1)\n")]) == 0
+    )
     assert (tmp_path / "net.json.gz").is_file() and list((tmp_path / "elsewhere").iterdir()) == []
 
 
@@ -204,6 +206,7 @@ def test_options_are_these() -> None:
     assert options == {"-h", "--help", "-o", "--output", "--force", "--trace", "--warmup", "--steps"} | {
         "--capture-range",
         "--dispatch",
+        "--no-children",
         "--no-graph-captures",
         "--memory",
         "--nvml",

@@ -69,14 +69,20 @@ def test_an_interrupted_script_has_its_report(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("ending", "code"), [("", 1), ("raise SystemExit(3)", 3)])
-def test_a_trace_without_an_operation_has_no_report(
+def test_a_script_without_an_operation_has_no_trace_and_no_report(
     tmp_path: Path, ending: str, code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command.main(["--report", script(tmp_path, NO_TORCH + ending)]) == code
-    assert names(tmp_path) == ["net.json.gz", "script.py"]
-    first, *rest = capsys.readouterr().err.splitlines()[-3:]
-    assert first.startswith("pyprof run: no report was made: net.json.gz: ")
-    assert rest == ["pyprof run: wrote net.json.gz", "pyprof run: next: pyprof prof --summary net.json.gz"]
+    assert names(tmp_path) == ["script.py"]
+    why = "net.json.gz: not written, for no operation of PyTorch ran while it was collected"
+    assert capsys.readouterr().err == f"pyprof run: {'warning: ' if ending else ''}{why}\n"
+
+
+def test_a_trace_without_work_names_no_command_that_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`pyprof prof` has nothing to say of torch.empty(), which does no work."""
+    assert command.main([script(tmp_path, "import torch\ntorch.empty(3)\n")]) == 0
+    assert capsys.readouterr().err == "pyprof run: wrote net.json.gz\n"
+    assert cli.main(["prof", "--summary", "net.json.gz"]) == 1
 
 
 def test_nothing_collected_leaves_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -115,7 +121,7 @@ def test_quiet_prints_nothing_but_errors(tmp_path: Path, capsys: pytest.CaptureF
     assert capsys.readouterr() == ("printed\n", "")
     assert command.main(["-q", "--report", "--force", script(tmp_path, NO_TORCH)]) == 1
     told = capsys.readouterr().err
-    assert told.startswith("pyprof run: no report was made: ") and told.count("\n") == 1
+    assert told.startswith("pyprof run: net.json.gz: not written, for ") and told.count("\n") == 1
 
 
 @pytest.mark.parametrize("asked", [True, False])
@@ -141,7 +147,7 @@ def test_beside_json_the_output_of_the_script_and_its_children_is_on_standard_er
 
 
 def test_json_tells_why_there_is_no_page(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-    assert command.main(["--json", "--report", script(tmp_path, NO_TORCH)]) == 1
+    assert command.main(["--json", "--report", script(tmp_path, "import torch\ntorch.empty(3)\n")]) == 1
     found = answer(capfdbinary.readouterr().out, "run", "run")
     assert (found["exit_code"], found["report"], found["output"]["name"]) == (1, None, "net.json.gz")
     assert found["warnings"][0].startswith("no report was made: ")
