@@ -72,7 +72,7 @@ def profile(
     at the end if nothing was collected.
     """
     window = Window(warmup, steps, wait)
-    more = {"dispatch": dispatch, "nvml": nvml, "memory": memory, "graphs": graphs}
+    more: dict[str, Any] = {"dispatch": dispatch, "nvml": nvml, "memory": memory, "graphs": graphs}
     if every is not None or to is not None:
         number = _checked_every(file, every, to, window != Window() or force or nvml or memory)
         from pyprof.sampling.sampler import sampled

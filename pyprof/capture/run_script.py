@@ -20,7 +20,7 @@ from contextlib import ExitStack, suppress
 from importlib.machinery import SourceFileLoader, SourcelessFileLoader
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from pyprof.errors import NothingCollected, PyprofError, require
 
@@ -113,7 +113,7 @@ def run(
     if file is None:
         collecting = attach(window, trace=trace, dispatch=dispatch, graphs=graphs)
     else:
-        more = {"dispatch": dispatch, "nvml": nvml, "memory": memory, "graphs": graphs}
+        more: dict[str, Any] = {"dispatch": dispatch, "nvml": nvml, "memory": memory, "graphs": graphs}
         collecting = collect(file, window, force=force, trace=trace, **more)
     pid, threads, before = os.getpid(), threading.enumerate(), ProcessState.now()
     with ExitStack() as stack:

@@ -45,7 +45,7 @@ class Children:
     def _read(self) -> None:
         files = [] if self._folder is None else sorted(Path(self._folder).glob("*.json"))
         found = [json.loads(file.read_text(encoding="utf-8")) for file in files]
-        self.reports = [Report(*report[:-1], tuple(report[-1])) for report in found]
+        self.reports = [Report(*report) for report in found]
 
     @property
     def written(self) -> list[Report]:

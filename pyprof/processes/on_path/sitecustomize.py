@@ -6,6 +6,7 @@ this one hides, runs afterwards. Children may be of any Python, so nothing of py
 
 import os
 import sys
+from importlib import import_module
 from importlib.machinery import SourceFileLoader
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
@@ -25,8 +26,9 @@ def _begin() -> None:
 
     try:
         if "pyprof" not in sys.modules:  # a clone need not be on the path, and its other folders shall not be
-            where = {"submodule_search_locations": [PACKAGE]}
-            spec = spec_from_file_location("pyprof", os.path.join(PACKAGE, "__init__.py"), **where)
+            init = os.path.join(PACKAGE, "__init__.py")
+            spec = spec_from_file_location("pyprof", init, submodule_search_locations=[PACKAGE])
+            assert spec is not None and spec.loader is not None
             sys.modules["pyprof"] = module_from_spec(spec)
             spec.loader.exec_module(sys.modules["pyprof"])
         from pyprof.processes.child_capture import torch_is_there
@@ -41,7 +43,7 @@ def hand_on() -> None:
     sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder) != FOLDER]
     ours = sys.modules.pop("sitecustomize")
     try:
-        import sitecustomize  # noqa: F401
+        import_module("sitecustomize")
     except ImportError as error:
         if error.name != "sitecustomize":
             raise
