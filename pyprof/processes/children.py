@@ -61,14 +61,18 @@ class Children:
     def warnings(self) -> list[str]:
         """What the user should know of the captures, and which are missing."""
         told = []
+        missing: dict[str, list[str]] = {}  # why there is no capture, and of which processes
         for report in self.reports:
             who = f"process {report.pid}" if report.rank is None else f"rank {report.rank} (process {report.pid})"
             if report.state == "written":
                 told += [f"{who}: {warning}" for warning in report.warnings]
             elif report.state == "failed":
-                told.append(f"{who} has no capture: {'; '.join(report.warnings)}")
+                missing.setdefault("; ".join(report.warnings), []).append(who)
             elif report.state in ("running", "writing") and not is_alive(report.pid):
-                told.append(f"{who} has no capture: it was ended before it could write one")
+                missing.setdefault("it was ended before it could write one", []).append(who)
+        for why, which in missing.items():
+            others = f" and {len(which) - 1} other{'s' if len(which) > 2 else ''}" if len(which) > 1 else ""
+            told.append(f"{which[0]}{others} {'have' if others else 'has'} no capture: {why}")
         return told
 
 

@@ -19,7 +19,8 @@ if not hasattr(os, "fork"):
     pytest.skip("forks and signals as on Linux", allow_module_level=True)
 
 from pyprof.marker import parse_marker  # noqa: E402
-from pyprof.processes.children import following  # noqa: E402
+from pyprof.processes.child_capture import VARIABLE, Orders, Report  # noqa: E402
+from pyprof.processes.children import Children, following  # noqa: E402
 
 LIBRARIES = {name: value for name, value in os.environ.items() if name == "LD_LIBRARY_PATH"}
 BIN = os.path.dirname(sys.executable)
@@ -270,8 +271,6 @@ subprocess.run([sys.executable, "-c", {child!r}], env={{**os.environ, "RANK": "1
 
 
 def test_the_environment_is_as_before_when_the_run_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pyprof.processes.child_capture import VARIABLE, Orders
-
     monkeypatch.setenv("PYTHONPATH", "/mine")
     orders = Orders("", None, "", False, (0, None, False), {})
     with following(orders):
@@ -280,3 +279,22 @@ def test_the_environment_is_as_before_when_the_run_has_ended(monkeypatch: pytest
         reports = Path(json.loads(os.environ[VARIABLE])[0])
         assert reports.is_dir()
     assert os.environ["PYTHONPATH"] == "/mine" and VARIABLE not in os.environ and not reports.exists()
+
+
+def test_one_line_says_why_several_processes_have_no_capture(tmp_path: Path) -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    for pid in (1, 2, 3):
+        Report(pid, "failed", warnings=("it was forked",)).save(str(tmp_path))
+    Report(4, "written", "net.rank1.json.gz", 1, ("too short",)).save(str(tmp_path))
+    Report(5, "written", "net.rank0.json.gz", 0).save(str(tmp_path))
+    Report(6, "nothing").save(str(tmp_path))
+    Report(ended.pid, "running", rank=2).save(str(tmp_path))
+    children = Children(str(tmp_path))
+    children.settle(interrupted=False)
+    assert [report.pid for report in children.written] == [5, 4] and children.running == []
+    assert children.warnings() == [
+        "rank 1 (process 4): too short",
+        "process 1 and 2 others have no capture: it was forked",
+        f"rank 2 (process {ended.pid}) has no capture: it was ended before it could write one",
+    ]
