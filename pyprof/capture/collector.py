@@ -473,13 +473,13 @@ class TraceFile(Collector):
         """
         if os.getpid() != self._pid or self.is_written:
             return
-        self.is_writing = True
+        before, self.is_writing = self.is_writing, True
         try:
             self.close()
             self._write()
             self.is_written = True
         finally:
-            self.is_writing = False
+            self.is_writing = before
 
     def _write(self) -> None:
         if self._best is None:

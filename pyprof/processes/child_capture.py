@@ -96,7 +96,13 @@ class ChildTrace(TraceFile):
         """Write the trace and report it. A second call does nothing."""
         if self.reported or os.getpid() != self._pid:
             return
-        self.reported = True
+        self.reported = self.is_writing = True  # from here to the last report, SIGTERM waits
+        try:
+            self._write_and_report()
+        finally:
+            self.is_writing = False
+
+    def _write_and_report(self) -> None:
         with _interrupts_wait():
             self._report("writing")
             rank, self.file = self._named()

@@ -262,6 +262,7 @@ def test_a_profiler_that_cannot_start_leaves_the_program_alone(
             patch.setattr(torch.profiler.profile, "__enter__", refuse)
             capture(graph)
         pyprof.start()
+        torch.ones(1)
         pyprof.stop()
     assert graph.calls == ["begin", "end"] and graphs(file) == []
     assert f"is not recorded, and its kernels will have no op: {error}\n" in capfd.readouterr().err
@@ -360,6 +361,7 @@ def test_captures_are_not_recorded_if_that_is_not_wanted(tmp_path: Path) -> None
     with pyprof.profile(file, wait=True, graphs=False):
         capture(Graph())
         pyprof.start()
+        torch.ones(1)
         pyprof.stop()
     assert graphs(file) == []
 
