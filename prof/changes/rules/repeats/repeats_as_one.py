@@ -98,13 +98,13 @@ def _of_passes(run: Run, found: list[Passes]) -> Edit:
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     where = f"through {', '.join(names[:3])}{more}" if names else f"from {place(run, first)}"
     one = sum(len(passes.each[0]) for passes in found) == len(found)  # a product each
-    how = "side by side along the batch (torch.cat), and split its result"
+    how = "inputs side by side along the batch (torch.cat), whose result is then split"
     if one:
-        how = "stacked, in one call of torch.bmm (or of mm, where they share an operand)"
+        how = "operands stacked, in one call of torch.bmm (or of mm, where they share an operand)"
     return Edit(
         rule="repeats",
         change=(
-            f"Run the {times} equal passes {where} as one: their inputs {how}. Where each has weights of its own, "
+            f"Run the {times} equal passes {where} as one: on their {how}. Where each has weights of its own, "
             "stack these, too: torch.func.stack_module_state and torch.vmap, or torch.bmm."
         ),
         why=(
