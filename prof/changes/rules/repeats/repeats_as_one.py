@@ -133,7 +133,7 @@ def _named(run: Run, passes: Passes) -> str:
     _, first = np.unique(run.table.coded("layer").codes[rows], return_index=True)
     paths = [path.split(":") for row in rows[first].tolist() if (path := run.layer(row))]
     shared = [names[0] for names in zip(*paths, strict=False) if len(set(names)) == 1]
-    return shared[-1] if shared else ""
+    return ".".join(shared[-2:] if shared and shared[-1].isdigit() else shared[-1:])
 
 
 def _within(run: Run) -> Iterator[Passes]:
