@@ -171,9 +171,12 @@ def _of_half(summary: Summary) -> str:
 
 
 def usage_sentences(summary: Summary) -> Iterator[str]:
-    """GPU utilisation, SM efficiency and occupancy, with the names of PyTorch's profiler; the mean of several GPUs."""
+    """SM efficiency and occupancy, with the names of PyTorch's profiler; the mean of several GPUs.
+
+    GPU utilisation, its third figure, is the share of the captured step in which kernels run: the verdict has that of
+    the step as the user runs it.
+    """
     means = (
-        ("GPU utilisation (time in which a kernel runs)", summary.mean("utilisation")),
         ("estimated SM efficiency", summary.mean("sm_efficiency")),
         ("estimated achieved occupancy", summary.mean("occupancy")),
     )
