@@ -99,7 +99,7 @@ def independent(run: Run, passes: Ints) -> str:
     results = {row: run.once(_results, row) for row in rows}
     if not all(results.values()):
         return ""  # a result's size is not known
-    sizes = {size for row in rows for size in results[row]}
+    sizes = {size for row in rows for size in results[row]} | _stored(run, passes)
     outside = _from_outside(run, rows, results)
     if sizes.isdisjoint(outside):
         return "nothing that a pass makes has the size of an operand that the next one reads"
@@ -154,6 +154,14 @@ def same_layers(run: Run, passes: Ints) -> bool:
     """Whether all passes run through the same layers: a chain within a model runs through others."""
     layers = run.table.coded("layer").codes[passes]
     return bool((layers == layers[0]).all() and run.names("layer")[passes[0]].all())
+
+
+def _stored(run: Run, passes: Ints) -> set[int]:
+    """The elements of what copies between the first pass's kernels and the next pass write, but for casts: a copy may
+    put a result into the tensor that the next pass reads."""
+    between = np.arange(passes[0, 0], passes[1, 0])
+    copies = between[run.family[between] == "copy"].tolist()
+    return {int(run.largest[row]) for row in copies if run.second_dtype(row) in ("", str(run.dtype[row]))}
 
 
 def _results(run: Run, row: int) -> tuple[int, ...]:

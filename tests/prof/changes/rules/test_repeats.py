@@ -124,6 +124,20 @@ def test_what_goes_back_through_passes_goes_along():
     assert edit.rows.tolist() == [0, 1, 2, 8, 9, 3, 4, 5, 6, 7] and edit.left.tolist() == [1] * 5 + [0] * 5
 
 
+def stored(source):
+    """A forecast from [8, 3] numbers, after which a copy of [8, 3] follows, from this type."""
+    copy = {"kShortName": "elementwise_kernel", "aten": "aten::copy_", "sizes": [[8, 3], [8, 3]], "ns": 10_000}
+    copy |= {"phase": "forward", "layer": ["Net"], "dtypes": ["float32", source], "step": 1}
+    return [linear("net", 8, 3, 16), linear("net", 8, 16, 1), copy]
+
+
+def test_a_copy_may_store_what_the_next_pass_reads():
+    (answer,) = proposed(*stored("float32"), *stored("float32"))
+    assert isinstance(answer, Abstained)
+    (edit,) = proposed(*stored("float16"), *stored("float16"))  # a cast
+    assert isinstance(edit, Edit)
+
+
 def test_indices_are_no_result_of_arithmetic():
     """A language model's chunk: 8 indices are read, and a mean has 8 numbers, which are none."""
     table = {**linear("table", 8, 4, 16), "aten": "aten::embedding", "kShortName": "vectorized_gather_kernel"}
