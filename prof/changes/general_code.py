@@ -94,6 +94,8 @@ GENERAL = tuple(GeneralForm(*form) for form in (
      "table = nn.Embedding(rows, size, sparse=True)\n"
      "sparse = torch.optim.SparseAdam(list(table.parameters()), lr=lr)\n"
      "optimizer = torch.optim.Adam([p for p in model.parameters() if p is not table.weight], lr=lr)"),
+    ("select_in_loop", "x.split", "for a in range(0, x.size(1), n):\n    h = step(x[:, a : a + n], h)",
+     "for part in x.split(n, 1):\n    h = step(part, h)"),
     ("select_in_loop", "", "for i in range(x.size(1)):\n    h = step(x[:, i], h)",
      "for part in x.unbind(1):\n    h = step(part, h)"),
     ("dropout_in_eval", "", "out = model(x)", "model.eval()  # once, before inference\nout = model(x)", INFERENCE),

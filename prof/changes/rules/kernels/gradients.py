@@ -19,7 +19,12 @@ RARE = 0.1  # sparse gradients are advised if a step touches at most this share 
 # SparseAdam coalesces first (sort, unique, sums).
 SPARSE_SGD, SPARSE_ADAM = 5, 35
 NORMS = ("_foreach_norm", "linalg_vector_norm")  # norms of gradients, as clip_grad_norm_ computes them
-SELECT = "aten::select_backward"
+SELECT, SLICE = "aten::select_backward", "aten::slice_backward"
+# What takes the pieces at once, the piece as it is taken one by one, and the words for one and many of these
+OF_PIECES = {
+    SELECT: ("unbind", "(dim)", "x[:, i]", "index", "indices"),
+    SLICE: ("split", "(size, dim)", "x[:, a:b]", "slice", "slices"),
+}
 PIECES = 8  # fewest pieces of one tensor; PyTorch's own nn.MultiheadAttention splits a tensor into three
 # stack along an inner dimension reads and writes at 0.59 to 0.61 of 4.8 TB/s (two programs on an H200); a launch takes
 # 128 tensors (ATen/native/cuda/Shape.cu).
@@ -132,26 +137,37 @@ def _share(run: Run, row: int, shape: tuple[int, int]) -> float:
 
 @rule("select_in_loop")
 def select_in_loop(run: Run) -> Iterator[Finding]:
-    """x[:, i] in a loop: the gradient of each piece takes a tensor of zeros as large as x, a copy into it, and a sum.
+    """x[:, i] or x[:, a:b] in a loop: the gradient of each piece takes a tensor of zeros as large as x, a copy into it,
+    and a sum.
 
-    With unbind, the gradient is a single stack. Only fills directly followed by a piece's copy count, and sums directly
-    after the copy. One piece per tensor has no sum, so the fills without a sum give the number of tensors. Abstains
-    below eight pieces per tensor, and for slices, which may overlap or omit elements. Only half of the host's calls are
-    counted, because autograd makes them without Python.
+    With unbind or split, the gradient is a single stack. Only fills directly followed by a piece's copy count, and sums
+    directly after the copy. One piece per tensor has no sum, so the fills without a sum give the number of tensors.
+    Abstains below eight pieces per tensor, and for slices of several sizes, or that together are not as large as the
+    tensor: they overlap or omit elements. Only half of the host's calls are counted, because autograd makes them
+    without Python.
 
     Refuted by: pieces whose gradients no fill precedes, as those of unbind.
     """
-    found: dict[tuple[str, str], list[list[int]]] = {}
-    zeros = run.mentions("nodes", SELECT) & np.isin(run.aten, ("fill_", "zero_"))
+    found: dict[tuple[str, str, str], list[list[int]]] = {}
+    zeros = run.mentions("nodes", SELECT, SLICE) & np.isin(run.aten, ("fill_", "zero_"))
     for row in np.flatnonzero(zeros).tolist():
-        shape = run.first_shape(row)
-        if shape and _follows(run, row, 1, "copy_") and SELECT in str(run.texts("nodes")[row + 1]):
+        shape, nodes = run.first_shape(row), str(run.texts("nodes")[row])
+        kind = SELECT if SELECT in nodes else SLICE
+        if shape and _follows(run, row, 1, "copy_") and kind in str(run.texts("nodes")[row + 1]):
             summed = _follows(run, row, 2, "add_", "add") and run.first_shape(row + 2) == shape
-            found.setdefault((str(shape), run.trace(row)), []).append([row, row + 1, *([row + 2] if summed else [])])
-    for (size, _), pieces in found.items():
+            key = (kind, str(shape), run.trace(row))
+            found.setdefault(key, []).append([row, row + 1, *([row + 2] if summed else [])])
+    for (kind, size, _), pieces in found.items():
         tensors = max(sum(len(rows) == 2 for rows in pieces), run.steps * run.lanes)
-        if len(pieces) >= PIECES * tensors and run.device is not None:
-            yield _selected(run, size, pieces, tensors)
+        fits = kind == SELECT or _covers(run, pieces, tensors)
+        if len(pieces) >= PIECES * tensors and run.device is not None and fits:
+            yield _selected(run, kind, size, pieces, tensors)
+
+
+def _covers(run: Run, pieces: list[list[int]], tensors: int) -> bool:
+    """Whether slices of one size are together as large as the tensors that they are taken from."""
+    sizes = {int(run.elements[rows[1]]) for rows in pieces}
+    return len(sizes) == 1 and sizes.pop() * len(pieces) == int(run.elements[pieces[0][0]]) * tensors
 
 
 def _follows(run: Run, row: int, by: int, *ops: str) -> bool:
@@ -159,21 +175,22 @@ def _follows(run: Run, row: int, by: int, *ops: str) -> bool:
     return row + by < run.rows and run.lane[row + by] == run.lane[row] and run.aten[row + by] in ops
 
 
-def _selected(run: Run, shape: str, pieces: list[list[int]], tensors: int) -> Finding:
-    rows = np.array([row for piece in pieces for row in piece])
+def _selected(run: Run, kind: str, shape: str, pieces: list[list[int]], tensors: int) -> Finding:
+    call, arguments, piece, *names = OF_PIECES[kind]
+    rows = np.array([row for rows in pieces for row in rows])
     now = max(float(run.dur[rows].sum()), 1.0)
-    fills = [piece[0] for piece in pieces]
+    fills = [rows[0] for rows in pieces]
     nbytes = 2.0 * float(run.nbytes[fills].sum()) / len(pieces) * tensors  # a fill writes the tensor once
     expected = min(START_NS * tensors + 1e9 * nbytes / (STACKED / STREAMED * run.bandwidth), now)
     saved: Floats = run.dur[rows] * (1 - expected / now)
     launches = max(len(rows) - tensors - len(pieces) / STACKS, 0.0)
     why = (
-        f"{run.number(pieces, 'index', 'indices')} into tensors of {shape}: for each, autograd fills a tensor of that "
+        f"{run.number(pieces, *names)} into tensors of {shape}: for each, autograd fills a tensor of that "
         f"size with zeros, copies the piece's gradient into it and adds it to the others, {rounded(run.ms(now))} ms. "
         f"One stack per tensor ({rounded(run.count(tensors))}) would take {rounded(run.ms(expected))} ms"
     )
     change = (
-        "Call unbind once before the loop: parts = x.unbind(dim), then parts[i] in place of x[:, i]. The gradient of "
-        "all pieces is then one stack."
+        f"Call {call} once before the loop: parts = x.{call}{arguments}, then parts[i] in place of {piece}. The "
+        "gradient of all pieces is then one stack."
     )
     return Finding(rows, saved, why, change, launches=launches, calls=launches / 2)
