@@ -16,7 +16,7 @@ from pyprof.errors import InputError
 from pyprof.prof.changes.code_change import code_change
 from pyprof.prof.changes.effect.base_run import BaseRun
 from pyprof.prof.changes.effect.costs import COSTS
-from pyprof.prof.changes.effect.edit import NOTHING_FOUND, Edit, first_sentence
+from pyprof.prof.changes.effect.edit import NOTHING_FOUND, Abstained, Edit, first_sentence
 from pyprof.prof.changes.effect.finding import Finding
 from pyprof.prof.changes.effect.forecast import Forecast, Forecaster
 from pyprof.prof.changes.effect.run import Run
@@ -24,7 +24,7 @@ from pyprof.prof.changes.effect.scenario import Scenario, besides_ns
 from pyprof.prof.changes.framework_settings import program_of
 from pyprof.prof.changes.records import CPU_UNKNOWN, ON_CPU, AbstainedRule, Change, Changes, NotChosen, StepTime
 from pyprof.prof.changes.rules import CPU_RULES, RULES
-from pyprof.prof.changes.search import LEAST, Plan, PlannedEdit, make_plan
+from pyprof.prof.changes.search import IN_PLAN, LEAST, Plan, PlannedEdit, make_plan
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.replay.replayed_steps import Window, rows_alike, step_window
 from pyprof.prof.step.run_step import RunStep, run_step
@@ -138,7 +138,7 @@ def planned(
         measured=forecaster.measured,
         changes=[_change(change, then, forecaster, newest) for change, then in zip(plan.changes, before, strict=False)],
         not_chosen=[NotChosen(edit.rule, edit.title, _ms(saved)) for edit, saved in plan.others],
-        abstained=[AbstainedRule(each.rule, each.why) for each in plan.abstained],
+        abstained=[AbstainedRule(each.rule, _why(each, plan)) for each in plan.abstained],
         doubt=doubt(base),
         besides_ms=_ms(besides_ns(base)),
     )
@@ -187,6 +187,12 @@ def best_row(edit: Edit, run: Run) -> int:
     if not len(edit.rows) or len(edit.rows) == run.rows:
         return -1
     return int(edit.rows[(run.dur[edit.rows] - edit.ns).argmax()])
+
+
+def _why(abstained: Abstained, plan: Plan) -> str:
+    """Why a rule proposes nothing: of the run as captured, or after the changes of the plan."""
+    later = abstained.rule in plan.at_first and abstained.why != IN_PLAN
+    return f"after the changes of the list: {abstained.why}" if later else abstained.why
 
 
 def _document(run: Run, step: RunStep | None, **found: object) -> Changes:

@@ -110,6 +110,8 @@ GENERAL = tuple(GeneralForm(*form) for form in (
      "loss = torch.where(mask, values, 0).sum() / mask.sum()", TRAINING),
     ("size_sync", "", "score = values[mask].mean()  # the host waits to learn how many there are",
      "score = torch.where(mask, values, 0).sum() / mask.sum()", INFERENCE),
+    ("pageable_copy", "Make small tensors on the GPU", "size = torch.tensor([h, w]).to(device)  # for each picture",
+     "sizes = torch.tensor(all_sizes).pin_memory().to(device, non_blocking=True)  # once for all pictures"),
     ("pageable_copy", "", "loader = DataLoader(data, batch_size=n)\nx = x.to(device)",
      "loader = DataLoader(data, batch_size=n, pin_memory=True)\nx = x.to(device, non_blocking=True)"),
     ("repeats", "torch.cat", "outs = [model(part) for part in parts]",

@@ -56,7 +56,9 @@ class Change(Record):
     alone_ms: Annotated[
         float | None, doc("what it would save as the only change, roughly; null: its rule does not propose it so", "ms")
     ] = None
-    needed_by: Annotated[str, doc("title of the change that it is made for, which needs it; empty: for itself")] = ""
+    needed_by: Annotated[
+        str, doc("title of the change that it is made for, which brings more after it; empty: for itself")
+    ] = ""
     timed: Annotated[float, doc("the share of its kernels' new durations that was measured, by time", "1")] = 0.0
     source: Annotated[str, doc("the program's statement there; empty: the file is not here, or has changed")] = ""
     code: Annotated[CodeChange | None, doc("the change in code; null: in words alone")] = None

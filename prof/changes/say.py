@@ -13,6 +13,7 @@ from pyprof.table.losses import incomplete_line
 
 WIDTH = 80
 INDENT = "   "
+MOSTLY_TAKEN = 2.0  # what a change saves alone over what it saves after others, from which both are said
 FIRST = 5  # changes that the summary names
 SHOWN = 5  # changes that are not in the list
 WORTH_SAYING = 0.05  # of the captured step, from which on it is said what its estimate leaves out
@@ -50,13 +51,21 @@ def gain(change: Change, document: Changes) -> str:
     unsure = change.low_ms is not None and change.low_ms < 0 <= change.saved_ms
     saves = "may save" if unsure else "saves"
     does = f"{saves} {ms(change.saved_ms)} ms" if change.saved_ms >= 0 else f"costs {ms(-change.saved_ms)} ms"
-    needed = "; a later change needs it" if change.needed_by else ""
+    needed = "; it is made for a later change" if change.needed_by else ""
     if needed and ms(change.saved_ms) == "0":
         return f"saves nothing by itself{needed}"
     whole = document.captured_ms if document.now is None else document.now.ms
     part = change.saved_ms / whole if whole else 0.0
-    share = "" if not whole else f" ({part:.0%})" if abs(part) >= LEAST else " (under 1%)"
+    share = "" if not whole else f"{part:.0%}" if abs(part) >= LEAST else "under 1%"
+    share = ", ".join(filter(None, (share, _first(change))))
+    share = f" ({share})" if share else ""
     return f"{does} per {document.unit}{share}{', or nothing' if unsure else ''}{needed}"
+
+
+def _first(change: Change) -> str:
+    """What a change saves by itself, where those above it have taken most of that."""
+    saved, alone = change.saved_ms or 0.0, change.alone_ms or 0.0
+    return f"alone {ms(alone)} ms" if alone > MOSTLY_TAKEN * max(saved, 0.0) and ms(alone) != "0" else ""
 
 
 def title(change: Change, document: Changes) -> str:
@@ -70,7 +79,7 @@ def depends(change: Change, document: Changes) -> str:
     if change.saved_ms is None or document.now is None:
         return ""
     if change.needed_by and change.saved_ms < least:
-        return f"It is made for a later change, which needs it: {change.needed_by}."
+        return f"It is made for a later change, which brings more after it: {change.needed_by}."
     if change.saved_ms < least or change.alone_ms is None or change.alone_ms >= least:
         return ""
     alone = f"save {ms(change.alone_ms)} ms" if change.alone_ms > 0 else "save nothing"

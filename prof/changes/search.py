@@ -17,6 +17,7 @@ from pyprof.prof.changes.rules import EDIT_RULES
 
 # Names that rules had in --advise before 2.0, which are accepted for one version.
 EDIT_NAMES = {"unfused_attention": "attention", "sync_in_step": "item", "launch_bound": "cuda_graph"}
+IN_PLAN = "it is in the plan"
 LEAST = 0.01  # of the step as it is: what a change must save to be in the list, unless a later one needs it
 PAIRS = 3  # of changes that together seemed to save most: as many are looked at with all draws
 LONGEST = 30  # changes; no plan is read so far
@@ -42,6 +43,7 @@ class Plan:
     changes: list[PlannedEdit]
     others: list[tuple[Edit, float]]  # with the ns that each would save after the plan
     abstained: list[Abstained]
+    at_first: frozenset[str]  # rules that proposed something for the run as it was
 
 
 def make_plan(
@@ -61,7 +63,8 @@ def make_plan(
         search.take_all(name)
     while len(search.changes) < LONGEST and search.take_best():
         pass
-    return Plan(search.now, search.changes, search.others, search.abstained)
+    at_first = frozenset(rule for rule, _ in search.alone)
+    return Plan(search.now, search.changes, search.others, search.abstained, at_first)
 
 
 class _Candidate(NamedTuple):
@@ -175,7 +178,7 @@ class _Search:
         taken = {edit.key for edit in scenario.edits}
         kept = [p for p in proposals(name, scenario) if isinstance(p, Abstained) or p.key not in taken]
         silent = all(isinstance(p, Abstained) and not p.needs for p in kept)
-        return [Abstained(name, "it is in the plan")] if silent and name in {rule for rule, _ in taken} else kept
+        return [Abstained(name, IN_PLAN)] if silent and name in {rule for rule, _ in taken} else kept
 
     def _chain(self, proposal: Edit | Abstained) -> list[Edit]:
         """The changes to make for a proposal: itself, or what it needs and then itself; empty if it cannot be made."""

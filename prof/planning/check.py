@@ -74,10 +74,11 @@ def check(plan: Plan, forecaster: Forecaster, other: Forecaster) -> Checked:
 
 
 def _is_made(edit: Edit, now: Scenario, left: Edit | None, second: Scenario) -> bool:
+    """Whether the second capture has a change. Its rule's silence shows it only if the rule spoke of the first one."""
+    first = proposed_again(edit, now)
     if left is None:
-        return True
-    first = proposed_again(edit, now) or edit
-    return second.run.count(_size(left)) <= FEWER * now.run.count(_size(first))
+        return first is not None
+    return second.run.count(_size(left)) <= FEWER * now.run.count(_size(first or edit))
 
 
 def _size(edit: Edit) -> int:

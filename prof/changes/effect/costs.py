@@ -40,8 +40,10 @@ COSTS = {
     "size_sync": "other ops, which may compute what the mask leaves out",
     "size_sync of copies": "values that the program reads a step later",
     "pageable_copy": "as much pinned memory of the host as is copied",
+    "pageable_copy of values": "code that works on the GPU, or that gathers a step's values before it copies them",
     "copy_to_host": "code that works on the GPU, or as much pinned memory of the host as is copied",
     "data_loader": "memory and CPU time for the workers' processes",
     "allocator": "memory: PyTorch keeps what it has reserved",
-    "cuda_graph": "fixed shapes and addresses: each step must have the same; memory for the graph's own pool",
+    "cuda_graph": "fixed shapes and addresses: each step must have the same; memory for the graph's own pool; "
+    "autocast with cache_enabled=False",
 }

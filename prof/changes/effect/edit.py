@@ -58,6 +58,7 @@ class Edit:
     loads: bool = False  # whether a DataLoader's calls before them go, too: no other change makes batches sooner
     graph: bool = False  # the rows are launched together by a CUDA graph
     repeats: tuple[RepeatedCalls, ...] = ()
+    place: str = ""  # where, of a rule that proposes the same for several places
     device: str = ""  # the GPU, from data/devices.csv, that the run is then on
     timed: float = 0.0  # the share of ``ns`` that was measured (prof/changes/measured), by time
 
@@ -72,7 +73,7 @@ class Edit:
     @property
     def key(self) -> tuple[str, str]:
         """What tells a change from others, in whatever run it is proposed."""
-        return self.rule, self.title
+        return self.rule, f"{self.title} at {self.place}" if self.place else self.title
 
 
 def first_sentence(change: str) -> str:

@@ -314,8 +314,10 @@ def _applied(edit: Edit, scenario: Scenario) -> Scenario:
         views[at] = _views(scenario.base, at)
     added, released, prompt = scenario.added.copy(), scenario.released.copy(), scenario.prompt.copy()
     call = scenario.base.recorded.work.call[at]
+    known = call >= 0
+    added[call[known]] *= edit.left[known]  # what was added to a launch goes with it, as into a graph
     if len(edit.added):
-        np.add.at(added, call[call >= 0], edit.added[call >= 0])
+        np.add.at(added, call[known], (edit.added * scenario.left[at])[known])
     loading = scenario.base.loading[edit.prompt] > 0
     released[edit.released], prompt[edit.prompt if edit.loads else edit.prompt[~loading]] = True, True
     in_graph = scenario.in_graph.copy()

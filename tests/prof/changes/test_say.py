@@ -11,7 +11,7 @@ from tests.prof.report.test_plan_section import change, document
     ("saved", "alone", "needed_by", "says"),
     [  # of 8 ms, of which 0.08 are worth a line
         (1.0, 0.9, "", ""),
-        (0.01, 0.01, "Launch the step as a CUDA graph", "needs it: Launch the step as a CUDA graph."),
+        (0.01, 0.01, "Launch the step as a CUDA graph", "more after it: Launch the step as a CUDA graph."),
         (1.0, 0.9, "Launch the step as a CUDA graph", ""),  # it pays by itself, too
         (1.0, 0.02, "", "It pays only after those above: alone, it would save 0.02 ms."),
         (1.0, -0.3, "", "alone, it would save nothing."),

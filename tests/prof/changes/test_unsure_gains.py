@@ -25,15 +25,22 @@ def document(*changes, **found):
 
 def test_a_gain_whose_interval_begins_below_zero_is_unsure():
     """0.2 of 10 ms are 2%; in one case of ten, the step gets 0.1 ms longer or more."""
-    unsure, sure = change(saved_ms=0.2, low_ms=-0.1, high_ms=0.5), change(saved_ms=0.2, low_ms=0.0, high_ms=0.5)
+    unsure = change(saved_ms=0.2, low_ms=-0.1, high_ms=0.5, alone_ms=0.2)
+    sure = change(saved_ms=0.2, low_ms=0.0, high_ms=0.5, alone_ms=0.4)
     assert gain(unsure, document()) == "may save 0.2 ms per step (2%), or nothing"
     assert gain(sure, document()) == "saves 0.2 ms per step (2%)"
     between = "in four of five cases, the step gets between 0.1 ms longer and 0.5 ms shorter"
     assert between in amounts(unsure, document())
     assert "the step gets 0 to 0.5 ms shorter in four of five cases" in amounts(sure, document())
-    longer = change(saved_ms=-0.2, low_ms=-0.5, high_ms=-0.1)
+    longer = change(saved_ms=-0.2, low_ms=-0.5, high_ms=-0.1, alone_ms=-0.2)
     assert gain(longer, document()) == "costs 0.2 ms per step (-2%)"
     assert "the step gets 0.1 to 0.5 ms longer in four of five cases" in amounts(longer, document())
+
+
+def test_a_change_that_saves_twice_as_much_alone_says_so():
+    """0.45 after those above it, which have taken more than half of the 1 ms that it saves by itself."""
+    assert gain(change(saved_ms=0.45, alone_ms=1.0), document()) == "saves 0.45 ms per step (4%, alone 1 ms)"
+    assert gain(change(saved_ms=0.6, alone_ms=1.0), document()) == "saves 0.6 ms per step (6%)"
 
 
 @pytest.mark.parametrize(
@@ -67,11 +74,11 @@ def test_a_change_that_would_cost_time_alone_saves_nothing_alone():
 def test_a_change_that_a_later_one_needs_says_so():
     """0.05 of 10 ms are less than 1%."""
     needed = change(saved_ms=0.05, low_ms=0.01, needed_by="Launch the step as a CUDA graph")
-    assert gain(needed, document()) == "saves 0.05 ms per step (under 1%); a later change needs it"
+    assert gain(needed, document()) == "saves 0.05 ms per step (under 1%, alone 1 ms); it is made for a later change"
     nothing = change(saved_ms=0.0, low_ms=-1.0, needed_by="Launch the step as a CUDA graph")
-    assert gain(nothing, document()) == "saves nothing by itself; a later change needs it"
+    assert gain(nothing, document()) == "saves nothing by itself; it is made for a later change"
     told = " ".join(" ".join(advice_lines(document(needed, change()))).split())
-    assert "It is made for a later change, which needs it: Launch the step as a CUDA graph." in told
+    assert "It is made for a later change, which brings more after it: Launch the step as a CUDA graph." in told
 
 
 def test_the_rest_is_less_than_a_share_of_what_the_times_are_those_of():

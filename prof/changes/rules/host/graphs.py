@@ -8,18 +8,19 @@ import numpy as np
 
 from pyprof.prof.changes.effect.base_run import calls_of_memory
 from pyprof.prof.changes.effect.costs import COSTS
-from pyprof.prof.changes.effect.edit import Abstained, Edit, Proposal, edit_rule
+from pyprof.prof.changes.effect.edit import Abstained, Edit, Proposal, edit_rule, proposed
 from pyprof.prof.changes.effect.graph_costs import EQUAL, IN_GRAPH, MANY, sizes_differ
 from pyprof.prof.changes.effect.run import Run
 from pyprof.prof.changes.effect.scenario import Scenario
 from pyprof.prof.changes.rules.host.growing_tensors import tensors_grow
-from pyprof.prof.changes.rules.host.host_waits import LARGEST, READ
+from pyprof.prof.changes.rules.host.host_waits import LARGEST, READ, small_made_often
 from pyprof.prof.timing.gpus import TO_DEVICE, TO_HOST, named_rows
 from pyprof.quantities import rounded
 from pyprof.table.columns import Bools, Ints
 
 LEFT = 0.01  # of the host's work: the copies of inputs into the graph, and its launch
 GRAPHS = "the run launches or captures CUDA graphs already"
+RECOMPUTED = "layers run again in the backward pass (torch.utils.checkpoint), which a graph cannot hold"
 
 
 @edit_rule("cuda_graph")
@@ -86,6 +87,10 @@ def _hindrance(scenario: Scenario) -> Abstained | None:
     given = _held(scenario, np.flatnonzero(pageable))
     if len(given):
         return _not(f"pageable memory is copied within the step ({run.trace(int(given[0]))})", "pageable_copy")
+    if decides_on_host(scenario):
+        return _not("the host copies values to the GPU after it has read some in the same step, and so decides on them")
+    if recomputes(scenario):
+        return _not(RECOMPUTED, "kept_activations")
     if tensors_grow(scenario):
         return _not("a tensor grows by concatenation, so no two steps have the same shapes", "static_cache")
     if _memory(scenario):
@@ -99,6 +104,24 @@ def launches_graphs(scenario: Scenario) -> bool:
     """Whether the capture launches CUDA graphs or records how one is captured, or the step is one."""
     called = bool(scenario.base.host.coded("kind").among("begin capture", "graph").any())
     return called or bool(scenario.run.in_graph.any()) or any(edit.rule == "cuda_graph" for edit in scenario.edits)
+
+
+def decides_on_host(scenario: Scenario) -> bool:
+    """Whether the program, as captured, makes many small copies to the GPU in a step after a copy to the host."""
+    run = scenario.base.run
+    copies = (run.texts("kind") == "memcpy") & (run.phase != "data")
+    given = np.flatnonzero(copies & named_rows(run.table, *TO_DEVICE) & named_rows(run.table, "Pageable"))
+    given = given[small_made_often(run, given)]
+    read = np.flatnonzero(copies & named_rows(run.table, *TO_HOST))
+    steps = run.table.ints("step")
+    first = {step: row for row, step in zip(read[::-1].tolist(), steps[read][::-1].tolist(), strict=True)}
+    return any(row > first.get(step, run.rows) for row, step in zip(given.tolist(), steps[given].tolist(), strict=True))
+
+
+def recomputes(scenario: Scenario) -> bool:
+    """Whether layers run again in the backward pass: torch.utils.checkpoint keeps the state of random numbers for them,
+    which cannot be asked for while a graph is captured (PyTorch 2.13)."""
+    return next(proposed("kept_activations", scenario), None) is not None
 
 
 def from_host(run: Run) -> Bools:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
@@ -167,6 +168,18 @@ def released_by(scenario: Scenario, rows: Ints) -> Ints:
     return np.concatenate([calls, np.flatnonzero(np.isin(every.before, calls) & every.among(*WAITS))])
 
 
+SMALL_BYTES = 64 << 10  # of values that a program makes one by one; a batch is larger, or has a few such tensors
+OF_BATCH = 8  # copies of one line in a step, at most, as of a batch's tensors
+FROM_PINNED = (
+    "Copy from pinned memory: DataLoader(pin_memory=True) or tensor.pin_memory(), then .to(device, non_blocking=True); "
+    "one copy for many small ones."
+)
+ON_GPU = (
+    "Make small tensors on the GPU: torch.full, torch.arange and the like with device=, those that never change once; "
+    "of what only the host knows, one copy of pinned memory for all values of a step."
+)
+
+
 @edit_rule("pageable_copy")
 def pageable_copy(scenario: Scenario) -> Iterator[Proposal]:
     """Copies of pageable memory to the GPU: pinned, they are faster, and the host goes on at once.
@@ -182,26 +195,35 @@ def pageable_copy(scenario: Scenario) -> Iterator[Proposal]:
     if not len(rows) or run.device is None or run.device.arch in PCIE_3:
         yield Abstained("pageable_copy", "no copy of pageable memory to the GPU within the steps, or an unknown GPU")
         return
+    small = small_made_often(run, rows)
     rate = PINNED_PCIE_5 if run.device.arch in PCIE_5 else PINNED
-    total, share = float(size[rows].sum()), _after_joining(run, rows)
-    moved = amount(1e6 * run.ms(total), "B")
-    yield Edit(
-        rule="pageable_copy",
-        change=(
-            "Copy from pinned memory: DataLoader(pin_memory=True) or tensor.pin_memory(), then .to(device, "
-            "non_blocking=True); one copy for many small ones."
-        ),
-        why=(
-            f"{run.number(rows, 'copy moves', 'copies move')} {moved} of pageable memory to the "
-            "GPU, and the host waits for each"
-        ),
-        cost=COSTS["pageable_copy"],
-        rows=rows,
-        ns=np.minimum(run.dur[rows], COPY_NS * share + 1e9 * size[rows] / rate),
-        left=share,
-        deviation=0.2,
-        released=released_by(scenario, rows),
-    )
+    for chosen, change in ((rows[~small], FROM_PINNED), (rows[small], ON_GPU)):
+        if not len(chosen):
+            continue
+        share = _after_joining(run, chosen)
+        moved = amount(1e6 * run.ms(float(size[chosen].sum())), "B")
+        yield Edit(
+            rule="pageable_copy",
+            change=change,
+            why=(
+                f"{run.number(chosen, 'copy moves', 'copies move')} {moved} of pageable memory to the "
+                "GPU, and the host waits for each"
+            ),
+            cost=COSTS["pageable_copy"] if change == FROM_PINNED else COSTS["pageable_copy of values"],
+            rows=chosen,
+            ns=np.minimum(run.dur[chosen], COPY_NS * share + 1e9 * size[chosen] / rate),
+            left=share,
+            deviation=0.2,
+            released=released_by(scenario, chosen),
+        )
+
+
+def small_made_often(run: Run, rows: Ints) -> Bools:
+    """A mask of the small copies of lines that make several in a step: no batch, whose tensors are copied once each."""
+    lines = Counter(run.trace(row) for row in rows.tolist())
+    often = np.array([run.count(lines[run.trace(row)]) > OF_BATCH for row in rows.tolist()], bool)
+    found: Bools = often & (run.table.ints("bytes")[rows] < SMALL_BYTES)
+    return found
 
 
 @edit_rule("copy_to_host")

@@ -12,7 +12,7 @@ from pyprof.prof.changes.effect.edit import Abstained, Edit, Proposal, edit_rule
 from pyprof.prof.changes.effect.graph_costs import IN_GRAPH, MANY
 from pyprof.prof.changes.effect.run import Run
 from pyprof.prof.changes.effect.scenario import Scenario
-from pyprof.prof.changes.rules.host.graphs import GRAPHS, LEFT, launches_graphs
+from pyprof.prof.changes.rules.host.graphs import GRAPHS, LEFT, RECOMPUTED, launches_graphs, recomputes
 from pyprof.prof.changes.rules.host.growing_tensors import sizes_of, tensors_grow
 from pyprof.prof.changes.rules.products.reduced_precision import PRODUCTS
 from pyprof.prof.timing.gpus import TO_DEVICE, TO_HOST, named_rows
@@ -35,6 +35,9 @@ def part_graph(scenario: Scenario) -> Iterator[Proposal]:
     run = scenario.run
     if launches_graphs(scenario) or run.collectives.any() or run.lanes > 1:
         yield Abstained("part_graph", f"{GRAPHS}, or has collectives or several GPUs")
+        return
+    if recomputes(scenario):
+        yield Abstained("part_graph", RECOMPUTED, "kept_activations")
         return
     groups = _groups(scenario)
     if not groups:

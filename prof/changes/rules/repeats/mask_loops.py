@@ -260,6 +260,7 @@ def _edit(scenario: Scenario, loops: list[tuple[list[int], int]]) -> Edit:
         ),
         cost=COSTS["mask_loop"],
         rows=rows_,
+        place=place(run, loops[0][0][0]),
         ns=ns,
         left=left,
         added=added,

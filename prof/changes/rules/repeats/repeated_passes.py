@@ -120,7 +120,7 @@ def _is_shared(run: Run, passes: Ints, size: int, results: dict[int, tuple[int, 
     """
     rows = passes[0].tolist()
     reads, makes = sum(_read(run, row).count(size) for row in rows), sum(size in results[row] for row in rows)
-    if len(passes) < 3 or reads != 1 or makes != 1:
+    if len(passes) < 3 or reads != makes:
         return False
     each = [rows for rows in backward_of(run, passes) if len(rows)]
     if len(each) < len(passes):

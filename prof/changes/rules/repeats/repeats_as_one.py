@@ -66,7 +66,7 @@ def repeats(scenario: Scenario) -> Iterator[Proposal]:
     for found in places.values():
         yield _of_passes(run, found)
     if not micro_batches and not places:
-        yield Abstained("repeats", "no passes that are alike follow each other without reading each other's results")
+        yield Abstained("repeats", "no passes that are alike follow each other, or one may read what another has made")
 
 
 def _of_micro_batches(run: Run, found: list[Passes]) -> Edit:

@@ -179,6 +179,17 @@ def test_launches_that_are_added_take_the_host(host_bound):
     )
 
 
+@pytest.mark.parametrize("graph_first", [True, False])
+def test_launches_that_are_added_within_a_graph_take_the_host_nothing(host_bound, graph_first):
+    """Of the launch that the casts belong to, nothing remains: it goes with its graph."""
+    graph = edit([0, 1, 2], [20_000, 20_000, 20_000], [0, 0, 0], graph=True)
+    casts = edit([1], [20_000], [1], added=np.array([2.0]))
+    order = (graph, casts) if graph_first else (casts, graph)
+    alone = apply(graph, captured(host_bound)).step_ns(host_bound.own_share, np.ones(1))
+    after = apply(order[1], apply(order[0], captured(host_bound)))
+    assert after.step_ns(host_bound.own_share, np.ones(2)) == pytest.approx(alone, abs=2)
+
+
 def test_a_wait_that_is_released(tmp_path):
     """The host waits from 20 for a kernel that ends at 510; without the wait, it launches the next one at 33."""
     wait = x("cuda_runtime", "cudaDeviceSynchronize", 20, 493, correlation=2)

@@ -8,7 +8,8 @@ from pyprof.prof.changes.effect.edit import Abstained, Edit
 from pyprof.prof.changes.effect.scenario import apply, captured
 from pyprof.prof.changes.find_changes import find_changes
 from pyprof.prof.changes.rules import EDIT_RULES, RULES
-from pyprof.prof.changes.rules.host.host_waits import reads_of_scaler
+from pyprof.prof.changes.rules.host.graphs import decides_on_host, recomputes
+from pyprof.prof.changes.rules.host.host_waits import reads_of_scaler, small_made_often
 from pyprof.prof.load import load_table
 from pyprof.prof.work.annotate import annotate
 from tests.parse.kineto.kineto_file import MAIN, call, kernel, op, x
@@ -130,6 +131,53 @@ def test_a_condition_on_a_tensor_is_no_value_to_add_up():
     asked = read(5_000, nodes=["aten::is_nonzero", "aten::item", "aten::_local_scalar_dense"])
     (only,) = proposals("item", of_rows(row(0, 100), asked, row(50_000, 100)))
     assert "torch.where" in only.change and "every few steps" not in only.change
+
+
+def copy_to_gpu(start, nbytes, **more):
+    return {"kShortName": "Memcpy HtoD (Pageable -> Device)", "kind": "memcpy", "bytes": nbytes, "ns": 1_000,
+            "aten": "aten::copy_", "start": start, "phase": "forward", "trace": ["net.py:9"], **more}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "count", "one_by_one"),
+    [(4, 20, True), (4, 3, False), (1 << 20, 20, False)],
+    ids=["twenty values of one line", "labels, lengths and weights of a batch", "large tensors"],
+)
+def test_values_that_are_made_one_by_one_are_no_batch(nbytes, count, one_by_one):
+    made = advice_rows.run(row(0, 100), *[copy_to_gpu(10_000 + 10_000 * n, nbytes) for n in range(count)])
+    assert small_made_often(made, np.arange(1, count + 1)).tolist() == [one_by_one] * count
+
+
+def test_a_host_that_decides_by_what_it_has_read_is_in_no_graph():
+    """It copies many small tensors to the GPU after it has read values in the same step, and not before."""
+    small = [copy_to_gpu(20_000 + 10_000 * n, 4) for n in range(20)]
+    for start, decides in ((5_000, True), (500_000, False)):
+        scenario = of_rows(row(0, 100), read(start), *small)
+        scenario.base.run = scenario.run
+        assert decides_on_host(scenario) is decides
+
+
+def test_layers_that_run_again_are_in_no_graph():
+    forward = advice_rows.mm(64, 64, 64, 50_000, nodes=["aten::linear", "aten::matmul", "aten::mm"])
+    again = {**forward, "phase": "backward", "dir": "fprop", "nodes": ["MmBackward0", *forward["nodes"]]}
+    for second, does in ((again, True), (forward, False)):
+        scenario = of_rows(forward, second)
+        scenario.proposals = {}
+        assert recomputes(scenario) is does
+
+
+def test_two_loops_over_parameters_are_two_changes():
+    """One line has a loop of 20 kernels, and another one, too: each is taken, though both have one title."""
+
+    def loop(line):
+        return [
+            row(100_000 * line + 1_000 * n, 100, aten="aten::mul_", sizes=[[n + 1, 8], []], phase="optimizer",
+                trace=[f"net.py:{line}"], op=["my_update"])
+            for n in range(20)
+        ]  # fmt: skip
+
+    one, other = proposals("parameter_loop", of_rows(*loop(1), *[{**each, "trace": ["ema.py:7"]} for each in loop(2)]))
+    assert one.title == other.title and one.key != other.key
 
 
 @pytest.mark.parametrize("key", ["nodes", "op"])
