@@ -1,11 +1,13 @@
 """What pyprof's own collector records beside a trace's events: the key ``pyprof`` of the file, an object of records."""
 
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
+from msgspec import Meta
 
-from pyprof import compiled_record, cpu_record
+from pyprof import compiled_record, cpu_record, thread_record
 from pyprof.table.cpu_facts import CpuFacts
+from pyprof.table.losses import Loss
 
 
 class OwnRecord(msgspec.Struct):
@@ -47,6 +49,11 @@ class _Compiled(OwnRecord):
     graphs: dict[str, str]
 
 
+class _Threads(OwnRecord):
+    missing: Annotated[int, Meta(ge=1, lt=1 << 20)] = 1
+    memory: bool = False
+
+
 def cpu_facts(own: bytes) -> tuple[CpuFacts | None, list[str]]:
     """What pyprof recorded of the CPU (pyprof/cpu_record.py), and warnings."""
     unreadable = "what was recorded of the CPU cannot be read and is"
@@ -60,3 +67,11 @@ def compiled_records(own: bytes) -> tuple[dict[str, str], list[str]]:
     unreadable = f"{what} under the key pyprof cannot be read and are"
     record, warnings = own_record(own, "compiled", _Compiled, compiled_record.VERSION, unreadable, f"{what} have")
     return record.graphs if record else {}, warnings
+
+
+def missing_threads(own: bytes) -> tuple[list[Loss], list[str]]:
+    """The threads whose ops the trace lacks (pyprof/thread_record.py), as a loss, and warnings."""
+    what = "the record of threads"
+    unreadable = f"{what} under the key pyprof cannot be read and is"
+    record, warnings = own_record(own, "threads", _Threads, thread_record.VERSION, unreadable, f"{what} has")
+    return [Loss(*thread_record.missing_threads(record.missing, record.memory))] if record else [], warnings

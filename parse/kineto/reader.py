@@ -14,7 +14,7 @@ from pyprof.gc_pause import uncollected
 from pyprof.parse.attribute.capture import Capture
 from pyprof.parse.formats.lost_records import reported_losses, untimed
 from pyprof.parse.formats.measured_steps import of_trace
-from pyprof.parse.formats.own_record import compiled_records, cpu_facts
+from pyprof.parse.formats.own_record import compiled_records, cpu_facts, missing_threads
 from pyprof.parse.formats.possible_times import times_warning
 from pyprof.parse.kineto.collectives import with_coalesced
 from pyprof.parse.kineto.cpu_rows import host_rows
@@ -60,6 +60,7 @@ def _capture(file: Path, trace: Trace, events: Events) -> Capture:
     measured, measured_warnings = of_trace(trace.pyprof)
     compiled, compiled_warnings = compiled_records(trace.pyprof)
     cpu, cpu_warnings = cpu_facts(trace.pyprof)
+    unrecorded, thread_warnings = missing_threads(trace.pyprof)
     samples, sample_warnings = gpu_samples(trace, clock, _rank(trace))
     capture = Capture(
         file=str(file),
@@ -70,7 +71,7 @@ def _capture(file: Path, trace: Trace, events: Events) -> Capture:
         reason=REASONS,
         warnings=[
             *(*trace.warnings, *sample_warnings, *memory_warnings, *storage_warnings, *measured_warnings),
-            *(*compiled_warnings, *cpu_warnings),
+            *(*compiled_warnings, *cpu_warnings, *thread_warnings),
         ],
         measured=measured,
         cpu=cpu,
@@ -81,7 +82,8 @@ def _capture(file: Path, trace: Trace, events: Events) -> Capture:
         **gpu._asdict(),
     )
     timeless = untimed(sum(event.dur < 0 for event in events.gpu) + events.untimed + len(events.unplaced))
-    capture.losses = [*trace.losses, *reported_losses(trace.messages, capture.profiler), *timeless, *capture.losses]
+    reported = [*unrecorded, *reported_losses(trace.messages, capture.profiler)]
+    capture.losses = [*trace.losses, *reported, *timeless, *capture.losses]
     if not gpu.rows:
         host_rows(capture, named.is_op)
         lost = unrecorded_launches(events.calls) if capture.rows else []

@@ -18,24 +18,36 @@ from typing import Any
 from pyprof.capture.patch import Patches
 
 
-class _ThreadState(threading.local):
-    on = False
-    suspended = False  # True while another profiler is on; the ranges continue when it ends
+class ThreadState:
+    """Of one thread. It outlives the thread's locals, so that the ranges can be ended last of all."""
+
+    def __init__(self) -> None:
+        self.on = False
+        self.suspended = False  # True while another profiler is on; the ranges continue when it ends
 
 
-_THREAD = _ThreadState()
+class _Local(threading.local):
+    def __init__(self) -> None:
+        self.state = ThreadState()
+
+
+_LOCAL = _Local()
+
+
+def this_thread() -> ThreadState:
+    return _LOCAL.state
 
 
 def ranges_are_on() -> bool:
     """Whether these ranges are pushed now, on this thread."""
-    return _THREAD.on
+    return this_thread().on
 
 
 def program_profiler_is_on() -> bool:
     """Whether one of PyTorch's profilers is on, on this thread, other than that of these ranges."""
     import torch
 
-    return bool(torch._C._autograd._profiler_enabled()) and not _THREAD.on
+    return bool(torch._C._autograd._profiler_enabled()) and not this_thread().on
 
 
 class AutogradRanges:
@@ -72,10 +84,10 @@ class AutogradRanges:
         import torch
         from torch.autograd import profiler
 
-        if self._closed or _THREAD.on:
+        if self._closed or this_thread().on:
             return
         if program_profiler_is_on():
-            _THREAD.suspended = True
+            this_thread().suspended = True
             return
         # Shapes are on; memory, stacks, FLOPs and modules are off. The profiler records nothing, it only pushes ranges.
         config = torch.autograd.ProfilerConfig(
@@ -87,23 +99,24 @@ class AutogradRanges:
             self._closed = True
             sys.stderr.write(f"pyprof: continuing without PyTorch's own ranges, which cannot be pushed: {error}\n")
             return
-        _THREAD.on = True
+        this_thread().on = True
         self._threads += 1
         profiler._run_on_profiler_start()
 
-    def end(self) -> None:
-        """Push no more ranges on this thread."""
+    def end(self, thread: ThreadState | None = None) -> None:
+        """Push no more ranges on this thread. ``thread``: its state, where its locals are gone."""
         from torch.autograd import profiler
 
-        _THREAD.suspended = False
-        if self._off():
+        state = thread or this_thread()
+        state.suspended = False
+        if self._off(state):
             profiler._run_on_profiler_stop()
 
-    def _off(self) -> bool:
+    def _off(self, thread: ThreadState) -> bool:
         """Push no more ranges on this thread; whether they were pushed until now."""
         import torch
 
-        was_on, _THREAD.on = _THREAD.on, False
+        was_on, thread.on = thread.on, False
         if was_on:
             self._threads -= 1
             torch._C._autograd._disable_profiler()
@@ -118,14 +131,14 @@ class AutogradRanges:
         def _enable_profiler(*args: Any, **kwargs: Any) -> Any:
             # The other profiler has told PyTorch that one is on, by which inductor's kernels know whether to push their
             # ranges: so that is not taken back here.
-            suspended = self._off() or _THREAD.suspended
+            suspended = self._off(this_thread()) or this_thread().suspended
             try:
                 result = original(*args, **kwargs)
             except BaseException:
                 if suspended:
                     self.begin()
                 raise
-            _THREAD.suspended = suspended
+            this_thread().suspended = suspended
             return result
 
         return _enable_profiler
@@ -135,8 +148,8 @@ class AutogradRanges:
             try:
                 return original(*args, **kwargs)
             finally:
-                if _THREAD.suspended:
-                    _THREAD.suspended = False
+                if this_thread().suspended:
+                    this_thread().suspended = False
                     self.begin()
 
         return _disable_profiler
@@ -145,7 +158,7 @@ class AutogradRanges:
     def _stopper(original: Callable[[], Any]) -> Callable[[], Any]:
         def _run_on_profiler_stop() -> None:
             """Tell PyTorch that no profiler is on: not while ours is, which is back before another one says so."""
-            if not _THREAD.on:
+            if not this_thread().on:
                 original()
 
         return _run_on_profiler_stop

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pyprof import thread_record
 from pyprof.capture import session
 from pyprof.capture.autograd_ranges import program_profiler_is_on
 from pyprof.capture.graph_captures import GraphCaptures
@@ -198,7 +199,18 @@ class Attached(Collector):
             cuda_profiler("stop")
 
 
+PIN_MEMORY = "(_pin_memory_loop)"  # in the name of a DataLoader's thread, whose ops only copy batches
 GRAPHS_VERSION = 1  # of what is recorded of captures of graphs
+
+
+def all_threads() -> dict[str, Any]:
+    """The option by which PyTorch's profiler records all threads; none where this PyTorch has none (before 2.7)."""
+    from torch._C._profiler import _ExperimentalConfig
+
+    try:
+        return {"experimental_config": _ExperimentalConfig(profile_all_threads=True)}
+    except TypeError:
+        return {}
 
 
 class Range(NamedTuple):
@@ -210,6 +222,7 @@ class Range(NamedTuple):
     profiler: Recording
     clocks: dict[str, Any] | None  # what --nvml read meanwhile
     tensors: dict[str, Any] | None = None  # with memory=True: the tensors of modules and optimizers
+    missing_threads: int = 0  # other threads that called PyTorch, whose ops its profiler did not record
 
     def is_greater_than(self, other: "Range") -> bool:
         """Ranges of as many iterations are compared by their records: a long one may hold nothing of PyTorch's."""
@@ -270,7 +283,9 @@ class TraceFile(Collector):
         self.on_gpu = False  # whether the profiler that is on records a GPU
         self._path = file.absolute()  # the program may change the working directory
         self._force = force
-        self._sink = Profiler()
+        # PyTorch's profiler records allocations of the thread that begins it, or the ops of all threads (seen in 2.13).
+        self._all_threads = {} if memory else all_threads()
+        self._sink = Profiler(notes_threads=not self._all_threads)
         self._profiler: Any = None
         self._all_graphs = graphs  # whether to record captures of CUDA graphs outside of the window, too
         self._graphs = GraphCaptures(self._begin_graph, self._end_graph)
@@ -323,7 +338,7 @@ class TraceFile(Collector):
         if kineto or threading.get_ident() == self._thread:
             self._graphs.finish()
         self._timer.drop()
-        if threading.get_ident() == self._thread:
+        if self._may_switch():
             self._theirs = self._made_way = True
             self._close_range()
         elif kineto and self._running:
@@ -331,15 +346,22 @@ class TraceFile(Collector):
 
     def resume(self) -> None:
         """The program's own profiler has ended."""
-        if threading.get_ident() == self._thread:
+        if self._may_switch():
             self._theirs = False
             if self._wanted:
                 self._open_range()
                 if self._until is not None:
                     self._until = self._iterations + (self._window.steps or 0)
 
-    def _begin_profiler(self, memory: bool) -> Any:
-        """Start PyTorch's profiler, with our markers in it. ``memory``: whether it records allocations."""
+    def _may_switch(self) -> bool:
+        """Whether this thread may end our profiler: any thread may if it is not one thread's own."""
+        return bool(self._all_threads) or threading.get_ident() == self._thread
+
+    def _begin_profiler(self, memory: bool, threads: dict[str, Any]) -> Any:
+        """Start PyTorch's profiler, with our markers in it.
+
+        ``memory``: whether it records allocations. ``threads``: its option to record all threads, or none.
+        """
         import torch
         from torch.profiler import ProfilerActivity, profile
 
@@ -349,7 +371,7 @@ class TraceFile(Collector):
             self.on_gpu = True
         since_2_5 = {"acc_events": False} if "acc_events" in inspect.signature(profile).parameters else {}
         with self._switch():
-            profiler = profile(activities=activities, record_shapes=True, profile_memory=memory, **since_2_5)
+            profiler = profile(activities=activities, record_shapes=True, profile_memory=memory, **since_2_5, **threads)
             with without_inductor():
                 profiler.__enter__()
         self._send_markers(self._sink)
@@ -379,7 +401,7 @@ class TraceFile(Collector):
         if program_profiler_is_on() or os.getpid() != self._pid:
             return None
         self._timer.drop()
-        return self._begin_profiler(memory=False)
+        return self._begin_profiler(memory=False, threads={})
 
     def _end_graph(self, profiler: Any) -> Recording:
         self._end_profiler(profiler, self._lets_go and not self._graphs.others_replay())
@@ -403,7 +425,8 @@ class TraceFile(Collector):
     def _open_range(self) -> None:
         self._graphs.finish()
         self._lets_go = False  # CUPTI stays when the range has ended: others may launch graphs while it ends
-        self._profiler = self._begin_profiler(self._memory)
+        self._sink.threads.clear()
+        self._profiler = self._begin_profiler(self._memory, self._all_threads)
         if self._sampler is not None:
             self._sampler.begin()
         self._running = True
@@ -422,7 +445,9 @@ class TraceFile(Collector):
             self._with_graphs.append(recording)
         in_window = self._started or iterations >= self._begin_after
         lasted = time.monotonic() - since
-        found = Range(in_window, self._iterations - iterations, lasted, recording, clocks, tensors)
+        others = (name for thread, name in self._sink.threads.items() if thread != self._thread)
+        missing = sum(PIN_MEMORY not in name for name in others)
+        found = Range(in_window, self._iterations - iterations, lasted, recording, clocks, tensors, missing)
         self._profiler = None
         if self._best is None or found.is_greater_than(self._best):
             self._best = found
@@ -524,11 +549,21 @@ class TraceFile(Collector):
         graphs = {"version": GRAPHS_VERSION, "traces": traces, "ordered": ordered} if found or ordered else None
         records = {"version": COMPILED_VERSION, "graphs": self._compiled} if self._compiled else None
         parts = {"nvml": best.clocks, "memory": best.tensors, "graphs": graphs, "compiled": records}
+        parts["threads"] = self._threads_record(best)
         parts["steps"], parts["cpu"] = self._timer.record(), cpu_record()
         return {name: part for name, part in parts.items() if part is not None}
 
+    def _threads_record(self, best: Range) -> dict[str, Any] | None:
+        """Of how many threads the ops are missing, and how to record them; None if of none."""
+        if not best.missing_threads:
+            return None
+        return {"version": thread_record.VERSION, "missing": best.missing_threads, "memory": self._memory}
+
     def warnings(self) -> list[str]:
         told = [*super().warnings(), *([self._note] if self._note else [])]
+        if self._best is not None and self._best.missing_threads:
+            why, remedy = thread_record.missing_threads(self._best.missing_threads, self._memory)
+            told.insert(0, f"{self.file} is incomplete: {why}. To record them: {remedy}")
         if self._sampler is not None:
             why_not = self._sampler.warnings()
             told += why_not

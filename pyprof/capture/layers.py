@@ -45,8 +45,11 @@ class _Stack(threading.local):
         self.nodes: list[_Node] = []
 
 
-def named(call: Callable[..., Any], mode: MarkerMode) -> Callable[..., Any]:
-    """`call`, which is nn.Module.__call__, with a range around it while something records."""
+def named(call: Callable[..., Any], mode: MarkerMode, enter: Callable[[], None]) -> Callable[..., Any]:
+    """`call`, which is nn.Module.__call__, with a range around it while something records.
+
+    ``enter`` puts the mode on a thread that is without it: one that Python's ``threading`` does not know.
+    """
     import torch
     from torch.compiler import is_dynamo_compiling
 
@@ -64,6 +67,8 @@ def named(call: Callable[..., Any], mode: MarkerMode) -> Callable[..., Any]:
         if sink is None:
             return call(self, *args, **kwargs)
         nodes = stack.nodes
+        if mode.thread.end is None:
+            enter()
         known = nodes[-1].children if nodes else roots
         node = known.get(id(self))
         if node is None or node.module() is not self:

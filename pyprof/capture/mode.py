@@ -9,6 +9,7 @@ replacing the functions themselves.
 
 import functools
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +25,7 @@ from torch.utils._python_dispatch import _push_mode as _push_dispatch_mode
 from pyprof.capture import describe
 from pyprof.capture.call_stack import Tracer
 from pyprof.capture.describe import PLAIN, key_of
+from pyprof.capture.patch import AtThreadEnd
 from pyprof.capture.same_calls import NEVER, note
 from pyprof.capture.sinks import Entry, Nvtx, Sink, nvtx_pop, pop, push
 from pyprof.capture.special import VALUE_READS, Special, ValueRead, autograd_backward, specials
@@ -39,6 +41,10 @@ _pop_mode = torch._C._pop_torch_function_stack
 _mode_count = torch._C._len_torch_function_stack
 _mode_at = torch._C._get_function_stack_at
 _getframe = sys._getframe
+
+
+class _Thread(threading.local):
+    end: AtThreadEnd | None = None  # takes the mode off, where a session has put it on this thread
 
 
 class MarkerMode(TorchFunctionMode):
@@ -60,6 +66,16 @@ class MarkerMode(TorchFunctionMode):
         # has ended.
         self.divert: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any] | None = None
         self.ranges: dict[str, Entry] = {}  # the ranges of PyTorch's record_function, by name
+        self.thread = _Thread()
+
+    def may_enter(self) -> bool:
+        """Whether this thread is without the mode. Autograd's threads have it from the thread that called backward.
+
+        It does not enter within a trace for TorchScript, into which it would write its own frames.
+        """
+        if self.thread.end is not None or _tracing():
+            return False
+        return all(_mode_at(index) is not self for index in range(_mode_count()))
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 def replace_names(
-    patches: Patches, mode: MarkerMode, layers: bool, autograd: AutogradRanges | None, is_on: Callable[[], bool]
+    patches: Patches, mode: MarkerMode, layers: bool, autograd: AutogradRanges | None, enter: Callable[[], None]
 ) -> None:
-    """Replace everything in the list above, and record it in `patches`. `is_on()`: whether the session still runs."""
+    """Replace everything in the list above, and record it in `patches`. `enter()` puts the session on a thread."""
     import torch
 
     from pyprof.capture import collectives
@@ -41,14 +41,14 @@ def replace_names(
         # nn.MultiheadAttention and others ask this to decide on their fast path, which they must take under pyprof too.
         patches.set(module, "has_torch_function", quiet(module.has_torch_function, mode))
     if layers:
-        _replace_module_call(patches, named(torch.nn.Module.__call__, mode))
+        _replace_module_call(patches, named(torch.nn.Module.__call__, mode, enter))
     for owner, name in tracers():
         patches.set(owner, name, outside(getattr(owner, name), mode))
     collectives.install(patches, mode)
     _replace_bookkeeping(patches, mode)
     if autograd is not None:
         autograd.install(patches)
-    patches.set(threading.Thread, "_bootstrap_inner", _thread_start(mode, autograd, is_on))
+    patches.set(threading.Thread, "_bootstrap_inner", _thread_start(enter))
 
 
 def _replace_module_call(patches: Patches, call: Callable[..., Any]) -> None:
@@ -111,26 +111,12 @@ def restore_names(patches: Patches) -> None:
             module.unpatched_nn_module_call = torch.nn.Module.__call__  # type: ignore[attr-defined]
 
 
-def _thread_start(mode: MarkerMode, autograd: AutogradRanges | None, is_on: Callable[[], bool]) -> Any:
-    """A replacement of threading's private function that runs a thread (3.10 to 3.14); it enters and leaves our mode.
-
-    Left to PyTorch, the thread would release the mode after Python believes that it has ended. To do so it needs the
-    interpreter lock; if the interpreter is being finalized, that aborts the process ("terminate called").
-    """
-    from pyprof.capture.mode import enter, leave
-
+def _thread_start(enter: Callable[[], None]) -> Any:
+    """A replacement of threading's private function that runs a thread (3.10 to 3.14), which puts our mode on it."""
     original = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
 
     def _bootstrap_inner(thread: threading.Thread) -> None:
-        if is_on():
-            enter(mode)
-            if autograd is not None:
-                autograd.begin()
-        try:
-            original(thread)
-        finally:
-            if autograd is not None:
-                autograd.end()
-            leave(mode)
+        enter()
+        original(thread)
 
     return _bootstrap_inner

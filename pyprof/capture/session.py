@@ -19,8 +19,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyprof.capture.autograd_ranges import AutogradRanges
-from pyprof.capture.patch import Patches, after_this_call, on_every_thread
+from pyprof.capture.autograd_ranges import AutogradRanges, ThreadState, this_thread
+from pyprof.capture.patch import AtThreadEnd, Patches, after_this_call, on_each_thread, on_every_thread
 from pyprof.capture.replaced_names import replace_names, restore_names
 from pyprof.capture.sinks import Both, Entry, Nvtx, Sink, pop, push
 from pyprof.compiled_record import COMPILED_RANGE, range_texts
@@ -158,6 +158,7 @@ class Session:
     `late`: this thread gets the mode only when something records. Even without a sink it takes about 1.5 us per call
     and per attribute of a tensor (x.shape, x.grad), which steps that are timed before the profiler starts shall not.
     A session that pushes ranges for a tool has the mode at once, and gives it back while it passes iterations over.
+    Threads that start later get the mode as they start, and those that run already once something records.
     """
 
     def __init__(self, options: Options, late: bool = False) -> None:
@@ -182,9 +183,12 @@ class Session:
         # Whether this thread does not have the mode yet.
         self._may_be_late = late and not options.dispatch
         self.is_late = self._nvtx is None and self._can_be_late()
-        self.set_profiler(None)
+        self._closed = False
+        self._withdraw: Callable[[], None] | None = None  # takes back the request that each thread enters
+        self.profiler: Sink | None = None
+        self.sink: Sink | None = None
         try:
-            replace_names(self.patches, self.mode, options.layers, self.autograd, lambda: current() is self)
+            replace_names(self.patches, self.mode, options.layers, self.autograd, self._enter)
             self.compiled.open()
         except BaseException:
             self.compiled.close()
@@ -193,47 +197,71 @@ class Session:
         if self._may_be_late:
             self.compiled.before_any(self.not_late)
         if not self.is_late:
-            mode.enter(self.mode)
+            self._enter()
         if options.dispatch:
             self._dispatch_mode = mode.DispatchMode(self.mode)
             self._dispatch_mode.__enter__()
             self.mode.exact = self._dispatch_mode
-        if self.autograd is not None:
-            self.autograd.begin()
         if self._nvtx is not None and options.graphs:
             from pyprof.capture.graph_captures import NvtxGraphs
 
             self.graphs = NvtxGraphs(self)
             self.graphs.open()
+        self.set_profiler(None)
 
     def set_profiler(self, profiler: Sink | None) -> None:
         """Send ranges to the embedded collector as well, or with None stop doing so."""
         self.profiler = profiler
         nvtx = None if self._passing_over else self._nvtx
         both = Both(nvtx, profiler) if nvtx and profiler else None
-        self.sink: Sink | None = both or nvtx or profiler
+        self.sink = both or nvtx or profiler
         self.mode.sink = self.sink
         if profiler is not None:
             self.not_late()
+        if self.sink is not None and self._withdraw is None:
+            self._withdraw = on_each_thread(self._enter)
+        elif self.sink is None:
+            self._ask_no_thread()
 
     def not_late(self) -> None:
         """Look at this thread's calls from now on."""
-        from pyprof.capture import mode
-
         if self.is_late:
             self.is_late = False
-            mode.enter(self.mode)
+            self._enter()
+
+    def _enter(self) -> None:
+        """Look at this thread's calls from now on, until it ends or leaves. Does nothing where that is so already."""
+        from pyprof.capture import mode
+
+        if self._closed or not self.mode.may_enter():
+            return
+        thread = None if self.autograd is None else this_thread()
+        self.mode.thread.end = AtThreadEnd(functools.partial(self._end_thread, thread))
+        mode.enter(self.mode)
+        if self.autograd is not None:
+            self.autograd.begin()
+
+    def _end_thread(self, thread: ThreadState | None) -> None:
+        """Remove the mode and the ranges from this thread, whose locals are gone."""
+        from pyprof.capture import mode
+
+        if self.autograd is not None:
+            self.autograd.end(thread)
+        mode.leave(self.mode)
+
+    def _ask_no_thread(self) -> None:
+        withdraw, self._withdraw = self._withdraw, None
+        if withdraw is not None:
+            withdraw()
 
     def pass_over(self, passing: bool) -> None:
         """Push no ranges for the attached tool on this thread, or with False push them again.
 
         They would lengthen the iterations that are timed before the tool collects.
         """
-        from pyprof.capture import mode
-
         self._passing_over = passing
         if passing and not self.is_late and self._can_be_late():
-            self.is_late = mode.leave(self.mode)
+            self.is_late = self._leave()
         elif not passing:
             self.not_late()
         self.set_profiler(self.profiler)
@@ -249,6 +277,8 @@ class Session:
         return self._nvtx, self.profiler
 
     def close(self) -> None:
+        self._closed = True
+        self._ask_no_thread()
         if self.graphs is not None:
             self.graphs.end()
         if self.autograd is not None:
@@ -267,7 +297,10 @@ class Session:
             self._dispatch_mode.leave()
         if self.autograd is not None:
             self.autograd.end()
-        return mode.leave(self.mode)
+        was_there = mode.leave(self.mode)
+        if was_there:
+            self.mode.thread.end = None
+        return was_there
 
     def _run_after_close(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a call on a thread that still has the mode."""
@@ -312,8 +345,8 @@ def init(
     graphs: when NVTX ranges are pushed, also record captures of CUDA graphs that lie before the first start(), so that
         the kernels of their replays have ops under nsys. A capture takes longer then: docs/how-to/graphs.md.
 
-    A second call with the same options changes nothing; with other options, the new ones apply from then on. Threads
-    that were started before are not marked; a forked child starts without pyprof.
+    A second call with the same options changes nothing; with other options, the new ones apply from then on. All
+    threads are marked, also those that were started before; a forked child starts without pyprof.
     Raises ValueError for an unknown sink or trace.
     """
     if sink not in ("auto", "nvtx", "none"):

@@ -16,6 +16,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable
+from threading import current_thread, get_ident
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -107,23 +108,30 @@ class Profiler:
     as "unknown". With JSON in a name, its file would not be valid JSON. Tokens also cost less than long names.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, notes_threads: bool = False) -> None:
         from torch._C._profiler import _RecordFunctionFast  # a C++ guard, not an op: jit.trace does not see it
 
         self._range = _RecordFunctionFast
+        self._notes_threads = notes_threads
+        self.threads: dict[int, str] = {}  # the names of the threads that opened a range, if they are noted
         self.texts: dict[str, str] = {}  # token -> text
 
     def bind(self, entry: Entry) -> None:
         token = f"pyprof#{next(_NUMBERS)}"
         self.texts[token] = entry.text
-        range_ = self._range
+        range_, threads = self._range, self.threads
 
         def push() -> Any:
             opened = range_(token)
             opened.__enter__()
             return opened
 
-        entry.push = push
+        def push_and_note() -> Any:
+            if get_ident() not in threads:
+                threads[get_ident()] = current_thread().name
+            return push()
+
+        entry.push = push_and_note if self._notes_threads else push
         entry.sink = self
 
 
