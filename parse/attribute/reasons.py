@@ -10,6 +10,7 @@ NO_CORRELATION = "no correlation id, so its launch is unknown"
 SHARED_CORRELATION = "several kernels have the correlation id of a call that launched one kernel"
 NO_CALLS = "the capture has no API rows of its process"
 NO_RANGE = "no range around the launch"
+UNRECORDED_THREAD = "launched by a thread whose ops were not recorded"
 GRAPH_REPLAY = "replayed by a CUDA graph, which runs no op"
 # Captures of graphs are in the files, but do not tell the kernel's op. What follows ": " says why.
 GRAPH_UNKNOWN = "replayed by a CUDA graph, and it is not certain which captured launch it was"
@@ -33,6 +34,10 @@ _REMEDIES = {
     NO_CALLS: "capture the API's calls, too: torch.profiler with ProfilerActivity.CPU; of CUDA, nsys with -t cuda,nvtx",
     NO_RANGE: "no range of PyTorch is around these launches: if PyTorch made them, capture with pyprof.init(), pyprof "
     "run or torch.profiler to see its ops",
+    UNRECORDED_THREAD: "PyTorch's profilers record the thread that begins them: capture with pyprof run or "
+    "pyprof.profile, or under nsys with pyprof.init(), which see all threads, or give torch.profiler experimental_config="
+    "torch._C._profiler._ExperimentalConfig(profile_all_threads=True); if that was done, code outside of PyTorch's ops "
+    "made these launches",
     GRAPH_REPLAY: "the ops ran when the graph was captured: let the capture contain that, too (pyprof run from the "
     "program's first line on; of CUDA, nsys with --cuda-graph-trace=node), or give the trace or the nsys report of "
     "it: parse.py FILE --graphs TRACE (docs/how-to/graphs.md)",

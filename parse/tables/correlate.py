@@ -22,7 +22,8 @@ from pyprof.parse.attribute.optimizer_lists import gradients
 from pyprof.parse.attribute.outputs import outputs
 from pyprof.parse.attribute.phase import TRANSFERS, transfers, updating
 from pyprof.parse.attribute.range_tree import RangeTree
-from pyprof.parse.attribute.reasons import GRAPH_LAUNCH, GRAPH_SHAPES
+from pyprof.parse.attribute.reasons import GRAPH_LAUNCH, GRAPH_SHAPES, UNRECORDED_THREAD
+from pyprof.parse.attribute.scope import Kind
 from pyprof.parse.attribute.seq_columns import sequence
 from pyprof.parse.attribute.serving import ServingRanges, with_serving_phases
 from pyprof.parse.attribute.step_times import step_times
@@ -140,8 +141,10 @@ def attribute(capture: Capture, tree: RangeTree) -> Attributed:
     node, recomputed = backward_nodes(tree, contexts, inner)
     forward = forward_ops(tree, node, recomputed)
     reason = capture.reason_code if capture.reason_code is not None else np.full(capture.rows, -1, np.int64)
-    reasons = [*capture.reason, *GRAPH_REASONS]
+    reasons = [*capture.reason, *GRAPH_REASONS, UNRECORDED_THREAD]
     reason = np.where((inner < 0) | capture.is_host, reason, -1)  # why it is in no range, or what a CPU op is not
+    unrecorded = (inner < 0) & (reason < 0) & ~by_graph & on_unrecorded_threads(capture, tree)
+    reason = np.where(unrecorded, len(reasons) - 1, reason)
     keys, number = distinct(  # launches with equal keys have equal facts
         contexts.of(inner),
         contexts.of(forward),
@@ -196,6 +199,12 @@ def _launch_keys(tree: RangeTree, contexts: Contexts, launched_in: Ints) -> tupl
     """Of the launches of graphs whose kernels have the range of their capture: context, forward op's, recomputed."""
     node, recomputed = backward_nodes(tree, contexts, launched_in)
     return contexts.of(launched_in), contexts.of(forward_ops(tree, node, recomputed)), recomputed
+
+
+def on_unrecorded_threads(capture: Capture, tree: RangeTree) -> Bools:
+    """A mask of the rows whose launch is on a thread without an op, in a capture that has ops of other threads."""
+    recorded = np.unique(tree.thread[np.isin(tree.kind, (Kind.OP, Kind.NODE))])
+    return (capture.launch_thread >= 0) & ~np.isin(capture.launch_thread, recorded) & bool(len(recorded))
 
 
 def replayed(capture: Capture) -> Bools:

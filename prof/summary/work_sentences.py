@@ -6,7 +6,7 @@ The last are about what the capture or the models do not say: kernels in graphs,
 import math
 from collections.abc import Iterator, Sequence
 
-from pyprof.parse.attribute.reasons import general, remedy
+from pyprof.parse.attribute.reasons import UNRECORDED_THREAD, general, remedy
 from pyprof.prof.kernels.precision import precision_of, unit_name
 from pyprof.prof.summary.capture_numbers import Summary
 from pyprof.prof.summary.captured_graphs import GraphContent
@@ -240,13 +240,14 @@ def unattributed_sentences(summary: Summary) -> Iterator[str]:
         more = f" and {counted(len(reasons) - MOST, 'more reason')}" if len(reasons) > MOST else ""
         time = f"{share(missing, total)} of {summary.worker} time"
         yield f"{time} has no op: {'; '.join(reasons[:MOST])}{more}."
+    reason = groups[0][0] if groups else ""
+    advice = remedy(reason)
     if missing and not summary.attributed_ns and not summary.counted_ns:
-        yield (
-            "Without ops, FLOPs, their rates and MFU are unknown: capture with pyprof.init(), or with torch.profiler's "
-            "ProfilerActivity.CPU."
-        )
-        return
-    advice = remedy(groups[0][0]) if groups else ""
+        unknown = "Without ops, FLOPs, their rates and MFU are unknown"
+        if reason != UNRECORDED_THREAD:
+            yield f"{unknown}: capture with pyprof.init(), or with torch.profiler's ProfilerActivity.CPU."
+            return
+        yield f"{unknown}."
     if advice and missing >= MISSED * total:
         yield f"{advice[0].upper()}{advice[1:]}."
 

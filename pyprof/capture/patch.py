@@ -69,7 +69,7 @@ def after_this_call(leave: Callable[[], bool]) -> None:
 
 
 class AtThreadEnd:
-    """Calls a function when it is dropped: kept in a ``threading.local``, on its thread and after all Python code of it.
+    """Calls a function when it is dropped: on its thread after all Python code of it, if a ``threading.local`` has it.
 
     The thread's other locals may be gone by then; the function has to do without them.
 

@@ -359,3 +359,18 @@ def test_a_row_without_a_correlation_id_says_so(tmp_path):
         "launched before the capture",
         "no API row",
     ]
+
+
+def test_a_launch_on_a_thread_without_ops_says_so_where_other_threads_have_ops(tmp_path):
+    """And it names no remedy that was taken: the program may well have called pyprof.init() or torch.profiler."""
+    kernels = [kernel(at, 5, corr) for at, corr in ((100, 1), (110, 2), (120, 3))]
+    calls = [call(50, 1), call(60, 2, tid=MAIN + 1), call(70, 3)]
+    on_each = [x("user_annotation", "mine", 58, 10, MAIN + 1)]
+    of_one = [op("aten::mm", 45, 12), *calls, *kernels]
+    assert table(tmp_path, *of_one).coded("reason").texts() == [
+        "",
+        "launched by a thread whose ops were not recorded",
+        "no range around the launch",
+    ]
+    assert table(tmp_path, *of_one, *on_each).coded("reason").texts()[1] == "only user ranges around the launch: mine"
+    assert table(tmp_path, *calls, *kernels).coded("reason").texts() == ["no range around the launch"] * 3
