@@ -35,9 +35,9 @@ _REMEDIES = {
     NO_RANGE: "no range of PyTorch is around these launches: if PyTorch made them, capture with pyprof.init(), pyprof "
     "run or torch.profiler to see its ops",
     UNRECORDED_THREAD: "PyTorch's profilers record the thread that begins them: capture with pyprof run or "
-    "pyprof.profile, or under nsys with pyprof.init(), which see all threads, or give torch.profiler experimental_config="
-    "torch._C._profiler._ExperimentalConfig(profile_all_threads=True); if that was done, code outside of PyTorch's ops "
-    "made these launches",
+    "pyprof.profile, or under nsys with pyprof.init(), which see all threads; or give torch.profiler the "
+    "experimental_config torch._C._profiler._ExperimentalConfig(profile_all_threads=True); if that was done, code "
+    "outside of PyTorch's ops made these launches",
     GRAPH_REPLAY: "the ops ran when the graph was captured: let the capture contain that, too (pyprof run from the "
     "program's first line on; of CUDA, nsys with --cuda-graph-trace=node), or give the trace or the nsys report of "
     "it: parse.py FILE --graphs TRACE (docs/how-to/graphs.md)",

@@ -378,6 +378,7 @@ class TraceFile(Collector):
         return profiler
 
     def _send_markers(self, sink: Profiler | None) -> None:
+        self._sink.live = sink is not None
         active = session.current()
         if active is not None:
             active.set_profiler(sink)

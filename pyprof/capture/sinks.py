@@ -16,6 +16,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable
+from contextlib import nullcontext
 from threading import current_thread, get_ident
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -108,6 +109,8 @@ class Profiler:
     as "unknown". With JSON in a name, its file would not be valid JSON. Tokens also cost less than long names.
     """
 
+    live = True  # False from before PyTorch's profiler ends until it has begun again
+
     def __init__(self, notes_threads: bool = False) -> None:
         from torch._C._profiler import _RecordFunctionFast  # a C++ guard, not an op: jit.trace does not see it
 
@@ -124,7 +127,12 @@ class Profiler:
         def push() -> Any:
             opened = range_(token)
             opened.__enter__()
-            return opened
+            if self.live:
+                return opened
+            # Another thread has ended the profiler since this one looked for a sink. A range that was entered without
+            # a profiler raises where it is left under the next one (2.13).
+            opened.__exit__(None, None, None)
+            return nullcontext()
 
         def push_and_note() -> Any:
             if get_ident() not in threads:

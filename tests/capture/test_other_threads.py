@@ -323,3 +323,14 @@ def test_memory_is_recorded_of_one_thread(tmp_path: Path, capsys: pytest.Capture
         server.ask(torch.ones(4, 4))
     server.close()
     assert "records one thread where it records memory. To record them: leave out --memory" in capsys.readouterr().err
+
+
+def test_a_call_that_begins_as_the_profiler_ends_goes_on_under_the_next_one(tmp_path: Path) -> None:
+    """A range entered without PyTorch's profiler raises an error where it is left under one."""
+    from pyprof.capture.sinks import Entry, Profiler, pop, push
+
+    sink = Profiler()
+    sink.live = False  # the profiler has ended, and a thread that had seen this sink before pushes a range
+    token = push(sink, Entry("late"))
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+        pop(token)
