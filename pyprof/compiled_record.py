@@ -17,6 +17,8 @@ from pyprof.range_pieces import pieces_of
 
 COMPILED_RANGE = "pyprof.compiled:"
 VERSION = 1
+# A kernel that inductor made for a CPU, as torch.profiler names it (torch._inductor.config.cpp.enable_kernel_profile).
+CPP_KERNEL = re.compile(r"(?:graph_\d+_)?cpp_fused_\w+|kernel_cpp_\d+")
 # A Triton kernel's definition in inductor's code has the types of its arguments: 'signature': {'in_ptr0': '*bf16', ..
 _KERNEL = re.compile(r"^(\w+) = async_compile\.triton\(", re.MULTILINE)
 _SIGNATURE = re.compile(r"'signature': (\{[^{}]*\})")

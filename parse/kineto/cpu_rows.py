@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from pyprof.compiled_record import CPP_KERNEL
 from pyprof.parse.attribute.capture import Capture, Ranges
 from pyprof.parse.attribute.nesting import nest
 from pyprof.parse.attribute.scope import Kind, Scope
@@ -38,9 +39,6 @@ PREPARING = frozenset(
 )
 # LAPACK runs in the kernel of such an op, around which others check and copy: only these and products do its work.
 _FACTORING = re.compile(r"_?linalg_(?!check|vector_norm)|cholesky|lu_|geqrf|ormqr|orgqr|triangular_solve")
-_COMPILED = re.compile(
-    r"(?:graph_\d+_)?cpp_fused_\w+|kernel_cpp_\d+"
-)  # torch._inductor.config.cpp.enable_kernel_profile
 
 
 class Role(IntEnum):
@@ -81,7 +79,7 @@ def _nested(ranges: Ranges, ops: Ints) -> tuple[Ints, Ints]:
 
 
 def _role(scope: Scope) -> Role:
-    if _COMPILED.fullmatch(scope.name):
+    if CPP_KERNEL.fullmatch(scope.name):
         return Role.WORKS
     if scope.kind != Kind.OP or "::" not in scope.name:
         return Role.CALLS

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from pyprof.compiled_record import CPP_KERNEL
 from pyprof.errors import ModelError
 from pyprof.marker import Marker, parse_marker
 from pyprof.prof.kernels.type_names import NOTHING, Dtypes
@@ -112,7 +113,7 @@ def count_call(call: OpCall) -> Counted:
     """Count one op's call."""
     name = find(call.aten) if call.aten else None
     if name is None:
-        return _without_model(call)
+        return _of_cpp_kernel(call) if call.fused and CPP_KERNEL.fullmatch(call.aten) else _without_model(call)
     family = FAMILY[name]
     if family == "collective":
         counted = _by_record(call, name)
@@ -146,6 +147,13 @@ def _by_operations(call: OpCall, counted: Counted) -> Counted:
     if nbytes is None and is_compiled(counted.name) and counted.arguments:
         nbytes = _possible(0, fused_bytes(call.op, arguments))[1]
     return replace(counted, parts={"": _possible(flop, nbytes)}, why="" if nbytes is not None else counted.why)
+
+
+def _of_cpp_kernel(call: OpCall) -> Counted:
+    """Count a kernel that inductor made for a CPU by the record of its operations: the profiler has no shapes of it."""
+    flop = recorded_flop(call.fused, False, lambda op: None)
+    parts = {} if flop is None else {"": _possible(flop, None)}
+    return Counted("", "compiled", parts, why="the profiler has no shapes of kernels that inductor makes for a CPU")
 
 
 def _without_model(call: OpCall) -> Counted:

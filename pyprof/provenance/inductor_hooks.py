@@ -1,10 +1,14 @@
 """Follow inductor while it compiles, and name each compiled graph where it runs.
 
-Some of its functions are replaced, once it has been imported. The code that it generates stays the same.
+Some of its functions are replaced, once it has been imported. The code that it generates stays the same, except that
+on a machine without a GPU its C++ kernels name themselves to the profiler, by inductor's own setting.
 
 * ``maybe_handle_decomp`` runs the decomposition of an op, ``PatternEntry.apply`` replaces nodes (decomposed_calls.py).
 * ``set_kernel_post_grad_provenance_tracing`` is told of each call that the code generator writes (2.8 to 2.13).
+* ``_COPY_META_FIELDS`` lists what the nodes of a graph keep when it is traced again. Compiled autograd traces backward
+  graphs again, whose nodes must not lose the layers of their forward ops.
 * ``TritonScheduling._codegen_mix_order_reduction`` (2.10 to 2.13) writes calls without telling (mixed_reductions.py).
+* ``GraphLowering.codegen`` writes the code of a graph, and reads that setting.
 * ``CompiledFxGraph.__init__`` gets the complete graph, and keeps its record as an attribute, which inductor's caches
   store with the graph.
 * ``FxGraphHashDetails.__init__`` makes the keys of these caches. Under pyprof they differ, because entries that were
@@ -31,7 +35,11 @@ from pyprof.compiled_record import VERSION
 _DECOMPOSING = "maybe_handle_decomp"
 _TOLD = "set_kernel_post_grad_provenance_tracing"
 _TELLING = ("debug", "codegen.triton", "codegen.cpp", "ir", "scheduler")  # modules of inductor that have this name
+_COPIED = "_COPY_META_FIELDS"  # what a node keeps when its graph is traced again
+_OF_FORWARD = ("fwd_nn_module_stack", "fwd_source_fn_stack")  # of a backward node: where its forward op was called
+_NAMED_KERNELS = "cpp.enable_kernel_profile"  # a setting of inductor: C++ kernels are ops of the profiler
 _RECORD, _KNOWN = "_pyprof_record", "_pyprof_known"  # attributes of a CompiledFxGraph
+_GENERATED = 1  # changes with what the hooks make of a graph, so that older entries of inductor's caches are not taken
 _NUMBERS = itertools.count(1)
 # What reading the objects of another release raises: names, types and forms that differ, and inductor's own refusals.
 _UNKNOWN = (
@@ -117,7 +125,9 @@ class _Hooks:
     def _replace(self) -> None:
         from torch._inductor.codecache import FxGraphHashDetails
         from torch._inductor.compile_fx import CompiledFxGraph
+        from torch._inductor.graph import GraphLowering
         from torch._inductor.pattern_matcher import PatternEntry
+        from torch.fx import proxy
         from torch.fx.experimental import proxy_tensor
 
         from pyprof.provenance.decomposed_calls import marking, replacing
@@ -130,11 +140,13 @@ class _Hooks:
         for module in telling:
             if vars(module).get(_TOLD) is told:
                 owner.set(module, _TOLD, noting)
+        owner.set(proxy, _COPIED, [*vars(proxy)[_COPIED], *_OF_FORWARD])
         owner.set(proxy_tensor, _DECOMPOSING, marking(vars(proxy_tensor)[_DECOMPOSING], owner.is_on, self._careful))
         for entry in PatternEntry.__subclasses__():
             owner.set(entry, "apply", replacing(entry.apply, owner.is_on, self._careful))
         for scheduling, name, replacement in replacements(owner.is_on, self._careful):
             owner.set(scheduling, name, replacement)
+        owner.set(GraphLowering, "codegen", self._profiled(GraphLowering.codegen))
         owner.set(CompiledFxGraph, "__init__", self._keeping(CompiledFxGraph.__init__))
         owner.set(FxGraphHashDetails, "__init__", self._salted(FxGraphHashDetails.__init__))
         owner.set(CompiledFxGraph, "__call__", self._ranged(CompiledFxGraph.__call__))
@@ -155,6 +167,21 @@ class _Hooks:
 
         return set_kernel_post_grad_provenance_tracing
 
+    def _profiled(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        import torch
+        from torch._inductor import config
+
+        accelerator = getattr(torch, "accelerator", torch.cuda)  # since 2.6
+
+        @functools.wraps(original)
+        def codegen(graph: Any, *args: Any, **kwargs: Any) -> Any:
+            if not self._owner.is_on() or accelerator.is_available():
+                return original(graph, *args, **kwargs)
+            with config.patch({_NAMED_KERNELS: True}):
+                return original(graph, *args, **kwargs)
+
+        return codegen
+
     def _keeping(self, original: Callable[..., None]) -> Callable[..., None]:
         from pyprof.provenance.graph_calls import record_of
 
@@ -172,7 +199,7 @@ class _Hooks:
         def __init__(details: Any, *args: Any, **kwargs: Any) -> None:
             original(details, *args, **kwargs)
             if self._owner.is_on():
-                details.pyprof_record = VERSION
+                details.pyprof_record = VERSION, _GENERATED
 
         return __init__
 

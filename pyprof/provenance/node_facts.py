@@ -1,7 +1,8 @@
 """What a node of an FX graph says of the program: the function that was called, its module, and the user's lines.
 
 Dynamo and AOTAutograd keep these in ``node.meta``: ``nn_module_stack``, ``source_fn_stack`` and ``stack_trace`` of
-forward nodes, the first two as ``fwd_..`` of backward ones (2.11 and 2.13). Nothing here runs the program's code.
+forward nodes, the first two as ``fwd_..`` of backward ones (2.11 and 2.13). Where compiled autograd traces a backward
+graph again, its nodes have both: the forward call's, and those of the tracing. Nothing here runs the program's code.
 """
 
 import re
@@ -22,7 +23,7 @@ _OPERATOR = "_operator"
 def layers_of(meta: dict[str, Any]) -> tuple[tuple[str, ...], str]:
     """The names of the modules around the call, outermost first, from the variable that holds the model; and the class
     of the first of them."""
-    stack = meta.get("nn_module_stack") or meta.get("fwd_nn_module_stack") or {}
+    stack = meta.get("fwd_nn_module_stack") or meta.get("nn_module_stack") or {}
     items = [item for item in stack.values() if isinstance(item, tuple) and len(item) == 2]
     names = tuple(path_of(str(path)) for path, _ in items)
     return names, _class_name(items[0][1]) if items else ""
@@ -44,7 +45,7 @@ def _class_name(kind: object) -> str:
 
 def function_of(meta: dict[str, Any]) -> tuple[str, str]:
     """Module and name of the function that the program called, in the words of a marker; empty if it is not known."""
-    stack = meta.get("source_fn_stack") or meta.get("fwd_source_fn_stack") or ()
+    stack = meta.get("fwd_source_fn_stack") or meta.get("source_fn_stack") or ()
     if not stack:
         return "", ""
     function = stack[-1][1]
