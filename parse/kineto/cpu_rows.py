@@ -7,6 +7,10 @@ within itself, as under dispatch modes, in DTensor and vmap, is a row only there
 A row's time is the op's time minus that of the rows inside it. What a caller itself takes, around its rows, belongs to
 the longest of them. So no nanosecond counts twice and none is lost: the rows' time is that of the outermost ops, except
 of those that only make views or allocate, which have no row.
+
+Ops on fake tensors are no rows: PyTorch runs them to learn shapes and types. They are those within pyprof's range
+around such ops, or within the ranges of torch.compile while it compiles. An op in which nothing else works is no row
+either. If the program itself runs on fake tensors, so that there are no other rows, they are rows.
 """
 
 import re
@@ -19,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyprof.compiled_record import CPP_KERNEL
+from pyprof.marker import FAKE_TENSORS
 from pyprof.parse.attribute.capture import Capture, Ranges
 from pyprof.parse.attribute.nesting import nest
 from pyprof.parse.attribute.scope import Kind, Scope
@@ -38,6 +43,7 @@ PREPARING = frozenset(
     "copy_ clone fill_ zero_ triu triu_ tril tril_ eye _linalg_check_errors any all eq ne is_nonzero arange".split()
 )
 # LAPACK runs in the kernel of such an op, around which others check and copy: only these and products do its work.
+_COMPILING = " (dynamo_timed)"  # the end of the names of torch.compile's own ranges
 _FACTORING = re.compile(r"_?linalg_(?!check|vector_norm)|cholesky|lu_|geqrf|ormqr|orgqr|triangular_solve")
 
 
@@ -62,7 +68,10 @@ def host_rows(capture: Capture, is_op: NDArray[np.bool_]) -> None:
     ranges, scopes = capture.ranges, capture.scopes
     ops, parent = _nested(ranges, np.flatnonzero(is_op))
     duration = ranges.end[ops] - ranges.start[ops]
-    is_row, own_duration = _working_ops(ranges.scope[ops], parent, duration, scopes)
+    fake = _on_fake_tensors(ranges.scope[ops], parent, scopes)
+    is_row, own_duration = _working_ops(ranges.scope[ops], parent, duration, scopes, fake)
+    if not is_row.any() and fake.any():
+        is_row, own_duration = _working_ops(ranges.scope[ops], parent, duration, scopes, np.zeros(len(ops), bool))
     rows = np.flatnonzero(is_row)
     rows = rows[np.argsort(ranges.start[ops[rows]], kind="stable")]
     _fill(capture, ops[rows], own_duration[rows])
@@ -86,28 +95,49 @@ def _role(scope: Scope) -> Role:
     return op_roles().get(scope.name.removeprefix("aten::"), Role.UNKNOWN)
 
 
+def _on_fake_tensors(scope: Ints, parent: Ints, scopes: list[Scope]) -> NDArray[np.bool_]:
+    """A mask of the ops (in order, outer before inner) within ranges of work on fake tensors, and of these ranges."""
+    found: NDArray[np.bool_] = np.array([s.name == FAKE_TENSORS or s.name.endswith(_COMPILING) for s in scopes], bool)[
+        scope
+    ]
+    if found.any():
+        for index in np.flatnonzero(parent >= 0).tolist():
+            found[index] |= found[parent[index]]
+    return found
+
+
 def _working_ops(
-    scope: Ints, parent: Ints, duration: Ints, scopes: list[Scope]
+    scope: Ints, parent: Ints, duration: Ints, scopes: list[Scope], fake: NDArray[np.bool_]
 ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-    """A mask of the ops (in order, outer before inner) that are rows, and the time of each row."""
+    """A mask of the ops (in order, outer before inner) that are rows, and the time of each row.
+
+    ``fake``: the ops on fake tensors, which are not.
+    """
     count = len(scope)
     ops = _Ops([s.name.rpartition("::")[2] for s in scopes])
     roles, is_op = [_role(s) for s in scopes], [s.kind == Kind.OP for s in scopes]
     own = duration.tolist()  # the op's time without that of the ops inside
     replaced, busy = [False] * count, [False] * count  # whether a row inside does its work; more than prepares
+    real, faked = [False] * count, fake.tolist()  # whether a row inside is one; whether an op on fake tensors would be
     is_row = np.zeros(count, bool)
     parents, codes = parent.tolist(), scope.tolist()
     for index in range(count - 1, -1, -1):  # inner ops first
         code, outer = codes[index], parents[index]
         unknown = roles[code] == Role.UNKNOWN and not busy[index]
         is_row[index] = (roles[code] == Role.WORKS or unknown) and not replaced[index]
+        works_on_fake = faked[index] and not real[index]
         if outer >= 0:
             own[outer] -= duration[index]
         while is_row[index] and outer >= 0:
             replaces, works = ops.relation(code, codes[outer])
             replaced[outer] |= replaces
             busy[outer] |= works
+            if works_on_fake:
+                faked[outer] = True
+            else:
+                real[outer] = True
             outer = parents[outer]
+        is_row[index] &= not works_on_fake
     return is_row, _times(is_row, np.maximum(own, 0), parent, np.array(is_op, bool)[scope])
 
 

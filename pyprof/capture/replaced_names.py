@@ -5,17 +5,22 @@
 * the functions of C++ that trace for TorchScript. They write into the graph which Python function called each op, and
   name values after its variables, so our mode, whose frame would be that function's, is off during a trace;
 * collectives that a mode does not see (collectives.py), and two methods of optimizers;
+* `__torch_dispatch__` of the mode of fake tensors, so that a profiler has a range around what runs on them: on a CPU,
+  these ops look like work. torch.compile, DTensor and others run them to learn shapes;
 * under NVTX, PyTorch's functions that turn a profiler on and off (autograd_ranges.py);
 * the first function of a new thread, so that threads are marked too.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+from pyprof.marker import FAKE_TENSORS
 
 if TYPE_CHECKING:
     from pyprof.capture.autograd_ranges import AutogradRanges
@@ -46,9 +51,24 @@ def replace_names(
         patches.set(owner, name, outside(getattr(owner, name), mode))
     collectives.install(patches, mode)
     _replace_bookkeeping(patches, mode)
+    fake_mode = getattr(sys.modules.get("torch._subclasses.fake_tensor"), "FakeTensorMode", None)
+    if fake_mode is not None:
+        patches.set(fake_mode, "__torch_dispatch__", _in_range(FAKE_TENSORS, fake_mode.__torch_dispatch__))
     if autograd is not None:
         autograd.install(patches)
     patches.set(threading.Thread, "_bootstrap_inner", _thread_start(enter))
+
+
+def _in_range(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+    """A call within a range of torch.profiler, which does nothing while no profiler runs."""
+    from torch._C._profiler import _RecordFunctionFast
+
+    @functools.wraps(call)
+    def __torch_dispatch__(*args: Any, **kwargs: Any) -> Any:
+        with _RecordFunctionFast(name):
+            return call(*args, **kwargs)
+
+    return __torch_dispatch__
 
 
 def _replace_module_call(patches: Patches, call: Callable[..., Any]) -> None:

@@ -69,7 +69,7 @@ def record_of(graph: Any, source: str, shown: Callable[[str], str | None]) -> st
 
 
 def _in_compiled_autograd() -> bool:
-    """Whether compiled autograd has traced the graph: a backward pass, which inductor compiles as any other function."""
+    """Whether compiled autograd has traced the graph: a backward pass that inductor compiles as any function."""
     compiling = torch._guards.CompileContext.current_compile_id()
     return getattr(compiling, "compiled_autograd_id", None) is not None
 

@@ -1,6 +1,6 @@
 """Programs that inductor compiles for the CPU under pyprof: the record says what the eager program does.
 
-A CPU's compiled kernels are not in the trace, but all that the record says of them is the same as on a GPU.
+All that the record says of a CPU's compiled kernels is the same as on a GPU.
 """
 
 import contextlib
@@ -326,3 +326,64 @@ def test_everything_is_put_back() -> None:
     assert all(now is not then for now, then in zip(names(), before, strict=True))
     pyprof.deinit()
     assert names() == before
+
+
+class MLP(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(8, 16), nn.Linear(16, 4)
+
+    def forward(self, x: Any) -> Any:
+        return self.down(torch.tanh(self.up(x)))
+
+
+def rows_of(file: Path) -> list[tuple[str, str, str, str, int]]:
+    """(op of aten or kernel, function, innermost layer, direction, FLOPs) of each row with FLOPs."""
+    table = parsed(file)
+    columns = [table.coded(key).texts() for key in ("aten", "op", "layer", "dir")]
+    flops = annotate(table).flops.tolist()
+    rows = zip(*columns, flops, strict=True)
+    inner = lambda text: json.loads(text)[-1] if text else ""  # noqa: E731
+    return [(aten, inner(op), inner(layer), way, int(flop)) for aten, op, layer, way, flop in rows if flop > 0]
+
+
+# Linear(8, 16), tanh, Linear(16, 4), square and sum of 6 rows: 2*6*8*16 = 1536, 6*16 = 96, 2*6*16*4 = 768, 24 + 23
+FORWARD = [("linear", "up", 1536), ("tanh", "MLP", 96), ("linear", "down", 768), ("sum", "", 47)]
+# Gradients: two of 24 multiplications each, of weight and input (768 each) and bias (5 sums of 4 numbers), of tanh
+# (3 each), of the first weight and bias (5 sums of 16); the input needs none.
+SQUARE, DOWN, TANH, UP = ("pow", "", 48), ("linear", "down", 20), ("tanh", "MLP", 288), ("linear", "up", 80)
+PRODUCTS = [("linear", "down", 768), ("linear", "down", 768), ("linear", "up", 1536)]
+
+
+def test_compiled_autograd_has_the_layers_of_the_forward(tmp_path: Path) -> None:
+    torch._dynamo.config.compiled_autograd = True
+    try:
+        net, x = MLP(), torch.randn(6, 8)
+
+        @torch.compile
+        def step() -> None:
+            net(x).pow(2).sum().backward()
+
+        def run() -> None:
+            net.zero_grad()
+            step()
+
+        recorded(tmp_path / "net.json", run)
+    finally:
+        torch._dynamo.config.compiled_autograd = False
+    rows = rows_of(tmp_path / "net.json")
+    assert [row[1:3] + row[4:] for row in rows if row[3] == "fprop"] == FORWARD
+    backward = [row[1:3] + row[4:] for row in rows if row[3] == "bprop"]
+    assert sorted(backward) == sorted([SQUARE, DOWN, TANH, UP, *PRODUCTS])
+
+
+def test_kernels_that_inductor_makes_for_a_cpu_are_rows(tmp_path: Path) -> None:
+    """With the layer of their main operation, and the FLOPs of all of them; compilation has no rows."""
+    net, x = MLP(), torch.randn(6, 8)
+    compiled = torch.compile(net)
+    recorded(tmp_path / "net.json", lambda: compiled(x).backward(torch.ones(6, 4)), warm_up=0)
+    rows = rows_of(tmp_path / "net.json")
+    assert [row[1:3] + row[4:] for row in rows if row[3] == "fprop"] == FORWARD[:3]
+    kernels = sorted(row[4] for row in rows if row[3] == "bprop" and "cpp_fused" in row[0])
+    assert sum(kernels) == DOWN[2] + TANH[2] + UP[2]
+    assert sorted(row[4] for row in rows if row[3] == "bprop" and "mm" in row[0]) == [768, 768, 1536]

@@ -89,6 +89,30 @@ def test_a_mode_or_a_device_mesh_that_runs_an_op_again_makes_no_second_row(tmp_p
     assert rows(found) == [(name, 40_000) for name in names]
 
 
+def fake_run(start: int) -> list[Event]:
+    """A product that PyTorch runs on fake tensors: 30 us from ``start`` on."""
+    return [
+        op("aten::mm", start, 30, Input_Dims=[[64, 64], [64, 64]]), op("PythonDispatchMode", start + 1, 28),
+        op("FakeTensorMode", start + 2, 26), op("aten::mm", start + 3, 20), op("aten::empty", start + 4, 5),
+    ]  # fmt: skip
+
+
+def test_ops_on_fake_tensors_are_no_rows(tmp_path):
+    found = table(
+        tmp_path,
+        op("aten::mm", 1010, 100), op("PythonSubclass", 1011, 98), *fake_run(1020), op("aten::mm", 1060, 40),  # DTensor
+        *fake_run(1200),  # what another traces
+        op("_compile.compile_inner (dynamo_timed)", 1300, 50), op("aten::zero_", 1310, 5),
+        op("aten::relu", 1400, 100), op("PythonDispatchMode", 1401, 90), *fake_run(1410),  # a decomposition is traced
+        op("aten::tanh", 1600, 20),
+    )  # fmt: skip
+    assert rows(found) == [("aten::mm", 100_000), ("aten::tanh", 20_000)]
+
+
+def test_a_program_on_fake_tensors_has_rows(tmp_path):
+    assert [name for name, _ in rows(table(tmp_path, *fake_run(1010)))] == ["aten::mm"]
+
+
 @pytest.mark.parametrize(("inner", "row"), [("slow_conv_transpose2d", 1), ("mkldnn_convolution", 1), ("copy_", 0)])
 def test_a_transposed_convolution_works_in_the_convolution_or_in_what_it_calls(tmp_path, inner, row):
     around = op("aten::conv_transpose2d", 1000, 100), op("aten::convolution", 1001, 98)
