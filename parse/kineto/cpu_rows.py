@@ -27,7 +27,7 @@ from pyprof.marker import FAKE_TENSORS
 from pyprof.parse.attribute.capture import Capture, Ranges
 from pyprof.parse.attribute.nesting import nest
 from pyprof.parse.attribute.scope import Kind, Scope
-from pyprof.table.columns import Coded, Ints
+from pyprof.table.columns import NULL, Coded, Ints
 
 # Ops that work themselves or, for some dtypes and layouts, call another op that does.
 _CONVOLUTIONS = "conv_depthwise mkldnn_ _nnpack slow_conv _slow_conv thnn_conv xnnpack convolution"
@@ -72,9 +72,10 @@ def host_rows(capture: Capture, is_op: NDArray[np.bool_]) -> None:
     is_row, own_duration = _working_ops(ranges.scope[ops], parent, duration, scopes, fake)
     if not is_row.any() and fake.any():
         is_row, own_duration = _working_ops(ranges.scope[ops], parent, duration, scopes, np.zeros(len(ops), bool))
+    is_part = _within_rows(is_row, parent)
     rows = np.flatnonzero(is_row)
     rows = rows[np.argsort(ranges.start[ops[rows]], kind="stable")]
-    _fill(capture, ops[rows], own_duration[rows])
+    _fill(capture, ops[rows], own_duration[rows], is_part[rows])
 
 
 def _nested(ranges: Ranges, ops: Ints) -> tuple[Ints, Ints]:
@@ -192,7 +193,15 @@ def _times(is_row: NDArray[np.bool_], own: Ints, parent: Ints, is_op: NDArray[np
     return found
 
 
-def _fill(capture: Capture, ops: Ints, duration: Ints) -> None:
+def _within_rows(is_row: NDArray[np.bool_], parent: Ints) -> NDArray[np.bool_]:
+    """A mask of the ops (in order, outer before inner) within an op that is a row."""
+    found = np.zeros(len(parent), bool)
+    for index, outer in enumerate(parent.tolist()):
+        found[index] = outer >= 0 and (is_row[outer] or found[outer])
+    return found
+
+
+def _fill(capture: Capture, ops: Ints, duration: Ints, is_part: NDArray[np.bool_]) -> None:
     """Store the rows in the capture: the ops' ranges in order of start, with their own durations."""
     ranges, rows = capture.ranges, len(ops)
     names = Coded.of([capture.scopes[code].name for code in ranges.scope[ops].tolist()])
@@ -209,6 +218,7 @@ def _fill(capture: Capture, ops: Ints, duration: Ints) -> None:
         "pid": pid,
         "tid": tid,
         "device": np.full(rows, -1, np.int64),
+        "part": np.where(is_part, 1, NULL),
     }
     capture.launch_thread, capture.launch_time = thread, ranges.start[ops]
     capture.launch_range, capture.is_host = ops, True

@@ -19,9 +19,7 @@ TABLE = (  # names, leading arguments that are tensors, FLOPs per element, formu
     ("silu", 1, 3, "x / (1 + exp(-x)): exp, add, div"),
     ("log_sigmoid log_sigmoid_forward", 1, 3, "min(x, 0) - log(1 + exp(-|x|)): exp, log1p, sub"),
     ("leaky_relu", 1, 1, "x * slope below 0"),
-    ("elu", 1, 3, "alpha * (exp(x) - 1): exp, sub, mul"),
     ("selu", 1, 4, "scale * alpha * (exp(x) - 1): exp, sub, 2 mul"),
-    ("celu", 1, 4, "alpha * (exp(x / alpha) - 1): div, exp, sub, mul"),
     ("mish", 1, 4, "x * tanh(log1p(exp(x))): exp, log1p, tanh, mul"),
     ("hardswish", 1, 3, "x * min(max(x + 3, 0), 6) / 6: add, mul, div"),
     ("hardsigmoid", 1, 2, "min(max(x + 3, 0), 6) / 6: add, div"),
@@ -85,6 +83,18 @@ def gelu_backward(grad: Tensor, self: Tensor, approximate: Any = "none", *, out:
     products and sums of both branches (5); 3 k is one constant.
     """
     return apply("gelu_backward", (grad, self), 18 if approximate == "tanh" else 11, out=out)
+
+
+@op("elu")
+def elu(self: Tensor, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1, *, out: Out = None) -> Work:
+    """alpha * (exp(x) - 1): exp, sub, mul = 3, and 1 more for each scale, of x or of the result, that is not 1"""
+    return apply("elu", (self,), 3 + scaled(scale) + scaled(input_scale), out=out)
+
+
+@op("celu")
+def celu(self: Tensor, alpha: Any = 1, *, out: Out = None) -> Work:
+    """alpha * (exp(x / alpha) - 1): exp, sub, mul = 3, and the division where alpha is not 1"""
+    return apply("celu", (self,), 3 + scaled(alpha), out=out)
 
 
 @op("elu_backward")

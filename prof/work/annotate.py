@@ -14,6 +14,7 @@ from pyprof.prof.work.calls import op_calls
 from pyprof.prof.work.completed_arguments import completed_columns
 from pyprof.prof.work.helper_kernels import fill_helpers
 from pyprof.prof.work.multi_tensor import fill_multi_tensor
+from pyprof.prof.work.nested_rows import fill_nested
 from pyprof.prof.work.opaque_graphs import fill_opaque_graphs
 from pyprof.prof.work.repeats import fill_repeats
 from pyprof.prof.work.shares import fill_copies, kernels, shares
@@ -65,6 +66,7 @@ def annotate(table: Table) -> Annotation:
     fill_copies(table, flops, nbytes)
     fill_helpers(table, calls, role.among(AUX), flops, nbytes)
     fill_multi_tensor(table, calls.names, flops, nbytes)
+    fill_nested(table, flops)
     fill_repeats(table, calls.names, flops, nbytes)
     fill_opaque_graphs(table, annotate, flops, nbytes)
     family = Coded.of(op.family for op in calls.counted).take(calls.signature)

@@ -53,6 +53,7 @@ from pyprof.counting.modes import (
 )
 from pyprof.counting.nested_kernels import BY_ROWS, CONSISTING, COPIES, copied, has_nested, run_kernel, with_rows
 from pyprof.counting.python_functions import UNSEEN, calls_can_be_seen, without_override_check
+from pyprof.counting.values_only import TAKE_VALUES, as_without_us
 from pyprof.counting.zero_tangents import ZeroTangents
 from pyprof.prof.ops.model import Work
 
@@ -291,6 +292,8 @@ class Counter:
             self._backward.name_second(node)
         if thread.call is None and node is not None and self._backward.counts_whole(node, func, args):
             return func(*args, **kwargs)
+        if thread.root in TAKE_VALUES:
+            args, kwargs = as_without_us(func, args, kwargs)
         known, found = _KNOWN.op_call(func, args, kwargs, self.in_optimizer)
         number = next_sequence() - 1
         in_forward = known.known is not None and node is None and number != thread.wrapped
@@ -350,16 +353,23 @@ class Counter:
         return not (fake if isinstance(fake, bool) else has_fake(fake) or self.thread.fake is None)
 
     def _run_higher_order(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Run an operator that takes functions. The calls inside it are not visible, but it may have a model."""
-        node, name = current_node(), str(func)
+        """Run an operator that takes functions. ``cond``, ``while_loop`` and ``scan`` call them in sight of our modes,
+        so the branch and the trips that run count by their calls. Others may have a model, or are unknown."""
+        node, name, before = current_node(), str(func), self._calls_seen()
         arguments = flex_attention_arguments(name, args)
-        if arguments is None:
+        result = func(*args, **kwargs)
+        if arguments is not None:
+            count = count_op(name, arguments, None, self.in_optimizer)
+        elif self._calls_seen() == before:
             count = OpCount(name, "", None, "a higher-order operator")
         else:
-            count = count_op(name, arguments, None, self.in_optimizer)
+            return result
         if self.thread.call is not None or node is None or not self._backward.counts_whole(node, func, args):
             self._collect_or_add(count, node)
-        return func(*args, **kwargs)
+        return result
+
+    def _calls_seen(self) -> int:
+        return self.sums.calls + (len(self.thread.call.inner) if self.thread.call is not None else 0)
 
     def _collect_or_add(self, count: OpCount, node: Any) -> None:
         """Add the op's work. Within an API call, only collect the op; the call decides later what counts."""

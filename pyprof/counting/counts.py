@@ -63,6 +63,12 @@ class Counts:
         with _ADDING:
             return {key: (row[0], Work(*row[1:])) for key, row in self._sums.items()}
 
+    @property
+    def calls(self) -> int:
+        """The number of calls seen so far, counted or not."""
+        with _ADDING:
+            return sum(row[0] for row in self._sums.values()) + sum(self.uncounted.values())
+
     def _sum(self, *directions: str) -> Work:
         rows = (work for (_, _, direction), (_, work) in self._rows.items() if direction in directions)
         return sum(rows, Work())

@@ -129,6 +129,7 @@ KERNELS: tuple[Column, ...] = (
         "",
         "calls for a DataLoader's next batch since the process's launch before: 1 (worker processes) or 0, start, end",
     ),
+    Column("part", "int", "", "1 if the row is a CPU op within the op of another row, as sum in std; otherwise empty"),
 )
 
 MEMORY: tuple[Column, ...] = (

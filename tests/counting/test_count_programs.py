@@ -321,3 +321,32 @@ def test_gradients_meet_anew_in_each_pass() -> None:
     assert [(row.calls, row.flops) for row in work.rows if row.model == "add" and row.direction == "backward"] == [
         (2, 64)
     ]
+
+
+@pytest.mark.parametrize(
+    ("call", "flop"),
+    [  # values of a 5 x 5 matrix: 4*125 - 4*125/3 = 333; of a symmetric one 4*125/3 = 167
+        (torch.linalg.cond, 333 + 1),  # and a division
+        (lambda a: torch.linalg.matrix_norm(a, "nuc"), 333 + 4),  # and a sum
+        (lambda a: torch.linalg.matrix_rank(a, hermitian=True), 167 + 1),  # and a tolerance
+    ],
+)
+def test_values_alone_are_computed_as_without_us(call, flop):
+    """PyTorch would compute vectors, too, because a dispatch mode is on; with them the values differ in their bits."""
+    torch.manual_seed(0)
+    a = torch.randn(5, 5)
+    counted = pyprof.count(call, a)
+    assert counted.flops == flop
+    assert torch.equal(counted.result, call(a))
+
+
+def test_what_control_flow_runs_counts():
+    """A product of [8, 64] and [64, 64] is 2*8*64*64 = 65,536; of ``cond`` one branch runs, of loops each trip."""
+    control = pytest.importorskip("torch._higher_order_ops")
+    x, w = torch.ones(8, 64), torch.ones(64, 64) / 64
+    branch = lambda yes: torch.cond(torch.tensor(yes), lambda x: x @ w, lambda x: x @ w @ w, (x,))  # noqa: E731
+    start = torch.tensor(0), x
+    loop = lambda: control.while_loop(lambda i, _: i < 5, lambda i, x: (i + 1, x @ w), start)  # noqa: E731
+    for call, products in ((lambda: branch(True), 1), (lambda: branch(False), 2), (loop, 5)):
+        counted = pyprof.count(call)
+        assert (counted.products.flop, counted.unknown) == (products * 65_536, {})

@@ -1,8 +1,5 @@
 """On a CPU, the rows' time is that of the outermost ops: shown with all ops of PyTorch's op_db."""
 
-import sys
-import types
-import unittest
 import warnings
 
 import numpy as np
@@ -13,6 +10,7 @@ torch = pytest.importorskip("torch")
 from pyprof.parse.kineto.reader import read  # noqa: E402
 from pyprof.parse.tables.correlate import correlate  # noqa: E402
 from pyprof.prof.work.annotate import annotate  # noqa: E402
+from tests.op_db import op_db, runs, samples  # noqa: E402
 
 # Outermost ops of op_db without a row: they make views, allocate, or return what they were given.
 WITHOUT_ROW = set(
@@ -28,42 +26,12 @@ WITHOUT_ROW = set(
 )
 
 
-def op_db():
-    """PyTorch's own list of its ops with sample inputs. Its module needs expecttest for tests that are not run here."""
-    if "expecttest" not in sys.modules:
-        stub = types.ModuleType("expecttest")
-        stub.TestCase, stub.assert_expected_inline = unittest.TestCase, None
-        sys.modules["expecttest"] = stub
-    module = pytest.importorskip("torch.testing._internal.common_methods_invocations")
-    return module.op_db
-
-
-def samples(op):
-    dtype = next((each for each in (torch.float32, torch.int64) if each in op.supported_dtypes("cpu")), None)
-    if dtype is None or op.name.startswith("jiterator"):  # for GPUs
-        return
-    try:
-        for _, sample in zip(range(3), op.sample_inputs("cpu", dtype), strict=False):
-            yield sample
-    except (ImportError, RuntimeError):
-        return  # they need a library that this machine lacks
-
-
-def runs(op, sample):
-    """Whether a call runs; some need a library that this build of torch does not have."""
-    try:
-        op(sample.input, *sample.args, **sample.kwargs)
-    except (RuntimeError, ValueError, TypeError):
-        return False
-    return True
-
-
 @pytest.fixture(scope="module")
 def capture(tmp_path_factory):
     path = tmp_path_factory.mktemp("every_op") / "net.json"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        calls = [(op, sample) for op in op_db() for sample in samples(op)]
+        calls = [(op, sample) for op in op_db() for sample in samples(op, 3)]
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
             ran = sum(runs(op, sample) for op, sample in calls)
         profiler.export_chrome_trace(str(path))

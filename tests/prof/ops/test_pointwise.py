@@ -52,7 +52,11 @@ ROWS: list[Row] = [  # names, arguments, work
         ONE,
         Work(18, 24, 24),
     ),
-    ("selu celu mish", ONE, Work(24, 24, 24)),
+    ("selu mish", ONE, Work(24, 24, 24)),
+    ("celu", ONE, Work(18, 24, 24)),  # exp, sub, mul
+    ("celu", (*ONE, 2.0), Work(24, 24, 24)),  # and div
+    ("elu", (*ONE, 1.67, 1.05), Work(24, 24, 24)),  # selu's form: a second product
+    ("elu", (*ONE, 2.0, 1, 0.5), Work(24, 24, 24)),  # celu's form
     ("gelu", ONE, Work(30, 24, 24)),  # 5 an element
     ("gelu", (t(2, 3), "tanh"), Work(54, 24, 24)),  # 9 an element
     ("gelu", (t(2, 3), UNKNOWN), Work(30, 24, 24)),
