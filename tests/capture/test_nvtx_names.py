@@ -1,5 +1,6 @@
 """PyProf's own names: its example programs call ``pyprof.nvtx.init`` and ``pyprof.nvtx.wrap``."""
 
+import json
 import subprocess
 import sys
 import types
@@ -11,6 +12,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import pyprof  # noqa: E402
+from pyprof.prof.work.annotate import annotate  # noqa: E402
+from tests.tables import parsed  # noqa: E402
 
 from .conftest import Recorder  # noqa: E402
 
@@ -103,3 +106,55 @@ def test_the_module_can_be_imported() -> None:
     import pyprof.nvtx as imported
 
     assert imported is pyprof.nvtx and "nvtx" not in pyprof.__all__
+
+
+PROGRAM = """
+import torch, pyprof
+pyprof.nvtx.init()
+
+class Foo(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        return x @ w
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, w = ctx.saved_tensors
+        return grad @ w.t(), x.t() @ grad
+
+class Bar(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = torch.nn.Linear(64, 64, bias=False)
+
+    def forward(self, x):
+        return self.fc(x)
+
+x, w = torch.ones(8, 64, requires_grad=True), torch.ones(64, 64, requires_grad=True)
+scripted, bar = torch.jit.script(torch.jit.trace(lambda x, w: torch.mm(x, w), (x, w))), Bar()
+scripted.__name__ = "scripted"
+pyprof.nvtx.wrap(Foo, "forward")
+pyprof.nvtx.wrap(Foo, "backward")
+pyprof.nvtx.wrap(Bar, "forward")
+pyprof.nvtx.wrap(scripted, "forward")
+with pyprof.profile("net.json"):
+    scripted(bar(Foo.apply(x, w)), w).sum().backward()
+"""
+
+
+def test_a_program_with_all_of_pyprofs_calls_runs_and_is_attributed(tmp_path: Path) -> None:
+    """Three products of [8, 64] and [64, 64], 2*8*64*64 = 65,536 each, and two of gradients for each of them"""
+    script = tmp_path / "net.py"
+    script.write_text(PROGRAM)
+    subprocess.run([sys.executable, "-W", "ignore", str(script)], cwd=tmp_path, check=True, capture_output=True)
+    table = parsed(tmp_path / "net.json")
+    columns = [table.coded(key).texts() for key in ("aten", "mod", "op", "layer", "dir")]
+    rows = zip(annotate(table).flops.tolist(), *columns, strict=True)
+    products = [each for each in rows if each[1] == "aten::mm"]
+    assert [each[0] for each in products] == [65_536] * 9
+    called = [(json.loads(op)[0], layer, direction) for *_, op, layer, direction in products]
+    bar = '["Bar", "fc"]'
+    assert called[:3] == [("Foo", "", "fprop"), ("forward", bar, "fprop"), ("forward", "", "fprop")]
+    backward = [("forward", "", "bprop"), ("forward", bar, "bprop"), ("Foo", "", "bprop")]
+    assert called[3:] == [each for each in backward for _ in range(2)]
