@@ -26,6 +26,7 @@ from pyprof.source_path import short_line
 GRAPH_RANGE = "CUDAGraph#"  # with a number: the range around the begin of a graph's capture, and around its replays
 TRITON = "triton"  # the module in the markers of launches of Triton kernels
 FAKE_TENSORS = "FakeTensorMode"  # the range around what PyTorch runs on fake tensors, to learn shapes and types
+PACKED = "packed"  # the type of a packed weight among a marker's arguments; its items are the weight and numbers
 VERSION = 1
 START = '{"v":1'  # the beginning of our marker texts
 OLD_START = "{'"  # the beginning of PyProf's and DLProf's marker texts, which are str() of a dict

@@ -14,8 +14,8 @@ MOST = 25  # modules per room; prof/ops has one file per family of ops and is ex
 # Rooms come after all that they import, so that no import runs in a circle.
 GROUND = frozenset(
     "_version captured_record clock_reader clock_sampler compiled_record cpu_record cuda_graph_nodes cupti_teardown "
-    "dtypes errors files gc_pause interruption marker memory_record nvml quantities range_pieces serving_range "
-    "source_path step_timer text thread_record".split()
+    "dtypes errors files gc_pause interruption marker memory_record nvml packed_weights quantities range_pieces "
+    "serving_range source_path step_timer text thread_record".split()
 )
 ALLOWED = {
     "ground": "",

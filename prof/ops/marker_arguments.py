@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyprof.marker import Marker
+from pyprof.marker import PACKED, Marker
 from pyprof.prof.ops.model import UNKNOWN, Tensor
 from pyprof.prof.ops.result_types import dtype_name
 from pyprof.prof.ops.signatures import signature_of
@@ -29,6 +29,8 @@ def _argument(argument: Mapping[str, Any]) -> Any:
         shape = tuple(argument.get("shape", ()))
         stored = UNKNOWN if str(argument.get("layout", "")).startswith("sparse") else None
         return Tensor(shape, str(argument.get("dtype", "")), tuple(stride) if stride else None, nonzero=stored)
+    if argument.get("type", "") == PACKED and argument.get("items"):
+        return PACKED, *(tuple(v) if isinstance(v, list) else v for v in map(_argument, argument["items"]))
     if "items" in argument:
         return tuple(_argument(item) for item in argument["items"])
     value = argument.get("value", UNKNOWN)
@@ -44,6 +46,14 @@ def tensors_within(arguments: Sequence[Any]) -> list[Tensor]:
         elif isinstance(argument, tuple):
             tensors += tensors_within(argument)
     return tensors
+
+
+def with_packed(arguments: tuple[Any, ...], marker: Marker) -> tuple[Any, ...]:
+    """The arguments of an op, with packed weights from the marker of its own call, place by place."""
+    packed = {place for place, argument in enumerate(marker.args) if argument.get("type") == PACKED}
+    if not packed or len(marker.args) > len(arguments):
+        return arguments
+    return tuple(_argument(marker.args[place]) if place in packed else each for place, each in enumerate(arguments))
 
 
 SUBSCRIPTS = ("__getitem__", "__setitem__")

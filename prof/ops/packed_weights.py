@@ -1,7 +1,8 @@
 """Ops ``quantized::*`` whose weights are packed: PyTorch's int8 modules on a CPU (FBGEMM, QNNPACK, oneDNN).
 
-``pyprof.count`` unpacks the weights and gives ("packed", weight, stride, padding, dilation, groups, transposed), of a
-linear layer without what follows the weight. A trace does not have their sizes, so that the work is unknown there.
+``pyprof.count`` and markers unpack the weights and give ("packed", weight, stride, padding, dilation, groups,
+transposed, output padding), of a linear layer without what follows the weight. A trace without markers does not have
+their sizes, so that the work is unknown there.
 The count is that of the same op on floats: 2 operations per product of integers, and none for scales.
 Source: ATen/native/quantized/library.cpp and cpu/qlinear.cpp, qconv.cpp of PyTorch 2.13.
 """

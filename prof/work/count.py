@@ -25,6 +25,7 @@ from pyprof.prof.ops.marker_arguments import (
     with_bounds,
     with_flags,
     with_options,
+    with_packed,
     with_strings,
 )
 from pyprof.prof.ops.model import FAMILY, MATRIX, Parts, Possible, Tensor, Work
@@ -233,6 +234,8 @@ def _arguments(call: OpCall, name: str, known: Known) -> tuple[Any, ...]:
     if call.markers:
         arguments = with_flags(arguments, parameters(name), call.markers[-1])
         arguments = with_strings(arguments, parameters(name), call.markers[-1])
+        if call.markers[-1].op.partition(".")[0] == name.removeprefix("quantized::"):
+            arguments = with_packed(arguments, call.markers[-1])
         if call.is_forward:
             arguments = with_options(call.op, arguments, call.markers[-1])
         if call.op == "arange" and call.dir != "bprop":

@@ -15,7 +15,8 @@ from torch.nn import Parameter
 
 from pyprof.capture.targets import Parameters, Target
 from pyprof.interruption import is_from_outside
-from pyprof.marker import LONG_LIST, MAX_TEXT, Marker, format_marker
+from pyprof.marker import LONG_LIST, MAX_TEXT, PACKED, Marker, format_marker
+from pyprof.packed_weights import unpacked
 
 TRACE_ROOM = 20_000  # characters kept free for the call stack, out of the MAX_TEXT characters of a marker
 _DEEPEST = 4  # the deepest nesting of lists that is described
@@ -60,7 +61,22 @@ def describe(arg: Any, name: str = "", depth: int = 0) -> dict[str, Any]:
         form |= _sequence(arg, depth)
     elif kind.__module__ == "numpy" and kind.__name__ == "ndarray":
         form |= {"shape": list(arg.shape), "dtype": str(arg.dtype)}
+    elif kind is torch.ScriptObject and (packed := _packed(arg)) is not None:
+        shape, dtype, *moves = packed
+        items = [{"type": "tensor", "shape": list(shape), "dtype": dtype}]
+        form |= {"type": PACKED, "items": items + [{"type": type(each).__name__, "value": each} for each in moves]}
     return form
+
+
+def _packed(arg: Any) -> tuple[Any, ...] | None:
+    """The sizes of a packed weight; None for another object, and where torch cannot unpack it."""
+    with torch._C.DisableTorchFunction():
+        try:
+            return unpacked(arg)
+        except (RuntimeError, AttributeError) as error:
+            if is_from_outside(error):
+                raise
+            return None
 
 
 def key_of(arg: Any) -> Any:
@@ -76,6 +92,8 @@ def key_of(arg: Any) -> Any:
         return kind, len(arg), *_item_keys(arg[:LONG_LIST])
     if kind.__module__ == "numpy" and kind.__name__ == "ndarray":
         return kind, arg.shape, arg.dtype
+    if kind is torch.ScriptObject:
+        return kind, _packed(arg)
     return kind
 
 

@@ -1,7 +1,6 @@
 """The arguments of a call in the form that op models take: in aten's order, with descriptions in place of tensors."""
 
 import contextlib
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -9,6 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from pyprof.packed_weights import unpacked
 from pyprof.prof.ops.model import Tensor
 
 SPELLING = {"input": "self", "axis": "dim", "keepdims": "keepdim"}  # names in torch's Python API -> in aten's schemas
@@ -22,7 +22,6 @@ COMPRESSED = {
     torch.sparse_bsr: ("crow_indices", "col_indices"),
     torch.sparse_bsc: ("ccol_indices", "row_indices"),
 }
-_PACKED = re.compile(r"__torch__\.torch\.classes\.quantized\.(?:Linear|Conv(?P<rank>[123])d)PackedParamsBase")
 
 
 @contextlib.contextmanager
@@ -156,22 +155,9 @@ def _value(value: Any, number_of: dict[int, int]) -> Any:
 
 def _packed(value: torch.ScriptObject) -> Any:
     """Packed weights as ``prof/ops/packed_weights.py`` takes them; of another object its text."""
-    kind = _PACKED.match(value._type().qualified_name())
-    if kind is None:
-        return str(value)
     with unseen():
-        if kind["rank"] is None:
-            weight, _ = torch.ops.quantized.linear_unpack(value)
-            return "packed", _tensor(weight)
-        weight, _ = getattr(torch.ops.quantized, f"conv{kind['rank']}d_unpack")(value)
-        return "packed", _tensor(weight), *(_moves(value, kind["rank"]))
-
-
-def _moves(value: torch.ScriptObject, rank: str) -> tuple[Any, ...]:
-    """Stride, padding, dilation, groups, whether it is transposed, and output padding."""
-    names = ("stride", "padding", "dilation", "groups", "transpose", "output_padding")
-    found = [getattr(torch.ops.quantized, f"conv{rank}d_{name}")(value) for name in names]
-    return tuple(tuple(each) if isinstance(each, list) else each for each in found)
+        found = unpacked(value)
+    return str(value) if found is None else ("packed", Tensor(*found[:2]), *found[2:])
 
 
 def _tensor(tensor: torch.Tensor, ident: int = 0) -> Tensor | None:

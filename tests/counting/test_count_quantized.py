@@ -8,6 +8,8 @@ torch = pytest.importorskip("torch")
 nn = torch.nn
 
 import pyprof  # noqa: E402
+from pyprof.prof.work.annotate import annotate  # noqa: E402
+from tests.tables import parsed  # noqa: E402
 
 ENGINES = [name for name in ("x86", "fbgemm", "qnnpack") if name in torch.backends.quantized.supported_engines]
 pytestmark = [
@@ -58,3 +60,24 @@ def test_dynamic():
     """2 * 10 * 64 * 32"""
     net = torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.Linear(64, 32)), {nn.Linear})
     assert pyprof.count(net, torch.randn(10, 64)).flops == 40_960
+
+
+def test_a_capture_has_what_is_counted(tmp_path):
+    """The numbers of the two tests above, of two layers that differ in their packed weights alone, and of conv1d:
+    2 * 2*8*14 * 3*3 = 4032"""
+    net = torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.Linear(64, 32)), {nn.Linear})
+    wide = torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.Linear(64, 96)), {nn.Linear})
+    conv = torch.ao.nn.quantized.Conv1d(3, 8, 3)
+    conv.scale, conv.zero_point = 1.0, 0
+    x, image = torch.randn(10, 64), torch.quantize_per_tensor(torch.randn(2, 3, 16), 0.1, 0, torch.quint8)
+    pyprof.init()
+    try:
+        with pyprof.profile(str(tmp_path / "net.json")):
+            net(x), wide(x), conv(image)
+    finally:
+        pyprof.deinit()
+    table = parsed(tmp_path / "net.json")
+    rows = zip(table.coded("aten").texts(), annotate(table).flops.tolist(), strict=True)
+    found = [(op, flop) for op, flop in rows if op.startswith("quantized::")]
+    linear = "quantized::linear_dynamic"
+    assert found == [(linear, 40_960), (linear, 122_880), ("quantized::conv1d", 4032)]
