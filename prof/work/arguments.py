@@ -118,6 +118,8 @@ def _argument(position: int, known: Known, recorded_values: bool, shape: Any, ki
         return _tensor_list(position, known, shape, kind, stride)
     if kind and kind not in VALUES:
         return _tensor(shape, kind, stride)
+    if shape and not kind and not text:  # a tensor whose type the profiler does not know
+        return _tensor(shape, kind, stride)
     if isinstance(text, str):
         return value(text, kind)
     return UNKNOWN if kind in VALUES or not recorded_values else None

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,8 @@ from torch.distributed.tensor import Replicate, Shard, distribute_tensor  # noqa
 from torch.testing._internal.distributed.fake_pg import FakeStore  # noqa: E402
 
 import pyprof  # noqa: E402
+from pyprof.prof.work.annotate import annotate  # noqa: E402
+from tests.tables import parsed  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -48,6 +51,23 @@ def test_the_first_backward_counts_as_the_others(mesh: Any) -> None:
             torch.autograd.grad(torch.mm(a, b), a, ones)
         found.append((work.forward.flop, work.backward.flop))
     assert found == [(55_296, 55_296)] * 2  # 2*12*48*48
+
+
+def test_a_capture_of_the_first_call_has_the_work_of_this_rank(mesh: Any, tmp_path: Path) -> None:
+    a = distribute_tensor(torch.ones(40, 40), mesh, [Shard(0)]).requires_grad_()
+    b = distribute_tensor(torch.ones(40, 40), mesh, [Replicate()])
+    pyprof.init()
+    try:
+        with pyprof.profile(str(tmp_path / "net.json")):
+            torch.mm(a, b).sum().backward()
+    finally:
+        pyprof.deinit()
+    table = parsed(tmp_path / "net.json")
+    rows = zip(table.coded("aten").texts(), table.coded("dir").texts(), annotate(table).flops.tolist(), strict=True)
+    assert [row for row in rows if row[0] == "aten::mm"] == [  # 2*10*40*40
+        ("aten::mm", "fprop", 32_000),
+        ("aten::mm", "bprop", 32_000),
+    ]
 
 
 def test_the_first_step_of_a_sharded_optimizer_counts_as_the_others(mesh: Any) -> None:

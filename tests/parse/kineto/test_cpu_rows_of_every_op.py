@@ -91,6 +91,8 @@ SPD = G @ G.T + 30 * torch.eye(30)
         (lambda: torch.linalg.eigvals(G), ("_linalg_eigvals", 270_000)),  # 10 n^3
         (lambda: torch.geqrf(G), ("geqrf", 36_000)),  # 4 n^3 / 3
         (lambda: torch.linalg.qr(G), ("linalg_qr", 72_000)),  # 8 n^3 / 3
+        # of 25 numbers: 24 + 1 for the mean, 25 differences, 25 squares, 24 + 1, a root; the sum within counts none
+        (lambda: torch.std(G[:5, :5]), ("std", 101)),
         (  # each of 7 x 7 results adds its 4 x 4 elements: as many additions as elements, 2 * 3 * 28 * 28
             lambda: torch.nn.functional.adaptive_avg_pool2d(torch.zeros(2, 3, 28, 28), 7),
             ("_adaptive_avg_pool2d", 4704),

@@ -6,6 +6,7 @@ from pyprof.errors import UnknownArgument
 from pyprof.parse.kineto.reader import read
 from pyprof.parse.tables.correlate import correlate
 from pyprof.prof.kernels.tensor_cores import find_product
+from pyprof.prof.load import load_table
 from pyprof.prof.ops.evaluation import evaluate, find
 from pyprof.prof.ops.model import Work, total
 from pyprof.prof.work.annotate import annotate
@@ -131,3 +132,12 @@ def test_sage_attention(name, arguments, right):
 )
 def test_the_kernels_of_sage_attention_are_attention(name):
     assert find_product(name)[0].work == "attention"
+
+
+def test_lengths_of_a_tensor_without_a_type(data):
+    """Two sequences of 1024, which the longest length and the number of rows show; cumulative lengths have no type.
+
+    Two products of 8 heads: 2 * 2*8*2*1024*1024*128
+    """
+    loaded = load_table(data / "round3" / "cases" / "aiter_varlen.json.gz")
+    assert annotate(loaded.table).flops.tolist() == [8_589_934_592]
