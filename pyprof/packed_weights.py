@@ -20,7 +20,7 @@ def unpacked(value: Any) -> tuple[Any, ...] | None:
     key = id(value)
     if key not in _known:
         _known[key] = _unpacked(value)
-        weakref.finalize(value, _known.pop, key, None).atexit = False
+        weakref.finalize(value, _known.pop, key, None)
     return _known[key]
 
 

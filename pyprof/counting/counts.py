@@ -67,7 +67,8 @@ class Counts:
     def calls(self) -> int:
         """The number of calls seen so far, counted or not."""
         with _ADDING:
-            return sum(row[0] for row in self._sums.values()) + sum(self.uncounted.values())
+            counted: int = sum(row[0] for row in self._sums.values())
+            return counted + sum(self.uncounted.values())
 
     def _sum(self, *directions: str) -> Work:
         rows = (work for (_, _, direction), (_, work) in self._rows.items() if direction in directions)
