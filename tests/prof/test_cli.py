@@ -205,7 +205,7 @@ def test_a_width_too_small_is_bad_usage(netdict, capsysbinary):
         (["--where", "op == mm", "x"], "character 7: 'mm': no column; a text is written in quotes: 'mm'"),
         (["-w", "-5", "x"], "expected a number from 0 on"),
         (["-w", "wide", "x"], "expected a number from 0 on, found 'wide'"),
-        (["x", "y"], "unrecognized arguments: y"),
+        (["x", "--frobnicate"], "unrecognized arguments: --frobnicate"),
     ],
 )
 def test_bad_usage_exits_with_2(argv, words, capsys):
