@@ -67,7 +67,7 @@ def repeated_passes(
 def _codes(run: Run, key: str) -> Ints:
     """A number per row, equal where the column's texts are."""
     if key != "siblings":
-        return run.table.coded(key).codes
+        return run.table.coded(key).codes.astype(np.int64)
     layer = run.table.coded("layer")
     known: dict[str, int] = {}
     return np.array([*(known.setdefault(NUMBERS.sub("#", text), len(known)) for text in layer.values), -1])[layer.codes]
