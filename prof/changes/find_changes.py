@@ -243,7 +243,7 @@ def _work(run: Run, name: str, finding: Finding, newest: float) -> Change:
         title=first_sentence(finding.change),
         change=run.in_makers_words(finding.change),
         why=run.in_makers_words(finding.why),
-        cost=COSTS.get(name, ""),
+        cost=finding.cost or COSTS.get(name, ""),
         **_located(run, name, finding.change, finding.rows, best, newest),
         kernels=round(run.count(len(finding.rows)), 3),
         time_ms=round(run.ms_of(finding.rows), 6),

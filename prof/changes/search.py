@@ -63,6 +63,7 @@ def make_plan(
         search.take_all(name)
     while len(search.changes) < LONGEST and search.take_best():
         pass
+    search = search.without_superseded(first)
     at_first = frozenset(rule for rule, _ in search.alone)
     return Plan(search.now, search.changes, search.others, search.abstained, at_first)
 
@@ -98,6 +99,27 @@ class _Search:
             if not found:
                 return
             self._take([found[0]])
+
+    def without_superseded(self, wanted: Sequence[str]) -> _Search:
+        """The same with mixed precision in the place of TF32, where it came later and the step ends as with both."""
+        rules = [change.edit.rule for change in self.changes]
+        if not {"tf32", "amp"} <= set(rules) or "tf32" in wanted:
+            return self
+        other = _Search(self.forecaster, self.without, self.start)
+        other.alone, other.others, other.abstained = self.alone, self.others, self.abstained
+        amp = self.changes[rules.index("amp")]
+        rest = [change for change in self.changes if change is not amp]
+        for change in [amp if each.edit.rule == "tf32" else each for each in rest]:
+            again = proposed_again(change.edit, other.scenario)
+            if again is None:
+                return self
+            other._take([again])
+            other.changes[-1] = replace(other.changes[-1], needed_by=change.needed_by)
+        if other.time > self.time + LEAST * self.begin:
+            return self
+        other.abstained = [each for each in self.abstained if each.rule != "tf32"]
+        other.abstained.append(Abstained("tf32", "mixed precision takes its place"))
+        return other
 
     def take_best(self) -> bool:
         """Take the change that brings most, with those that it needs; False if none brings enough."""

@@ -64,6 +64,29 @@ def test_neither_is_taken_without_the_other(forecaster: Forecaster, left_out: st
     assert saved < 0.01 * 998_000
 
 
+def test_tf32_gives_way_to_mixed_precision(forecaster: Forecaster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TF32 makes the kernels 60 long, mixed precision 40, and its casts take the host 8 more before each launch. So TF32
+    comes first (38 for the last kernel), then launches at 30, and then mixed precision: 400 or so. Without TF32 the step
+    ends as well.
+    """
+
+    def tf32(scenario: Scenario) -> Iterator[Proposal]:
+        if "amp" in {edit.rule for edit in scenario.edits}:
+            return iter([Abstained("tf32", "mixed precision is on")])
+        return change("tf32", "Allow.", slice(0, COUNT), 60_000.0, 1.0, scenario)
+
+    monkeypatch.delitem(EDIT_RULES, "gpu")
+    monkeypatch.setitem(EDIT_RULES, "tf32", tf32)
+    amp = lambda scenario: change("amp", "Narrow.", slice(0, COUNT), 40_000.0, 1.08, scenario)  # noqa: E731
+    monkeypatch.setitem(EDIT_RULES, "amp", amp)
+    plan = make_plan(forecaster)
+    assert [made.edit.rule for made in plan.changes] == ["amp", "host"]
+    assert plan.changes[-1].forecast.ns == pytest.approx(400_000, rel=0.1)
+    assert [each.why for each in plan.abstained if each.rule == "tf32"] == ["mixed precision takes its place"]
+    kept = make_plan(forecaster, first=["tf32"])
+    assert "tf32" in [made.edit.rule for made in kept.changes]  # as it was asked for
+
+
 def test_a_rule_that_proposed_nothing_is_asked_again_at_the_end(
     forecaster: Forecaster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

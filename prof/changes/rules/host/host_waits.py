@@ -400,7 +400,7 @@ def data_loader(scenario: Scenario) -> Iterator[Proposal]:
     yield Edit(
         rule="data_loader",
         change=FOR_LOADER.get(loader, WORKERS),
-        why=f"The host {does[loader]}, for {rounded(spent)} ms per {run.unit}, and launches nothing then",
+        why=f"The host {does[loader]}, for {rounded(spent)} ms per {run.unit} as captured, and launches nothing then",
         cost=COSTS["data_loader"],
         prompt=paused,
         loads=True,
