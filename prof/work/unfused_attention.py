@@ -11,6 +11,9 @@ from pyprof.table.columns import NULL, Bools, Coded, Ints, Table, distinct, dist
 
 STEPS = ("MaxOps", "exp_kernel", "sum_functor")  # functors of the kernels of a softmax that runs as several kernels
 
+EARLIER = 3  # products before a softmax of which one makes its scores: attention may add those of distances (DeBERTa's)
+PLAIN = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm")  # products of the last two matrices of their inputs
+
 # What chooses experts after a router's softmax, or with it in one kernel: TensorRT-LLM's routingCustom and ATen's topk;
 # vLLM's topkGatingSoftmax.
 ROUTER = re.compile(r"top_?k|\bgating|router|routing|\bmoe\b", re.IGNORECASE)
@@ -44,17 +47,17 @@ def softmaxes_apart(table: Table, what: Coded) -> tuple[int, Bools]:
         attention |= np.logical_and.reduce(has_step)
         attention &= np.bincount(section[inside & loss[rows]], minlength=last + 1) == 0
         attention &= np.bincount(section[inside & chooses[rows]], minlength=last + 1) == 0
-        attention[_turns_back(table, rows[product[rows]])] = False
+        attention[_turns(table, rows[product[rows]])] = False
         count += int(attention.sum())
         between[rows[inside & attention[section]]] = True
     return count, between
 
 
-def _turns_back(table: Table, products: Ints) -> Ints:
-    """The sections from a product of the forward pass to one of the backward pass. ``products``: rows in order."""
+def _turns(table: Table, products: Ints) -> Ints:
+    """The sections between a product of the forward pass and one of the backward pass. ``products``: rows in order."""
     direction = table.coded("dir")
     forward, backward = direction.among("fprop")[products], direction.among("bprop")[products]
-    return np.flatnonzero(forward[:-1] & backward[1:]) + 1
+    return np.flatnonzero((forward[:-1] & backward[1:]) | (backward[:-1] & forward[1:])) + 1
 
 
 def _softmaxes(table: Table) -> tuple[Bools, list[Bools]]:
@@ -66,16 +69,24 @@ def _softmaxes(table: Table) -> tuple[Bools, list[Bools]]:
 
 
 def _another(table: Table, rows: Ints, section: Ints, softmax: Bools) -> Bools:
-    """Sections whose softmax is not part of attention: shapes show that the next product does not take its result. An
-    example is the softmax of a router in a mixture of experts."""
-    sizes = table.coded("sizes").take(rows)
+    """Sections whose softmax is not part of attention: shapes show that the next product does not take its result, or
+    that none of those before has the scores. An example is the softmax of a router in a mixture of experts."""
+    sizes, aten = table.coded("sizes").take(rows), table.coded("aten").take(rows)
     found = np.zeros(int(section[-1]) + 1 if len(rows) else 1, bool)
     places = np.flatnonzero(softmax)
-    ahead = np.searchsorted(section, section[places] + 1)  # the product that ends the section
-    pairs, pair = distinct_texts(sizes.take(places), sizes.take(ahead))
-    other = np.array([not _takes(product, softmax) for softmax, product in pairs] or [False])
-    found[section[places[other[pair]]]] = True
+    near = [np.maximum(section[places] - back, 1) for back in range(-1, EARLIER)]
+    products = [np.searchsorted(section, number) for number in near]  # each section begins with its product
+    columns = [column.take(each) for each in products for column in (aten, sizes)]
+    texts, number = distinct_texts(sizes.take(places), *columns)
+    other = np.array([not _between(result, list(zip(rest[::2], rest[1::2], strict=True))) for result, *rest in texts] or [False])
+    found[section[places[other[number]]]] = True
     return found
+
+
+def _between(softmax: str, products: list[tuple[str, str]]) -> bool:
+    """Whether a softmax may stand between these products, (op, shapes): the one after it, and those before it."""
+    (_, after), *before = products
+    return _takes(after, softmax) and any(_has_scores(op, shapes, softmax) for op, shapes in before)
 
 
 def _takes(product: str, softmax: str) -> bool:
@@ -84,6 +95,18 @@ def _takes(product: str, softmax: str) -> bool:
     if not result or not result[0] or not any(operands):
         return True  # shapes are not recorded
     return any(math.prod(shape) == math.prod(result[0]) and shape[-1] == result[0][-1] for shape in operands if shape)
+
+
+def _has_scores(op: str, product: str, softmax: str) -> bool:
+    """Whether a product may have made what a softmax takes; or, backward, may take its result, as for the values."""
+    result, operands = _shapes(softmax)[:1], [shape for shape in _shapes(product) if len(shape) > 1][-2:]
+    if op not in PLAIN or len(operands) < 2 or not result or not result[0]:
+        return True  # shapes are not recorded, or do not show what the product makes
+    (*rows, _), (*_, columns) = operands
+    return any(
+        math.prod(shape) == math.prod(result[0]) and result[0][-1] in shape[-2:]
+        for shape in (*operands, [*rows, columns])
+    )
 
 
 def _shapes(text: str) -> list[list[int]]:
