@@ -6,12 +6,15 @@ from pyprof.prof.summary.capture_numbers import Summary
 from pyprof.prof.summary.wording import layer_name
 from pyprof.quantities import counted
 
+UNEVEN = 1.005  # the least imbalance that a sentence does not round to that of equal experts, 1.00
+
 
 def expert_sentences(summary: Summary) -> Iterator[str]:
-    """The least even layer of experts, and the bounds of padded rows."""
+    """The least even layer of experts, unless all are even, as where each computes every token; and the bounds of
+    padded rows."""
     layers = summary.experts
-    if layers:
-        worst = max(layers, key=lambda layer: layer.imbalance)
+    worst = max(layers, key=lambda layer: layer.imbalance, default=None)
+    if worst is not None and worst.imbalance >= UNEVEN:
         fullest = worst.experts[worst.tokens.index(max(worst.tokens))]
         among = (
             f"Of {counted(len(layers), 'layer')} of experts, the least even is " if len(layers) > 1 else "Experts of "

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pyprof.prof.step.host_places import HostPlace
 from pyprof.prof.step.run_step import GPU_LIMITS, Limit, RunStep
 from pyprof.prof.summary.capture_numbers import Summary
 from pyprof.prof.summary.wording import joined
 from pyprof.prof.work.kinds import COPIES
-from pyprof.quantities import counted, ms, share
+from pyprof.quantities import counted, ms, rounded, share
 
 LITTLE = 0.01  # of the step; a smaller share is not named
 NAMED = 3  # places of the host's pauses
@@ -144,8 +145,13 @@ def _places(summary: Summary, step: RunStep) -> Iterator[str]:
     if summary.on_cpu or not named or step.share("host") < LEADING * step.wall_ns:
         return
     as_captured = " as captured" if step.unit == "step" else ""
-    each = [f"{ms(round(place.ns))} before {' at '.join(filter(None, (place.op, place.line)))}" for place in named]
-    yield f"The host pauses longest, per {step.unit}{as_captured}: {joined(each)}."
+    yield f"The host pauses longest, per {step.unit}{as_captured}: {joined([_pauses(place) for place in named])}."
+
+
+def _pauses(place: HostPlace) -> str:
+    pauses = rounded(place.pauses, 3)
+    where = " at ".join(filter(None, (place.op, place.line)))
+    return f"{ms(round(place.ns))} in {pauses} {'pause' if pauses == '1' else 'pauses'} before {where}"
 
 
 def _differing(step: RunStep) -> Iterator[str]:

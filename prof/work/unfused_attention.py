@@ -74,19 +74,20 @@ def _another(table: Table, rows: Ints, section: Ints, softmax: Bools) -> Bools:
     sizes, aten = table.coded("sizes").take(rows), table.coded("aten").take(rows)
     found = np.zeros(int(section[-1]) + 1 if len(rows) else 1, bool)
     places = np.flatnonzero(softmax)
-    near = [np.maximum(section[places] - back, 1) for back in range(-1, EARLIER)]
-    products = [np.searchsorted(section, number) for number in near]  # each section begins with its product
-    columns = [column.take(each) for each in products for column in (aten, sizes)]
-    texts, number = distinct_texts(sizes.take(places), *columns)
-    other = np.array([not _between(result, list(zip(rest[::2], rest[1::2], strict=True))) for result, *rest in texts] or [False])
+    after, *before = (  # each section begins with its product
+        np.searchsorted(section, np.maximum(section[places] - back, 1)) for back in range(-1, EARLIER)
+    )
+    columns = [column.take(product) for product in before for column in (aten, sizes)]
+    texts, number = distinct_texts(sizes.take(places), sizes.take(after), *columns)
+    other = np.array([not _between(*each) for each in texts] or [False])
     found[section[places[other[number]]]] = True
     return found
 
 
-def _between(softmax: str, products: list[tuple[str, str]]) -> bool:
-    """Whether a softmax may stand between these products, (op, shapes): the one after it, and those before it."""
-    (_, after), *before = products
-    return _takes(after, softmax) and any(_has_scores(op, shapes, softmax) for op, shapes in before)
+def _between(softmax: str, after: str, *before: str) -> bool:
+    """Whether a softmax may stand between a product and those before it: of these, op and shapes in turn."""
+    pairs = zip(before[::2], before[1::2], strict=True)
+    return _takes(after, softmax) and any(_has_scores(op, shapes, softmax) for op, shapes in pairs)
 
 
 def _takes(product: str, softmax: str) -> bool:

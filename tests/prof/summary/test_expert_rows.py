@@ -63,6 +63,14 @@ def test_tokens_of_each_expert_and_their_imbalance():
     ) in sentences(numbers)
 
 
+def test_nothing_is_said_of_experts_that_all_compute_as_many_tokens():
+    """As where each computes every token: 4 of 8 are no share of the layer's, which has 4."""
+    found = table(*expert(0, 4), *expert(1, 4))
+    numbers = summarise(found, annotate(found))
+    assert numbers.experts == (ExpertTokens("M:layers.0:mlp:experts.*", (0, 1), (4, 4)),)
+    assert not [said for said in sentences(numbers) if "of experts" in said or "Experts of" in said]
+
+
 def test_modules_between_which_others_multiply_are_no_experts_of_one_layer():
     """``experts.0`` and ``experts.1`` of a model with one per block: attention's product is between them."""
     path = ["M", "M.experts.0"], ["M", "M.experts.1"]
