@@ -64,15 +64,31 @@ def _of_stretch(table: Table, rows: Ints, communication: np.ndarray, begin: int,
     overlap = np.minimum(start, until) - np.maximum(since, begin)
     part = np.where((since != NULL) & (gaps.idle_ns[rows] > 0), np.maximum(overlap, 0), 0)
     part = part / np.maximum(gaps.idle_ns[rows], 1)
+    parts = _with_short_waits(table, rows, gaps.parts[rows])
     for name, causes in OF_GAPS.items():
         columns = [CAUSES.index(cause) for cause in causes]
-        found[name] = float((gaps.parts[rows][:, columns].sum(1) * part).sum())
+        found[name] = float((parts[:, columns].sum(1) * part).sum())
     for edge in _edges(rows, start, end, since, begin, until):
         in_loader = _in_loader(table, rows, *edge)
         found["data"] += in_loader
         found["host"] += edge[1] - edge[0] - in_loader
     found["unknown"] = max(until - begin - sum(found.values()), 0.0)
     return np.array([found[name] for name in SHARES])
+
+
+def _with_short_waits(table: Table, rows: Ints, parts: Ints) -> Ints:
+    """The gaps before a device's rows by cause, where what a launch after a copy to the host is later than the host
+    waited for the copy is the host's: without the wait, it would be earlier by no more. ``rows``: in order of start.
+    """
+    api, end = table.ints("apiStart")[rows], ends(table)[rows]
+    last = np.maximum.accumulate(np.where(end == np.maximum.accumulate(end), np.arange(len(rows)), 0))
+    sync, host = CAUSES.index("sync"), CAUSES.index("host")
+    waited = np.where(api[last] == NULL, parts[:, sync].max(initial=0), np.maximum(end - api, 0)[last])
+    own, found = np.zeros_like(parts[:, sync]), parts.copy()
+    own[1:] = np.maximum(parts[1:, sync] - waited[:-1], 0)  # each gap follows the row before
+    found[:, sync] -= own
+    found[:, host] += own
+    return found
 
 
 def _edges(rows: Ints, start: Ints, end: Ints, since: Ints, begin: int, until: int) -> list[tuple[int, int]]:

@@ -189,7 +189,7 @@ def test_worker_processes_are_not_slowed():
 def test_a_gap_is_split_by_what_the_host_did():
     """A copy to the host ends at 50, and its call at 55. The program waits for a batch from 100 to 400, launches the
     next kernel at 1000, and the GPU begins it at 1050. So of the 1000 the loader has 300, the copy's call 5, and the
-    launch after it at most 200; the host did something else for 445, and the last 50 the kernel was launched.
+    launch after it the 50 that the host waited; it did something else for 595, and the last 50 the kernel was launched.
     """
     copy = kernel(10, 40, 0, kind="memcpy", kShortName=ITEM, **marked(0, 10, 1100))
     made = table(
@@ -198,8 +198,32 @@ def test_a_gap_is_split_by_what_the_host_did():
     )
     step = found(made)
     assert step.wall_ns == 1090 * US
-    assert in_us(step.shares) == {"gpu": 90, "data": 300, "sync": 205, "host": 445, "latency": 50}
-    assert step.limit == "data"  # 27.5%, and surer than the host's 40.8%
+    assert in_us(step.shares) == {"gpu": 90, "data": 300, "sync": 55, "host": 595, "latency": 50}
+    assert step.limit == "data"  # 27.5%, and surer than the host's 54.6%
+
+
+@pytest.mark.parametrize(
+    ("called", "shares", "limit"),
+    [(60, {"gpu": 65, "sync": 17, "host": 78}, "host"), (0, {"gpu": 65, "sync": 70, "host": 5, "latency": 20}, "sync")],
+)
+def test_after_a_short_wait_for_a_copy_the_hosts_work_is_its_own(called, shares, limit):
+    """Of 160, the GPU works from 20 to 60, from 65 to 70, where it copies to the host, and from 135 to 155. The copy's
+    call lasts to 72, so that the host is in it for the 5 before the copy and for 2 after it; 63 later the next kernel
+    is launched. Called at 60, the host waited 10 for the copy, and works for the other 53, for the 20 before the first
+    kernel, and for the 5 at the end. Called at 0, it waited 70, to which all of the 63 are due; the first kernel was
+    launched before that.
+    """
+    of_step = marked(0, 0, 160)
+    copy = kernel(65, 5, called, kind="memcpy", kShortName=ITEM, **of_step) | {"apiDuration": (72 - called) * US}
+    step = found(table(kernel(20, 40, called - 45, **of_step), copy, kernel(135, 20, 130, **of_step)))
+    assert (in_us(step.shares), step.limit) == (shares, limit)
+
+
+def test_without_the_copys_call_all_of_the_launch_after_it_is_due_to_the_wait():
+    """From 0 to 60, a copy until 20, whose call is not known, and a kernel from 50 on that was launched at 45."""
+    of_step = marked(0, 0, 60)
+    copy = kernel(0, 20, 0, kind="memcpy", kShortName=ITEM, **of_step) | {"apiStart": None, "apiDuration": None}
+    assert in_us(found(table(copy, kernel(50, 10, 45, **of_step))).shares) == {"gpu": 30, "sync": 30}
 
 
 def test_communication_counts_where_nothing_else_runs():

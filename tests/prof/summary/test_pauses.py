@@ -17,9 +17,9 @@ def kernel(start, step, line, op):
 
 
 def test_a_sum_of_pauses_says_of_how_many():
-    """A pause ends with the launch, 5 before the kernel. Before line 5, the host pauses for 445 and 345 in one step, and
-    for 395 in the other: 592.5 per step, in 1.5 pauses. Before line 6, it does for 295 in each; before line 7, for 700
-    in the second.
+    """A pause ends with the launch, 5 before the kernel. Before line 5, the host pauses for 445 and 345 in one step
+    and for 395 in the other: 592.5 per step, in 1.5 pauses. Before line 6, it does for 295 in each; before line 7, for
+    700 in the second.
     """
     made = table(
         kernel(450, 0, 5, "mul"), kernel(850, 0, 5, "mul"), kernel(1200, 0, 6, "add"), kernel(1250, 0, 7, "sub"),

@@ -27,6 +27,12 @@ FEW = 4  # channels of an image: its convolution has special kernels, and paddin
 SLOW = re.compile(r"align[124](?!\d)")
 VECTOR = re.compile(r"gemv|dot_kernel|gemmk1|splitKreduce")
 SOFTMAX = ("_softmax", "_softmax_backward_data", "_safe_softmax", "_masked_softmax")
+BATCHED = ("bmm", "baddbmm")
+MASKED = "If it is a sequence's length, mask the padding in the softmax and in statistics such as means."
+COST_OF_TENSORS = (
+    "where the dimension is a sequence's length, a mask; where a layer makes it, a wider layer, whose checkpoints have "
+    "other shapes"
+)
 WORTH = 1.15  # products that take less than this factor times their expected time get no advice
 
 
@@ -60,7 +66,8 @@ def alignment(run: Run) -> Iterator[Finding]:
     device's peak is unknown; and for matrix-vector products.
 
     Refuted by: sizes that are multiples already; a size of attention's scores, which is a sequence's length and no
-    layer's: padding it takes a mask, or the softmax counts the padding.
+    layer's: padding it takes a mask, or the softmax counts the padding. Where only batched products have a size, it may
+    be such a length all the same, and the change says so.
     """
     cards: dict[tuple[tuple[int, int], ...], list[tuple[int, float]]] = {}
     for row in np.flatnonzero((run.family == "gemm") & (run.role == "main") & (run.dur > 0)).tolist():
@@ -89,9 +96,17 @@ def _padding(run: Run, row: int) -> tuple[tuple[tuple[int, int], ...], float]:
 
 
 def _lengths(run: Run) -> set[int]:
-    """The lengths of sequences between which attention has scores."""
+    """The lengths of sequences between which attention has scores.
+
+    Where another kernel has computed the softmax, as in a compiled model, those of square results of batched products
+    that other batched products take as their first operands.
+    """
     scores = [run.first_shape(row) for row in np.flatnonzero(np.isin(run.aten, SOFTMAX)).tolist()]
-    return {length for shape in scores if len(shape) > 2 for length in shape[-2:]}
+    found = (product_of(run, row) for row in np.flatnonzero(np.isin(run.aten, BATCHED)).tolist())
+    products = {product for product in found if product is not None}
+    square = {(product.batch, product.m) for product in products if product.m == product.n}
+    taken = {product.k for product in products if product.m == product.k and (product.batch, product.k) in square}
+    return taken | {length for shape in scores if len(shape) > 2 for length in shape[-2:]}
 
 
 def _finding(run: Run, sizes: tuple[tuple[int, int], ...], found: list[tuple[int, float]]) -> Finding:
@@ -108,9 +123,12 @@ def _finding(run: Run, sizes: tuple[tuple[int, int], ...], found: list[tuple[int
         f"takes {rounded(before)} ms; padded, {rounded(after)} ms are expected, including the work on the padding"
     )
     change = f"Pad the layer's features from {pads} (or the tensor's dimension, where no layer makes it)."
-    if sizes[-1][0] >= VOCABULARY:
+    cost = ""
+    if all(product is not None and product.batch > 1 for product in (product_of(run, row) for row in rows.tolist())):
+        change, cost = f"Pad the tensors' dimension from {pads}. {MASKED}", COST_OF_TENSORS
+    elif sizes[-1][0] >= VOCABULARY:
         change = f"Pad the vocabulary from {pads}. No target refers to the rows added to embedding and output."
-    return Finding(rows, saved, why, change)
+    return Finding(rows, saved, why, change, cost=cost)
 
 
 def _conv_padding(run: Run) -> Iterator[Finding]:

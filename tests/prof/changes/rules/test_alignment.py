@@ -5,7 +5,7 @@ import json
 import pytest
 
 from pyprof.prof.changes.effect.product import gemm, product_of
-from pyprof.prof.changes.rules.products.alignment import padded_to
+from pyprof.prof.changes.rules.products.alignment import alignment, padded_to
 from tests.prof.changes.rules.advice_rows import changes, mm, run
 
 # Measured on an H200, PyTorch 2.11, bf16: M, K, N, ns before padding, after
@@ -149,3 +149,34 @@ def test_channels_that_cudnn_pads():
 @pytest.mark.parametrize("channels", [3, 64])
 def test_images_and_aligned_channels_are_left_alone(channels):
     assert changes(*padded(channels), rule="alignment") == []
+
+
+def bmm(batch, m, k, n, **more):
+    """aten::bmm of row-major matrices by a kernel that loads single elements."""
+    sizes, strides = [[batch, m, k], [batch, k, n]], [[m * k, k, 1], [k * n, n, 1]]
+    return mm(m, k, n, 3_000_000) | {"aten": "aten::bmm", "sizes": sizes, "strides": strides} | more
+
+
+def test_a_dimension_of_batched_products_alone_may_be_a_sequences():
+    """[512, 512] @ [512, 63], each of a batch: no weight of a layer is an operand."""
+    (finding,) = alignment(run(bmm(64, 512, 512, 63)))
+    assert finding.change == (
+        "Pad the tensors' dimension from 63 to 64. If it is a sequence's length, mask the padding in the softmax and "
+        "in statistics such as means."
+    )
+    assert finding.cost == (
+        "where the dimension is a sequence's length, a mask; where a layer makes it, a wider layer, whose checkpoints "
+        "have other shapes"
+    )
+
+
+def test_one_product_of_a_layer_among_batched_ones_of_its_size_is_a_layers():
+    (finding,) = alignment(run(bmm(64, 512, 512, 63), mm(65536, 512, 63, 3_000_000)))
+    assert "layer's features from 63 to 64" in finding.change and not finding.cost  # that of all layers, of COSTS
+
+
+def test_attention_is_told_by_its_products_where_its_softmax_is_in_another_kernel():
+    """As in a plan that compiles first: the scores of 63 queries and keys, which the next product takes."""
+    scores, values = bmm(24576, 63, 32, 63), bmm(24576, 63, 63, 32)
+    assert changes(scores, values, rule="alignment") == []
+    assert changes(scores, bmm(512, 63, 63, 32), rule="alignment") != []  # another batch: it does not take the scores
