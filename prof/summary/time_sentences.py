@@ -86,8 +86,8 @@ def sync_sentences(summary: Summary) -> Iterator[str]:
         places = [_place(point) for point in waits.syncs]
         more = f" and {counted(len(places) - MOST, 'more place')}" if len(places) > MOST else ""
         yield (
-            f"The CPU waits {ms(waited)} for {counted(rows, 'copy')} to the host, and the GPU is idle for {ms(idle)} "
-            f"after {'it' if rows == 1 else 'them'}: {', '.join(places[:MOST])}{more}."
+            f"The CPU waits {ms(waited)} of the {_span(summary)} captured for {counted(rows, 'copy')} to the host, and "
+            f"the GPU is idle for {ms(idle)} after {'it' if rows == 1 else 'them'}: {', '.join(places[:MOST])}{more}."
         )
     if waits.pageable_rows and waits.pageable_ns > LITTLE * summary.total_ns:
         copies = f"{counted(waits.pageable_rows, 'copy')} from or to pageable memory"
@@ -115,11 +115,15 @@ def blocking_sentences(summary: Summary) -> Iterator[str]:
     if all(place.op and place.op.rpartition(".")[2] not in MOVING for place in places):  # it copies an operand
         pin = "keep these operands on the GPU"
     hold, take = ("holds", "takes") if rows == 1 else ("hold", "take")
-    span = f"{ms(summary.span_ns)}{' of the GPUs together' if len(summary.devices) > 1 else ''}"
     yield (
-        f"{counted(rows, 'copy')}{memory} to the GPU {hold} the CPU for {ms(held)} of {span} and {take} "
+        f"{counted(rows, 'copy')}{memory} to the GPU {hold} the CPU for {ms(held)} of {_span(summary)} and {take} "
         f"{ms(own)} on the GPU: {', '.join(named)}; {pin}."
     )
+
+
+def _span(summary: Summary) -> str:
+    """The captured time, which sums over a capture are a part of."""
+    return f"{ms(summary.span_ns)}{' of the GPUs together' if len(summary.devices) > 1 else ''}"
 
 
 def _place(point: SyncPoint | BlockingCopies) -> str:

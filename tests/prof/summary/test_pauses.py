@@ -1,4 +1,4 @@
-"""The host's longest pauses: sums of several calls say of how many. Times in µs."""
+"""The host's longest pauses and its waits: sums of several calls say of how many, and of what time. Times in µs."""
 
 from pyprof.prof.summary.capture_numbers import summarise
 from pyprof.prof.summary.sentences import sentences
@@ -30,3 +30,17 @@ def test_a_sum_of_pauses_says_of_how_many():
         "The host pauses longest, per step as captured: 0.5925 ms in 1.5 pauses before mul at net.py:5, 0.3500 ms in "
         "0.5 pauses before sub at net.py:7 and 0.2950 ms in 1 pause before add at net.py:6."
     ]
+
+
+def test_waits_are_a_part_of_the_capture():
+    """A kernel from 0 to 50 and a copy to the host until 60, which the host waits for from 40 on; launched at 95, the
+    next kernel runs from 100 to 150.
+    """
+    copy = kernel(50, 0, 5, "item") | {"kind": "memcpy", "kShortName": "Memcpy DtoH (Device -> Pageable)"}
+    copied = copy | {"ns": 10 * US, "apiStart": 40 * US, "apiDuration": 20 * US}
+    made = table(kernel(0, 0, 4, "mul"), copied, kernel(100, 0, 6, "add"))
+    (told,) = [said for said in sentences(summarise(made, annotate(made))) if "CPU waits" in said]
+    assert told == (
+        "The CPU waits 0.0200 ms of the 0.1500 ms captured for 1 copy to the host, and the GPU is idle for 0.0400 ms "
+        "after it: item at net.py:5 (1)."
+    )
