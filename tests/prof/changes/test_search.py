@@ -65,9 +65,9 @@ def test_neither_is_taken_without_the_other(forecaster: Forecaster, left_out: st
 
 
 def test_tf32_gives_way_to_mixed_precision(forecaster: Forecaster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """TF32 makes the kernels 60 long, mixed precision 40, and its casts take the host 8 more before each launch. So TF32
-    comes first (38 for the last kernel), then launches at 30, and then mixed precision: 400 or so. Without TF32 the step
-    ends as well.
+    """TF32 makes the kernels 60 long, mixed precision 40, and its casts take the host 8 more before each launch. So
+    TF32 comes first (38 for the last kernel), then launches at 30, and then mixed precision: 400 or so. Without TF32
+    the step ends as well.
     """
 
     def tf32(scenario: Scenario) -> Iterator[Proposal]:
