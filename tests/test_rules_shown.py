@@ -8,14 +8,12 @@ from tests.paths import GOLDEN
 from tools.rules_shown import KEPT, PAGE, captures, judged, page, program_of, rules, shown, spoken
 
 ANSWERS = {
-    "golden/advice/mixed.before.json.gz": {"cards": [["amp", "Use mixed precision", 5.9]], "unsure": [], "plan": []},
+    "golden/advice/mixed.before.json.gz": {"changes": [["amp", "Use mixed precision", 5.9, 5.0]]},
     "golden/plan/held6/bert.pyprof": {
-        "cards": [],
-        "unsure": [["launch_bound", "Make a graph", 1.0]],
-        "plan": [["amp", "Use mixed precision", 90.0]],
+        "changes": [["cuda_graph", "Make a graph", 0.0, 1.0], ["amp", "Use mixed precision", 90.0, 80.0]]
     },
-    "golden/graphs/h200_decode_steps.json.gz": {"cards": [], "unsure": [], "plan": [["amp", "", 1.0]]},
-    "golden/graphs/h200_decode_eager.json.gz": {"cards": [["amp", "", 1.0]], "error": "more than 120 s"},
+    "golden/graphs/h200_decode_steps.json.gz": {"changes": [["amp", "", 1.0, 1.0]]},
+    "golden/graphs/h200_decode_eager.json.gz": {"changes": [["amp", "", 1.0, 1.0]], "error": "more than 120 s"},
     "golden/advice/measured.json": {"error": "no capture"},
 }
 
@@ -38,7 +36,7 @@ def test_recordings_of_one_program_are_one(capture, program):
     assert program_of(capture) == program
 
 
-def test_a_rule_has_one_name_in_cards_and_plans():
+def test_the_rules_of_a_list_speak():
     assert spoken(ANSWERS["golden/plan/held6/bert.pyprof"]) == {"cuda_graph", "amp"}
 
 

@@ -4,9 +4,8 @@
 
 --read judges every capture (default: tests/golden and, if set, $PYPROF_DATA), each in a process of its own that may
 take 120 s of processor time, and keeps what rules say in docs/explanation/rules.json: the changes of
-`prof.py --advise --json`; answers of before 2.0 have the cards, the unsure changes and those of the plan. Captures that
-the file has already are not judged again, so that a pass can be continued. --write makes the page from that file;
-without it the page is printed.
+`prof.py --advise --json`. Captures that the file has already are not judged again, so that a pass can be continued.
+--write makes the page from that file; without it the page is printed.
 """
 
 from __future__ import annotations
@@ -151,11 +150,8 @@ def rules() -> dict[str, str]:
 
 
 def spoken(answer: Answer) -> set[str]:
-    """The rules that speak in a capture: in the list, or before 2.0 as a card, as an unsure change, or in the plan."""
-    from pyprof.prof.changes.search import EDIT_NAMES
-
-    found = (each[0] for part in ("changes", "cards", "unsure", "plan") for each in answer.get(part, ()))
-    return {EDIT_NAMES.get(rule, rule) for rule in found}
+    """The rules that have a change in a capture's list."""
+    return {each[0] for each in answer.get("changes", ())}
 
 
 def measurements() -> Iterator[tuple[str, str, str]]:
@@ -197,11 +193,10 @@ HEAD = """\
 # Which captures show each rule
 
 `tools/rules_shown.py --write` makes this page from `docs/explanation/rules.json`, which has what `prof.py --advise`
-and `pyprof plan` say of each capture in `tests/golden` and of the public captures at hand. A rule is shown by a capture
-if it has a change in the list; the answers were kept when there were cards, unsure changes and a plan, each of which
-counts. Captures before and after a change, of several
-ranks, or of the same program in another form count as one program. *Others* are the programs that were not written to
-measure the rule. *Measured* counts the savings of the rule that each recording states;
+says of each capture in `tests/golden` and of the public captures at hand. A rule is shown by a capture if it has a
+change in the list: one that saves 1% of the step after those above it, or that such a change needs. Captures before and
+after a change, of several ranks, or of the same program in another form count as one program. *Others* are the programs
+that were not written to measure the rule. *Measured* counts the savings of the rule that each recording states;
 [Advice, measured](advice-measured.md) has more of them.
 
 {captures} captures of {programs} programs were judged. For {late} of them, {seconds} s of processor
@@ -219,7 +214,7 @@ SILENT = """
 
 
 def page(answers: dict[str, Answer]) -> str:
-    known = [capture for capture, answer in answers.items() if "changes" in answer or "cards" in answer]
+    known = [capture for capture, answer in answers.items() if "changes" in answer]
     late = [capture for capture, answer in answers.items() if answer.get("error", "").startswith("more than")]
     programs = len(set(map(program_of, known)))
     text = HEAD.format(captures=len(known), programs=programs, late=len(late), seconds=LONGEST_S)
