@@ -260,7 +260,7 @@ class TraceFile(Collector):
     take the host longer (up to twice as long on an H200).
     """
 
-    tells = True  # whether a file that is written because of a signal is told of where that happens
+    tells = True  # whether a line reports a file that is written because of a signal
 
     def __init__(
         self,

@@ -231,7 +231,7 @@ def _forget() -> None:
 def end_inherited() -> TraceFile | None:
     """In a forked child, end the profiler that is on because it was on in the parent, and drop its records.
 
-    Returns the parent's collector; None if there was none.
+    Returns the parent's collector; None if nothing was being collected.
     """
     global _inherited
     inherited, _inherited = _inherited, None

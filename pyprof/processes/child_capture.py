@@ -1,4 +1,4 @@
-"""What happens in a child of `pyprof run`: it is collected into a file of its own, and its parent is told which.
+"""What happens in a child of `pyprof run`: it is collected into a file of its own, which it reports to its parent.
 
 The parent hands on its orders in an environment variable, which grandchildren inherit, too. When collecting begins:
 
@@ -50,7 +50,7 @@ class Orders(NamedTuple):
 
     @classmethod
     def given(cls) -> Orders | None:
-        """Those in the environment; None if there are none."""
+        """The orders in the environment; None if it holds no orders."""
         text = os.environ.get(VARIABLE)
         return cls(*json.loads(text)) if text else None
 
@@ -111,8 +111,8 @@ class ChildTrace(TraceFile):
                 super().write()
                 self._report("written", rank, self.warnings())
             except (PyprofError, OSError) as error:
-                # Many a child imports torch and runs nothing. Who expects a capture of a rank or of a loop, hears why
-                # there is none.
+                # Many children import torch and run nothing. Of a rank, or of a process that has iterations, a user
+                # expects a capture, so the parent says why it is missing.
                 is_helper = isinstance(error, NothingCollected) and rank is None and not self._iterations
                 self._report("nothing" if is_helper else "failed", rank, [str(error)])
 

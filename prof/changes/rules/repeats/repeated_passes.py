@@ -36,8 +36,8 @@ def repeated_passes(
 
     ``by``: "siblings" stands for layers whose names differ in numbers alone. Passes have a product, and nothing of
     another phase lies between them. Shorter passes come first, and rows may be in several results. Where in its round a
-    pass begins is chance. Helper kernels are left out, and those of one family,
-    such as copies, which an operand's cast may be in the first pass alone.
+    pass begins is chance. Helper kernels are left out, and kernels of the family ``left_out``: a cast, which is a copy,
+    may stand in the first pass alone.
     """
     apart = np.cumsum(np.isin(run.phase, NOT_FORWARD))
     rows = np.flatnonzero(~np.isin(run.phase, NOT_FORWARD) & (run.role != "aux") & (run.family != left_out))

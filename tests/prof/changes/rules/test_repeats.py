@@ -139,7 +139,7 @@ def test_a_copy_may_store_what_the_next_pass_reads():
 
 
 def test_indices_are_no_result_of_arithmetic():
-    """A language model's chunk: 8 indices are read, and a mean has 8 numbers, which are none."""
+    """A language model's chunk: it reads 8 indices, and has a mean of 8 numbers, which cannot be indices."""
     table = {**linear("table", 8, 4, 16), "aten": "aten::embedding", "kShortName": "vectorized_gather_kernel"}
     mean = over("norm", [8, 16], aten="aten::mean")
     chunk = [{**table, "sizes": [[100, 16], [8]], "dtypes": ["float32", "int64"]}, mean, linear("head", 8, 16, 100)]
