@@ -31,7 +31,8 @@ NO_MODEL = ModelCall()
 
 
 class ApiCall:
-    """A call of torch's API, or an op that the dispatcher runs without such a call. It owns the autograd nodes that it made."""
+    """A call of torch's API, or an op that the dispatcher runs without such a call. It owns the autograd nodes that it
+    made."""
 
     __slots__ = ("__weakref__", "args", "casts", "collects", "edges", "hooks", "inner", "known", "op", "out", "roots",
                  "run", "served", "task", "variant", "zeros")  # fmt: skip
