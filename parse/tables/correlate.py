@@ -202,8 +202,10 @@ def _launch_keys(tree: RangeTree, contexts: Contexts, launched_in: Ints) -> tupl
 
 
 def on_unrecorded_threads(capture: Capture, tree: RangeTree) -> Bools:
-    """A mask of the rows whose launch is on a thread without an op, in a capture that has ops of other threads."""
+    """A mask of the rows whose launch is on a thread without an op, in a capture that has ops of other threads that
+    launch. The ops of threads that launch nothing may not have been read."""
     recorded = np.unique(tree.thread[np.isin(tree.kind, (Kind.OP, Kind.NODE))])
+    recorded = recorded[np.isin(recorded, capture.launch_thread)]
     return (capture.launch_thread >= 0) & ~np.isin(capture.launch_thread, recorded) & bool(len(recorded))
 
 
