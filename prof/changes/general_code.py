@@ -1,5 +1,6 @@
 """Changes in code in their general form: names are placeholders. What the plan changed before is in the code before."""
 
+import textwrap
 from typing import NamedTuple
 
 TRAINING, INFERENCE = "training", "inference"  # loops
@@ -29,6 +30,17 @@ class GeneralForm(NamedTuple):
         return self.rule == rule and self.words in change and placed and (not self.loop or loop in ("", self.loop))
 
 
+_STEP = "optimizer.zero_grad()\nloss = criterion(model(x), target)\nloss.backward()\noptimizer.step()"
+# The whole step: the graph's rows include the optimizer.
+_GRAPHED = (
+    f"def step():\n{textwrap.indent(_STEP, '    ')}  # Adam and AdamW: with capturable=True\n    return loss\n\n"
+    "stream = torch.cuda.Stream()\nstream.wait_stream(torch.cuda.current_stream())\n"
+    "with torch.cuda.stream(stream):\n    for _ in range(3):\n        step()  # these steps train, too\n"
+    "torch.cuda.current_stream().wait_stream(stream)\ngraph = torch.cuda.CUDAGraph()\n"
+    "with torch.cuda.graph(graph):\n    loss = step()\n\n"
+    "x.copy_(next_x)  # for each batch, into the tensors that the graph reads\n"
+    "target.copy_(next_target)\ngraph.replay()"
+)
 _QUANTIZE = "from torchao.quantization import Float8DynamicActivationFloat8WeightConfig, quantize_\n\n"
 GENERAL = tuple(GeneralForm(*form) for form in (
     ("tf32", "", "",
@@ -134,7 +146,8 @@ GENERAL = tuple(GeneralForm(*form) for form in (
     ("cuda_graph", "Launch the step as a CUDA graph: call torch.compile", "model = torch.compile(model)",
      'model = torch.compile(model, mode="reduce-overhead")'),
     ("cuda_graph", "", "out = model(x)",
-     "model = torch.cuda.make_graphed_callables(model, (x,))  # once\nout = model(x)"),
+     "model = torch.cuda.make_graphed_callables(model, (x,))  # once\nout = model(x)", INFERENCE),
+    ("cuda_graph", "", _STEP, _GRAPHED, TRAINING),
     ("alignment", "Pad the vocabulary",
      "embedding = nn.Embedding(vocabulary, size)\nhead = nn.Linear(size, vocabulary)",
      "# A multiple of 8 for types of two bytes, of 4 for four. No target refers to the added rows.\n"
@@ -142,7 +155,9 @@ GENERAL = tuple(GeneralForm(*form) for form in (
      "embedding = nn.Embedding(rows, size)\nhead = nn.Linear(size, rows)"),
     ("compile", "Compile the whole model. In place of its graph",
      "model = torch.cuda.make_graphed_callables(model, (x,))",
-     'model = torch.compile(model, mode="reduce-overhead")'),
+     'model = torch.compile(model, mode="reduce-overhead")', INFERENCE),
+    ("compile", "Compile the whole model. In place of its graph", "graph.replay()",
+     f'model = torch.compile(model, mode="reduce-overhead")  # once, without the graph\n{_STEP}', TRAINING),
     ("compile", "Compile the whole model. Call", "out = model(x)",
      "model = torch.compile(model)  # once, before the loop\nout = model(x)"),
     ("fp8", "Do so before torch.compile(model)", "",
