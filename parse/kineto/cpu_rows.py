@@ -42,8 +42,8 @@ PRODUCTS = frozenset("mm bmm addmm baddbmm addbmm matmul linear mv addmv dot vdo
 PREPARING = frozenset(
     "copy_ clone fill_ zero_ triu triu_ tril tril_ eye _linalg_check_errors any all eq ne is_nonzero arange".split()
 )
-# LAPACK runs in the kernel of such an op, around which others check and copy: only these and products do its work.
 _COMPILING = " (dynamo_timed)"  # the end of the names of torch.compile's own ranges
+# LAPACK runs in the kernel of such an op, around which others check and copy: only these and products do its work.
 _FACTORING = re.compile(r"_?linalg_(?!check|vector_norm)|cholesky|lu_|geqrf|ormqr|orgqr|triangular_solve")
 
 
