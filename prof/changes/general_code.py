@@ -7,8 +7,8 @@ TRAINING, INFERENCE = "training", "inference"  # loops
 # Rules whose code stands where the program makes or calls its model, whichever line the kernels' op is at.
 AT_MODEL = frozenset(
     """
-    allocator alignment amp attention_backend channels_last compile cuda_graph data_loader dropout_in_eval fp8
-    inference_mode kept_activations optimizer pageable_copy parameter_loop tf32 unused_gradients weight_casts zero_grad
+    allocator alignment amp attention_backend channels_last compile cuda_graph data_loader fp8 inference_mode
+    kept_activations optimizer pageable_copy parameter_loop tf32 unused_gradients weight_casts zero_grad
     """.split()
 )
 
@@ -90,7 +90,6 @@ GENERAL = tuple(GeneralForm(*form) for form in (
     ("cross_entropy", "", "loss = F.cross_entropy(logits.float(), target)",
      "@torch.compile\ndef loss_of(logits, target):\n    return F.cross_entropy(logits.float(), target)\n\n"
      "loss = loss_of(logits, target)"),
-    ("group_norm", "", "x = act(self.norm(x))", "block = torch.compile(block)  # the module that holds the norms"),
     ("zero_grad", "", "optimizer.zero_grad(set_to_none=False)", "optimizer.zero_grad()"),
     ("channels_last", "Use channels last 3d", "model = model.cuda()\nvolumes = volumes.cuda()",
      "model = model.cuda().to(memory_format=torch.channels_last_3d)\n"
@@ -110,7 +109,6 @@ GENERAL = tuple(GeneralForm(*form) for form in (
      "for part in x.split(n, 1):\n    h = step(part, h)"),
     ("select_in_loop", "", "for i in range(x.size(1)):\n    h = step(x[:, i], h)",
      "for part in x.unbind(1):\n    h = step(part, h)"),
-    ("dropout_in_eval", "", "out = model(x)", "model.eval()  # once, before inference\nout = model(x)", INFERENCE),
     ("item", "Do not read values", "total += loss.item()",
      "total += loss.detach()  # stays on the GPU\nif step % 100 == 0:\n    print(total.item())", TRAINING),
     ("item", "Do not read values", "values.append(scores.max().item())",

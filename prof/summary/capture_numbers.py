@@ -116,6 +116,7 @@ class Summary:
     clocks: Annotated[tuple[Clocks, ...], doc("clocks, power and energy of each GPU, where --nvml read them")]
     clock_peaks: Annotated[tuple[work.ClockPeak, ...], doc("what the clocks allow, of the peaks that MFU refers to")]
     autotuning: Annotated[work.Autotuning, doc("trials of cuDNN's algorithms")]
+    dropout_without_gradients: Annotated[work.Dropout, doc("dropout where no op could record a gradient")]
     experts: Annotated[
         tuple[ExpertTokens, ...], doc("tokens per expert, by layer, where each expert has products of its own")
     ]
@@ -239,6 +240,7 @@ def _summary(table: Table, annotation: Annotation, limits: Roofline, **left_out:
         limits=work.limit_numbers(limits, duration),
         notes=tuple(limits.notes()),
         autotuning=work.autotuning_numbers(table, annotation),
+        dropout_without_gradients=work.dropout_without_gradients(table),
         experts=expert_tokens(table, annotation),
         expert_tiles=padded_tiles(table),
         measured=measured_work(table, annotation, limits),

@@ -37,6 +37,7 @@ MAKERS = (
     work.attention_sentences,
     expert_sentences,
     work.autotuning_sentences,
+    work.dropout_sentences,
     work.rate_sentences,
     work.usage_sentences,
     work.limit_sentences,

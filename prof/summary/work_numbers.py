@@ -56,6 +56,14 @@ class Autotuning:
 
 
 @dataclass(frozen=True, slots=True)
+class Dropout:
+    """Dropout in a capture of ops none of which autograd numbered: it numbers each one that could record a gradient."""
+
+    rows: Annotated[int, doc("number of dropout kernels")]
+    ns: Annotated[int, doc("their time")]
+
+
+@dataclass(frozen=True, slots=True)
 class Limits:
     """The rows whose hardware limit is known, compared with that limit."""
 
@@ -122,6 +130,13 @@ def autotuning_numbers(table: Table, annotation: Annotation) -> Autotuning:
     rows = trial_rows(table, annotation.role)
     calls = len(np.unique(call_numbers(table)[rows]))
     return Autotuning(calls, len(rows), int(table.ints("kDuration")[rows].sum()))
+
+
+def dropout_without_gradients(table: Table) -> Dropout:
+    found = table.coded("aten").among("aten::native_dropout", "aten::_fused_dropout")
+    if any(len(table.ragged(key).values) for key in ("seqId", "altSeqId")):
+        found[:] = False
+    return Dropout(int(found.sum()), int(table.ints("kDuration")[found].sum()))
 
 
 def limit_numbers(limits: Roofline, duration: Ints) -> Limits:

@@ -76,6 +76,16 @@ def autotuning_sentences(summary: Summary) -> Iterator[str]:
         )
 
 
+def dropout_sentences(summary: Summary) -> Iterator[str]:
+    """Dropout in inference, which makes the results random."""
+    found = summary.dropout_without_gradients
+    if found.rows:
+        yield (
+            f"Dropout runs although no gradient is recorded: {counted(found.rows, 'kernel')}, {ms(found.ns)}. The "
+            "results are random; model.eval() turns dropout off, unless it is meant, as in Monte Carlo dropout."
+        )
+
+
 def attention_sentences(summary: Summary) -> Iterator[str]:
     """Whether attention runs in fused kernels."""
     attention = summary.attention

@@ -123,21 +123,6 @@ def _cross_entropy(call: TimedCall, inputs: NewInputs) -> Timeable:
     return Timeable(Recreated(_compiled(function), (scores, target), {}, backward, inputs.nbytes))
 
 
-def _group_norm(call: TimedCall, inputs: NewInputs) -> Timeable:
-    x, weight, groups = call.arguments
-    backward = call.direction == "bprop"
-    if type(groups) is not int or groups < 1:
-        raise NotRecreated("the number of groups is not recorded")
-    given = _tensor(x, inputs, backward)
-    scale = None if weight is None else _tensor(weight, inputs, backward)
-    inputs.take(given.numel() * given.element_size())
-
-    def function(x: Any, scale: Any) -> Any:
-        return F.group_norm(x, groups, scale, scale)
-
-    return Timeable(Recreated(_compiled(function), (given, scale), {}, backward, inputs.nbytes))
-
-
 OPTIMIZERS: dict[str, Callable[[list[torch.Tensor]], torch.optim.Optimizer]] = {
     "adam": lambda parameters: torch.optim.AdamW(parameters, fused=True),
     "sgd": lambda parameters: torch.optim.SGD(parameters, fused=True),
@@ -185,7 +170,6 @@ def _chain(call: TimedCall, inputs: NewInputs) -> Timeable:
 MAKERS: dict[str, Callable[[TimedCall, NewInputs], Timeable]] = {
     "attention": _attention,
     "cross_entropy": _cross_entropy,
-    "group_norm": _group_norm,
     **dict.fromkeys(OPTIMIZERS, _optimizer),
     "copy of pinned memory": _pinned,
     "chain": _chain,

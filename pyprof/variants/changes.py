@@ -93,7 +93,7 @@ def _sdpa(facts: Facts) -> str:
     return _no_gpu(facts) or ("" if facts.attention else "the script never calls scaled_dot_product_attention")
 
 
-COMPILED_RULES = ("compile", "fusion", "cross_entropy", "group_norm")
+COMPILED_RULES = ("compile", "fusion", "cross_entropy")
 ALL = (
     Change("tf32", "TF32 for products and convolutions in fp32", _tf32, ("tf32",)),
     Change("cudnn_benchmark", "cuDNN chooses its algorithms by timing them", _benchmark),

@@ -32,6 +32,7 @@ class Finding:
     launches: float = 0.0  # number of launches that the change removes; negative if it adds launches
     cost: str = ""  # what the change costs; empty: that of COSTS for the rule
     calls: float | None = None  # number of host calls that the change removes; None: equal to launches
+    added: float = 0.0  # small ops that launch nothing, by whose time the host needs longer
 
 
 BY_NAMES = 0.5  # the same where only kernels' names tell, so that half of the gain is counted
@@ -85,7 +86,7 @@ def edit_of(run: Run, rule: str, finding: Finding, deviation: float, every: bool
         ns=ns,
         left=np.full(len(rows), share),
         keeps_views=True,
-        added=np.full(len(rows), max(-calls, 0.0) / max(len(rows), 1)),
+        added=np.full(len(rows), (max(-calls, 0.0) + finding.added) / max(len(rows), 1)),
         deviation=deviation,
     )
 

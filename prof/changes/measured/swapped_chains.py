@@ -60,19 +60,6 @@ def compiled_loss(calls: RunCalls, edit: Edit) -> Iterator[Swap]:
         yield Swap(tuple(rows.tolist()), (after,) * len(softmaxes), calls.calls(rows.tolist()))
 
 
-@swap_rule("group_norm")
-def compiled_norm(calls: RunCalls, edit: Edit) -> Iterator[Swap]:
-    """F.group_norm compiled: forward, and backward."""
-    for rows, call in calls.each(edit.rows):
-        values = call.arguments
-        forward = call.op == "aten::native_group_norm"
-        if len(values) < 9 - forward or not isinstance(values[0], Tensor):
-            continue
-        x, weight, groups = (values[0], values[1], values[6]) if forward else (values[1], values[4], values[8])
-        after = TimedCall("group_norm", (x, weight, groups), "" if forward else "bprop", COMPILED)
-        yield Swap(tuple(rows), (after,), (call,))
-
-
 @swap_rule("optimizer")
 def fused_step(calls: RunCalls, edit: Edit) -> Iterator[Swap]:
     """The fused kernel over all parameters of a step."""

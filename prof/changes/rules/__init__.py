@@ -14,7 +14,6 @@ from pyprof.prof.changes.rules.host import (  # noqa: F401
     graphs,
     growing_tensors,
     host_waits,
-    inference,
     inference_mode,
     kept_activations,
     kept_tables,
@@ -28,7 +27,6 @@ from pyprof.prof.changes.rules.kernels import (  # noqa: F401
     layout,
     loss,
     memory_format,
-    norm,
     optimizer,
     unused_gradients,
     whole_model,
@@ -48,8 +46,10 @@ from pyprof.prof.changes.rules.repeats import (  # noqa: F401
 )
 
 REMOVED = (  # in 2.0: pyprof plan takes their names for one version, with a line that says so
+    "dropout_in_eval",
     "ensemble",
     "gathered_product",
+    "group_norm",
     "index_gradient",
     "joined_calls",
     "loop_inputs",

@@ -30,9 +30,7 @@ DEVIATIONS = {
     "zero_grad": 0.1,
     "sparse_grad": 0.3,
     "select_in_loop": 0.2,
-    "group_norm": 0.3,
     "weight_casts": 0.1,
-    "dropout_in_eval": 0.1,
     "communication": 0.4,
     "small_collectives": 0.4,
 }

@@ -27,7 +27,7 @@ from pyprof.prof.summary.wording import amount
 from pyprof.prof.work.annotate import Annotation, annotate
 from pyprof.prof.work.kinds import kinds
 from pyprof.quantities import ms, share
-from pyprof.table.columns import NULL, Coded, Table
+from pyprof.table.columns import NULL, Coded, Ragged, Table
 from pyprof.table.read_table import read_table
 from tests.tables import tables
 
@@ -193,6 +193,15 @@ def test_copies_among_the_kernels_stay():
     assert found.total_ns == 50 * US
     copies = "1 host-to-device copy moves 300 B in 0.0300 ms, 10 MB/s: 60.0% of GPU time."
     assert copies in sentences(found)
+
+
+def test_dropout_where_autograd_numbers_no_op():
+    """Autograd numbers an op that could record a gradient, so one number may be that of a training step's forward."""
+    table = run_of(mm(0, 10), mm(10, 4, aten="aten::native_dropout"), mm(20, 6, aten="aten::native_dropout"))
+    assert "Dropout runs although no gradient is recorded: 2 kernels, 0.0100 ms." in said(table)
+    numbered = table.with_column("seqId", Ragged.of([[7], [], []]))
+    assert "Dropout" not in said(numbered) and summary(numbered).dropout_without_gradients.rows == 0
+    assert "Dropout" not in said(run_of(mm(0, 10)))
 
 
 def test_attention_in_separate_kernels_is_seen_and_a_fused_one_is_not_taken_for_it():

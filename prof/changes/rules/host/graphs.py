@@ -91,6 +91,8 @@ def _hindrance(scenario: Scenario) -> Abstained | None:
         return _not("the host copies values to the GPU after it has read some in the same step, and so decides on them")
     if recomputes(scenario):
         return _not(RECOMPUTED, "kept_activations")
+    if any(edit.rule == "sparse_grad" for edit in scenario.edits):
+        return _not("a sparse gradient's size depends on its indices, which the host waits for")
     if tensors_grow(scenario):
         return _not("a tensor grows by concatenation, so no two steps have the same shapes", "static_cache")
     if _memory(scenario):

@@ -18,7 +18,7 @@ from pyprof.table.columns import Bools, Floats, Ints
 # programs that train on an H200: 1.2 to 1.35, one in inference: 1.1; tests/device/advice_whole.py), and for a call of a
 # compiled graph, ns: its guards and the function around it.
 HOST, GRAPH_NS = 1.25, 100_000.0
-COMPILED = ("fusion", "group_norm")  # changes that compile a part of the model, and so are parts of compiling it whole
+COMPILED = ("fusion",)  # changes that compile a part of the model, and so are parts of compiling it whole
 
 
 @edit_rule("compile")

@@ -50,7 +50,6 @@ CASES = [
     ("held_adamw", "optimizer", "adam([16 × float32[4096,1024]])"),
     ("vocabulary_loss", "cross_entropy", "cross_entropy(bfloat16[8192,50304], True) bprop compiled"),
     ("held_loss", "cross_entropy", "cross_entropy(bfloat16[8192,32000], False) compiled"),
-    ("volumes", "group_norm", "group_norm(float16[2,32,64,64,64], float16[32], 8) bprop compiled"),
     ("recurrent", "select_in_loop", "aten::stack([64 × bfloat16[256,2048]], 1)"),
     ("pageable", "pageable_copy", "copy of pinned memory(67108864)"),
     (

@@ -127,20 +127,6 @@ def test_no_sparse_grad(why):
     assert changes(*DENSE[why], rule="sparse_grad") == []
 
 
-def dropout(**more):
-    return {"aten": "aten::native_dropout", "sizes": [[4096, 4096], [], []], "dtypes": ["bfloat16", "", ""],
-            "kShortName": "fused_dropout_kernel_vec", "ns": 40_000, "phase": "forward", **more}  # fmt: skip
-
-
-def test_dropout_without_gradients():
-    (change,) = changes(busy(2_000_000), dropout(), dropout(), rule="dropout_in_eval")
-    assert change.gpu_ms == pytest.approx(0.080) and "eval()" in change.change
-
-
-def test_dropout_with_gradients():
-    assert changes(busy(2_000_000), dropout(seqId=[7]), dropout(), rule="dropout_in_eval") == []
-
-
 ALL, PIECE = [64, 64, 4096], [64, 4096]  # fp32: 67.1 MB
 BIG = {"kShortName": "kernel", "ns": 5_000_000, "phase": "forward"}
 

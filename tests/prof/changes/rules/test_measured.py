@@ -18,6 +18,7 @@ MEASURED = {row["case"]: row for row in json.loads((FOLDER / "measured.json").re
 WITHIN = 0.25
 # Steps of few launches in which the host is the limit (docs/explanation/advice-measured.md).
 MISSES = {"checked", "held_embedding", "fixed_positions"}
+NOT_PROPOSED = {"left_in_training"}  # dropout in inference: the summary names it, without a saving
 # The list begins with a change that does what the measured one does and more, so the measured one is not in the list,
 # or brings little after it. What each brings alone: tests/prof/changes/rules/test_gains_measured.py.
 ANOTHER = {"full_precision": "amp", "held_mlp": "amp", "recurrent": "compile", "held_cell": "cell_loop"}
@@ -38,9 +39,9 @@ def saved(found, rule):
 @pytest.mark.parametrize("case", [case for case, row in MEASURED.items() if row["rule"] and case not in ANOTHER])
 def test_the_saving_is_what_the_change_brought(case):
     row, found = MEASURED[case], changes_of(case, "before")
-    assert row["rule"] in [change.rule for change in found.changes]
+    assert (row["rule"] in [change.rule for change in found.changes]) == (case not in NOT_PROPOSED)
     near = saved(found, row["rule"]) == pytest.approx(row["before_ms"] - row["after_ms"], rel=WITHIN)
-    assert near == (case not in MISSES)
+    assert near == (case not in MISSES | NOT_PROPOSED)
 
 
 @pytest.mark.parametrize("case", ANOTHER)
