@@ -202,10 +202,13 @@ def _launch_keys(tree: RangeTree, contexts: Contexts, launched_in: Ints) -> tupl
 
 
 def on_unrecorded_threads(capture: Capture, tree: RangeTree) -> Bools:
-    """A mask of the rows whose launch is on a thread without an op, in a capture that has ops of other threads that
-    launch. The ops of threads that launch nothing may not have been read."""
+    """A mask of the rows whose launch is on a thread without an op, in a capture that has ops of other threads.
+
+    Of an nsys report, the ops of threads that launch nothing may not have been read (nvtx_sql.py): only others count.
+    """
     recorded = np.unique(tree.thread[np.isin(tree.kind, (Kind.OP, Kind.NODE))])
-    recorded = recorded[np.isin(recorded, capture.launch_thread)]
+    if capture.profiler.startswith("nsys"):
+        recorded = recorded[np.isin(recorded, capture.launch_thread)]
     return (capture.launch_thread >= 0) & ~np.isin(capture.launch_thread, recorded) & bool(len(recorded))
 
 
