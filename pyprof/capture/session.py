@@ -26,7 +26,7 @@ from pyprof.capture.sinks import Both, Entry, Nvtx, Sink, pop, push
 from pyprof.compiled_record import COMPILED_RANGE, range_texts
 from pyprof.interruption import is_from_outside
 from pyprof.marker import TRITON
-from pyprof.provenance import dynamo_modes, inductor_hooks
+from pyprof.provenance import compiled_backward, dynamo_modes, inductor_hooks
 from pyprof.provenance.triton_launches import TritonLaunches
 
 if TYPE_CHECKING:
@@ -73,15 +73,18 @@ class CompiledGraphs:
         self._launches = TritonLaunches(self)
         self._first_use: AwaitedImport | None = None
         self._dynamo = dynamo_modes.unseen(self.set, lambda mode: mode is session.mode)
+        self._backward = compiled_backward.noted(self.set, self.is_on, self.failed)
 
     def open(self) -> None:
         inductor_hooks.install(self)
         self._launches.open()
         self._dynamo.open()
+        self._backward.open()
 
     def close(self) -> None:
         self._launches.close()
         self._dynamo.close()
+        self._backward.close()
         if self._first_use is not None:
             self._first_use.close()
 
