@@ -137,7 +137,7 @@ def forward_times(capture: Capture) -> Ints:
         return np.full(capture.rows, NULL, np.int64)
     inner, _, _ = tree.innermost_of_rows(joined)
     node, recomputed = backward_nodes(tree, Contexts(tree, inner), inner)
-    return value_at(tree.start, forward_ops(tree, node, recomputed), NULL)
+    return value_at(tree.start, forward_ops(tree, node, recomputed, inner), NULL)
 
 
 def named_spans(capture: Capture, name: str) -> Spans:

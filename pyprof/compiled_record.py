@@ -43,6 +43,10 @@ class Operation(msgspec.Struct, frozen=True):
     # Its positional arguments: {"dtype", "shape"} for a tensor; numbers, texts, None and lists as they are; {} for
     # anything else. None: not known.
     args: tuple[Any, ...] | None = None
+    # Of a backward pass that compiled autograd traced: the node of autograd that it is of (AddmmBackward0), and by how
+    # much that node's sequence number is smaller than that of the pass's first node; -1: not known.
+    node: str = ""
+    behind: int = -1
 
 
 class Call(msgspec.Struct, frozen=True):

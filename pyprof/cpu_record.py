@@ -15,7 +15,7 @@ def cpu_record() -> dict[str, Any] | None:
     """
     import torch
 
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
+    if torch.cuda.is_initialized():
         return None
     return {"version": VERSION, "facts": {"cores": cores(), "threads": torch.get_num_threads(), "bf16": _bf16()}}
 

@@ -107,7 +107,7 @@ def _block_bytes() -> dict[tuple[int, int], int]:
     """The size of each block of the caching allocator by device and address: what was asked for, rounded up."""
     import torch
 
-    if not (torch.cuda.is_available() and torch.cuda.is_initialized()):
+    if not torch.cuda.is_initialized():
         return {}
     found = {}
     for segment in torch.cuda.memory_snapshot():

@@ -104,7 +104,7 @@ def wait_for_gpu() -> bool:
     """Whether the GPU is idle now; it stays as it is before the program has used one, and while a graph is captured."""
     import torch
 
-    if not (torch.cuda.is_available() and torch.cuda.is_initialized()):
+    if not torch.cuda.is_initialized():
         return False
     try:
         if torch.cuda.is_current_stream_capturing():
@@ -120,7 +120,7 @@ def _event() -> Any:
     if CUDA refuses: after an error of the program's, which its own next call reports."""
     import torch
 
-    if not (torch.cuda.is_available() and torch.cuda.is_initialized()):
+    if not torch.cuda.is_initialized():
         return None
     try:
         if torch.cuda.is_current_stream_capturing():

@@ -67,7 +67,7 @@ def test_the_gpu_s_time_is_between_its_events(monkeypatch):
 def test_an_iteration_that_begins_on_an_idle_gpu_is_named(monkeypatch):
     waits = []
     monkeypatch.setattr(step_timer, "_event", lambda: Event(1.0))
-    for name, answer in (("is_available", True), ("is_initialized", True), ("is_current_stream_capturing", False)):
+    for name, answer in (("is_initialized", True), ("is_current_stream_capturing", False)):
         monkeypatch.setattr(torch.cuda, name, lambda answer=answer: answer)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: waits.append("waited"))
     timer = StepTimer()
@@ -90,7 +90,6 @@ def test_a_gpu_that_refuses_leaves_the_gpu_s_time_unknown(monkeypatch):
     def refuses(*_args, **_kwargs):
         raise RuntimeError("CUDA error: device-side assert triggered")
 
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", refuses)
     timer = StepTimer()

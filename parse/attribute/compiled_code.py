@@ -21,6 +21,8 @@ from pyprof.parse.attribute.scope import Kind, Origin, Scope
 from pyprof.range_pieces import Piece, joined, piece_in
 from pyprof.table.columns import Bools, Ints
 
+MOST_FIRST = 64  # numbers that are tried for the first node of a backward pass, from the last op's on
+_BACKWARD = re.compile(r"Backward\d*$")
 _IN_GRAPH = re.compile(r"^graph_\d+_(?=cpp_)")  # what inductor's profile of C++ kernels puts before a kernel's name
 
 
@@ -32,11 +34,73 @@ def name_origins(capture: Capture, tree: RangeTree) -> None:
     records = _records(capture, (tree.scopes[code].name for code in codes))
     numbers = {code: _number(tree.scopes[code].name) for code in codes}
     origins = Origins(tree.scopes)
+    forward = ForwardOps(tree)
     for graph, called in called_within(tree, tree.kind == Kind.COMPILED):
         number = numbers[int(tree.scope[graph])]
         if number in records:
             tree.scope[called] = origins.scopes_of(number, records[number], tree.scope[called].tolist())
+            forward.find(graph, called)
     tree.scope_kind = np.fromiter((scope.kind for scope in tree.scopes), np.int64, len(tree.scopes))
+
+
+class ForwardOps:
+    """The eager forward ops of the calls in a backward pass that compiled autograd traced, by sequence numbers.
+
+    The record tells how far the nodes of autograd's graph are apart. Which number the pass's first node has in a run is
+    found by the names: at each of the places there has to be an op that makes such a node.
+    """
+
+    def __init__(self, tree: RangeTree) -> None:
+        self._tree = tree
+        # Ops with numbers, their starts and the numbers, in order of start, which is that of the numbers, too.
+        self._of_thread: dict[int, tuple[Ints, Ints, Ints]] = {}
+
+    def find(self, graph: int, called: Ints) -> None:
+        """Set ``tree.compiled_from`` of the calls in one run of a graph."""
+        tree = self._tree
+        origins = [tree.scopes[scope].origin for scope in tree.scope[called].tolist()]
+        nodes = {o.behind: o.node for o in origins if o is not None and o.behind >= 0}
+        if not nodes:
+            return
+        ops, numbers = self._before(graph)
+        last = int(numbers[-1]) if len(numbers) else 0
+        for first in range(last, max(last - MOST_FIRST, 0), -1):
+            made = self._made(ops, numbers, first, nodes)
+            if len(made) == len(nodes):
+                if tree.compiled_from is None:
+                    tree.compiled_from = np.full(len(tree), -1, np.int64)
+                tree.compiled_from[called] = [-1 if o is None else made.get(o.behind, -1) for o in origins]
+                return
+
+    def _before(self, graph: int) -> tuple[Ints, Ints]:
+        """The thread's ops with numbers that began before a range, and the numbers."""
+        tree, thread = self._tree, int(self._tree.thread[graph])
+        if thread not in self._of_thread:
+            ops = np.flatnonzero(tree.has_number & (tree.thread == thread))
+            self._of_thread[thread] = ops, tree.start[ops], tree.seq[ops]
+        ops, starts, numbers = self._of_thread[thread]
+        until = np.searchsorted(starts, tree.start[graph])
+        return ops[:until], numbers[:until]
+
+    def _made(self, ops: Ints, numbers: Ints, first: int, nodes: dict[int, str]) -> dict[int, int]:
+        """The ops of the nodes, the first of which has that number, up to one that does not fit."""
+        found = {}
+        for behind, node in nodes.items():
+            at = int(np.searchsorted(numbers, first - behind, "right")) - 1  # the last one made the node
+            if at < 0 or numbers[at] != first - behind or not _makes(self._tree.name(ops[at]), node):
+                break
+            found[behind] = int(ops[at])
+        return found
+
+
+def _makes(op: str, node: str) -> bool:
+    """Whether an op makes a node of that name.
+
+    >>> _makes("aten::_to_copy", "ToCopyBackward0"), _makes("aten::nll_loss_forward", "NllLossBackward0")
+    (True, True)
+    """
+    name = op.rpartition("::")[2].replace("_", "").lower()
+    return name.startswith(_BACKWARD.sub("", node.rpartition("::")[2]).lower())
 
 
 def _number(text: str) -> str:
@@ -135,7 +199,7 @@ def origin_of(record: CompiledRecord, call: Call) -> Origin | None:
     fused = [_described(operation, at in call.done) for at, operation in known]
     text = json.dumps(fused, ensure_ascii=False, separators=(",", ":"))
     root = main.root if len({operation.layer[0] for operation in record.operations if operation.layer}) == 1 else ""
-    return Origin(main.layer, root, main.trace, main.functions, mod, op, text, main.backward)
+    return Origin(main.layer, root, main.trace, main.functions, mod, op, text, main.backward, main.node, main.behind)
 
 
 def with_arguments(scope: Scope, dtypes: Sequence[str], loops: Sequence[int | str]) -> Scope:

@@ -55,8 +55,9 @@ class Contexts:
         tree = self.tree
         asked: Bools = tree.has_number.copy()
         asked[inner[inner >= 0]] = True
-        if tree.forward_range is not None:
-            asked[tree.forward_range[tree.forward_range >= 0]] = True
+        for named in (tree.forward_range, tree.compiled_from):
+            if named is not None:
+                asked[named[named >= 0]] = True
         for level in tree.levels[:0:-1]:  # innermost level first; the outermost ranges have no parent
             asked[tree.parent[level[asked[level]]]] = True
         return asked

@@ -82,7 +82,9 @@ def facts(
     whose ranges name none.
     """
     inside = inside_node(path)
-    backward = len(inside) < len(path) and not recomputed
+    origin = next((s.origin for s in reversed(inside) if s.origin is not None), None)
+    derived = origin is not None and bool(forward) and len(inside) == len(path)  # compiled autograd, of an eager op
+    backward = (len(inside) < len(path) and not recomputed) or derived
     communication = any(s.kind == Kind.COMM or s.name.startswith(COMMUNICATION) for s in inside)
     outside = forward if backward else path
     source = inside if communication or recomputed else outside  # the ranges that name the layer, line and op
@@ -91,8 +93,9 @@ def facts(
     collective = _collective(inside)
     lines, functions = _trace(source)
     layers = _names(source, Kind.LAYER) or _names(source, Kind.MODULE) or list(around)
-    origin = next((s.origin for s in reversed(inside) if s.origin is not None), None)
-    if origin is not None:
+    if derived:
+        phase = "backward"
+    elif origin is not None:
         layers = within_compiled(layers, origin)
         modules, ops = ([origin.mod], [origin.op]) if origin.op else (modules, ops)
         lines, functions = (list(origin.trace), list(origin.functions)) if origin.trace else (lines, functions)

@@ -60,9 +60,15 @@ def _recording(tree: RangeTree) -> Bools:
 
 
 @given_back()
-def forward_ops(tree: RangeTree, node: Ints, recomputed: Bools) -> Ints:
-    """The forward op's range of each row that runs in a backward node, -1 for none."""
+def forward_ops(tree: RangeTree, node: Ints, recomputed: Bools, inner: Ints) -> Ints:
+    """The forward op's range of each row that runs in a backward node, or in a backward pass that compiled autograd
+    traced; -1 for none. ``inner``: the innermost range around each row."""
     forward = np.full(len(node), -1, np.int64)
+    if tree.compiled_from is not None:
+        at = inner.astype(np.int64)
+        while (up := np.flatnonzero((at >= 0) & (tree.compiled_from[np.maximum(at, 0)] < 0))).size:
+            at[up] = tree.parent[at[up]]
+        forward = value_at(tree.compiled_from, at, -1).astype(np.int64)
     rows = np.flatnonzero((node >= 0) & ~recomputed)
     nodes, number = np.unique(node[rows], return_inverse=True)
     if len(nodes):

@@ -54,6 +54,7 @@ class RangeTree:
         self.forward_range: Ints | None = None  # per range, the forward op's range, -1: not named by the profiler
         if given.forward_range is not None:
             self.forward_range = value_at(self.place, given.forward_range[self.source], -1).astype(np.int64)
+        self.compiled_from: Ints | None = None  # per call in a compiled backward pass, its forward op's range, or -1
         is_cpp = self.scopes_where(Kind.OP, is_cpp_node)[self.scope]
         self.is_node = (self.kind == Kind.NODE) | is_cpp
         self.has_number = (self.kind == Kind.OP) & (self.seq > 0) & ~is_cpp  # ops that autograd may have recorded

@@ -49,6 +49,8 @@ class Origin(NamedTuple):
     op: str
     fused: str  # all its operations, as in the column
     backward: bool = False  # whether the main operation is of a backward pass
+    node: str = ""  # compiled autograd: the node of autograd that it is of
+    behind: int = -1  # by how much the node's number is smaller than the first one's of the pass; -1: not known
 
 
 class Scope(NamedTuple):

@@ -139,7 +139,7 @@ def attribute(capture: Capture, tree: RangeTree) -> Attributed:
     is_update = updating(capture, tree, inner)  # before there are columns of the rows, since it takes much memory
     contexts = Contexts(tree, np.concatenate([inner, launched_in]) if captured.any() else inner)
     node, recomputed = backward_nodes(tree, contexts, inner)
-    forward = forward_ops(tree, node, recomputed)
+    forward = forward_ops(tree, node, recomputed, inner)
     reason = capture.reason_code if capture.reason_code is not None else np.full(capture.rows, -1, np.int64)
     reasons = [*capture.reason, *GRAPH_REASONS, UNRECORDED_THREAD]
     reason = np.where((inner < 0) | capture.is_host, reason, -1)  # why it is in no range, or what a CPU op is not
@@ -170,7 +170,7 @@ def _of_calls(capture: Capture, tree: RangeTree, rows: Attributed) -> dict[str, 
     with given_back():
         op = rows.contexts.enclosing("op", rows.inner)
         found["opId"] = _from_zero(value_at(tree.number, rows.contexts.enclosing("call", rows.inner), -1))
-    outs = outputs(capture, tree, op, rows.node, rows.forward)
+    outs = outputs(capture, tree, op, rows.node, np.where(rows.node >= 0, rows.forward, -1))
     found["outs"] = Coded(np.where(rows.shapeless, np.int32(-1), outs.codes), outs.values)
     found["grads"] = gradients(capture, tree, op)
     found["graphOps"] = graph_contents(capture, lambda launches: correlate(launches, tree=tree))
@@ -198,14 +198,17 @@ def at_times(capture: Capture, thread: Ints, time: Ints) -> Capture:
 def _launch_keys(tree: RangeTree, contexts: Contexts, launched_in: Ints) -> tuple[Ints, Ints, Bools]:
     """Of the launches of graphs whose kernels have the range of their capture: context, forward op's, recomputed."""
     node, recomputed = backward_nodes(tree, contexts, launched_in)
-    return contexts.of(launched_in), contexts.of(forward_ops(tree, node, recomputed)), recomputed
+    return contexts.of(launched_in), contexts.of(forward_ops(tree, node, recomputed, launched_in)), recomputed
 
 
 def on_unrecorded_threads(capture: Capture, tree: RangeTree) -> Bools:
-    """A mask of the rows whose launch is on a thread without an op, in a capture that has ops of other threads that
-    launch. The ops of threads that launch nothing may not have been read."""
+    """A mask of the rows whose launch is on a thread without an op, in a capture that has ops of other threads.
+
+    Of an nsys report, the ops of threads that launch nothing may not have been read (nvtx_sql.py): only others count.
+    """
     recorded = np.unique(tree.thread[np.isin(tree.kind, (Kind.OP, Kind.NODE))])
-    recorded = recorded[np.isin(recorded, capture.launch_thread)]
+    if capture.profiler.startswith("nsys"):
+        recorded = recorded[np.isin(recorded, capture.launch_thread)]
     return (capture.launch_thread >= 0) & ~np.isin(capture.launch_thread, recorded) & bool(len(recorded))
 
 

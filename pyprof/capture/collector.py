@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,7 +75,11 @@ class Collector(ABC):
         if self._window.steps is not None or self._window.warmup:
             self._finder = StepFinder(self._found_step)
         if not (self._window.wait or self._window.warmup):
-            self._begin_window()
+            self._soon(self._begin_window)
+
+    def _soon(self, begin: Callable[[], None]) -> None:
+        """Begin before the program's first call of PyTorch."""
+        begin()
 
     def close(self) -> None:
         """Called after the program's last line."""
@@ -200,6 +204,7 @@ class Attached(Collector):
 
 
 PIN_MEMORY = "(_pin_memory_loop)"  # in the name of a DataLoader's thread, whose ops only copy batches
+NO_OPERATION = "no operation of PyTorch ran while it was collected"
 GRAPHS_VERSION = 1  # of what is recorded of captures of graphs
 
 
@@ -271,6 +276,7 @@ class TraceFile(Collector):
         note: str = "",
         memory: bool = False,
         graphs: bool = True,
+        at_first_call: bool = False,
     ) -> None:
         super().__init__(window)
         self.name = str(file)
@@ -285,6 +291,9 @@ class TraceFile(Collector):
         self._force = force
         # PyTorch's profiler records allocations of the thread that begins it, or the ops of all threads (seen in 2.13).
         self._all_threads = {} if memory else all_threads()
+        # A profiler of one thread begins at once: another thread may be the first to call PyTorch.
+        self._at_first_call = at_first_call and bool(self._all_threads)
+        self._waiting: Callable[[], None] | None = None  # what the program's first call begins
         self._sink = Profiler(notes_threads=not self._all_threads)
         self._profiler: Any = None
         self._all_graphs = graphs  # whether to record captures of CUDA graphs outside of the window, too
@@ -312,15 +321,35 @@ class TraceFile(Collector):
         self._graphs.open()
         super().open()
         if self._window.warmup == 1 and not self._window.wait:
-            self.begin()
+            self._soon(self.begin)
+
+    def _soon(self, begin: Callable[[], None]) -> None:
+        """Begin now, or with ``at_first_call`` when the program makes its first call of PyTorch.
+
+        Kineto initializes CUDA's driver when it begins, even if it records no GPU (isGpuAvailable() in its
+        DeviceUtil.cpp), and children that the process forks afterwards cannot use CUDA. A process that only starts
+        others makes no call.
+        """
+        active = session.current()
+        if not self._at_first_call or active is None:
+            begin()
+            return
+        self._waiting = begin
+        active.before_first_call(self._begin_waiting)
+
+    def _begin_waiting(self) -> None:
+        if self._waiting is not None and os.getpid() == self._pid:
+            self._waiting()
 
     def close(self) -> None:
+        self._waiting = None
         super().close()
         self._graphs.close()
         if self._turns is not None:
             self._turns.close()
 
     def begin(self) -> None:
+        self._waiting = None
         self._timer.drop()
         self._close_range()
         self._wanted = True
@@ -409,9 +438,7 @@ class TraceFile(Collector):
         return self._recording(profiler)
 
     def _recording(self, profiler: Any) -> Recording:
-        import torch
-
-        return Recording(profiler, self._path.parent, torch.cuda.is_available())
+        return Recording(profiler, self._path.parent, self.on_gpu)
 
     def keep_records(self) -> None:
         """Called before any profiler of PyTorch begins."""
@@ -509,11 +536,12 @@ class TraceFile(Collector):
 
     def _write(self) -> None:
         if self._best is None:
-            cause = "the program never called start()" if self._window.wait else "the program's own profiler was on"
+            causes = {True: "the program never called start()", False: "the program's own profiler was on"}
+            cause = causes[self._window.wait] if self._window.wait or self._made_way else NO_OPERATION
             early = [] if self._window.wait else super().warnings()
             raise NothingCollected(f"{self.file}: not written, for {early[0] if early else cause}")
         if not self._with_graphs and not self._graphs.records and not _has_ops(self._best.profiler.profiler):
-            raise NothingCollected(f"{self.file}: not written, for no operation of PyTorch ran while it was collected")
+            raise NothingCollected(f"{self.file}: not written, for {NO_OPERATION}")
         try:
             write_trace(self._best.profiler, self._sink.texts, self._path, self._force, self._own(self._best))
         finally:

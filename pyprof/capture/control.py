@@ -111,12 +111,16 @@ def collect(
     nvml: bool = False,
     memory: bool = False,
     graphs: bool = True,
+    at_first_call: bool = False,
     kind: Callable[..., TraceFile] = TraceFile,
 ) -> Iterator[Collector]:
-    """The same as `profile`, but with the window as one argument, and without printing the collector's warnings."""
+    """The same as `profile`, but with the window as one argument, and without printing the collector's warnings.
+
+    ``at_first_call``: begin no earlier than the program's first call of PyTorch.
+    """
     check_output(file, force)
     with _clock_sampler(nvml) as (sampler, why_none):
-        collector = kind(file, force, window, sampler, why_none, memory, graphs)
+        collector = kind(file, force, window, sampler, why_none, memory, graphs, at_first_call)
         with _writing_on_sigterm(collector), _collecting(collector, trace, dispatch) as done:
             done.callback(collector.write)
             atexit.register(done.close)  # for a block that is not left before the interpreter ends, as in a generator
@@ -266,7 +270,7 @@ def _mark_range(action: str) -> None:
 
     if action == "stop":
         _close_step()
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
+    if torch.cuda.is_initialized():
         torch.cuda.synchronize()
     collector = _collector
     if collector is not None:

@@ -63,6 +63,8 @@ def named(call: Callable[..., Any], mode: MarkerMode, enter: Callable[[], None])
         # variable of Module.__call__'s frames, and ends in a segmentation fault if there is none (2.13).
         if is_dynamo_compiling():  # dynamo treats this as a constant and traces only the original call
             return call(self, *args, **kwargs)
+        if mode.waiting is not None:  # the calls of a scripted module are not seen
+            mode.end_waiting()
         sink = mode.sink
         if sink is None:
             return call(self, *args, **kwargs)

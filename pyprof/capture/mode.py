@@ -65,6 +65,8 @@ class MarkerMode(TorchFunctionMode):
         # Runs the calls that are not marked, if not None: while calls are timed (step_calls.py), and when the session
         # has ended.
         self.divert: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any] | None = None
+        self.waiting: Callable[[], None] | None = None  # runs once, when the first call, or a module's, begins
+        self._held: Sink | None = None  # the sink, meanwhile
         self.ranges: dict[str, Entry] = {}  # the ranges of PyTorch's record_function, by name
         self.thread = _Thread()
 
@@ -76,6 +78,22 @@ class MarkerMode(TorchFunctionMode):
         if self.thread.end is not None or _tracing():
             return False
         return all(_mode_at(index) is not self for index in range(_mode_count()))
+
+    def await_first_call(self, begin: Callable[[], None]) -> None:
+        """Run ``begin`` once, when the next call begins on a thread with this mode."""
+
+        def first_call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            self.end_waiting()
+            return self.__torch_function__(func, (), args, kwargs)
+
+        self.waiting, self.divert = begin, first_call
+        self._held, self.sink = self.sink, None  # without a sink, all calls are diverted
+
+    def end_waiting(self) -> None:
+        waiting, self.waiting = self.waiting, None
+        if waiting is not None:
+            self.divert, self.sink = None, self.sink or self._held
+            waiting()
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

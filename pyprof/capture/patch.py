@@ -4,6 +4,17 @@ PyTorch keeps one stack of modes per thread, which only that thread can change. 
 mode at its next Python call (``on_each_thread``). The thread that calls deinit() changes its own stack at once; the
 main thread does so before its next Python instruction; and any other thread before the call that follows its next call
 of PyTorch. Until then its mode marks nothing. A thread that ends takes our mode off by itself (``AtThreadEnd``).
+
+Reaching a running thread takes half of this module, with ctypes and a private function of CPython. What is documented
+does less:
+
+* ``threading.setprofile_all_threads`` exists from Python 3.12 on, and replaces the profilers of Python that the program
+  has on its threads, which nothing can put back;
+* the callbacks of ``sys.monitoring`` (3.12, too) run on all threads at each call, as long as one thread waits. They are
+  the way for Python 3.14, beside this one for 3.10 and 3.11;
+* ``sys.setprofile`` and ``threading.setprofile`` reach this thread, and threads that start later;
+* PyTorch has no callback in Python for the calls of all threads: modes belong to a thread, its profiler's global
+  callbacks are C++, and ``nn.Module.__call__``, which is replaced anyway (layers.py), is not on the way of ``x @ y``.
 """
 
 import ctypes
@@ -103,6 +114,11 @@ def on_each_thread(call: Callable[[], object]) -> Callable[[], None]:
     return functools.partial(_withdraw, call)
 
 
+def reaches_threads() -> bool:
+    """Whether ``on_each_thread``, called on this thread, reaches those on which no profiler of Python runs."""
+    return sys.getprofile() is None and _thread_states() is not None
+
+
 def _withdraw(call: Callable[[], object]) -> None:
     if call in _waiting:
         _waiting.remove(call)
@@ -162,7 +178,7 @@ def _change_hooks(before: int, after: int) -> None:
     All of it is one call of C, in which no thread can end, nor set a hook of its own: both need the interpreter lock,
     which a thread may lose between two instructions of Python. So there is no loop, and no garbage is collected.
     """
-    states = _thread_states() if sys.getprofile() is None else None
+    states = _thread_states() if reaches_threads() else None
     if states is None:
         return
     steps = chain(map(states.first, (states.interpreter(),)), repeat(0))

@@ -114,7 +114,7 @@ def run(
         collecting = attach(window, trace=trace, dispatch=dispatch, graphs=graphs)
     else:
         more: dict[str, Any] = {"dispatch": dispatch, "nvml": nvml, "memory": memory, "graphs": graphs}
-        collecting = collect(file, window, force=force, trace=trace, **more)
+        collecting = collect(file, window, force=force, trace=trace, at_first_call=True, **more)
     pid, threads, before = os.getpid(), threading.enumerate(), ProcessState.now()
     with ExitStack() as stack:
         collector = stack.enter_context(collecting)

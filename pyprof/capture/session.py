@@ -26,7 +26,7 @@ from pyprof.capture.sinks import Both, Entry, Nvtx, Sink, pop, push
 from pyprof.compiled_record import COMPILED_RANGE, range_texts
 from pyprof.interruption import is_from_outside
 from pyprof.marker import TRITON
-from pyprof.provenance import dynamo_modes, inductor_hooks
+from pyprof.provenance import compiled_backward, dynamo_modes, inductor_hooks
 from pyprof.provenance.triton_launches import TritonLaunches
 
 if TYPE_CHECKING:
@@ -73,15 +73,18 @@ class CompiledGraphs:
         self._launches = TritonLaunches(self)
         self._first_use: AwaitedImport | None = None
         self._dynamo = dynamo_modes.unseen(self.set, lambda mode: mode is session.mode)
+        self._backward = compiled_backward.noted(self.set, self.is_on, self.failed)
 
     def open(self) -> None:
         inductor_hooks.install(self)
         self._launches.open()
         self._dynamo.open()
+        self._backward.open()
 
     def close(self) -> None:
         self._launches.close()
         self._dynamo.close()
+        self._backward.close()
         if self._first_use is not None:
             self._first_use.close()
 
@@ -223,6 +226,11 @@ class Session:
         elif self.sink is None:
             self._ask_no_thread()
 
+    def before_first_call(self, begin: Callable[[], None]) -> None:
+        """Run ``begin`` once, when the first call of PyTorch begins on this thread or on one that starts later."""
+        self.mode.await_first_call(begin)
+        self.not_late()
+
     def not_late(self) -> None:
         """Look at this thread's calls from now on."""
         if self.is_late:
@@ -362,16 +370,20 @@ def begin(options: Options, late: bool = False) -> None:
     with _lock:
         if _session is not None and _session.options == options:
             return
-        profiler = None if _session is None else _session.profiler
+        profiler, waiting = (None, None) if _session is None else (_session.profiler, _session.mode.waiting)
         _close()
         session = Session(options, late)
         session.set_profiler(profiler)
+        if waiting is not None:
+            session.before_first_call(waiting)
         _session = session
         watch_process()
 
 
 def deinit() -> None:
     """Restore everything that init() and wrap() replaced. Does nothing if init() was not called."""
+    if _session is not None:
+        _session.mode.end_waiting()  # the first call will not be seen
     with _lock:
         _close()
 
@@ -384,12 +396,13 @@ def _close() -> None:
 
 
 def _at_exit() -> None:
-    """Call deinit(), then wait briefly for C++ threads (gloo's, seen in 2.13) whose tasks hold a reference to our mode.
+    """End the session, then wait briefly for C++ threads (gloo, seen in 2.13) whose tasks hold our mode.
 
     They need the interpreter to release it; if the interpreter has ended by then, the process ends in std::terminate.
     """
     mode = None if _session is None else weakref.ref(_session.mode)
-    deinit()
+    with _lock:
+        _close()
     deadline = time.monotonic() + _EXIT_WAIT_S
     while mode is not None and mode() is not None and time.monotonic() < deadline:
         time.sleep(0.002)

@@ -31,7 +31,7 @@ existing gradients, or copying gradients that it cannot use as they are) has the
 total, but neither in ``forward`` nor in ``backward``. Forward calls that a backward pass repeats (checkpoints) are
 backward work.
 
-Threads that the code starts or gives work to are counted, too (``worker_threads.py``). Ops on fake tensors count only
+All threads are counted, or else named in ``Counts.unknown`` (``worker_threads.py``). Ops on fake tensors count only
 if the code itself is run on them (``fake_tensors.py``). docs/reference/autograd.md has a program for each feature.
 """
 

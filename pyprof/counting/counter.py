@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from pyprof.capture.patch import Patches
+from pyprof.capture.patch import AtThreadEnd, Patches
 from pyprof.capture.replaced_names import tracers
 from pyprof.counting import worker_threads
 from pyprof.counting.arguments import SHAPELESS, ordered, outputs_of, tensors, unseen
@@ -54,6 +54,7 @@ from pyprof.counting.modes import (
 from pyprof.counting.nested_kernels import BY_ROWS, CONSISTING, COPIES, copied, has_nested, run_kernel, with_rows
 from pyprof.counting.python_functions import UNSEEN, calls_can_be_seen, without_override_check
 from pyprof.counting.values_only import TAKE_VALUES, as_without_us
+from pyprof.counting.worker_threads import RunningThreads
 from pyprof.counting.zero_tangents import ZeroTangents
 from pyprof.prof.ops.model import Work
 
@@ -72,6 +73,7 @@ class Thread(threading.local):
         self.inside = 0  # how many ops of nested tensors are running, whose inner ops are collected
         self.wrapped = -1  # the last node of an op on wrapper tensors; the ops on the wrapped tensors have no nodes
         self.modes: list[tuple[FunctionCalls, DispatchedOps]] = []
+        self.end: AtThreadEnd | None = None  # takes the modes off a thread that ran before the count began
         self.profiler_ranges: list[str] = []  # torch's own record_function ranges in progress
 
 
@@ -82,6 +84,8 @@ class Counter:
         self.sums = sums
         self.active = False
         self.thread = Thread()
+        self.entered: set[int] = set()  # the threads that are counted, or were
+        self._running: RunningThreads | None = None
         self._backward = BackwardCounts(sums)
         self._patches = Patches()
         self._eager = ForcedEager()
@@ -99,18 +103,24 @@ class Counter:
         self._eager.install(self._patches)
         worker_threads.install(self._patches, self)
         self.begin_thread()
+        self._running = RunningThreads(self)
         return self
 
     def __exit__(self, *error: Any) -> None:
         self.end_thread()
+        if self._running is not None:
+            self._running.end()
         self._patches.undo()
         self._eager.end()
         self.active = False
 
-    def begin_thread(self) -> None:
-        """Count what this thread does from here on."""
+    def begin_thread(self, stays: bool = False) -> None:
+        """Count what this thread does from here on. ``stays``: until the thread ends, or the count has ended."""
         modes = FunctionCalls(self), DispatchedOps(self)
+        self.entered.add(threading.get_ident())
         self.thread.modes.append(modes)
+        if stays:
+            self.thread.end = AtThreadEnd(functools.partial(remove, *modes))
         for mode in modes:
             mode.__enter__()
 
@@ -127,6 +137,8 @@ class Counter:
         modes = self.thread.modes
         while modes and remove(*modes[-1]):
             modes.pop()
+        if not modes:
+            self.thread.end = None
         return not modes
 
     def close(self) -> None:

@@ -36,8 +36,9 @@ class Counts:
     """The counts of a block or call. The sums contain only counted ops; ``uncounted`` lists the other ops."""
 
     result: Any = None  # the return value of the counted function
-    uncounted: dict[str, int] = field(default_factory=dict)  # aten op -> calls without a model or needed arguments
-    reasons: dict[str, str] = field(default_factory=dict)  # aten op -> why it could not be counted
+    # aten op -> calls without a model or needed arguments; "thread NAME" for a thread that worked and was not counted
+    uncounted: dict[str, int] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)  # aten op or thread -> why it could not be counted
     _sums: dict[tuple[str, str, str], list[Any]] = field(default_factory=dict)  # -> [calls, FLOPs, read, written]
 
     def add(self, op: str, model: str, direction: str, work: Work) -> None:

@@ -3,8 +3,11 @@
 The parent hands on its orders in an environment variable, which grandchildren inherit, too. When collecting begins:
 
     an executed child (torchrun, accelerate, subprocess)   when it has imported torch (on_path/sitecustomize.py)
-    a child of multiprocessing (spawn, fork, forkserver)   before its own work begins, once torch is imported
-    a child of os.fork()                                   with its first call of PyTorch: it may run another program
+    a child of multiprocessing (spawn, forkserver)         before its own work begins, once torch is imported
+    a forked child (multiprocessing, os.fork)              with its first call of PyTorch: it may run another program
+
+Its profiler begins with its first call of PyTorch in any case, as the parent's does, so that each of them can fork
+children that use a GPU (collector.py). Between a fork and the child's first call, nothing of a profiler runs.
 
 Workers of a DataLoader and of torch.compile are left alone. A child in which nothing ran leaves no file.
 """
@@ -21,7 +24,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from types import FrameType
 from typing import Any, NamedTuple
 
 from pyprof.capture import control, session
@@ -186,7 +188,7 @@ def watch(at_hard_exit: Callable[[int], int]) -> Patches:
     @functools.wraps(original)
     def _bootstrap(self: Any, *args: Any, **kwargs: Any) -> Any:
         orders = Orders.given()
-        if orders is not None and "torch" in sys.modules:
+        if orders is not None and "torch" in sys.modules and _forked != os.getpid():
             begin(orders, self)
         return original(self, *args, **kwargs)
 
@@ -210,31 +212,24 @@ def _watch_forks() -> None:
         os.register_at_fork(after_in_child=_after_fork)
 
 
+_forked = 0  # the number of this process, if it was forked and begins with its first call
+
+
 def _after_fork() -> None:
-    orders = Orders.given()
-    if orders is None or _forked_by_multiprocessing() or "torch" not in sys.modules:
+    global _forked
+    orders, caller = Orders.given(), sys._getframe(1)  # the function that called os.fork()
+    if orders is None or "torch" not in sys.modules:
         return
+    if caller.f_globals.get("__name__") == "multiprocessing.forkserver":  # which is sent the process's work later
+        return
+    if _is_left_alone(caller.f_locals.get("process_obj")):  # a local variable of multiprocessing.popen_fork
+        return
+    _forked = os.getpid()
     options = orders.options
     session.begin(session.Options(trace=options["trace"], dispatch=options["dispatch"], graphs=options["graphs"]))
     active = session.current()
     assert active is not None
-    mode = active.mode
-
-    def first_call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        mode.divert = None
-        begin(orders)
-        return mode.__torch_function__(func, (), args, kwargs)
-
-    mode.divert = first_call
-
-
-def _forked_by_multiprocessing() -> bool:
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if frame.f_globals.get("__name__") in ("multiprocessing.popen_fork", "multiprocessing.forkserver"):
-            return True
-        frame = frame.f_back
-    return False
+    active.before_first_call(lambda: begin(orders))
 
 
 def begin(orders: Orders, process: Any = None) -> None:
@@ -248,7 +243,7 @@ def begin(orders: Orders, process: Any = None) -> None:
         return
     inherited = control.end_inherited()
     if inherited is not None and inherited.on_gpu:
-        why = "it was forked while the profiler recorded GPUs, which no child of a fork can: start it by spawn"
+        why = "it was forked after its parent had called PyTorch, and CUDA works in no such child: start it by spawn"
         Report(os.getpid(), "failed", warnings=(why,)).save(orders.reports)
         return
     stack = ExitStack()
@@ -272,7 +267,7 @@ def _collecting(orders: Orders) -> Any:
         return control.attach(window, **{name: orders.options[name] for name in names})
     file = numbered(Path(orders.file), str(os.getpid()))
     kind = functools.partial(ChildTrace, orders)
-    return control.collect(file, window, force=orders.force, kind=kind, **orders.options)
+    return control.collect(file, window, force=orders.force, at_first_call=True, kind=kind, **orders.options)
 
 
 def _is_left_alone(process: Any) -> bool:

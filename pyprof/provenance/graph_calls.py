@@ -7,6 +7,7 @@ import msgspec
 import torch
 
 from pyprof.compiled_record import Call, CompiledRecord, dtypes_of
+from pyprof.provenance.compiled_backward import traced_graph
 from pyprof.provenance.operations import Operations
 from pyprof.provenance.symbols import symbols_of
 
@@ -55,7 +56,7 @@ def record_of(graph: Any, source: str, shown: Callable[[str], str | None]) -> st
     found = {id(node.graph): node.graph for _, nodes, _ in calls for node in nodes if isinstance(node, torch.fx.Node)}
     if len(found) != 1:  # a graph with subgraphs, such as a conditional: its calls have no order
         return ""
-    is_backward = bool(getattr(graph, "is_backward", False)) or _in_compiled_autograd()
+    is_backward = bool(getattr(graph, "is_backward", False)) or traced_graph() is not None
     operations = Operations(next(iter(found.values())), is_backward, shown)
     numbers = [operations.of(nodes) for _, nodes, _ in calls]
     done = _done(operations, [nodes for _, nodes, _ in calls], numbers)
@@ -66,12 +67,6 @@ def record_of(graph: Any, source: str, shown: Callable[[str], str | None]) -> st
     symbols = symbols_of(next(iter(found.values())))
     record = CompiledRecord(tuple(listed), tuple(operations.listed), dtypes_of(source), symbols)
     return msgspec.json.encode(record).decode("ascii", "backslashreplace")
-
-
-def _in_compiled_autograd() -> bool:
-    """Whether compiled autograd has traced the graph: a backward pass that inductor compiles as any function."""
-    compiling = torch._guards.CompileContext.current_compile_id()
-    return getattr(compiling, "compiled_autograd_id", None) is not None
 
 
 def _done(operations: Operations, nodes: list[list[Any]], numbers: list[list[int]]) -> list[list[int]]:

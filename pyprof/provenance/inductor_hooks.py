@@ -39,7 +39,7 @@ _COPIED = "_COPY_META_FIELDS"  # what a node keeps when its graph is traced agai
 _OF_FORWARD = ("fwd_nn_module_stack", "fwd_source_fn_stack")  # of a backward node: where its forward op was called
 _NAMED_KERNELS = "cpp.enable_kernel_profile"  # a setting of inductor: C++ kernels are ops of the profiler
 _RECORD, _KNOWN = "_pyprof_record", "_pyprof_known"  # attributes of a CompiledFxGraph
-_GENERATED = 1  # changes with what the hooks make of a graph, so that older entries of inductor's caches are not taken
+_GENERATED = 2  # changes with what the hooks make of a graph, so that older entries of inductor's caches are not taken
 _NUMBERS = itertools.count(1)
 # What reading the objects of another release raises: names, types and forms that differ, and inductor's own refusals.
 _UNKNOWN = (
@@ -195,11 +195,13 @@ class _Hooks:
         return __init__
 
     def _salted(self, original: Callable[..., None]) -> Callable[..., None]:
+        from pyprof.provenance.compiled_backward import places
+
         @functools.wraps(original)
         def __init__(details: Any, *args: Any, **kwargs: Any) -> None:
             original(details, *args, **kwargs)
             if self._owner.is_on():
-                details.pyprof_record = VERSION, _GENERATED
+                details.pyprof_record = VERSION, _GENERATED, places()
 
         return __init__
 

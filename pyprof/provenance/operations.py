@@ -13,6 +13,7 @@ import torch
 from torch.fx import Graph, Node
 
 from pyprof.compiled_record import Operation
+from pyprof.provenance.compiled_backward import origin_of, places
 from pyprof.provenance.decomposed_calls import TAG, described, in_order
 from pyprof.provenance.node_facts import function_of, is_view, layers_of, lines_of, target_name
 
@@ -25,6 +26,7 @@ class Operations:
 
     def __init__(self, graph: Graph, is_backward: bool, shown: Callable[[str], str | None]) -> None:
         self._in_backward = is_backward
+        self._behind = dict(places())
         self._shown = shown
         self._nodes = list(graph.nodes)
         self._number: dict[Any, int] = {}
@@ -81,6 +83,7 @@ class Operations:
         layer, root = layers_of(meta)
         trace, functions = lines_of(meta, self._shown)
         backward = self._is_backward(meta)
+        node, call = (origin_of(meta) if self._behind else None) or ("", 0)
         return Operation(
             aten=STACK if joins_unpacked(first) else _aten(first),
             layer=layer,
@@ -90,6 +93,8 @@ class Operations:
             backward=backward,
             again=self._in_backward != backward,
             args=_arguments(first),
+            node=node,
+            behind=self._behind.get(call, -1),
             **dict(zip(("mod", "op"), function_of(meta), strict=True)),
         )
 

@@ -23,6 +23,7 @@ from torch import nn  # noqa: E402
 import pyprof  # noqa: E402
 from pyprof.capture import collector  # noqa: E402
 from pyprof.capture.collector import all_threads  # noqa: E402
+from pyprof.parse.cli import main  # noqa: E402
 
 from .conftest import record  # noqa: E402
 
@@ -144,6 +145,43 @@ def test_a_thread_pool(tmp_path: Path, before: bool) -> None:
     # two products of 2*32*64*256 and a sum of 2048, a hundred times
     assert flops(found) == 100 * (2 * 1_048_576 + 2047) == 209_919_900
     assert layers(found) == {"0": 100, "2": 100}
+
+
+@needs_all
+def test_a_pool_beside_the_thread_that_begins_the_capture(tmp_path: Path) -> None:
+    """One sample on this thread is 2*64*256 + 2*256*64 = 65,536; a hundred batches of 32 are 209,715,200."""
+    net = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 64))
+
+    def run() -> None:
+        with torch.no_grad():
+            net(torch.ones(1, 64))
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            list(pool.map(serve, range(100)))
+
+    def serve(i: int) -> None:
+        with torch.no_grad():
+            net(torch.full((32, 64), float(i)))
+
+    with pyprof.profile(tmp_path / "net.json"):
+        run()
+    assert flops(rows(tmp_path / "net.json")) == 65_536 + 209_715_200 == 209_780_736 == pyprof.count(run).flops
+
+
+@needs_all
+def test_the_backward_of_what_ran_in_a_range_is_in_the_range(tmp_path: Path) -> None:
+    """Of a record_function and of an annotation: 2*4*8*8 = 512 forward, and the products of the backward pass."""
+    first, second, x = nn.Linear(8, 8), nn.Linear(8, 8), torch.ones(4, 8)
+    with pyprof.profile(tmp_path / "net.json"):
+        with torch.profiler.record_function("block one"):
+            hidden = first(x).relu()
+        with pyprof.annotate("block two"):
+            out = second(hidden)
+        out.sum().backward()
+    for name, products in (("block one", 1), ("block two", 2)):  # of the weight; the input x needs none
+        assert main([str(tmp_path / "net.json"), "--range", name, "-q", "-o", str(tmp_path / f"{name}.dict")]) == 0
+        found = rows(tmp_path / f"{name}.dict")
+        linear = found[(found.op == "linear") & (found.flops == 512)]
+        assert list(linear.dir) == ["fprop"] + ["bprop"] * products
 
 
 @needs_all

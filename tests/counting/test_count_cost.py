@@ -82,4 +82,4 @@ def test_the_memory_of_a_long_count_is_bounded() -> None:
             grown, _ = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
-    assert grown < 200_000  # bytes
+    assert grown < 200_000  # bytes; 33 MB in 600 steps were 55,000 in each

@@ -40,6 +40,7 @@ def flops(call: Callable[[], Any]) -> tuple[int, int]:
 def test_the_gradient_of_an_input() -> None:
     layer, x = net(), X()
     assert flops(lambda: torch.autograd.grad(layer(x), x, torch.ones(8, 64))) == (U, U) == (65_536, 65_536)
+    assert pyprof.count(lambda: torch.autograd.grad(layer(x), x, torch.ones(8, 64))).flops == 131_072
 
 
 def test_the_gradient_of_a_weight() -> None:

@@ -350,3 +350,21 @@ def test_what_control_flow_runs_counts():
     for call, products in ((lambda: branch(True), 1), (lambda: branch(False), 2), (loop, 5)):
         counted = pyprof.count(call)
         assert (counted.products.flop, counted.unknown) == (products * 65_536, {})
+
+
+MASK = torch.arange(8)[:, None].expand(8, 6) < 3  # 3 rows of 6
+Z = torch.ones(6, 3, dtype=torch.complex64)
+
+
+@pytest.mark.parametrize(
+    ("call", "nbytes"),
+    [
+        (lambda: torch.nonzero(MASK), 336),  # 48 truths, and 18 places of two int64 each
+        (lambda: torch.ones(8, 6)[MASK], 192 + 192),  # ones; 48 truths, 18 of 48 numbers read, and written
+        (lambda: torch.ones(8, 6)[MASK[:, 0]], 192 + 152),  # ones; 8 truths, 3 rows of 24 bytes read, and written
+        (lambda: torch.cat([Z[:4], Z[4:]]), 288),  # 18 complex numbers of 8 bytes read, and written
+    ],
+)
+def test_bytes_that_depend_on_values_and_on_lists(call: Any, nbytes: int) -> None:
+    work = pyprof.count(call)
+    assert work.bytes == nbytes and not work.unknown

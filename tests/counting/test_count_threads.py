@@ -1,8 +1,13 @@
-"""pyprof.count counts what other threads do for the program: those that it starts, and pools that it gives work to."""
+"""pyprof.count counts what other threads do for the program: those that it starts, pools that it gives work to, and
+those that run already. A thread whose work it cannot count is named."""
 
+import _thread
 import concurrent.futures
+import cProfile
 import multiprocessing.pool
+import queue
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +18,9 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 import pyprof  # noqa: E402
+from pyprof.capture import patch  # noqa: E402
+
+needs_hook = pytest.mark.skipif(not patch.reaches_threads(), reason="this Python reaches no running thread")
 
 
 def product() -> Any:
@@ -117,8 +125,167 @@ def test_a_thread_that_outlives_the_count_is_left_alone() -> None:
     assert depths == [(0, 0)]
 
 
+def test_a_thread_that_python_s_threading_does_not_know() -> None:
+    done = threading.Event()
+
+    def work() -> None:
+        product()
+        done.set()
+
+    with pyprof.count() as work_done:
+        _thread.start_new_thread(work, ())
+        assert done.wait(60)
+    assert work_done.flops == 120
+
+
+class Server:
+    """A thread that takes calls from a queue of its own."""
+
+    def __init__(self) -> None:
+        self._calls: queue.Queue[Any] = queue.Queue()
+        self._results: queue.Queue[Any] = queue.Queue()
+        self._thread = threading.Thread(target=self._serve, name="server")
+        self._thread.start()
+
+    def _serve(self) -> None:
+        while (call := self._calls.get()) is not None:
+            self._results.put(call())
+
+    def ask(self, call: Callable[[], Any]) -> Any:
+        self._calls.put(call)
+        return self._results.get(timeout=60)
+
+    def __enter__(self) -> "Server":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._calls.put(None)
+        self._thread.join()
+
+
+def depths() -> tuple[int, int]:
+    return torch._C._len_torch_function_stack(), torch._C._len_torch_dispatch_stack()
+
+
+@needs_hook
+def test_a_thread_that_ran_before() -> None:
+    with Server() as server:
+        server.ask(product)
+        for _ in range(3):
+            counted_and_after(lambda: server.ask(product))
+        server.ask(product)
+        assert server.ask(depths) == (0, 0)
+
+
+@needs_hook
+def test_a_training_step_on_a_thread_that_ran_before() -> None:
+    net = nn.Sequential(nn.Linear(8, 8, bias=False), nn.ReLU(), nn.Linear(8, 2, bias=False))
+    with Server() as server, pyprof.count() as work:
+        server.ask(lambda: net(torch.ones(4, 8)).sum().backward())
+        server.ask(lambda: net(torch.ones(4, 8)).sum().backward())
+    assert work.ops["linear"].calls == 4
+    assert work.ops["linear"].forward.flop == 2 * (512 + 128)  # 2*4*8*8 and 2*4*8*2, twice
+    assert work.ops["linear"].backward.flop == 2 * (512 + 2 * 128)  # of both weights, and of the second's input
+    assert not work.unknown
+
+
+@needs_hook
+def test_the_main_thread_and_several_servers_at_once() -> None:
+    with Server() as first, Server() as second:
+        with pyprof.count() as work:
+            for _ in range(50):
+                first.ask(product)
+                second.ask(product)
+                product()
+        assert work.flops == 3 * 50 * 120
+        assert not work.unknown
+
+
+@needs_hook
+def test_a_count_on_a_thread_beside_a_main_thread_that_works() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    found: list[Any] = []
+
+    def count() -> None:
+        with pyprof.count() as work:
+            begun.set()
+            assert go_on.wait(60)
+        found.append(work)
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    assert begun.wait(60)
+    product()
+    go_on.set()
+    thread.join()
+    product()
+    assert found[0].flops == 120 and not found[0].unknown
+    torch.ones(1).relu()
+    assert depths() == (0, 0)
+
+
+def test_a_thread_that_waits_is_not_named() -> None:
+    with Server() as server:
+        server.ask(product)
+        time.sleep(0.1)  # until it waits
+        with pyprof.count() as work:
+            product()
+        assert work.flops == 120 and not work.unknown
+        assert server.ask(depths) == (0, 0)
+
+
+@needs_hook
+def test_a_thread_with_a_profiler_of_python_is_named() -> None:
+    profile = cProfile.Profile()
+    with Server() as server:
+        server.ask(profile.enable)
+        with pyprof.count() as work:
+            server.ask(product)
+        server.ask(profile.disable)
+    assert work.flops == 0 and work.unknown == {"thread server": 1}
+    assert "not counted: thread server" in str(work) and "started before the count" in str(work)
+
+
+def test_where_python_reaches_no_running_thread_those_that_worked_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patch, "_thread_states", lambda: None)
+    with Server() as server, Server() as idle:
+        server.ask(product)
+        idle.ask(product)
+        time.sleep(0.1)  # until both wait
+        with pyprof.count() as work:
+            server.ask(product)
+            product()
+    assert work.flops == 120 and work.unknown == {"thread server": 1}
+
+
+@needs_hook
+def test_threads_that_end_hold_no_mode() -> None:
+    class AtTheEnd:
+        def __del__(self) -> None:
+            left.append(depths())
+
+    left: list[Any] = []
+    local = threading.local()
+
+    def keep() -> None:
+        product()
+        local.value = AtTheEnd()
+
+    with pyprof.count() as work:
+        pass
+    server = Server()
+    with pyprof.count() as work:
+        server.ask(keep)
+        server.__exit__()
+    assert work.flops == 120 and left == [(0, 0)]
+
+
 def test_names_are_put_back() -> None:
-    names = [(threading.Thread, "_bootstrap_inner"), (concurrent.futures.ThreadPoolExecutor, "submit")]
+    names = [
+        (threading.Thread, "_bootstrap_inner"),
+        (_thread, "start_new_thread"),
+        (concurrent.futures.ThreadPoolExecutor, "submit"),
+    ]
     names += [(multiprocessing.pool.ThreadPool, "imap"), (torch.autograd, "_engine_run_backward")]
     names += [(torch.overrides, "has_torch_function")]
     before = [getattr(*name) for name in names]

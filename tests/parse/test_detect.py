@@ -82,6 +82,18 @@ def test_json_of_other_kinds_is_named_with_what_to_do(content, found, command, t
     assert f"{path}: expected a torch.profiler (Kineto) trace, found {found}" in err
 
 
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("export.jsonl", "found an export of nsys as JSON lines, which is not read (nsys export --type sqlite"),
+        ("metadata_only.json.gz", "found one that has metadata alone (60 names of processes and threads), so that"),
+    ],
+)
+def test_real_files_of_other_kinds(data, name, found, capsys):
+    assert main([str(data / "round3" / "cases" / name)]) == 1
+    assert found in capsys.readouterr().err
+
+
 def test_a_folder_of_traces_says_which_to_give(tmp_path, capsys):
     """torch.profiler.tensorboard_trace_handler writes HOST_PID.TIME.pt.trace.json(.gz), also into folders of runs."""
     (tmp_path / "run").mkdir()

@@ -18,6 +18,7 @@ torch = pytest.importorskip("torch")
 if not hasattr(os, "fork"):
     pytest.skip("forks and signals as on Linux", allow_module_level=True)
 
+from pyprof.capture.collector import all_threads  # noqa: E402
 from pyprof.marker import parse_marker  # noqa: E402
 from pyprof.processes.child_capture import VARIABLE, Orders, Report  # noqa: E402
 from pyprof.processes.children import Children, following  # noqa: E402
@@ -87,6 +88,9 @@ def test_two_ranks_by_one_command(tmp_path: Path, launcher: list[str]) -> None:
         '"0"',
         '"1"',
     ]
+    words = [sys.executable, "-m", "pyprof", "ranks", *names, "-o", "job"]
+    compared = subprocess.run(words, cwd=tmp_path, env=ENVIRON, capture_output=True, text=True, timeout=100)
+    assert (compared.returncode, compared.stderr) == (0, "pyprof ranks: wrote job: 2 of 2 files\n")
 
 
 @with_distributed
@@ -159,6 +163,61 @@ def test_an_engine_and_a_pool_of_multiprocessing(tmp_path: Path, method: str) ->
     assert files(tmp_path) == ["net.N.json.gz"] * 2
     assert told(done)[:2] == ["wrote net.N.json.gz"] * 2
     assert sorted(ops(path)["relu"] for path in tmp_path.glob("*.gz")) == [2, 3]
+
+
+def test_training_in_children_of_torch_multiprocessing(tmp_path: Path) -> None:
+    program = """
+import torch, torch.multiprocessing
+def train(rank):
+    net = torch.nn.Linear(64, 64)
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    for _ in range(3):
+        net(torch.ones(8, 64)).pow(2).sum().backward(); optimizer.step(); optimizer.zero_grad()
+if __name__ == "__main__":
+    torch.multiprocessing.spawn(train, nprocs=2)
+"""
+    done = run(tmp_path, script(tmp_path, program))
+    assert (done.returncode, files(tmp_path)) == (0, ["net.N.json.gz"] * 2), done.stderr
+    assert told(done)[:2] == ["wrote net.N.json.gz"] * 2
+    assert [ops(path)["linear"] for path in tmp_path.glob("*.gz")] == [3, 3]
+
+
+def test_accelerate_launch(tmp_path: Path) -> None:
+    pytest.importorskip("accelerate", reason="accelerate is not installed")
+    program = """
+import torch
+from accelerate import Accelerator
+accelerator = Accelerator(cpu=True)
+net = torch.nn.Linear(64, 64)
+net, optimizer = accelerator.prepare(net, torch.optim.SGD(net.parameters(), 0.1))
+for _ in range(3):
+    accelerator.backward(net(torch.ones(8, 64)).sum()); optimizer.step(); optimizer.zero_grad()
+"""
+    options = ["--cpu", "--num_processes", "1", "--num_machines", "1", "--mixed_precision", "no"]
+    launch = ["-m", "accelerate.commands.accelerate_cli", "launch", *options, "--dynamo_backend", "no"]
+    done = run(tmp_path, *launch, script(tmp_path, program))
+    assert (done.returncode, files(tmp_path)) == (0, ["net.N.json.gz"]), done.stderr
+    (child,) = tmp_path.glob("*.gz")
+    assert ops(child)["linear"] == 3
+
+
+def test_a_server_whose_engine_is_a_thread(tmp_path: Path) -> None:
+    program = """
+import queue, threading, torch
+net, requests, answers = torch.nn.Linear(64, 8), queue.Queue(), queue.Queue()
+def engine():
+    while (x := requests.get()) is not None:
+        with torch.inference_mode():
+            answers.put(net(x))
+thread = threading.Thread(target=engine); thread.start()
+for _ in range(5):
+    requests.put(torch.ones(16, 64)); answers.get()
+requests.put(None); thread.join()
+"""
+    done = run(tmp_path, script(tmp_path, program))
+    assert (done.returncode, files(tmp_path)) == (0, ["net.json.gz"]), done.stderr
+    if all_threads():
+        assert ops(tmp_path / "net.json.gz")["linear"] == 5
 
 
 def test_a_child_of_fork_has_its_own_ops_alone(tmp_path: Path) -> None:

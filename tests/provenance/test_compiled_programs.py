@@ -377,6 +377,39 @@ def test_compiled_autograd_has_the_layers_of_the_forward(tmp_path: Path) -> None
     assert sorted(backward) == sorted([SQUARE, DOWN, TANH, UP, *PRODUCTS])
 
 
+class KeysFirst(nn.Module):
+    """Its forward pass computes k before q, and the compiled backward pass, too: not in the opposite order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.k, self.v = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x: Any) -> Any:
+        k, q, v = self.k(x), self.q(x), self.v(x)
+        return (q @ k.t()).softmax(-1) @ v
+
+
+def test_compiled_autograd_over_an_eager_forward_has_its_layers(tmp_path: Path) -> None:
+    """Of a product of 6 rows of 8 with 8 columns, 2*6*8*8 = 768; of one with 4 columns, 384; of 6 x 6 and 8, 576."""
+    compiled_autograd = pytest.importorskip("torch._dynamo.compiled_autograd")
+    net, x = nn.Sequential(nn.Linear(8, 8), KeysFirst(), nn.Linear(8, 4)), torch.randn(6, 8)
+
+    def step() -> None:
+        net.zero_grad()
+        loss = net(x).pow(2).sum()
+        with compiled_autograd._enable(torch.compile):
+            loss.backward()
+
+    recorded(tmp_path / "net.json", step)
+    rows = [row for row in rows_of(tmp_path / "net.json") if row[0] in ("aten::mm", "aten::addmm")]
+    forward = [("0", 768), ("1.k", 768), ("1.q", 768), ("1.v", 768), ("1", 576), ("1", 576), ("2", 384)]
+    named = [("matmul" if layer == "1" else "linear", layer, flop) for layer, flop in forward]
+    assert sorted(row[1:3] + row[4:] for row in rows if row[3] == "fprop") == sorted(named)
+    # Two of each product, but for the first layer, whose input needs no gradient.
+    backward = sorted((2 * named)[1:])
+    assert sorted(row[1:3] + row[4:] for row in rows if row[3] == "bprop") == backward
+
+
 def test_kernels_that_inductor_makes_for_a_cpu_are_rows(tmp_path: Path) -> None:
     """With the layer of their main operation, and the FLOPs of all of them; compilation has no rows."""
     net, x = MLP(), torch.randn(6, 8)

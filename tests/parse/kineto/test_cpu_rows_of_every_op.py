@@ -80,6 +80,7 @@ def counted(tmp_path, run):
 
 G = torch.randn(30, 30)
 SPD = G @ G.T + 30 * torch.eye(30)
+TALL = torch.randn(50, 20)
 
 
 @pytest.mark.parametrize(
@@ -91,6 +92,8 @@ SPD = G @ G.T + 30 * torch.eye(30)
         (lambda: torch.linalg.eigvals(G), ("_linalg_eigvals", 270_000)),  # 10 n^3
         (lambda: torch.geqrf(G), ("geqrf", 36_000)),  # 4 n^3 / 3
         (lambda: torch.linalg.qr(G), ("linalg_qr", 72_000)),  # 8 n^3 / 3
+        # R takes 2 n^2 (m - n/3) = 34,667 for 50 x 20; Q' b and the solution 4 m n - 2 n^2 + n^2 = 3600 for each of 5
+        (lambda: torch.linalg.lstsq(TALL, TALL[:, :5]), ("linalg_lstsq", 52_667)),
         # of 25 numbers: 24 + 1 for the mean, 25 differences, 25 squares, 24 + 1, a root; the sum within counts none
         (lambda: torch.std(G[:5, :5]), ("std", 101)),
         (  # each of 7 x 7 results adds its 4 x 4 elements: as many additions as elements, 2 * 3 * 28 * 28

@@ -97,6 +97,12 @@ def test_a_frame_whose_name_has_quotes_is_read(tmp_path, name, last):
     assert (len(trace.events), trace.losses) == (6, [])
 
 
+def test_a_trace_of_torch_2_13_with_such_frames_keeps_its_idle_time(data):
+    capture = read(data / "round3" / "cases" / "unescaped_quotes.json.gz")
+    assert (capture.rows, capture.losses) == (57, [])
+    assert capture.warnings[0].startswith("13 of 961 events were no valid JSON (nan, unescaped text) and were mended")
+
+
 def test_frames_that_cannot_be_read_are_no_loss_of_what_ran(tmp_path):
     """Idle time and advice rest on kernels and calls. Frames tell layers and lines."""
     broken = '{"ph": "X", "cat": "python_function", "name": "f", "pid": 7, "tid": }, '

@@ -374,3 +374,9 @@ def test_a_launch_on_a_thread_without_ops_says_so_where_other_threads_have_ops(t
     ]
     assert table(tmp_path, *of_one, *on_each).coded("reason").texts()[1] == "only user ranges around the launch: mine"
     assert table(tmp_path, *calls, *kernels).coded("reason").texts() == ["no range around the launch"] * 3
+
+
+def test_a_recording_of_one_thread_says_so_of_the_kernels_of_another(data):
+    """The thread whose op was recorded launches nothing; the other one launches six products."""
+    found = correlate(read(data / "round3" / "cases" / "thread_gpu.json.gz"))
+    assert found.coded("reason").texts() == ["launched by a thread whose ops were not recorded"] * 6
