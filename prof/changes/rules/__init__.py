@@ -54,9 +54,11 @@ REMOVED = (  # in 2.0: pyprof plan takes their names for one version, with a lin
     "joined_calls",
     "loop_inputs",
     "loop_of_products",
+    "made_again",
     "parallel_modules",
     "parameter_groups",
     "sample_loop",
+    "small_collectives",
     "small_grid",
 )
 

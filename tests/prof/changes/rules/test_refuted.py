@@ -240,9 +240,9 @@ def test_a_first_derivative_that_is_recorded_is_no_checkpointing():
 
 def test_messages_of_inference_are_no_gradients():
     """All-reduces of tensor parallelism, each of which the next layer needs."""
-    small = [allreduce(20_000 + 30_000 * i, 5_000, 16_384, phase="forward") for i in range(64)]
-    assert not found("small_collectives", row(0, 10_000), *small)
-    assert found("small_collectives", row(0, 10_000, phase="backward"), *small)
+    messages = [allreduce(20_000 + 210_000 * i, 200_000, 10_000_000, phase="forward") for i in range(4)]
+    assert not found("communication", row(0, 10_000), *messages)
+    assert found("communication", row(0, 10_000, phase="backward"), *messages)
 
 
 # Capture -> words that no card or change may have, and words that one must have.

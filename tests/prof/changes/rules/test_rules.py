@@ -18,7 +18,7 @@ from pyprof.prof.changes.rules.products.narrow import Flow
 from pyprof.prof.changes.rules.repeats.parameter_loops import behind, reads_of
 from tests.parse.kineto.kineto_file import MAIN, call, kernel, op, x
 from tests.prof.changes.effect.test_scenario import base, of_rows
-from tests.prof.changes.rules import advice_rows, test_layout, test_waiting
+from tests.prof.changes.rules import advice_rows, test_layout
 from tools.plan_pairs import GOLDEN, base_of
 
 
@@ -394,14 +394,6 @@ def test_a_large_copy_to_pageable_memory_of_the_host():
     small, pinned = {**copy, "bytes": 1000}, {**copy, "kShortName": "Memcpy DtoH (Device -> Pinned)"}
     (edit,) = proposals("copy_to_host", of_rows(copy, small, pinned))
     assert (edit.rows.tolist(), edit.ns.tolist(), edit.left.tolist()) == ([0], [2_002_000], [1])
-
-
-def test_small_collectives_become_fewer_though_none_gets_shorter():
-    """Of 64 all-reduces one of 25 MiB remains; it takes as long as they did, by the rate of the largest."""
-    rows = [test_waiting.allreduce(30_000 * i, 5_000, 16_384) for i in range(64)]
-    scenario = SimpleNamespace(run=advice_rows.run(*rows), edits=())
-    (edit,) = proposals("small_collectives", scenario)
-    assert edit.ns.tolist() == [5_000] * 64 and edit.left.tolist() == [1 / 64] * 64
 
 
 def test_without_shapes_names_tell_with_half_of_the_gain():
