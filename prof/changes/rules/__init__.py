@@ -11,13 +11,12 @@ from pyprof.prof.changes.rules import cpu_data, cpu_ops, from_findings  # noqa: 
 from pyprof.prof.changes.rules.host import (  # noqa: F401
     communication,
     copies,
+    data_loader,
     graphs,
     growing_tensors,
     host_waits,
     inference,
-    inference_mode,
     kept_activations,
-    kept_tables,
     part_graphs,
 )
 from pyprof.prof.changes.rules.kernels import (  # noqa: F401

@@ -8,8 +8,9 @@ from pyprof.prof.changes.effect.edit import Abstained, Edit
 from pyprof.prof.changes.effect.scenario import apply, captured
 from pyprof.prof.changes.find_changes import find_changes
 from pyprof.prof.changes.rules import EDIT_RULES, RULES
+from pyprof.prof.changes.rules.host.copies import small_made_often
 from pyprof.prof.changes.rules.host.graphs import decides_on_host, recomputes
-from pyprof.prof.changes.rules.host.host_waits import reads_of_scaler, small_made_often
+from pyprof.prof.changes.rules.host.host_waits import reads_of_scaler
 from pyprof.prof.load import load_table
 from pyprof.prof.work.annotate import annotate
 from tests.parse.kineto.kineto_file import MAIN, call, kernel, op, x
@@ -61,6 +62,13 @@ def test_a_graph_leaves_what_the_host_does_before_a_copy_of_input_data(tmp_path)
 def test_tensors_whose_sizes_differ_from_step_to_step_are_in_no_graph(tmp_path):
     (only,) = proposals("cuda_graph", captured(base(tmp_path, *steps(lambda step: [8 + step, 8]))))
     assert only == Abstained("cuda_graph", "sizes of tensors differ from step to step")
+
+
+def test_steps_that_launch_other_numbers_of_kernels_are_in_no_graph(tmp_path):
+    """The second step ends after 30 of its 40 launches, and its copy."""
+    events = [event for event in steps() if event["ts"] < 10 + STEP + 5_308]
+    (only,) = proposals("cuda_graph", captured(base(tmp_path, *events)))
+    assert only == Abstained("cuda_graph", "the steps do not launch equally many kernels")
 
 
 @pytest.mark.parametrize("rule", ["cuda_graph", "part_graph"])

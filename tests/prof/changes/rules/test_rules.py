@@ -12,7 +12,6 @@ from pyprof.prof.changes.effect.scenario import apply, captured
 from pyprof.prof.changes.general_code import GENERAL
 from pyprof.prof.changes.rules import EDIT_RULES, RULES
 from pyprof.prof.changes.rules.from_findings import DEVIATIONS, edit_of, with_parameters
-from pyprof.prof.changes.rules.host.graphs import _alike
 from pyprof.prof.changes.rules.kernels.parameters import in_loops
 from pyprof.prof.changes.rules.products.narrow import Flow
 from pyprof.prof.changes.rules.repeats.parameter_loops import behind, reads_of
@@ -153,16 +152,6 @@ def test_a_step_that_reads_values_cannot_be_a_graph_before_they_go():
     scenario = captured(base_of(GOLDEN / "checked.before.json.gz"))
     (only,) = proposals("cuda_graph", scenario)
     assert isinstance(only, Abstained) and only.needs == "item"
-
-
-@pytest.mark.parametrize(("launches", "alike"), [((10, 10), True), ((10, 2), False), ((10, 10, 2), False)])
-def test_steps_of_which_one_has_fewer_launches_are_not_alike(launches, alike):
-    rows = [
-        {"kShortName": "k", "ns": 1000, "step": step} for step, count in enumerate(launches, 1) for _ in range(count)
-    ]
-    marks = {"markStart": 0, "markEnd": 1_000_000}
-    assert _alike(advice_rows.run(*({**row, **marks} for row in rows))) is alike
-    assert _alike(advice_rows.run(*({**row, "step": None} for row in rows)))  # without marks, nothing speaks against it
 
 
 def test_memory_given_back_in_each_step(tmp_path):

@@ -102,27 +102,6 @@ def test_a_pageable_copy_by_hand():
     assert (change.rule, change.gpu_ms) == ("pageable_copy", pytest.approx(3 - 0.3854, abs=0.0001))
 
 
-UNTOLD = "[CUDA memcpy Host-to-Device]"
-
-
-def under_nsys(start, call, **more):
-    """A copy of 19 MB in 3 ms, its call a µs before it."""
-    return batch(
-        start, UNTOLD, 3_000_000, api="cudaMemcpyAsync_v3020", apiStart=start - 1_000, apiDuration=call, **more
-    )
-
-
-def test_under_nsys_the_call_tells_a_pageable_copy():
-    (change,) = changes(kernel(0, 1000), under_nsys(10_000, 2_950_000), rule="pageable_copy")
-    assert change.gpu_ms == pytest.approx(3 - 0.3854, abs=0.0001)
-    assert changes(kernel(0, 1000), under_nsys(10_000, 6_000), rule="pageable_copy") == []  # from pinned memory
-    assert (
-        changes(under_nsys(10_000, 2_950_000), kernel(4_000_000, 1000), rule="pageable_copy") == []
-    )  # a model's loading
-    rows = [under_nsys(10_000, 2_950_000, step=1), kernel(4_000_000, 1000, step=1)]
-    assert len(changes(*rows, rule="pageable_copy")) == 1
-
-
 PINNED = {
     "pinned": [batch(0, ns=3_000_000)],
     "not told": [batch(0, "[CUDA memcpy Host-to-Device]", 3_000_000)],
