@@ -13,7 +13,7 @@ from pyprof.prof.changes.effect.run import Run
 from pyprof.prof.changes.effect.scenario import Scenario
 from pyprof.prof.changes.rules.host.copies import small_made_often
 from pyprof.prof.changes.rules.host.growing_tensors import tensors_grow
-from pyprof.prof.changes.rules.host.host_waits import LARGEST, READ, calls_for_memory, copies
+from pyprof.prof.changes.rules.host.host_waits import LARGEST, calls_for_memory, copies, single_values
 from pyprof.prof.timing.gpus import TO_DEVICE, TO_HOST
 from pyprof.quantities import rounded
 from pyprof.table.columns import Ints
@@ -81,7 +81,7 @@ def _hindrance(scenario: Scenario) -> tuple[str, str]:
     if run.collectives.any() or run.lanes > 1:
         return "collectives between GPUs were not measured in graphs", ""
     read, given = (_held(scenario, rows) for rows in _copied(run))
-    values = read[run.aten[read] == READ]
+    values = read[single_values(run)[read]]
     if len(values):
         return f"values are read within the step ({run.trace(int(values[0]))})", "item"
     if len(read):

@@ -11,6 +11,7 @@ from pyprof.prof.changes.effect.costs import COSTS
 from pyprof.prof.changes.effect.edit import Abstained, Edit, Proposal, edit_rule
 from pyprof.prof.changes.effect.run import Run
 from pyprof.prof.changes.effect.scenario import Scenario
+from pyprof.prof.limits.occupancy import json_list
 from pyprof.prof.timing.gpus import SMALL, TO_HOST, named_rows
 from pyprof.quantities import rounded
 from pyprof.table.api_kinds import GIVING
@@ -29,7 +30,12 @@ BY_SIZE = (
 LATER = "Do not read values from the GPU within the step: keep them there, and read them every few steps."
 NO_CONDITION = (
     "Do not decide by values of the GPU within the step: in place of if mask.any(), do the work for all elements and "
-    "choose with torch.where, which changes nothing where the mask is empty."
+    "choose with torch.where, which changes nothing where the mask is empty. A library's checks can be off, such as "
+    "those of torch.distributions by validate_args=False."
+)
+END_OF_LOOP = (
+    "Ask only every few iterations whether a loop is done: as long as the values stay on the GPU, the host launches "
+    "ahead, and what the iterations after the end make is dropped."
 )
 # torch.cuda.empty_cache() frees all at one place. Without a pool, memory was freed between every fourth launch and the
 # next (a residual network on an MI300X).
@@ -50,6 +56,9 @@ BY_SCALER = (
 )
 WAITS = ("stream sync", "event sync", "device sync")
 READ, UNSCALE = "_local_scalar_dense", "_amp_foreach_non_finite_check_and_unscale_"
+CONDITIONS = ("aten::is_nonzero", "aten::equal", "aten::allclose")  # ops by which a program decides
+OF_PROGRAM = {*CONDITIONS, "aten::item", f"aten::{READ}"}  # ops around the reads that a program asks for
+NEXT = 3  # launches by which an iteration of a loop is told from what follows its end
 
 
 def copies(run: Run, *words: str) -> Bools:
@@ -57,10 +66,19 @@ def copies(run: Run, *words: str) -> Bools:
     return run.table.coded("kind").among("memcpy") & named_rows(run.table, *words)
 
 
-def _small_reads(scenario: Scenario, most: int, single: bool) -> Ints:
-    """The copies to the host of at most so many bytes that a known call makes: of single values, or all others."""
+def single_values(run: Run) -> Bools:
+    """A mask of the values that the program reads one by one; not those that PyTorch's ops read to know the size of
+    their result, as unique and bincount do."""
+    nodes = run.table.coded("nodes")
+    by_op = nodes.where(lambda text: any(name[:6] == "aten::" for name in {*map(str, json_list(text))} - OF_PROGRAM))
+    found: Bools = (run.aten == READ) & ~by_op
+    return found
+
+
+def _small_reads(scenario: Scenario, most: int, chosen: Bools) -> Ints:
+    """Those of the chosen rows that are copies to the host of at most so many bytes, by a known call."""
     run, size = scenario.run, scenario.run.table.ints("bytes")
-    rows = np.flatnonzero(copies(run, *TO_HOST) & (size != NULL) & (size <= most) & ((run.aten == READ) == single))
+    rows = np.flatnonzero(chosen & copies(run, *TO_HOST) & (size != NULL) & (size <= most))
     return rows[scenario.calls(rows) >= 0]
 
 
@@ -68,21 +86,37 @@ def _small_reads(scenario: Scenario, most: int, single: bool) -> Ints:
 def item(scenario: Scenario) -> Iterator[Proposal]:
     """Values read one by one: .item(), float(); or a condition on a tensor. Neither copy nor wait remains.
 
-    Refuted by: reads of GradScaler's own, which is no code of the program's.
+    Refuted by: reads of GradScaler's own, which is no code of the program's; reads of PyTorch's ops, which need sizes.
     """
     run = scenario.run
-    rows = _small_reads(scenario, SMALL, single=True)
+    rows = _small_reads(scenario, SMALL, single_values(run))
     own = np.setdiff1d(rows, reads_of_scaler(run))
     if not len(own):
         yield Abstained("item", BY_SCALER if len(rows) else NO_READS)
-    asks = run.mentions("nodes", "aten::is_nonzero")[own]
+    asks = run.mentions("nodes", *CONDITIONS)[own]
+    ends = asks & np.isin(own, _of_loops_ends(run, own[asks]))
     for change, what, read, cost in (
         (LATER, "(.item() or float())", own[~asks], "item"),
-        (NO_CONDITION, "for conditions", own[asks], "item of conditions"),
+        (NO_CONDITION, "for conditions", own[asks & ~ends], "item of conditions"),
+        (END_OF_LOOP, "to know whether a loop is done", own[ends], "item of conditions"),
     ):
         if len(read):
             why = f"{run.number(read, 'value is', 'values are')} read from the GPU {what}: {WAITING}"
             yield without_waits(scenario, "item", change, why, read, COSTS[cost])
+
+
+def _of_loops_ends(run: Run, rows: Ints) -> Ints:
+    """Those of the conditions that end a loop: in each step, a line's last one is followed by other ops than those
+    before it, all of which the same ops follow."""
+    lines: dict[str, dict[int, list[int]]] = {}
+    for row, step in zip(rows.tolist(), run.table.ints("step")[rows].tolist(), strict=True):
+        lines.setdefault(run.trace(row), {}).setdefault(step, []).append(row)
+    found = []
+    for steps in lines.values():
+        after = [[tuple(run.aten[row + 1 : row + 1 + NEXT]) for row in asked] for asked in steps.values()]
+        if all(len(set(each[:-1])) == 1 < len(each) - 1 and each[-1] != each[0][: len(each[-1])] for each in after):
+            found += [row for asked in steps.values() for row in asked]
+    return np.array(found, np.int64)
 
 
 def reads_of_scaler(run: Run) -> Ints:
@@ -110,7 +144,7 @@ def size_sync(scenario: Scenario) -> Iterator[Proposal]:
     Refuted by: copies for which the host does not wait.
     """
     run = scenario.run
-    rows = _small_reads(scenario, LARGEST, single=False)
+    rows = _small_reads(scenario, LARGEST, ~single_values(run))
     rows = rows[~scenario.released[scenario.calls(rows)]]
     if not len(rows):
         yield Abstained("size_sync", "no sizes, indices or small tensors are copied to the host within the steps")

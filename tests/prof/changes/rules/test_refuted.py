@@ -141,6 +141,38 @@ def test_a_condition_on_a_tensor_is_no_value_to_add_up():
     assert "torch.where" in only.change and "every few steps" not in only.change
 
 
+def loop(words=3, end=("cat", "sum"), **more):
+    """Two steps of a loop that ends by a condition: three products and the question; then other ops."""
+    asked = {"nodes": ["aten::is_nonzero", "aten::item", "aten::_local_scalar_dense"], "trace": ["write.py:7"], **more}
+    for step in range(2):
+        for word in range(words):
+            at = 1_000_000 * step + 10_000 * word
+            yield from (row(at + 200 * n, 100, step=step, aten="aten::mm", phase="forward") for n in range(3))
+            yield read(at + 1_000, step=step, **asked)
+        for n, name in enumerate(end):
+            yield row(at + 2_000 + 200 * n, 100, step=step, aten=f"aten::{name}", phase="forward")
+
+
+def test_a_condition_that_ends_a_loop_is_asked_less_often():
+    (only,) = proposals("item", of_rows(*loop()))
+    assert only.title == "Ask only every few iterations whether a loop is done" and len(only.rows) == 6
+    (value,) = proposals("item", of_rows(*loop(nodes=["aten::item", "aten::_local_scalar_dense"])))
+    assert value.title.startswith("Do not read values")
+    for rows in (loop(words=2), loop(end=["mm"]), loop(end=[])):  # too few to tell; nothing else after the loop
+        (condition,) = proposals("item", of_rows(*rows))
+        assert "torch.where" in condition.change
+
+
+def test_a_size_that_an_op_of_pytorch_reads_is_no_value_to_read_later():
+    """bincount asks for the greatest number; the program reads one value."""
+    asked = read(5_000, nodes=["aten::bincount", "aten::item", "aten::_local_scalar_dense"], op=["bincount"])
+    scenario = of_rows(row(0, 100), asked, read(20_000, nodes=["aten::item", "aten::_local_scalar_dense"]))
+    scenario.released = np.zeros(3, bool)
+    (value,), (size,) = proposals("item", scenario), proposals("size_sync", scenario)
+    assert (value.rows.tolist(), size.rows.tolist()) == ([2], [1])
+    assert "whose result's size" in size.title and "(bincount)" in size.why
+
+
 def copy_to_gpu(start, nbytes, **more):
     return {"kShortName": "Memcpy HtoD (Pageable -> Device)", "kind": "memcpy", "bytes": nbytes, "ns": 1_000,
             "aten": "aten::copy_", "start": start, "phase": "forward", "trace": ["net.py:9"], **more}  # fmt: skip
