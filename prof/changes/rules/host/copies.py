@@ -163,7 +163,8 @@ def copy_to_host(scenario: Scenario) -> Iterator[Proposal]:
 
 def _to_gpu(run: Run) -> Bools:
     """Copies of pageable memory to the GPU, of known sizes."""
-    return copies(run, *TO_DEVICE) & copies(run, "Pageable") & (run.table.ints("bytes") != NULL)
+    found: Bools = copies(run, *TO_DEVICE) & copies(run, "Pageable") & (run.table.ints("bytes") != NULL)
+    return found
 
 
 @edit_rule("made_on_cpu")
