@@ -90,7 +90,7 @@ RULES = {
     "causal": "attention_backend",
     "none": "zero_grad",
     "positions": "made_on_cpu",
-    "tables": "made_on_cpu+made_again",
+    "tables": "made_on_cpu",
     "eye": "made_on_cpu",
     "grad": "inference_mode",
     "inference": "inference_mode",
@@ -107,8 +107,8 @@ RULES = {
     "lengths": "item",
     "teacher": "unused_gradients",
     "frozen": "unused_gradients",
-    "rotary": "made_on_cpu+made_again",
-    "masks": "made_again+made_on_cpu",
+    "rotary": "made_on_cpu",
+    "masks": "made_on_cpu",
     "anchors": "made_on_cpu",
 }
 WORTH, NEAR, NEAR_END, NOTHING = 0.03, 0.25, 0.10, 0.01  # shares of a step, of a saving, of a final step, of a step

@@ -221,7 +221,4 @@ GENERAL = tuple(GeneralForm(*form) for form in (
     ("inference_mode", "", "out = model(x)", "with torch.inference_mode():\n    out = model(x)", INFERENCE),
     ("made_on_cpu", "", "window = torch.hann_window(size).to(x.device)",
      'self.register_buffer("window", torch.hann_window(size), persistent=False)  # once\nwindow = self.window'),
-    ("made_again", "", "mask = torch.full((length, length), -torch.inf, device=x.device).triu(1)  # in each layer",
-     'self.register_buffer("mask", torch.full((longest, longest), -torch.inf).triu(1), persistent=False)  # once\n'
-     "mask = self.mask[:length, :length]"),
 ))  # fmt: skip

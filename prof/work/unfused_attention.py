@@ -99,8 +99,13 @@ def _takes(product: str, softmax: str) -> bool:
 
 
 def _has_scores(op: str, product: str, softmax: str) -> bool:
-    """Whether a product may have made what a softmax takes; or, backward, may take its result, as for the values."""
+    """Whether a product may have made what a softmax takes; or, backward, may take its result, as for the values.
+
+    A linear layer with a bias, as a gate has it, makes no scores.
+    """
     result, operands = _shapes(softmax)[:1], [shape for shape in _shapes(product) if len(shape) > 1][-2:]
+    if op == "aten::addmm" and [len(shape) for shape in _shapes(product)[:3]] == [1, 2, 2]:
+        return False
     if op not in PLAIN or len(operands) < 2 or not result or not result[0]:
         return True  # shapes are not recorded, or do not show what the product makes
     (*rows, _), (*_, columns) = operands

@@ -52,33 +52,6 @@ def wide_gradients(changed: bool) -> Step:
     return stepped(model, 4096 if ON_GPU else 64, 1024)
 
 
-@case("small_collectives", PART)
-def small_buckets(changed: bool) -> Step:
-    return stepped(parallel(linears(96, 512 if ON_GPU else 64), 25 if changed else 1), 512 if ON_GPU else 64, 2048)
-
-
-@case("small_collectives", PART)
-def reduced_one_by_one(changed: bool) -> Step:
-    """Without DDP: every gradient by itself, or all as one."""
-    width = 512 if ON_GPU else 64
-    model = linears(96, width)
-    backward = stepped(model, width, 2048)
-
-    def step() -> None:
-        backward()
-        gradients = [p.grad for p in model.parameters() if p.grad is not None]
-        if not changed:
-            for gradient in gradients:
-                dist.all_reduce(gradient)
-            return
-        flat = torch.cat([gradient.flatten() for gradient in gradients])
-        dist.all_reduce(flat)
-        parts = flat.split([gradient.numel() for gradient in gradients])
-        torch._foreach_copy_(gradients, [p.view_as(g) for p, g in zip(parts, gradients, strict=True)])
-
-    return step
-
-
 def main() -> None:
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)

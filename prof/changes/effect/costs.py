@@ -28,7 +28,6 @@ COSTS = {
     "sibling_layers": "one layer in place of several, whose checkpoints have other names and shapes",
     "inference_mode": "a line of code; the results cannot be used in a backward pass later",
     "made_on_cpu": "memory for what is kept",
-    "made_again": "memory for what is kept",
     "kept_activations": "memory: the activations of these layers stay until their backward pass",
     "unused_gradients": "none, if no optimizer updates these parameters, however seldom, and no norm counts them",
     "repeats": "memory: the activations of all inputs at once; batch norm then sees the whole batch",

@@ -63,14 +63,13 @@ def _registering(rules: dict[str, Rule], name: str) -> Callable[[F], F]:
     return register
 
 
-def edit_of(run: Run, rule: str, finding: Finding, deviation: float, every: bool = False) -> Edit:
+def edit_of(run: Run, rule: str, finding: Finding, deviation: float) -> Edit:
     """An edit that does what a finding says.
 
-    ``every``: whether it concerns rows that get no shorter, too, since fewer of them remain.
     Launches that vanish are those of the kernels that vanish; where fewer kernels remain than before, but it is not
     said which, each keeps the same share of its launch.
     """
-    keeps = (finding.saved_ns > 0) | every  # other rows are only mentioned
+    keeps = finding.saved_ns > 0  # other rows are only mentioned
     rows, saved = finding.rows[keeps], finding.saved_ns[keeps]
     calls = finding.launches if finding.calls is None else finding.calls
     share = 1 - min(max(calls, 0.0) / max(len(rows), 1), 1.0)

@@ -36,8 +36,6 @@ BELIEVED = (0.5, 0.95)  # efficiencies of products seen in the run that may repl
 LAST_NS = 1 << 50  # 13 days; later times mean a damaged file
 LONG_NS = 20000.0  # the shortest product whose efficiency counts
 
-# Shorter messages are latency, 8 to 20 µs within a host (192 of 1 MB and less on two H200: median 8.6), or waits.
-SMALL_MESSAGE = 4 << 20
 # The most that one call fewer saves the host. Single ops in Python loops take 6 to 14 µs (the same programs); the mean
 # over a step is higher, because it includes the modules' own Python code.
 CALL_NS = 10_000.0

@@ -11,12 +11,12 @@ from pyprof.prof.changes.rules import cpu_data, cpu_ops, from_findings  # noqa: 
 from pyprof.prof.changes.rules.host import (  # noqa: F401
     communication,
     copies,
+    data_loader,
     graphs,
     growing_tensors,
     host_waits,
-    inference_mode,
+    inference,
     kept_activations,
-    kept_tables,
     part_graphs,
 )
 from pyprof.prof.changes.rules.kernels import (  # noqa: F401
@@ -54,9 +54,11 @@ REMOVED = (  # in 2.0: pyprof plan takes their names for one version, with a lin
     "joined_calls",
     "loop_inputs",
     "loop_of_products",
+    "made_again",
     "parallel_modules",
     "parameter_groups",
     "sample_loop",
+    "small_collectives",
     "small_grid",
 )
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from pyprof.prof.changes.effect.finding import Finding, cpu_rule
 from pyprof.prof.changes.effect.run import Run
-from pyprof.prof.changes.rules.host.batch_makers import made_by
+from pyprof.prof.changes.rules.host.data_loader import made_by
 from pyprof.quantities import rounded
 
 LEAST_SHARE = 0.05  # of the step

@@ -32,7 +32,6 @@ DEVIATIONS = {
     "select_in_loop": 0.2,
     "weight_casts": 0.1,
     "communication": 0.4,
-    "small_collectives": 0.4,
 }
 
 
@@ -68,13 +67,7 @@ def _adds_bias(run: Run, row: int) -> bool:
     return run.aten[row] in ("add", "add_") and len(shapes) > 1 and len(shapes[0]) >= 4
 
 
-def _of_launches(run: Run, finding: Finding) -> Finding:
-    """The finding without the host's calls: the replay knows what each launch takes the host."""
-    return replace(finding, calls=None)
-
-
-COMPLETED = {"sparse_grad": _with_helpers, "conv_bias": with_parameters, "small_collectives": _of_launches}
-MERGED = ("small_collectives",)  # rules whose kernels become fewer, also where these take as long as before
+COMPLETED = {"sparse_grad": _with_helpers, "conv_bias": with_parameters}
 
 
 def _adapted(name: str, deviation: float) -> EditRule:
@@ -84,11 +77,11 @@ def _adapted(name: str, deviation: float) -> EditRule:
             yield Abstained(name, "the plan compiles the whole model")
             return
         for finding in RULES[name](run) if run.rows else ():
-            if not len(finding.rows) or not (name in MERGED or bool((finding.saved_ns > 0).any())):
+            if not bool((finding.saved_ns > 0).any()):
                 continue
             whole = COMPLETED[name](run, finding) if name in COMPLETED else finding
             found = True
-            yield edit_of(run, name, whole, deviation, every=name in MERGED)
+            yield edit_of(run, name, whole, deviation)
         if not found:
             yield Abstained(name, NOTHING_FOUND)
 

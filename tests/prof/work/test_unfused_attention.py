@@ -101,6 +101,15 @@ def test_the_product_before_has_the_scores_too(before, softmax, after, way, coun
     assert number_of(between_products(before, softmax, after, way)) == count
 
 
+@pytest.mark.parametrize(("first", "count"), [([8], 0), ([4096, 8], 1)])
+def test_a_gates_linear_layer_makes_no_scores(first, count):
+    """x @ w + bias, softmax over 8 experts, and a product with their results. A sum with a mask may be attention's."""
+    made = between_products([[4096, 64], [64, 8]], GATE[:1], [[4096, 8], [8, 512]])
+    sizes = [[first, [4096, 64], [64, 8]], GATE[:1], [[4096, 8], [8, 512]]]
+    made = made.with_column("aten", Coded.of(["aten::addmm", "aten::_softmax", "aten::mm"]))
+    assert number_of(made.with_column("sizes", Coded.of(map(json.dumps, sizes)))) == count
+
+
 def test_scores_may_be_a_sum_of_several_products():
     """Those of relative positions come last: 63 distances per query, of which each has 32."""
     query = {"kShortName": GEMM, "aten": "aten::bmm", "sizes": [[8, 16, 64], [8, 64, 32]]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,6 +23,14 @@ PIECE_NS = 2000.0  # of a copy of the new piece, besides moving it
 Shape = tuple[int, ...]
 
 
+class _Link(NamedTuple):
+    """A concatenation that is one of a growing tensor's."""
+
+    row: int
+    piece: int  # elements that it adds
+    lengths: set[int]  # of what grows, before and after, in the dimension in which it does
+
+
 @edit_rule("static_cache")
 def static_cache(scenario: Scenario) -> Iterator[Proposal]:
     """Each concatenation copies all that there is; into memory allocated once, only the new piece is written.
@@ -32,14 +41,13 @@ def static_cache(scenario: Scenario) -> Iterator[Proposal]:
     Refuted by: a concatenation that does not take the last one's result.
     """
     run = scenario.run
-    grown = list(_grown(run))
+    grown = sorted(_grown(run))
     if not grown:
         why = f"no tensor grows by {LINKS} concatenations or more, each of the last one's result"
         yield Abstained("static_cache", why)
         return
-    rows = np.array(sorted(row for row, _ in grown), np.int64)
-    piece = dict(grown)
-    moved = np.array([2.0 * piece[row] * ITEM_BYTES.get(str(run.dtype[row]), 4.0) for row in rows.tolist()])
+    rows = np.array([each.row for each in grown], np.int64)
+    moved = np.array([2.0 * each.piece * ITEM_BYTES.get(str(run.dtype[each.row]), 4.0) for each in grown])
     ns = np.fmin(run.dur[rows], PIECE_NS + 1e9 * moved / run.bandwidth)  # the bandwidth may be unknown
     yield Edit(
         rule="static_cache",
@@ -71,38 +79,32 @@ def sizes_of(scenario: Scenario) -> Coded:
     Each length that such a tensor has had is the greatest one.
     """
     run, sizes = scenario.run, scenario.run.table.coded("sizes")
-    is_static = any(edit.rule == "static_cache" for edit in scenario.edits)
-    lengths = {length for row, _ in _grown(run) for length in _lengths(_operands(run, row))} if is_static else set()
+    if not any(edit.rule == "static_cache" for edit in scenario.edits):
+        return sizes
+    lengths = {length for each in _grown(run) for length in each.lengths}
     longest = dict.fromkeys(map(str, lengths), str(max(lengths, default=0)))
     texts = Coded.of(NUMBER.sub(lambda each: longest.get(each[0], each[0]), text) for text in [*sizes.values, ""])
     return texts.take(sizes.codes)  # code -1 selects the last item
 
 
-def _lengths(shapes: list[Shape]) -> set[int]:
-    """The lengths of a tensor that grows before and after, in the dimension in which it does."""
-    after = _joined(shapes) or ()
-    return {length for pair in zip(shapes[0], after, strict=False) if pair[0] != pair[1] for length in pair}
-
-
-def _grown(run: Run) -> Iterator[tuple[int, int]]:
-    """(row, elements of the new piece) of the concatenations that belong to a growing tensor."""
-    open_: dict[tuple[int, str, Shape], list[list[tuple[int, int]]]] = {}
-    chains: list[list[tuple[int, int]]] = []
+def _grown(run: Run) -> Iterator[_Link]:
+    """The concatenations that belong to a growing tensor."""
+    open_: dict[tuple[int, str, Shape], list[list[_Link]]] = {}
+    chains: list[list[_Link]] = []
     for row in np.flatnonzero((run.aten == "cat") & (run.phase != "backward") & (run.role != "aux")).tolist():
         shapes = _operands(run, row)
         result = _joined(shapes)
         if result is None:
             continue
-        key = (int(run.lane[row]), f"{run.layer(row)} {run.trace(row)}")
-        waiting = open_.get((*key, shapes[0]), [])
-        chain = waiting.pop(0) if waiting else []
-        if not chain:
-            chains.append(chain)
-        chain.append((row, numel(list(shapes[1]))))
-        open_.setdefault((*key, result), []).append(chain)
-    for chain in chains:
-        if len(chain) >= LINKS:
-            yield from chain
+        lane, place = int(run.lane[row]), f"{run.layer(row)} {run.trace(row)}"
+        waiting = open_.get((lane, place, shapes[0]), [])
+        if not waiting:
+            chains.append([])
+        chain = waiting.pop(0) if waiting else chains[-1]
+        lengths = {length for pair in zip(shapes[0], result, strict=True) if pair[0] != pair[1] for length in pair}
+        chain.append(_Link(row, numel(list(shapes[1])), lengths))
+        open_.setdefault((lane, place, result), []).append(chain)
+    yield from (link for chain in chains if len(chain) >= LINKS for link in chain)
 
 
 def _operands(run: Run, row: int) -> list[Shape]:
@@ -118,10 +120,8 @@ def _joined(shapes: list[Shape]) -> Shape | None:
     >>> _joined([(2, 7, 8), (2, 1, 8)])
     (2, 8, 8)
     """
-    if len(shapes) != 2 or len(shapes[0]) != len(shapes[1]):
-        return None
-    differ = [at for at, (a, b) in enumerate(zip(*shapes, strict=True)) if a != b]
-    if len(differ) != 1 or shapes[1][differ[0]] >= shapes[0][differ[0]]:
+    differ = [at for at, (a, b) in enumerate(zip(*shapes, strict=False)) if a != b]
+    if len(set(map(len, shapes))) != 1 or len(differ) != 1 or shapes[1][differ[0]] >= shapes[0][differ[0]]:
         return None
     at = differ[0]
     return (*shapes[0][:at], shapes[0][at] + shapes[1][at], *shapes[0][at + 1 :])

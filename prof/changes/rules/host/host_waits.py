@@ -1,8 +1,7 @@
-"""What makes the host wait: values read from the GPU, copies of pageable memory, memory given back, late batches."""
+"""What makes the host wait: values and sizes read from the GPU, memory given back to the driver."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
@@ -11,22 +10,15 @@ from pyprof.prof.changes.effect.base_run import calls_of_memory
 from pyprof.prof.changes.effect.costs import COSTS
 from pyprof.prof.changes.effect.edit import Abstained, Edit, Proposal, edit_rule
 from pyprof.prof.changes.effect.run import Run
-from pyprof.prof.changes.effect.scenario import RANGES, Scenario
-from pyprof.prof.changes.rules.host.batch_makers import FOR_LOADER, made_by
-from pyprof.prof.changes.rules.host.copies import LARGE
-from pyprof.prof.limits.architectures import PCIE_3, PCIE_5, PINNED, PINNED_PCIE_5
-from pyprof.prof.timing.gpus import SMALL, TO_DEVICE, TO_HOST, named_rows
-from pyprof.prof.timing.input_data import BATCH
-from pyprof.quantities import amount, rounded
+from pyprof.prof.changes.effect.scenario import Scenario
+from pyprof.prof.limits.occupancy import json_list
+from pyprof.prof.timing.gpus import SMALL, TO_HOST, named_rows
+from pyprof.quantities import rounded
 from pyprof.table.api_kinds import GIVING
-from pyprof.table.columns import NULL, Bools, Floats, Ints
+from pyprof.table.columns import NULL, Bools, Ints
 
 LARGEST = 1 << 16  # bytes of sizes, indices and tables of which the GPU takes some values
-LARGEST_MADE = 1 << 20  # bytes of what a layer copies from the CPU without ops there that make it
-COPY_NS = 2000.0  # of a copy besides moving its bytes
-PIECES = 4  # small copies of one line and step that one copy can do
 COPYING = ("copy_", "_to_copy", "")  # the program's own copies; the ops around some are not known
-PICKS = ("index", "index_select", "gather", "take", "embedding")  # ops that take some values of a tensor
 BY_PROGRAM = (
     "Do not wait for small copies to the host within the step: copy with non_blocking=True to pinned memory and read "
     "the values a step later, or keep on the CPU what .cpu(), .tolist() and print need."
@@ -38,11 +30,12 @@ BY_SIZE = (
 LATER = "Do not read values from the GPU within the step: keep them there, and read them every few steps."
 NO_CONDITION = (
     "Do not decide by values of the GPU within the step: in place of if mask.any(), do the work for all elements and "
-    "choose with torch.where, which changes nothing where the mask is empty."
+    "choose with torch.where, which changes nothing where the mask is empty. A library's checks can be off, such as "
+    "those of torch.distributions by validate_args=False."
 )
-WORKERS = (
-    "Load data in the background: DataLoader(num_workers=..., persistent_workers=True, prefetch_factor=...). As many "
-    "workers as it takes to make a batch within a step."
+END_OF_LOOP = (
+    "Ask only every few iterations whether a loop is done: as long as the values stay on the GPU, the host launches "
+    "ahead, and what the iterations after the end make is dropped."
 )
 # torch.cuda.empty_cache() frees all at one place. Without a pool, memory was freed between every fourth launch and the
 # next (a residual network on an MI300X).
@@ -63,36 +56,67 @@ BY_SCALER = (
 )
 WAITS = ("stream sync", "event sync", "device sync")
 READ, UNSCALE = "_local_scalar_dense", "_amp_foreach_non_finite_check_and_unscale_"
+CONDITIONS = ("aten::is_nonzero", "aten::equal", "aten::allclose")  # ops by which a program decides
+OF_PROGRAM = {*CONDITIONS, "aten::item", f"aten::{READ}"}  # ops around the reads that a program asks for
+NEXT = 3  # launches by which an iteration of a loop is told from what follows its end
+
+
+def copies(run: Run, *words: str) -> Bools:
+    """A mask of the copies whose names have one of these words, such as those of their direction."""
+    return run.table.coded("kind").among("memcpy") & named_rows(run.table, *words)
+
+
+def single_values(run: Run) -> Bools:
+    """A mask of the values that the program reads one by one; not those that PyTorch's ops read to know the size of
+    their result, as unique and bincount do."""
+    nodes = run.table.coded("nodes")
+    by_op = nodes.where(lambda text: any(name[:6] == "aten::" for name in {*map(str, json_list(text))} - OF_PROGRAM))
+    found: Bools = (run.aten == READ) & ~by_op
+    return found
+
+
+def _small_reads(scenario: Scenario, most: int, chosen: Bools) -> Ints:
+    """Those of the chosen rows that are copies to the host of at most so many bytes, by a known call."""
+    run, size = scenario.run, scenario.run.table.ints("bytes")
+    rows = np.flatnonzero(chosen & copies(run, *TO_HOST) & (size != NULL) & (size <= most))
+    return rows[scenario.calls(rows) >= 0]
 
 
 @edit_rule("item")
 def item(scenario: Scenario) -> Iterator[Proposal]:
     """Values read one by one: .item(), float(); or a condition on a tensor. Neither copy nor wait remains.
 
-    Refuted by: reads of GradScaler's own, which is no code of the program's.
+    Refuted by: reads of GradScaler's own, which is no code of the program's; reads of PyTorch's ops, which need sizes.
     """
     run = scenario.run
-    rows = np.flatnonzero(_copies_to_host(run, SMALL) & (run.aten == READ))
-    rows = rows[scenario.calls(rows) >= 0]
+    rows = _small_reads(scenario, SMALL, single_values(run))
     own = np.setdiff1d(rows, reads_of_scaler(run))
     if not len(own):
         yield Abstained("item", BY_SCALER if len(rows) else NO_READS)
-    asks = run.mentions("nodes", "aten::is_nonzero")[own]
-    for change, what, read in (
-        (LATER, "(.item() or float())", own[~asks]),
-        (NO_CONDITION, "for conditions", own[asks]),
+    asks = run.mentions("nodes", *CONDITIONS)[own]
+    ends = asks & np.isin(own, _of_loops_ends(run, own[asks]))
+    for change, what, read, cost in (
+        (LATER, "(.item() or float())", own[~asks], "item"),
+        (NO_CONDITION, "for conditions", own[asks & ~ends], "item of conditions"),
+        (END_OF_LOOP, "to know whether a loop is done", own[ends], "item of conditions"),
     ):
         if len(read):
-            yield Edit(
-                rule="item",
-                change=change,
-                why=f"{run.number(read, 'value is', 'values are')} read from the GPU {what}: {WAITING}",
-                cost=COSTS["item" if change == LATER else "item of conditions"],
-                rows=read,
-                ns=np.zeros(len(read)),
-                left=np.zeros(len(read)),
-                released=released_by(scenario, read),
-            )
+            why = f"{run.number(read, 'value is', 'values are')} read from the GPU {what}: {WAITING}"
+            yield without_waits(scenario, "item", change, why, read, COSTS[cost])
+
+
+def _of_loops_ends(run: Run, rows: Ints) -> Ints:
+    """Those of the conditions that end a loop: in each step, a line's last one is followed by other ops than those
+    before it, all of which the same ops follow."""
+    lines: dict[str, dict[int, list[int]]] = {}
+    for row, step in zip(rows.tolist(), run.table.ints("step")[rows].tolist(), strict=True):
+        lines.setdefault(run.trace(row), {}).setdefault(step, []).append(row)
+    found = []
+    for steps in lines.values():
+        after = [[tuple(run.aten[row + 1 : row + 1 + NEXT]) for row in asked] for asked in steps.values()]
+        if all(len(set(each[:-1])) == 1 < len(each) - 1 and each[-1] != each[0][: len(each[-1])] for each in after):
+            found += [row for asked in steps.values() for row in asked]
+    return np.array(found, np.int64)
 
 
 def reads_of_scaler(run: Run) -> Ints:
@@ -110,25 +134,6 @@ def reads_of_scaler(run: Run) -> Ints:
     return np.array(found, np.int64)
 
 
-def _copies_to_host(run: Run, most: int) -> Bools:
-    """The copies to the host of at most so many bytes."""
-    size = run.table.ints("bytes")
-    found: Bools = (run.texts("kind") == "memcpy") & named_rows(run.table, *TO_HOST) & (size != NULL) & (size <= most)
-    return found
-
-
-def _after_joining(run: Run, rows: Ints) -> Floats:
-    """Per copy, the share of its launch that remains where those of one line, many and small, become one."""
-    share = np.ones(len(rows))
-    lines = np.array([run.trace(row) for row in rows.tolist()])
-    for line in np.unique(lines).tolist():
-        mine = lines == line
-        each = run.count(int(mine.sum()))
-        if each >= PIECES and run.table.ints("bytes")[rows[mine]].mean() < LARGE:
-            share[mine] = 1 / each
-    return share
-
-
 @edit_rule("size_sync")
 def size_sync(scenario: Scenario) -> Iterator[Proposal]:
     """Small copies to the host that are no single values: counts, sizes and indices that an op or the program asks for.
@@ -139,24 +144,22 @@ def size_sync(scenario: Scenario) -> Iterator[Proposal]:
     Refuted by: copies for which the host does not wait.
     """
     run = scenario.run
-    rows = np.flatnonzero(_copies_to_host(run, LARGEST) & (run.aten != READ))
-    calls = scenario.calls(rows)
-    rows = rows[(calls >= 0) & ~scenario.released[calls]]
+    rows = _small_reads(scenario, LARGEST, ~single_values(run))
+    rows = rows[~scenario.released[scenario.calls(rows)]]
     if not len(rows):
         yield Abstained("size_sync", "no sizes, indices or small tensors are copied to the host within the steps")
         return
     ops = ", ".join(dict.fromkeys(run.op(row) for row in rows.tolist()))
+    why = f"{run.number(rows, 'small copy', 'small copies')} to the host ({ops}): {WAITING}"
     by_program = bool(np.isin(run.aten[rows], COPYING).all())
-    yield Edit(
-        rule="size_sync",
-        change=BY_PROGRAM if by_program else BY_SIZE,
-        why=f"{run.number(rows, 'small copy', 'small copies')} to the host ({ops}): {WAITING}",
-        cost=COSTS["size_sync of copies" if by_program else "size_sync"],
-        rows=rows,
-        ns=np.zeros(len(rows)),
-        left=np.zeros(len(rows)),
-        released=released_by(scenario, rows),
-    )
+    change, cost = (BY_PROGRAM, "size_sync of copies") if by_program else (BY_SIZE, "size_sync")
+    yield without_waits(scenario, "size_sync", change, why, rows, COSTS[cost])
+
+
+def without_waits(scenario: Scenario, rule: str, change: str, why: str, rows: Ints, cost: str) -> Edit:
+    """The edit by which these copies go, and the waits for them."""
+    gone = np.zeros(len(rows))
+    return Edit(rule, change, why, cost, rows, ns=gone, left=gone, released=released_by(scenario, rows))
 
 
 def released_by(scenario: Scenario, rows: Ints) -> Ints:
@@ -168,160 +171,6 @@ def released_by(scenario: Scenario, rows: Ints) -> Ints:
     return np.concatenate([calls, np.flatnonzero(np.isin(every.before, calls) & every.among(*WAITS))])
 
 
-SMALL_BYTES = 64 << 10  # of values that a program makes one by one; a batch is larger, or has a few such tensors
-OF_BATCH = 8  # copies of one line in a step, at most, as of a batch's tensors
-FROM_PINNED = (
-    "Copy from pinned memory: DataLoader(pin_memory=True) or tensor.pin_memory(), then .to(device, non_blocking=True); "
-    "one copy for many small ones."
-)
-ON_GPU = (
-    "Make small tensors on the GPU: torch.full, torch.arange and the like with device=, those that never change once; "
-    "of what only the host knows, one copy of pinned memory for all values of a step."
-)
-
-
-@edit_rule("pageable_copy")
-def pageable_copy(scenario: Scenario) -> Iterator[Proposal]:
-    """Copies of pageable memory to the GPU: pinned, they are faster, and the host goes on at once.
-
-    Refuted by: pinned memory, by the copies' names.
-    """
-    run = scenario.run
-    size = run.table.ints("bytes")
-    chosen = _pageable(run) & np.isin(run.phase, ("data", "forward", "other", "")) & (run.aten == "copy_")
-    chosen[made_on_host(scenario)] = False
-    rows = np.flatnonzero(chosen)
-    rows = rows[scenario.calls(rows) >= 0]
-    if not len(rows) or run.device is None or run.device.arch in PCIE_3:
-        yield Abstained("pageable_copy", "no copy of pageable memory to the GPU within the steps, or an unknown GPU")
-        return
-    small = small_made_often(run, rows)
-    rate = PINNED_PCIE_5 if run.device.arch in PCIE_5 else PINNED
-    for chosen, change in ((rows[~small], FROM_PINNED), (rows[small], ON_GPU)):
-        if not len(chosen):
-            continue
-        share = _after_joining(run, chosen)
-        moved = amount(1e6 * run.ms(float(size[chosen].sum())), "B")
-        yield Edit(
-            rule="pageable_copy",
-            change=change,
-            why=(
-                f"{run.number(chosen, 'copy moves', 'copies move')} {moved} of pageable memory to the "
-                "GPU, and the host waits for each"
-            ),
-            cost=COSTS["pageable_copy"] if change == FROM_PINNED else COSTS["pageable_copy of values"],
-            rows=chosen,
-            ns=np.minimum(run.dur[chosen], COPY_NS * share + 1e9 * size[chosen] / rate),
-            left=share,
-            deviation=0.2,
-            released=released_by(scenario, chosen),
-        )
-
-
-def small_made_often(run: Run, rows: Ints) -> Bools:
-    """A mask of the small copies of lines that make several in a step: no batch, whose tensors are copied once each."""
-    lines = Counter(run.trace(row) for row in rows.tolist())
-    often = np.array([run.count(lines[run.trace(row)]) > OF_BATCH for row in rows.tolist()], bool)
-    found: Bools = often & (run.table.ints("bytes")[rows] < SMALL_BYTES)
-    return found
-
-
-@edit_rule("copy_to_host")
-def copy_to_host(scenario: Scenario) -> Iterator[Proposal]:
-    """Large copies to pageable memory of the host, which is mostly new to the process: it is mapped page by page.
-
-    What pinned memory that is kept brings is counted; the wait stays, and so does what the host does with the values.
-
-    Refuted by: pinned memory, by the copies' names.
-    """
-    run = scenario.run
-    size = run.table.ints("bytes")
-    to_host = (run.texts("kind") == "memcpy") & named_rows(run.table, *TO_HOST) & named_rows(run.table, "Pageable")
-    rows = np.flatnonzero(to_host & (size != NULL) & (size >= LARGE))
-    if not len(rows) or run.device is None or run.device.arch in PCIE_3:
-        yield Abstained("copy_to_host", "no large copy to pageable memory of the host, or an unknown GPU")
-        return
-    pinned = COPY_NS + 1e9 * size[rows] / (PINNED_PCIE_5 if run.device.arch in PCIE_5 else PINNED)
-    total, took = float(size[rows].sum()), float(run.dur[rows].sum())
-    moved = amount(1e6 * run.ms(total), "B")
-    yield Edit(
-        rule="copy_to_host",
-        change=(
-            "Copy less to the host: choose, sum or round on the GPU and copy the result. What is needed whole goes to "
-            "pinned memory that is kept."
-        ),
-        why=(
-            f"{run.number(rows, 'copy moves', 'copies move')} {moved} to pageable memory of the "
-            f"host at {rounded(total / max(took, 1.0), 3)} GB/s: {rounded(run.ms(took))} ms. Counted is pinned memory"
-        ),
-        cost=COSTS["copy_to_host"],
-        rows=rows,
-        ns=np.minimum(run.dur[rows], pinned),
-        left=np.ones(len(rows)),
-        deviation=0.3,
-    )
-
-
-def _pageable(run: Run) -> Bools:
-    """Copies of pageable memory to the GPU, of known sizes."""
-    to_device = (run.texts("kind") == "memcpy") & named_rows(run.table, *TO_DEVICE)
-    found: Bools = to_device & named_rows(run.table, "Pageable") & (run.table.ints("bytes") != NULL)
-    return found
-
-
-def made_on_host(scenario: Scenario) -> Ints:
-    """Copies of pageable memory to the GPU of what the program makes on the CPU, of the same sizes in each step."""
-    run, base = scenario.run, scenario.base
-    rows = np.flatnonzero(_pageable(run) & (run.phase != "backward"))
-    rows = rows[scenario.calls(rows) >= 0]
-    unit, known = base.unit[scenario.calls(rows)], base.unit >= 0
-    ranges: Floats = np.bincount(base.unit[known], base.ranges[known], len(base.unit)).astype(np.float64)[unit]
-    return _made(run, rows, ranges, np.isin(unit, base.unit[base.pauses]))
-
-
-def _made(run: Run, rows: Ints, ranges: Floats, paused: Bools) -> Ints:
-    """Of these copies, those of what the program makes on the CPU; ``ranges``, ``paused``: what the host does before.
-
-    That is what a layer copies, if it is small or ops on the CPU made it; and after a step's first layer, as for a
-    loss, what the host makes for so long that it pauses. Batches are copied before, and labels are not made. Anywhere
-    it is a table of which only some values are read.
-    """
-    size, steps, within = run.table.ints("bytes"), run.table.ints("step"), run.names("layer")[rows]
-    by_layer = within & ((size[rows] <= LARGEST_MADE) | (ranges > RANGES))
-    looked_up = np.array([_is_looked_up(run, row) for row in rows.tolist()], bool)
-    rows = rows[by_layer | (~within & paused & ~before_layers(run)[rows]) | looked_up]
-    each = {tuple(size[rows[steps[rows] == step]].tolist()) for step in np.unique(steps).tolist()}
-    return rows if len(each) == 1 else rows[:0]
-
-
-def _is_looked_up(run: Run, row: int) -> bool:
-    """Whether the copy is of a small table of numbers, of which the next op takes values by indices that the GPU has.
-
-    As of a schedule of noise by time. Labels are integers; a mask of them comes between, as do indices of the CPU. The
-    table may become another type before.
-    """
-    shape, dtype = run.first_shape(row), str([*run.listed("dtypes", row), ""][0])
-    if not shape or run.table.ints("bytes")[row] > LARGEST or not dtype.startswith(("float", "bfloat")):
-        return False
-    steps = run.table.ints("step")
-    for at in range(row + 1, min(row + 3, run.rows)):
-        if run.lane[at] != run.lane[row] or steps[at] != steps[row] or run.first_shape(at) != shape:
-            return False
-        if run.aten[at] != "copy_":
-            return str(run.aten[at]) in PICKS
-    return False
-
-
-def before_layers(run: Run) -> Bools:
-    """A mask of the rows before the first layer of their step; of a step without layers, all of them."""
-    steps, inside = run.table.ints("step"), run.names("layer")
-    found = ~np.isin(steps, steps[inside])
-    for step in np.unique(steps[inside]).tolist():
-        mine = np.flatnonzero(steps == step)
-        found[mine[: int(np.argmax(inside[mine]))]] = True
-    return found
-
-
 @edit_rule("allocator")
 def allocator(scenario: Scenario) -> Iterator[Proposal]:
     """Memory that is given back to the driver and taken from it again in each step: by emptying the pool, or tensor by
@@ -330,23 +179,20 @@ def allocator(scenario: Scenario) -> Iterator[Proposal]:
     Refuted by: no marked steps, for a program also takes memory for the first time, and cuDNN's autotuning gives some
     back, before the steps that repeat.
     """
-    base, run = scenario.base, scenario.run
+    run, calls = scenario.run, scenario.base.recorded.calls
     if not run.marked:
         yield Abstained("allocator", "without marked steps, memory that is taken once looks like that of each step")
         return
-    calls = base.recorded.calls
-    begin, end = (int(run.start.min()), int(run.end.max())) if run.rows else (0, 0)
-    inside = (calls.start >= begin) & (calls.start < end)
-    within = calls_of_memory(base) & inside & ~scenario.released
-    freed, taken = np.flatnonzero(within & calls.among("free")), np.flatnonzero(within & ~calls.among("free"))
+    freed, taken = calls_for_memory(scenario)
     if not len(freed) or not len(taken):
         yield Abstained("allocator", "no step both frees memory of the driver and allocates it")
         return
     found = np.concatenate([freed, taken])
     spent = run.ms(float((calls.end - calls.start)[found].sum()))
-    launches = np.sort(calls.start[inside & calls.among(*GIVING)])
+    launches = np.sort(calls.start[within_run(scenario) & calls.among(*GIVING)])
     places = len(np.unique(np.searchsorted(launches, calls.start[freed])))
     no_pool = places > BETWEEN_LAUNCHES * len(launches)
+    before = calls.before[freed]  # PyTorch waits before it gives memory back
     yield Edit(
         rule="allocator",
         change=POOL if no_pool else KEEP,
@@ -357,57 +203,20 @@ def allocator(scenario: Scenario) -> Iterator[Proposal]:
             f"host's time{'. So it goes where tensors come and go without a pool' if no_pool else ''}"
         ),
         cost=COSTS["allocator"],
-        released=np.concatenate([found, _syncs_before(scenario, freed)]),
+        released=np.concatenate([found, np.unique(before[(before >= 0) & calls.among(*WAITS)[before]])]),
     )
 
 
-def _syncs_before(scenario: Scenario, calls: Ints) -> Ints:
-    """Synchronisations directly before these calls on their threads: PyTorch waits before it gives memory back."""
-    every = scenario.base.recorded.calls
-    before = every.before[calls]
-    before = before[before >= 0]
-    return np.unique(before[every.among(*WAITS)[before]])
+def within_run(scenario: Scenario) -> Bools:
+    """Per call: whether it begins between the run's first operation and the end of its last one."""
+    run, start = scenario.run, scenario.base.recorded.calls.start
+    begin, end = (int(run.start.min()), int(run.end.max())) if run.rows else (0, 0)
+    return (start >= begin) & (start < end)
 
 
-@edit_rule("data_loader")
-def data_loader(scenario: Scenario) -> Iterator[Proposal]:
-    """Pauses of the host in a DataLoader's calls, and in training before the copies of a batch, which is then made
-    while nothing else goes on.
-
-    Refuted by: worker processes, by the loader's own marks; then they are too few, and it is this that is said.
-    """
-    run, base = scenario.run, scenario.base
-    copies = (run.texts("kind") == "memcpy") & named_rows(run.table, *TO_DEVICE)
-    large = (run.phase == "data") & (run.table.ints("bytes") >= BATCH)
-    early = np.isin(run.phase, ("data", "forward", "other", "")) & before_layers(run) & run.names("layer").any()
-    rows = np.setdiff1d(np.flatnonzero(copies & (large | early)), made_on_host(scenario))
-    trains = bool(np.isin(run.phase, ("backward", "optimizer")).any())
-    calls = scenario.calls(rows)
-    paused = np.union1d(segments_of(scenario, calls[calls >= 0]) if trains else [], np.flatnonzero(base.loading > 0))
-    paused = paused.astype(np.int64)
-    paused = paused[base.pauses[paused] & ~scenario.prompt[paused]]
-    if not len(paused):
-        yield Abstained("data_loader", "the host does not pause before copies of input data, or nothing is trained")
-        return
-    spent = run.ms(float(base.segment[paused].sum()))
-    does = {
-        "workers": "waits for a batch from worker processes",
-        "itself": "makes the next batch itself",
-        "besides": "works on the next batch beside the DataLoader's workers",
-        "": "pauses before copies of input data",
-    }
-    loader = made_by(base.run, spent)  # a change may have taken rows with the loader's marks
-    yield Edit(
-        rule="data_loader",
-        change=FOR_LOADER.get(loader, WORKERS),
-        why=f"The host {does[loader]}, for {rounded(spent)} ms per {run.unit} as captured, and launches nothing then",
-        cost=COSTS["data_loader"],
-        prompt=paused,
-        loads=True,
-    )
-
-
-def segments_of(scenario: Scenario, calls: Ints) -> Ints:
-    """These calls, and those before them that the host makes for the same copy."""
-    unit = scenario.base.unit
-    return np.flatnonzero(np.isin(unit, unit[calls]))
+def calls_for_memory(scenario: Scenario) -> tuple[Ints, Ints]:
+    """The run's calls that give memory back to the driver, and those that take it from there."""
+    base = scenario.base
+    chosen = calls_of_memory(base) & within_run(scenario) & ~scenario.released
+    frees = base.recorded.calls.among("free")
+    return np.flatnonzero(chosen & frees), np.flatnonzero(chosen & ~frees)

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pyprof.prof.changes.effect.costs import COSTS
-from pyprof.prof.changes.effect.edit import Abstained, Edit, Proposal, edit_rule
-from pyprof.prof.changes.effect.graph_costs import IN_GRAPH, MANY
+from pyprof.prof.changes.effect.edit import Abstained, Proposal, edit_rule
+from pyprof.prof.changes.effect.graph_costs import MANY
 from pyprof.prof.changes.effect.run import Run
 from pyprof.prof.changes.effect.scenario import Scenario
-from pyprof.prof.changes.rules.host.graphs import GRAPHS, LEFT, RECOMPUTED, launches_graphs, recomputes
+from pyprof.prof.changes.rules.host.graphs import GRAPHS, RECOMPUTED, as_graph, launches_graphs, recomputes
 from pyprof.prof.changes.rules.host.growing_tensors import sizes_of, tensors_grow
+from pyprof.prof.changes.rules.host.host_waits import copies
 from pyprof.prof.changes.rules.products.reduced_precision import PRODUCTS
-from pyprof.prof.timing.gpus import TO_DEVICE, TO_HOST, named_rows
+from pyprof.prof.timing.gpus import TO_DEVICE, TO_HOST
 from pyprof.table.columns import NULL, Bools, Coded, Ints, numbered
 
 TIMES = 4  # of a part within a step, at least
@@ -39,102 +39,64 @@ def part_graph(scenario: Scenario) -> Iterator[Proposal]:
     if recomputes(scenario):
         yield Abstained("part_graph", RECOMPUTED, "kept_activations")
         return
-    groups = _groups(scenario)
+    groups = list(_groups(scenario))
     if not groups:
         why = f"no {MANY} launches are repeated {TIMES} times within a step, copies apart"
         yield Abstained("part_graph", why, "static_cache" if tensors_grow(scenario) else "")
         return
     for parts in groups:
-        yield _edit(run, parts)
-
-
-def _edit(run: Run, parts: list[Ints]) -> Edit:
-    first, last = int(parts[0][0]), int(parts[0][-1])
-    where = run.place(first).innermost or run.op(first)
-    until = run.place(last).innermost or run.op(last)
-    rows = np.concatenate([part[1:] for part in parts])
-    return Edit(
-        rule="part_graph",
-        change=(
-            f"Launch what repeats within the step, from {where} to {until}, as a CUDA graph: record it once with "
+        begin, end = (run.place(row).innermost or run.op(row) for row in parts[0][[0, -1]].tolist())
+        change = (
+            f"Launch what repeats within the step, from {begin} to {end}, as a CUDA graph: record it once with "
             "torch.cuda.graph (an optimizer in it with capturable=True), copy the inputs in, and replay it."
-        ),
-        why=(
+        )
+        why = (
             f"{run.number(len(parts), 'time', 'times')} per {run.unit} the host launches the same {len(parts[0])} "
             "kernels; as a graph, all at once"
-        ),
-        cost=COSTS["cuda_graph"],
-        rows=rows,
-        ns=run.dur[rows] * IN_GRAPH,
-        left=np.full(len(rows), LEFT),
-        deviation=0.05,
-        graph=True,
-    )
+        )
+        yield as_graph(scenario, "part_graph", change, why, np.concatenate([part[1:] for part in parts]))
 
 
-def _groups(scenario: Scenario) -> list[list[Ints]]:
-    """The parts that are equal; where in its round a repetition begins is chance."""
-    run = scenario.run
-    code = _codes(run, sizes_of(scenario))
-    with_gradient = graded(run)
-    steps = len(np.unique(run.table.ints("step")))
-    found: dict[tuple[int, ...], list[Ints]] = {}
+def _groups(scenario: Scenario) -> Iterator[list[Ints]]:
+    """The parts that are equal, those of most rows first; where in its round a repetition begins is chance."""
+    run, found = scenario.run, dict[tuple[int, ...], list[Ints]]()
+    code, graded, back = _codes(run, sizes_of(scenario)), _graded(run), run.phase == "backward"
     for stretch in _stretches(scenario):
-        if len(stretch) < MANY:
-            continue
-        parts = list(_repeated(stretch, code, with_gradient | (run.phase == "backward")))
-        if bool(with_gradient[stretch].any()) == bool((run.phase[stretch] == "backward").any()):
-            parts.append(stretch)
-        for part in (part for part in parts if np.isin(run.family[part], PRODUCTS).any()):
-            found.setdefault(tuple(np.sort(code[part]).tolist()), []).append(part)
-    often = sorted(
-        (parts for parts in found.values() if len(parts) >= TIMES * steps), key=lambda parts: -sum(map(len, parts))
-    )
-    taken: set[int] = set()
-    groups = []
-    for parts in often:
-        free = [part for part in parts if not taken.intersection(part.tolist())]
-        if len(free) >= TIMES * steps:
-            taken.update(row for part in free for row in part.tolist())
-            groups.append(free)
-    return groups
+        whole = [stretch] if graded[stretch].any() == back[stretch].any() else []
+        for part in [*_repeated(stretch, code, graded | back), *whole]:
+            if np.isin(run.family[part], PRODUCTS).any():
+                found.setdefault(tuple(np.sort(code[part]).tolist()), []).append(part)
+    least, taken = TIMES * len(np.unique(run.table.ints("step"))), set[int]()
+    for parts in sorted(found.values(), key=lambda parts: -sum(map(len, parts))):
+        free = [part for part in parts if taken.isdisjoint(part.tolist())]
+        if len(free) >= least:
+            taken.update(np.concatenate(free).tolist())
+            yield free
 
 
 def _codes(run: Run, sizes: Coded) -> Ints:
     """Per row, a number of what is launched: op, sizes, line and layer, since other weights are other addresses."""
-    aten = run.table.coded("aten").codes
-    first, place = numbered(*(run.table.coded(key).codes for key in ("trace", "layer")))
-    line = Coded.of(f"{run.trace(row)} {run.layer(row)}" for row in first.tolist()).codes[place]
-    return numbered(aten, sizes.codes, line)[1]
+    return numbered(sizes.codes, *(run.table.coded(key).codes for key in ("aten", "trace", "layer")))[1]
 
 
-def graded(run: Run) -> Bools:
-    """A mask of the rows of ops that have a gradient.
-
-    An op that has none shares its number with the next one that has: of ops of one number, the last before the
-    backward pass is that one.
-    """
-    numbers, op = run.node_number, run.table.ints("opId").tolist()
-    back = run.phase == "backward"
-    forward = np.flatnonzero(~back & (numbers != NULL))
-    last = {number: op[row] for number, row in zip(numbers[forward].tolist(), forward.tolist(), strict=True)}
-    of_node = [last.get(number) == each for number, each in zip(numbers.tolist(), op, strict=True)]
-    found: Bools = np.isin(numbers, numbers[back & (numbers != NULL)]) & np.array(of_node, bool)
+def _graded(run: Run) -> Bools:
+    """A mask of the rows of ops that have a gradient, and of those before them that share their number."""
+    numbers = run.node_number
+    found: Bools = np.isin(numbers, numbers[(run.phase == "backward") & (numbers != NULL)])
     return found
 
 
 def _stretches(scenario: Scenario) -> Iterator[Ints]:
-    """The rows of a step between copies from or to the host, and pauses of the host."""
+    """The rows of a step between copies from or to the host, and pauses of the host, where they are many."""
     run, base = scenario.run, scenario.base
     calls = scenario.calls(np.arange(run.rows))
     paused: Bools = (calls >= 0) & base.pauses[calls] & ~scenario.prompt[calls]
-    moves = named_rows(run.table, *TO_HOST) | named_rows(run.table, *TO_DEVICE)
-    copies: Bools = ((run.texts("kind") == "memcpy") & moves) | (calls < 0)
+    apart: Bools = copies(run, *TO_HOST, *TO_DEVICE) | (calls < 0)
     step = run.table.ints("step")
-    apart = np.cumsum(copies | paused | (np.diff(step, prepend=step[:1]) != 0))
-    rows = np.flatnonzero(~copies)
-    bounds = np.flatnonzero(np.diff(apart[rows])) + 1
-    yield from np.split(rows, bounds)
+    stretch = np.cumsum(apart | paused | (np.diff(step, prepend=step[:1]) != 0))
+    rows = np.flatnonzero(~apart)
+    bounds = np.flatnonzero(np.diff(stretch[rows])) + 1
+    yield from (each for each in np.split(rows, bounds) if len(each) >= MANY)
 
 
 def _repeated(stretch: Ints, code: Ints, graded: Bools) -> Iterator[Ints]:

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from pyprof.prof.changes.rules.host.host_waits import _after_joining, _made, before_layers
+from pyprof.prof.changes.rules.host.copies import _after_joining, _made, before_layers
 from pyprof.prof.changes.rules.repeats.sibling_layers import PRODUCTS, TABLES, _edit, _groups
 from tests.prof.changes.rules.advice_rows import mm, run
 

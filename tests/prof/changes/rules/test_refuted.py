@@ -8,8 +8,9 @@ from pyprof.prof.changes.effect.edit import Abstained, Edit
 from pyprof.prof.changes.effect.scenario import apply, captured
 from pyprof.prof.changes.find_changes import find_changes
 from pyprof.prof.changes.rules import EDIT_RULES, RULES
+from pyprof.prof.changes.rules.host.copies import small_made_often
 from pyprof.prof.changes.rules.host.graphs import decides_on_host, recomputes
-from pyprof.prof.changes.rules.host.host_waits import reads_of_scaler, small_made_often
+from pyprof.prof.changes.rules.host.host_waits import reads_of_scaler
 from pyprof.prof.load import load_table
 from pyprof.prof.work.annotate import annotate
 from tests.parse.kineto.kineto_file import MAIN, call, kernel, op, x
@@ -61,6 +62,13 @@ def test_a_graph_leaves_what_the_host_does_before_a_copy_of_input_data(tmp_path)
 def test_tensors_whose_sizes_differ_from_step_to_step_are_in_no_graph(tmp_path):
     (only,) = proposals("cuda_graph", captured(base(tmp_path, *steps(lambda step: [8 + step, 8]))))
     assert only == Abstained("cuda_graph", "sizes of tensors differ from step to step")
+
+
+def test_steps_that_launch_other_numbers_of_kernels_are_in_no_graph(tmp_path):
+    """The second step ends after 30 of its 40 launches, and its copy."""
+    events = [event for event in steps() if event["ts"] < 10 + STEP + 5_308]
+    (only,) = proposals("cuda_graph", captured(base(tmp_path, *events)))
+    assert only == Abstained("cuda_graph", "the steps do not launch equally many kernels")
 
 
 @pytest.mark.parametrize("rule", ["cuda_graph", "part_graph"])
@@ -131,6 +139,38 @@ def test_a_condition_on_a_tensor_is_no_value_to_add_up():
     asked = read(5_000, nodes=["aten::is_nonzero", "aten::item", "aten::_local_scalar_dense"])
     (only,) = proposals("item", of_rows(row(0, 100), asked, row(50_000, 100)))
     assert "torch.where" in only.change and "every few steps" not in only.change
+
+
+def loop(words=3, end=("cat", "sum"), **more):
+    """Two steps of a loop that ends by a condition: three products and the question; then other ops."""
+    asked = {"nodes": ["aten::is_nonzero", "aten::item", "aten::_local_scalar_dense"], "trace": ["write.py:7"], **more}
+    for step in range(2):
+        for word in range(words):
+            at = 1_000_000 * step + 10_000 * word
+            yield from (row(at + 200 * n, 100, step=step, aten="aten::mm", phase="forward") for n in range(3))
+            yield read(at + 1_000, step=step, **asked)
+        for n, name in enumerate(end):
+            yield row(at + 2_000 + 200 * n, 100, step=step, aten=f"aten::{name}", phase="forward")
+
+
+def test_a_condition_that_ends_a_loop_is_asked_less_often():
+    (only,) = proposals("item", of_rows(*loop()))
+    assert only.title == "Ask only every few iterations whether a loop is done" and len(only.rows) == 6
+    (value,) = proposals("item", of_rows(*loop(nodes=["aten::item", "aten::_local_scalar_dense"])))
+    assert value.title.startswith("Do not read values")
+    for rows in (loop(words=2), loop(end=["mm"]), loop(end=[])):  # too few to tell; nothing else after the loop
+        (condition,) = proposals("item", of_rows(*rows))
+        assert "torch.where" in condition.change
+
+
+def test_a_size_that_an_op_of_pytorch_reads_is_no_value_to_read_later():
+    """bincount asks for the greatest number; the program reads one value."""
+    asked = read(5_000, nodes=["aten::bincount", "aten::item", "aten::_local_scalar_dense"], op=["bincount"])
+    scenario = of_rows(row(0, 100), asked, read(20_000, nodes=["aten::item", "aten::_local_scalar_dense"]))
+    scenario.released = np.zeros(3, bool)
+    (value,), (size,) = proposals("item", scenario), proposals("size_sync", scenario)
+    assert (value.rows.tolist(), size.rows.tolist()) == ([2], [1])
+    assert "whose result's size" in size.title and "(bincount)" in size.why
 
 
 def copy_to_gpu(start, nbytes, **more):
@@ -240,9 +280,9 @@ def test_a_first_derivative_that_is_recorded_is_no_checkpointing():
 
 def test_messages_of_inference_are_no_gradients():
     """All-reduces of tensor parallelism, each of which the next layer needs."""
-    small = [allreduce(20_000 + 30_000 * i, 5_000, 16_384, phase="forward") for i in range(64)]
-    assert not found("small_collectives", row(0, 10_000), *small)
-    assert found("small_collectives", row(0, 10_000, phase="backward"), *small)
+    messages = [allreduce(20_000 + 210_000 * i, 200_000, 10_000_000, phase="forward") for i in range(4)]
+    assert not found("communication", row(0, 10_000), *messages)
+    assert found("communication", row(0, 10_000, phase="backward"), *messages)
 
 
 # Capture -> words that no card or change may have, and words that one must have.

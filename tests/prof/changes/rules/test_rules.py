@@ -12,13 +12,12 @@ from pyprof.prof.changes.effect.scenario import apply, captured
 from pyprof.prof.changes.general_code import GENERAL
 from pyprof.prof.changes.rules import EDIT_RULES, RULES
 from pyprof.prof.changes.rules.from_findings import DEVIATIONS, edit_of, with_parameters
-from pyprof.prof.changes.rules.host.graphs import _alike
 from pyprof.prof.changes.rules.kernels.parameters import in_loops
 from pyprof.prof.changes.rules.products.narrow import Flow
 from pyprof.prof.changes.rules.repeats.parameter_loops import behind, reads_of
 from tests.parse.kineto.kineto_file import MAIN, call, kernel, op, x
 from tests.prof.changes.effect.test_scenario import base, of_rows
-from tests.prof.changes.rules import advice_rows, test_layout, test_waiting
+from tests.prof.changes.rules import advice_rows, test_layout
 from tools.plan_pairs import GOLDEN, base_of
 
 
@@ -153,16 +152,6 @@ def test_a_step_that_reads_values_cannot_be_a_graph_before_they_go():
     scenario = captured(base_of(GOLDEN / "checked.before.json.gz"))
     (only,) = proposals("cuda_graph", scenario)
     assert isinstance(only, Abstained) and only.needs == "item"
-
-
-@pytest.mark.parametrize(("launches", "alike"), [((10, 10), True), ((10, 2), False), ((10, 10, 2), False)])
-def test_steps_of_which_one_has_fewer_launches_are_not_alike(launches, alike):
-    rows = [
-        {"kShortName": "k", "ns": 1000, "step": step} for step, count in enumerate(launches, 1) for _ in range(count)
-    ]
-    marks = {"markStart": 0, "markEnd": 1_000_000}
-    assert _alike(advice_rows.run(*({**row, **marks} for row in rows))) is alike
-    assert _alike(advice_rows.run(*({**row, "step": None} for row in rows)))  # without marks, nothing speaks against it
 
 
 def test_memory_given_back_in_each_step(tmp_path):
@@ -394,14 +383,6 @@ def test_a_large_copy_to_pageable_memory_of_the_host():
     small, pinned = {**copy, "bytes": 1000}, {**copy, "kShortName": "Memcpy DtoH (Device -> Pinned)"}
     (edit,) = proposals("copy_to_host", of_rows(copy, small, pinned))
     assert (edit.rows.tolist(), edit.ns.tolist(), edit.left.tolist()) == ([0], [2_002_000], [1])
-
-
-def test_small_collectives_become_fewer_though_none_gets_shorter():
-    """Of 64 all-reduces one of 25 MiB remains; it takes as long as they did, by the rate of the largest."""
-    rows = [test_waiting.allreduce(30_000 * i, 5_000, 16_384) for i in range(64)]
-    scenario = SimpleNamespace(run=advice_rows.run(*rows), edits=())
-    (edit,) = proposals("small_collectives", scenario)
-    assert edit.ns.tolist() == [5_000] * 64 and edit.left.tolist() == [1 / 64] * 64
 
 
 def test_without_shapes_names_tell_with_half_of_the_gain():

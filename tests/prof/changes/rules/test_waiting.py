@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from pyprof.prof.changes.effect.host_time import _between
-from pyprof.prof.changes.rules import RULES
 from tests.prof.changes.rules.advice_rows import changes, run
 
 
@@ -103,27 +102,6 @@ def test_a_pageable_copy_by_hand():
     assert (change.rule, change.gpu_ms) == ("pageable_copy", pytest.approx(3 - 0.3854, abs=0.0001))
 
 
-UNTOLD = "[CUDA memcpy Host-to-Device]"
-
-
-def under_nsys(start, call, **more):
-    """A copy of 19 MB in 3 ms, its call a µs before it."""
-    return batch(
-        start, UNTOLD, 3_000_000, api="cudaMemcpyAsync_v3020", apiStart=start - 1_000, apiDuration=call, **more
-    )
-
-
-def test_under_nsys_the_call_tells_a_pageable_copy():
-    (change,) = changes(kernel(0, 1000), under_nsys(10_000, 2_950_000), rule="pageable_copy")
-    assert change.gpu_ms == pytest.approx(3 - 0.3854, abs=0.0001)
-    assert changes(kernel(0, 1000), under_nsys(10_000, 6_000), rule="pageable_copy") == []  # from pinned memory
-    assert (
-        changes(under_nsys(10_000, 2_950_000), kernel(4_000_000, 1000), rule="pageable_copy") == []
-    )  # a model's loading
-    rows = [under_nsys(10_000, 2_950_000, step=1), kernel(4_000_000, 1000, step=1)]
-    assert len(changes(*rows, rule="pageable_copy")) == 1
-
-
 PINNED = {
     "pinned": [batch(0, ns=3_000_000)],
     "not told": [batch(0, "[CUDA memcpy Host-to-Device]", 3_000_000)],
@@ -158,42 +136,6 @@ def test_communication_by_hand():
         allreduce(2_000_000, 400_000, 10_000_000),
     )
     assert (change.rule, change.gpu_ms) == ("communication", pytest.approx(0.100 - 0.0294, abs=0.0001))
-
-
-def small_collectives(*rows):
-    return list(RULES["small_collectives"](run(*rows)))
-
-
-def test_small_collectives_by_hand():
-    # 64 all-reduces of 64 kB while nothing else runs, by all_reduce after the backward pass: 63 launches fewer, which
-    # are 63 calls of 22 µs; one of 64 times the size takes no less time than them by the rate of the largest
-    rows = [
-        kernel(0, 10_000, phase="backward"),
-        *(allreduce(20_000 + 30_000 * i, 5_000, 16_384, phase="forward") for i in range(64)),
-    ]
-    (found,) = small_collectives(*rows)
-    assert len(found.rows) == 64 and "22 µs" in found.why
-    assert (found.launches, found.calls) == (63, pytest.approx(63 * 2.2))
-    assert found.saved_ns.sum() == 0
-
-
-def test_small_collectives_of_old_releases_of_nccl():
-    # Until 2.7 the algorithm follows the function's name: ncclAllReduceRingLLKernel_sum_f32
-    name = {"kShortName": "ncclAllReduceRingLLKernel_sum_f32"}
-    (found,) = small_collectives(*[allreduce(30_000 * i, 5_000, 16_384, **name) for i in range(64)])
-    assert len(found.rows) == 64
-
-
-FEW = {
-    "a few": [allreduce(30_000 * i, 5_000, 16_384) for i in range(10)],
-    "large ones": [allreduce(300_000 * i, 200_000, 6_553_600) for i in range(20)],
-    "sizes unknown": [allreduce(30_000 * i, 5_000, 1, sizes=None) for i in range(64)],
-}
-
-
-@pytest.mark.parametrize("why", FEW)
-def test_no_word_on_small_collectives(why):
-    assert small_collectives(*FEW[why]) == []
 
 
 COVERED = {
