@@ -30,7 +30,7 @@ def _results(run: Run, row: int) -> tuple[int, ...]:
         found = [numel([*shapes[-2][:-1], shapes[-1][-1]])]
     elif family == "conv":
         weight = weight_shape(run, row)
-        known = len(weight) > 2 and run.flop[row] > 0 and "convolution" in run.aten[row]
+        known = len(weight) > 2 and run.flop[row] > 0 and "conv" in run.aten[row]
         found = [round(run.flop[row] / 2 / numel(weight[1:])) if known else 0]
     elif family in READS and len(shapes) > 1:  # indices of the result's shape, or one for each vector
         found = [numel(shapes[-1]), numel(shapes[-1]) * shapes[0][-1]]

@@ -15,6 +15,7 @@ import numpy as np
 
 from pyprof.prof.changes.effect.run import Run
 from pyprof.prof.changes.effect.run_columns import numel
+from pyprof.prof.changes.rules.kernels.results_of_ops import COMPUTES, results
 from pyprof.prof.changes.rules.products.mixed_precision import CAST_BYTES
 from pyprof.table.columns import NULL, Bools, Floats
 
@@ -111,7 +112,7 @@ class Flow:
             cast = [_Cast(size, widens=False) for size in self._operands(row)]
             self._cast(row, cast)
             self._note(row, 0.5, [each.back for each in cast])
-            self._make(self._product_elements(row), 2)
+            self._make(next(iter(results(run, row)), 0) if run.family[row] in COMPUTES else 0, 2)
             return
         if not large or run.dtype[row] != "float32":
             return
@@ -207,19 +208,6 @@ class Flow:
         """
         order = [n for n in self._made if n >= size and n % size == 0 and n // size <= PARTS]
         return self._made[order[-1]][-1] if order else 4
-
-    def _product_elements(self, row: int) -> int:
-        """The elements of a product's result; 0 if unknown."""
-        run = self.run
-        matrices = [shape for shape in run.shapes(row) if len(shape) > 1]
-        if run.family[row] == "gemm" and len(matrices) > 1:
-            return numel([*matrices[0][:-1], matrices[1][-1]])
-        outs = run.listed("outs", row)
-        if outs and numel(outs[0]):
-            return numel(outs[0])
-        if run.family[row] == "conv" and len(matrices) > 1 and run.flop[row] > 0:
-            return int(run.flop[row] / 2 / numel(matrices[1][1:]))
-        return 0
 
     def changed_ns(self) -> Floats:
         """Per row that is no product: its duration afterwards, ns, without casts."""
