@@ -14,6 +14,7 @@ from pyprof.prof.changes.effect.measured_call import CONVOLUTIONS, Variant
 from pyprof.prof.changes.effect.nearest_sizes import Ratio
 from pyprof.prof.changes.effect.run import Run
 from pyprof.prof.changes.effect.scenario import Scenario
+from pyprof.prof.changes.rules.kernels.rules_of_runs import findings_of
 from pyprof.quantities import rounded
 
 LEAST_GAIN = 1.02  # of the calls' time before over afterwards, below which there is no edit
@@ -43,8 +44,7 @@ def work_in_nhwc(run: Run) -> Iterator[Finding]:
 
     Refuted by: calls in channels last, by their strides; an instance norm.
     """
-    for edit in _edits(run) if not run.mentions("nodes", "aten::instance_norm").any() else ():
-        yield Finding(edit.rows, run.dur[edit.rows] - edit.ns, edit.why, edit.change)
+    return findings_of(run, _edits(run) if not run.mentions("nodes", "aten::instance_norm").any() else ())
 
 
 def _edits(run: Run) -> Iterator[Edit]:

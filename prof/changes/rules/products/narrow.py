@@ -16,7 +16,6 @@ import numpy as np
 from pyprof.prof.changes.effect.run import Run
 from pyprof.prof.changes.effect.run_columns import numel
 from pyprof.prof.changes.rules.kernels.results_of_ops import COMPUTES, results
-from pyprof.prof.changes.rules.products.mixed_precision import CAST_BYTES
 from pyprof.table.columns import NULL, Bools, Floats
 
 WIDE = frozenset(
@@ -30,6 +29,7 @@ WIDE = frozenset(
 PROMOTING = frozenset("add sub rsub mul div addcmul addcdiv maximum minimum where lerp".split())
 TO_BOOL = frozenset("eq ne lt le gt ge isnan isinf isfinite logical_not logical_and logical_or logical_xor".split())
 WEIGHTED = ("aten::linear", "aten::addmm", "aten::conv")  # around products whose second operand is a weight
+CAST_BYTES = 6  # per element of a cast: autocast reads 4 bytes and writes 2, or the reverse
 CAST_NS = 1500.0  # besides moving the bytes
 # Casts to float32 run at 2.05 to 2.2 TB/s on an H200 (558 of 3 million elements and more, PyTorch 2.11), those to bf16
 # at 3.9 to 4.6 (735): the kernel for the former loads element by element.
