@@ -190,10 +190,6 @@ GENERAL = tuple(GeneralForm(*form) for form in (
      "    h = torch.sigmoid(o) * torch.tanh(c)\n    outs.append(h)",
      "lstm = nn.LSTM(given.in_features, back.in_features)  # once, with weights and biases of given and back\n"
      "outs, (h, c) = lstm(x, (h[None], c[None]))"),
-    ("cell_loop", "Replace the ops of each time step by one call of nn.RNN",
-     "for part in x:  # of one time\n    h = torch.tanh(given(part) + back(h))\n    outs.append(h)",
-     "rnn = nn.RNN(given.in_features, back.in_features)  # once, with weights and biases of given and back\n"
-     "outs, h = rnn(x, h[None])"),
     ("mask_loop", "Replace the loop over masks: take all iterations",
      "for one, mask in zip(batch, masks):  # each of its own size\n"
      "    loss = loss + error(one[mask]).sum() / mask.sum()",

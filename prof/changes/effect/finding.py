@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from pyprof.errors import ModelError
 from pyprof.prof.changes.effect.costs import COSTS
-from pyprof.prof.changes.effect.edit import Abstained, Edit, Proposal
+from pyprof.prof.changes.effect.edit import Edit
 from pyprof.table.columns import Floats, Ints
 
 if TYPE_CHECKING:
@@ -34,8 +34,6 @@ class Finding:
     calls: float | None = None  # number of host calls that the change removes; None: equal to launches
     added: float = 0.0  # small ops that launch nothing, by whose time the host needs longer
 
-
-BY_NAMES = 0.5  # the same where only kernels' names tell, so that half of the gain is counted
 
 Rule = Callable[["Run"], Iterable[Finding]]
 RULES: dict[str, Rule] = {}  # name -> function; of runs on GPUs
@@ -88,12 +86,3 @@ def edit_of(run: Run, rule: str, finding: Finding, deviation: float) -> Edit:
         added=np.full(len(rows), (max(-calls, 0.0) + finding.added) / max(len(rows), 1)),
         deviation=deviation,
     )
-
-
-def by_names(run: Run, rule: str) -> Iterator[Proposal]:
-    """What a rule finds by the kernels' names, in a capture without any shapes."""
-    found = list(RULES[rule](run)) if run.rows else []
-    if not found:
-        yield Abstained(rule, "the capture has no shapes of ops, and no kernel's name shows what it looks for")
-    for finding in found:
-        yield edit_of(run, rule, finding, BY_NAMES)

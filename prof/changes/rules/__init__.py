@@ -34,7 +34,6 @@ from pyprof.prof.changes.rules.kernels import (  # noqa: F401
 from pyprof.prof.changes.rules.products import (  # noqa: F401
     alignment,
     float8,
-    mixed_precision,
     reduced_precision,
 )
 from pyprof.prof.changes.rules.repeats import (  # noqa: F401

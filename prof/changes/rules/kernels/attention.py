@@ -12,14 +12,11 @@ from pyprof.prof.changes.effect.product import Gemm, gemm
 from pyprof.prof.changes.effect.run import Run
 from pyprof.prof.changes.effect.run_columns import numel
 from pyprof.prof.limits.fused_attention import FusedCall
-from pyprof.prof.work.kinds import kinds
-from pyprof.prof.work.unfused_attention import softmaxes_apart
 from pyprof.quantities import rounded
 from pyprof.table.columns import Bools
 
 NEAR = 12  # rows before and after a softmax that may belong to its attention (scale, mask, dropout, casts, products)
 LEAST = 1 << 16  # with fewer scores than this, launching takes longer than moving them
-LEAST_NS = 30_000  # least time of the kernels around a softmax, used if the number of scores is unknown
 MAIN = 0.85  # of the backward pass's time, that of its main kernel (0.75 to 0.93 on an H200)
 WORTH = 1.15
 BATCHED = ("bmm", "baddbmm")
@@ -89,42 +86,9 @@ def _of_scores(product: Gemm, scores: int, last: int) -> bool:
     return made or first or second
 
 
-@rule("attention")
-def attention(run: Run) -> Iterator[Finding]:
-    """A softmax between two batched products, which one fused kernel could do without writing the scores to memory.
-
-    In a capture without any shapes, the kernels' names are used. Abstains for head dimensions over 256, for types other
-    than float32, float16 and bfloat16, and if PyTorch's own attention chose this backend (see attention_backend).
-
-    Refuted by: no product on either side over the same scores, as a router's softmax has none; attention that is fused.
-    """
-    if not run.has_sizes:
-        yield from _by_name(run)
-        return
-    theirs = run.mentions("nodes", MATH, SAFE)
-    found, module = [p for p in patterns(run) if not theirs[p.softmax]], by_module(run)
-    for change, of_module in ((f"Use fused attention: {USE}.", False), (WITHOUT_WEIGHTS, True)):
-        members = [pattern for pattern in found if module[pattern.softmax] == of_module]
-        yield from _finding(run, members, change, "Batched products and a softmax write and read")
-
-
 def by_module(run: Run) -> Bools:
     """A mask of the rows within nn.MultiheadAttention, whose formula is PyTorch's own."""
     return run.mentions("nodes", "aten::_native_multi_head_attention") | run.mentions("op", *MODULE)
-
-
-def _by_name(run: Run) -> Iterator[Finding]:
-    """Softmaxes between two products, by the kernels' names, in captures without shapes."""
-    count, between = softmaxes_apart(run.table, kinds(run.table, run.annotation))
-    rows = np.flatnonzero(between)
-    if len(rows) and run.dur[rows].sum() / count > LEAST_NS:
-        why = (
-            f"{run.number(count, 'softmax stands', 'softmaxes stand')} between two matrix products. The kernels "
-            f"between the products take {rounded(run.ms_of(rows))} ms, half of which is counted because the capture "
-            "has no shapes"
-        )
-        # A fused kernel removes the time between the products, but is slower than the products alone.
-        yield Finding(rows, run.dur[rows] / 2, why, f"Use fused attention: {USE}.")
 
 
 @rule("attention_backend")
@@ -171,7 +135,15 @@ def _math(run: Run) -> Iterator[Finding]:
         f"at most 256. torch.nn.attention.sdpa_kernel(SDPBackend.{backend}_ATTENTION) names the reason for which it "
         f"refuses.{only}"
     )
-    yield from _finding(run, kept, change, "The math backend writes and reads", given, inside, trained)
+    rows, saved, calls = run.replaced((_members(run, p, inside), fused_ns(run, p, given, trained)) for p in kept)
+    if rows:
+        softmax, now = kept[0].softmax, run.ms_of(rows)
+        why = (
+            f"The math backend writes and reads the scores {run.shapes(softmax)[0]} in {run.dtype[softmax]}, "
+            f"{run.number(calls, 'time', 'times')} per {run.unit}: {rounded(now)} ms; fused, "
+            f"{rounded(now - run.ms(float(saved.sum())))} ms are expected"
+        )
+        yield Finding(np.array(rows), saved, why, change, launches=len(rows) - calls)
 
 
 def _mask_strided(run: Run, pattern: Pattern) -> bool:
@@ -194,33 +166,9 @@ def in_math(run: Run) -> Bools:
     return mask
 
 
-def _finding(
-    run: Run,
-    found: list[Pattern],
-    change: str,
-    who: str,
-    dtype: str = "",
-    inside: Bools | None = None,
-    trained: bool = False,
-) -> Iterator[Finding]:
-    """One finding for all patterns.
-
-    ``who``: the subject and verb of its reason. ``dtype``: the fused kernel's dtype, if not the softmax's. ``inside``:
-    other rows that the change removes. ``trained``: the mask has a gradient.
-    """
-    rows, saved, calls = run.replaced((_members(run, p, inside), fused_ns(run, p, dtype, trained)) for p in found)
-    if rows:
-        softmax, now = found[0].softmax, run.ms_of(rows)
-        why = (
-            f"{who} the scores {run.shapes(softmax)[0]} in {run.dtype[softmax]}, {run.number(calls, 'time', 'times')} "
-            f"per {run.unit}: {rounded(now)} ms; fused, {rounded(now - run.ms(float(saved.sum())))} ms are expected"
-        )
-        yield Finding(np.array(rows), saved, why, change, launches=len(rows) - calls)
-
-
-def _members(run: Run, pattern: Pattern, inside: Bools | None) -> list[int]:
+def _members(run: Run, pattern: Pattern, inside: Bools) -> list[int]:
     """The pattern's rows, and the rows beside it of the same call of the math backend."""
-    if inside is None or pattern.backward:
+    if pattern.backward:
         return list(pattern.rows)
     first, last = pattern.rows[0], pattern.rows[-1]
     while first > 0 and inside[first - 1] and run.lane[first - 1] == run.lane[pattern.softmax]:

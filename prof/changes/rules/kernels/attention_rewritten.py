@@ -7,10 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from pyprof.prof.changes.effect.costs import COSTS
-from pyprof.prof.changes.effect.edit import Abstained, Edit, Proposal, edit_rule
-from pyprof.prof.changes.effect.finding import by_names
+from pyprof.prof.changes.effect.edit import Abstained, Edit, Proposal
+from pyprof.prof.changes.effect.finding import Finding
 from pyprof.prof.changes.effect.run import Run
-from pyprof.prof.changes.effect.scenario import Scenario
 from pyprof.prof.changes.rules.kernels.attention import (
     FILLED,
     MATH,
@@ -24,27 +23,33 @@ from pyprof.prof.changes.rules.kernels.attention import (
     is_causal,
     patterns,
 )
+from pyprof.prof.changes.rules.kernels.rules_of_runs import by_names, run_rule
+from pyprof.prof.work.kinds import kinds
+from pyprof.prof.work.unfused_attention import softmaxes_apart
 from pyprof.quantities import rounded
 
 # Above this head size, the memory-efficient kernel, the only one for float32, is slower than products and softmax on
 # an H200: a diffusion transformer with heads of 72 took 167 ms in place of 124.
 FP32_HEAD = 64
 LEAST = 256  # scores; below LEAST of the card's, launches are what the fused kernel saves
+LEAST_NS = 30_000  # least time of the kernels around a softmax, used if the number of scores is unknown
 MASK_CALLS = 3  # a mask of truth values becomes a bias of the scores' type, filled, masked and padded
 NEGATED = ("bitwise_not", "logical_not")
 SLOWER = 0.5  # a fused kernel may take twice as long as what it replaces: where the host is the limit, launches count
 BESIDE = 3  # copies before and after a pattern that make its operands contiguous
 
 
-@edit_rule("attention")
-def attention(scenario: Scenario) -> Iterator[Proposal]:
+@run_rule("attention")
+def attention(run: Run) -> Iterator[Proposal]:
     """A softmax between batched products, forward and backward, as scaled_dot_product_attention.
+
+    In a capture without any shapes, the kernels' names are used. Abstains for head dimensions over 256, for types other
+    than float32, float16 and bfloat16, and if PyTorch's own attention chose this backend (see attention_backend).
 
     Refuted by: no product on either side over the same scores, as a router's softmax has none; attention that is fused.
     """
-    run = scenario.run
     if not run.has_sizes:
-        yield from by_names(run, "attention")
+        yield from by_names(run, "attention", _by_name(run))
         return
     theirs, of_module = run.mentions("nodes", MATH, SAFE), by_module(run)
     found = [pattern for pattern in patterns(run, LEAST) if not theirs[pattern.softmax]]
@@ -54,6 +59,20 @@ def attention(scenario: Scenario) -> Iterator[Proposal]:
         members = [pattern for pattern in found if of_module[pattern.softmax] == module]
         if members:
             yield _fused(run, members, change)
+
+
+def _by_name(run: Run) -> Iterator[Finding]:
+    """Softmaxes between two products, by the kernels' names, in captures without shapes."""
+    count, between = softmaxes_apart(run.table, kinds(run.table, run.annotation))
+    rows = np.flatnonzero(between)
+    if len(rows) and run.dur[rows].sum() / count > LEAST_NS:
+        why = (
+            f"{run.number(count, 'softmax stands', 'softmaxes stand')} between two matrix products. The kernels "
+            f"between the products take {rounded(run.ms_of(rows))} ms, half of which is counted because the capture "
+            "has no shapes"
+        )
+        # A fused kernel removes the time between the products, but is slower than the products alone.
+        yield Finding(rows, run.dur[rows] / 2, why, f"Use fused attention: {USE}.")
 
 
 def _fused(run: Run, found: list[Pattern], change: str) -> Proposal:

@@ -9,16 +9,16 @@ import numpy as np
 from pyprof.prof.changes.effect.calls_of_run import CallOfRun, calls_of, changed_ns, like_the_measured
 from pyprof.prof.changes.effect.costs import COSTS
 from pyprof.prof.changes.effect.edit import NOTHING_FOUND, Abstained, Edit, Proposal, edit_rule
-from pyprof.prof.changes.effect.finding import RULES, edit_of
+from pyprof.prof.changes.effect.finding import Finding, rule
 from pyprof.prof.changes.effect.measured_call import CONVOLUTIONS, Variant
 from pyprof.prof.changes.effect.nearest_sizes import Ratio
 from pyprof.prof.changes.effect.run import Run
 from pyprof.prof.changes.effect.scenario import Scenario
-from pyprof.prof.changes.rules.kernels.layout import change_to_nhwc
+from pyprof.prof.changes.rules.kernels.rules_of_runs import findings_of
 from pyprof.quantities import rounded
 
-BY_NAMES = 0.3  # deviation of the logarithm of durations that kernels' names say
 LEAST_GAIN = 1.02  # of the calls' time before over afterwards, below which there is no edit
+FORMATS = {2: ("torch.channels_last", "NCHW", "NHWC"), 3: ("torch.channels_last_3d", "NCDHW", "NDHWC")}  # by rank
 
 
 @edit_rule("channels_last")
@@ -29,29 +29,31 @@ def channels_last(scenario: Scenario) -> Iterator[Proposal]:
 
     Refuted by: calls in channels last, by their strides; an instance norm.
     """
-    run, found = scenario.run, False
     if any(edit.rule == "channels_last" for edit in scenario.edits):
         yield Abstained("channels_last", "the plan has it already")
-        return
-    if bool(run.mentions("nodes", "aten::instance_norm").any()):
+    elif bool(scenario.run.mentions("nodes", "aten::instance_norm").any()):
         yield Abstained("channels_last", "an instance norm runs, which supports only NCHW")
-        return
+    else:
+        found = list(_edits(scenario.run))
+        yield from found or [Abstained("channels_last", NOTHING_FOUND)]
+
+
+@rule("channels_last")
+def work_in_nhwc(run: Run) -> Iterator[Finding]:
+    """The same by the work of the GPU alone.
+
+    Refuted by: calls in channels last, by their strides; an instance norm.
+    """
+    return findings_of(run, _edits(run) if not run.mentions("nodes", "aten::instance_norm").any() else ())
+
+
+def _edits(run: Run) -> Iterator[Edit]:
     known = list(_in_nhwc(run))
-    if not known:
-        for finding in RULES["channels_last"](run) if run.rows else ():
-            if bool((finding.saved_ns > 0).any()):
-                found = True
-                yield edit_of(run, "channels_last", finding, BY_NAMES)
-    mixed = {2, 3} <= {each.spatial for each, _ in known if each.call.kind in CONVOLUTIONS}
-    for rank in (2, 3):
-        some = [(each, ratio) for each, ratio in known if each.spatial == rank]
-        if any(each.call.kind in CONVOLUTIONS for each, _ in some):
-            edit = _edit(run, rank, mixed, some)
-            if edit is not None:
-                found = True
-                yield edit
-    if not found:
-        yield Abstained("channels_last", NOTHING_FOUND)
+    ranks = {each.spatial for each, _ in known if each.call.kind in CONVOLUTIONS}
+    for rank in FORMATS:
+        edit = _edit(run, rank, set(FORMATS) <= ranks, [pair for pair in known if pair[0].spatial == rank])
+        if rank in ranks and edit is not None:
+            yield edit
 
 
 def _in_nhwc(run: Run) -> Iterator[tuple[CallOfRun, Ratio]]:
@@ -73,14 +75,20 @@ def _edit(run: Run, rank: int, mixed: bool, calls: list[tuple[CallOfRun, Ratio]]
     names = f"{run.number(len(convolutions), 'convolution', 'convolutions')}"
     if others:
         names += f" and {run.number(others, 'norm, pooling or upsampling', 'norms, poolings and upsamplings')}"
-    nchw, nhwc = ("NCHW", "NHWC") if rank == 2 else ("NCDHW", "NDHWC")
+    form, nchw, nhwc = FORMATS[rank]
     why = (
         f"{names} in {nchw} take {rounded(run.ms(before))} ms; {rounded(run.ms(after))} ms are expected in {nhwc}, by "
         "calls of similar sizes that were measured in both formats on an H200"
     )
+    # Module.to raises an error for a model that has weights of the other rank, too
+    what = f"each nn.Conv{rank}d" if mixed else "model"
+    refused = " (it refuses the whole model, which has weights of the other rank)" if mixed else ""
     return Edit(
         rule="channels_last",
-        change=change_to_nhwc(rank, mixed),
+        change=(
+            f"Use {form.removeprefix('torch.').replace('_', ' ')}: {what}.to(memory_format={form}){refused}, and the "
+            f"same for the input. Look for ops in between that fall back to {nchw}."
+        ),
         why=why,
         cost=COSTS["channels_last"],
         rows=rows,

@@ -1,4 +1,4 @@
-"""Matrix products whose leading dimensions, and convolutions whose channels, are not multiples of 16 bytes.
+"""Matrix products whose leading dimensions are not multiples of 16 bytes.
 
 Tensor-core kernels load 16 bytes per thread (TMA: strides must be multiples of 16 bytes). For other leading dimensions
 cuBLAS falls back to kernels that load single elements (``align1``, ``align2``) and are several times slower; before
@@ -12,18 +12,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pyprof.dtypes import HALF, ITEM_BYTES
+from pyprof.dtypes import HALF
 from pyprof.prof.changes.effect.finding import Finding, rule
-from pyprof.prof.changes.effect.product import LINE, VOCABULARY, Gemm, product_of, weight_shape
+from pyprof.prof.changes.effect.product import LINE, VOCABULARY, Gemm, product_of
 from pyprof.prof.changes.effect.run import Run
 from pyprof.prof.kernels.precision import PRECISION_OF_DTYPE, PRECISIONS, tensor_unit
 from pyprof.quantities import rounded
 
 # Precision of the operands -> bytes per element in memory.
 ITEM = {name: PRECISIONS[name].bits // 8 for name in ("bf16", "fp16", "tf32", "fp8", "int8")}
-CONV_ITEM = {name: ITEM_BYTES[name] for name in ("bfloat16", "float16", "float32")}
-PADS = ("nhwcAddPadding", "nhwcRemovePadding")  # cuDNN's kernels; seen on H200
-FEW = 4  # channels of an image: its convolution has special kernels, and padding to 8 gained only 5% (measured)
 SLOW = re.compile(r"align[124](?!\d)")
 VECTOR = re.compile(r"gemv|dot_kernel|gemmk1|splitKreduce")
 SOFTMAX = ("_softmax", "_softmax_backward_data", "_safe_softmax", "_masked_softmax")
@@ -76,7 +73,6 @@ def alignment(run: Run) -> Iterator[Finding]:
             cards.setdefault(sizes, []).append((row, run.dur[row] - expected))
     for sizes, rows in cards.items():
         yield _finding(run, sizes, rows)
-    yield from _conv_padding(run)
 
 
 def _padding(run: Run, row: int) -> tuple[tuple[tuple[int, int], ...], float]:
@@ -129,39 +125,3 @@ def _finding(run: Run, sizes: tuple[tuple[int, int], ...], found: list[tuple[int
     elif sizes[-1][0] >= VOCABULARY:
         change = f"Pad the vocabulary from {pads}. No target refers to the rows added to embedding and output."
     return Finding(rows, saved, why, change, cost=cost)
-
-
-def _conv_padding(run: Run) -> Iterator[Finding]:
-    """Convolutions in NHWC, of whose operands cuDNN pads copies in each call: one card per set of channels.
-
-    Counts cuDNN's padding kernels and the fills of their buffers, but not the gain of the convolution's own kernel:
-    with 65 channels it was as much again, with 100 it was a loss (docs/explanation/advice.md). Abstains without shapes,
-    and for images of four channels or fewer.
-    """
-    pads = run.mentions("kShortName", *PADS) & (run.family == "conv")
-    fills = (run.texts("kind") == "memset") & (run.family == "conv")
-    call = run.table.ints("opId")
-    cards: dict[tuple[int, ...], list[int]] = {}
-    for row in np.flatnonzero((pads | fills) & np.isin(call, call[pads])).tolist():
-        odd = _odd(run, row)
-        if odd:
-            cards.setdefault(odd, []).append(row)
-    for channels, members in cards.items():
-        found = np.array(members)
-        dtype = run.dtype[members[0]]
-        why = (
-            f"Convolutions of {' and '.join(map(str, channels))} channels in {dtype}: not a multiple of "
-            f"{LINE // CONV_ITEM[dtype]} (16 bytes), so cuDNN pads copies of the operands in each call. "
-            f"{run.number(found, 'kernel or fill takes', 'kernels and fills take')} {rounded(run.ms_of(found))} ms"
-        )
-        pairs = ", ".join(f"{size} to {padded_to(size, CONV_ITEM[dtype])}" for size in channels)
-        change = f"Pad the layer's channels from {pairs}. Let cuDNN measure: torch.backends.cudnn.benchmark = True."
-        yield Finding(found, run.dur[found].copy(), why, change, launches=len(found), calls=0.0)
-
-
-def _odd(run: Run, row: int) -> tuple[int, ...]:
-    """The channel counts of the weight that do not fill 16 bytes."""
-    weight, item = weight_shape(run, row), CONV_ITEM.get(run.dtype[row])
-    if item is None or len(weight) < 3 or weight[1] <= FEW:
-        return ()
-    return tuple(sorted({size for size in weight[:2] if size * item % LINE}))

@@ -15,7 +15,7 @@ import numpy as np
 
 from pyprof.prof.changes.effect.run import Run
 from pyprof.prof.changes.effect.run_columns import numel
-from pyprof.prof.changes.rules.products.mixed_precision import CAST_BYTES
+from pyprof.prof.changes.rules.kernels.results_of_ops import COMPUTES, results
 from pyprof.table.columns import NULL, Bools, Floats
 
 WIDE = frozenset(
@@ -29,6 +29,7 @@ WIDE = frozenset(
 PROMOTING = frozenset("add sub rsub mul div addcmul addcdiv maximum minimum where lerp".split())
 TO_BOOL = frozenset("eq ne lt le gt ge isnan isinf isfinite logical_not logical_and logical_or logical_xor".split())
 WEIGHTED = ("aten::linear", "aten::addmm", "aten::conv")  # around products whose second operand is a weight
+CAST_BYTES = 6  # per element of a cast: autocast reads 4 bytes and writes 2, or the reverse
 CAST_NS = 1500.0  # besides moving the bytes
 # Casts to float32 run at 2.05 to 2.2 TB/s on an H200 (558 of 3 million elements and more, PyTorch 2.11), those to bf16
 # at 3.9 to 4.6 (735): the kernel for the former loads element by element.
@@ -111,7 +112,7 @@ class Flow:
             cast = [_Cast(size, widens=False) for size in self._operands(row)]
             self._cast(row, cast)
             self._note(row, 0.5, [each.back for each in cast])
-            self._make(self._product_elements(row), 2)
+            self._make(next(iter(results(run, row)), 0) if run.family[row] in COMPUTES else 0, 2)
             return
         if not large or run.dtype[row] != "float32":
             return
@@ -207,19 +208,6 @@ class Flow:
         """
         order = [n for n in self._made if n >= size and n % size == 0 and n // size <= PARTS]
         return self._made[order[-1]][-1] if order else 4
-
-    def _product_elements(self, row: int) -> int:
-        """The elements of a product's result; 0 if unknown."""
-        run = self.run
-        matrices = [shape for shape in run.shapes(row) if len(shape) > 1]
-        if run.family[row] == "gemm" and len(matrices) > 1:
-            return numel([*matrices[0][:-1], matrices[1][-1]])
-        outs = run.listed("outs", row)
-        if outs and numel(outs[0]):
-            return numel(outs[0])
-        if run.family[row] == "conv" and len(matrices) > 1 and run.flop[row] > 0:
-            return int(run.flop[row] / 2 / numel(matrices[1][1:]))
-        return 0
 
     def changed_ns(self) -> Floats:
         """Per row that is no product: its duration afterwards, ns, without casts."""

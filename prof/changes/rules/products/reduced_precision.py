@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from pyprof.prof.changes.effect.calls_of_run import CallOfRun, calls_of, changed_ns, like_the_measured
 from pyprof.prof.changes.effect.costs import COSTS
-from pyprof.prof.changes.effect.edit import Abstained, Edit, Proposal, edit_rule
-from pyprof.prof.changes.effect.finding import by_names
+from pyprof.prof.changes.effect.edit import Abstained, Edit, Proposal
+from pyprof.prof.changes.effect.finding import Finding
 from pyprof.prof.changes.effect.measured_call import Variant
 from pyprof.prof.changes.effect.nearest_sizes import Ratio
-from pyprof.prof.changes.effect.product import LINE, product_of
+from pyprof.prof.changes.effect.product import LINE, product_of, weight_shape
 from pyprof.prof.changes.effect.run import Run
-from pyprof.prof.changes.effect.scenario import Scenario
 from pyprof.prof.changes.rules.kernels.attention import fastest_ns, in_math
-from pyprof.prof.changes.rules.products.mixed_precision import EFFICIENCY, NARROW, TF32, fits, full_precision
+from pyprof.prof.changes.rules.kernels.rules_of_runs import by_names, run_rule
 from pyprof.prof.changes.rules.products.narrow import Flow
 from pyprof.quantities import rounded
 from pyprof.table.columns import Floats, Ints
 
+# Of what a matrix product reaches; convolutions on tensor cores reach less (ResNet-50 in bf16 on an H200: 20 to 60%
+# of the peak; half of a GEMM's is taken).
+EFFICIENCY = {"gemm": 1.0, "conv": 0.5, "attention": 0.3}
+SGEMM = re.compile(r"_sgemm_|xmma_gemm_f32f32_f32f32_f32|cutlass_80_simt_sgemm")
+LONG_NS = 50000.0  # of a product whose shape is not known: shorter ones may be bound by anything
+FP32_REACHED = 0.76  # of the peak: 51 of 67 TFLOP/s on an H200
+TF32 = (
+    'Allow TF32: torch.set_float32_matmul_precision("high") for products and torch.backends.cudnn.allow_tf32 = True '
+    "for convolutions. Operands keep fp32's range but only 10 bits of mantissa, so check the loss."
+)
+NARROW = frozenset({"bf16", "fp16", "fp8", "fp4", "int8"})
 # Of the peak, products reach this with an odd leading dimension (kernels align1): bf16 and fp16 on an H200 0.10 to 0.15
 # (three sizes of lm_head and held_vocabulary, docs/explanation/advice.md). In TF32, products of a vision transformer's
 # 197 places gained next to nothing: what fused attention saved before TF32 it saved after it, too.
@@ -35,18 +46,17 @@ LEAST_GAIN = 1.03  # of products' times before over afterwards, below which ther
 BY_RATES = 0.3  # deviation of the logarithm of durations by rates
 
 
-@edit_rule("tf32")
-def tf32(scenario: Scenario) -> Iterator[Proposal]:
+@run_rule("tf32")
+def tf32(run: Run) -> Iterator[Proposal]:
     """Products in fp32 on the vector unit, as TF32. Those of odd sizes gain as much as kernels for such sizes reach.
 
     Refuted by: a product of the same kind in TF32.
     """
-    run = scenario.run
     if run.device is None or math.isnan(run.device.peak("tc_tf32")):
         yield Abstained("tf32", "the GPU is not known, or has no TF32")
         return
     if not run.has_sizes:
-        yield from by_names(run, "tf32")
+        yield from by_names(run, "tf32", _by_name(run))
         return
     used = [f for f in ("gemm", "conv") if bool(((run.family == f) & (run.precision == "tf32")).any())]
     rows, expected, deviation = _times(run, _full(run, [f for f in ("gemm", "conv") if f not in used], ("0",)), "tf32")
@@ -70,13 +80,12 @@ def tf32(scenario: Scenario) -> Iterator[Proposal]:
     )
 
 
-@edit_rule("amp")
-def amp(scenario: Scenario) -> Iterator[Proposal]:
+@run_rule("amp")
+def amp(run: Run) -> Iterator[Proposal]:
     """Forward and loss under autocast: products, the ops that inherit their type, and the casts.
 
     Refuted by: a product in half precision or below.
     """
-    run = scenario.run
     peaks = run.device.flop_per_s if run.device else ()
     unit = next((unit for unit in ("tc_bf16", "tc_fp16") if unit in peaks), "")
     if not unit:
@@ -131,9 +140,39 @@ def _narrowed(run: Run, every: Ints, unit: str) -> Edit:
     )
 
 
+def _fits(run: Run, row: int, unit: int) -> bool:
+    if run.family[row] == "conv":
+        weight = weight_shape(run, row)
+        return len(weight) >= 3 and weight[0] % unit == 0 and weight[1] % unit == 0
+    product = product_of(run, row)
+    return product is None or product.fills(unit)
+
+
+def _by_name(run: Run) -> Iterator[Finding]:
+    """Kernels whose names show fp32 products, in a capture without shapes."""
+    assert run.device is not None
+    long, short = (run.table.coded(key) for key in ("kLongName", "kShortName"))
+    named = np.where(long.among(""), short.where(SGEMM.search), long.where(SGEMM.search))
+    rows = np.flatnonzero(named & (run.tc == "0") & np.isnan(run.flop) & (run.dur > LONG_NS))
+    # Only half of the gain in compute is counted, since other limits of these kernels are unknown.
+    ratio = run.rate("tc_tf32") / (FP32_REACHED * run.device.peak("fp32")) / 2
+    if not len(rows) or not ratio > 1 or bool((run.precision == "tf32").any()):
+        return
+    name = run.texts("kShortName")[rows[0]]
+    products = run.number(
+        rows, "kernel is a float32 product by its name", "kernels are float32 products by their names"
+    )
+    why = (
+        f"{products} ({name}) and used no tensor cores: {rounded(run.ms_of(rows))} ms. TF32 is {rounded(2 * ratio, 2)} "
+        "times as fast where compute is the limit; half of that is counted because the capture has no shapes"
+    )
+    yield Finding(rows, run.dur[rows] * (1 - 1 / ratio), why, TF32)
+
+
 def _full(run: Run, families: Sequence[str], tc: tuple[str, ...]) -> Ints:
-    """Of these, those with or without tensor cores (``tc``)."""
-    return np.flatnonzero(full_precision(run, families) & np.isin(run.tc, tc))
+    """The main kernels of products of float32 operands whose FLOPs are known, with or without tensor cores (``tc``)."""
+    known = np.isin(run.family, families) & (run.role == "main") & (run.dtype == "float32") & ~np.isnan(run.flop)
+    return np.flatnonzero(known & np.isin(run.tc, tc))
 
 
 def _times(run: Run, rows: Ints, precision: str) -> tuple[Ints, Floats, float]:
@@ -167,7 +206,7 @@ def _of_pictures(run: Run, flow: Flow) -> Iterator[tuple[CallOfRun, Ratio]]:
 
 def _fast(run: Run, rows: Ints) -> Ints:
     """Those of the products that have kernels for tensor cores: all but convolutions of odd numbers of channels."""
-    return np.array([row for row in rows.tolist() if run.family[row] != "conv" or fits(run, row, LINE // 2)], np.int64)
+    return np.array([row for row in rows.tolist() if run.family[row] != "conv" or _fits(run, row, LINE // 2)], np.int64)
 
 
 def _recurrent(run: Run) -> Ints:

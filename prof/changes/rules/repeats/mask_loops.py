@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -12,9 +11,9 @@ import numpy as np
 from pyprof.prof.changes.effect.costs import COSTS
 from pyprof.prof.changes.effect.edit import Abstained, Edit, Proposal, edit_rule
 from pyprof.prof.changes.effect.run import Run
-from pyprof.prof.changes.effect.run_columns import numel
 from pyprof.prof.changes.effect.scenario import Scenario
 from pyprof.prof.changes.rules.host.host_waits import released_by
+from pyprof.prof.changes.rules.kernels.results_of_ops import results
 from pyprof.prof.changes.rules.repeats.merged_rows import Merged, alike, merge, place, with_backward
 from pyprof.prof.timing.gpus import TO_HOST, named_rows
 from pyprof.quantities import rounded
@@ -163,7 +162,7 @@ def _made_in(run: Run, body: Ints, asking: set[tuple[str, str]]) -> Sizes:
     left_out = np.isin(run.aten[body], (*COMPARES, *GATHERS, *SCATTERS, *SIZED)) | (run.role[body] == "aux")
     rows = body[~left_out & ~np.isin(run.family[body], ("fill", "reduction"))].tolist()
     known = [row for row in rows if (run.op(row), place(run, row)) not in asking and not _is_cast_to_sum(run, row)]
-    return _numbered(run, np.array(known, np.int64), _made)
+    return _numbered(run, np.array(known, np.int64), lambda run, row: [*results(run, row), int(run.largest[row])][0])
 
 
 def _is_cast_to_sum(run: Run, row: int) -> bool:
@@ -182,24 +181,6 @@ def _numbered(run: Run, rows: Ints, size: Callable[[Run, int], int]) -> Sizes:
         found[(*key, seen[key])] = size(run, row)
         seen[key] += 1
     return found
-
-
-def _made(run: Run, row: int) -> int:
-    """The elements of an op's result, as far as its operands tell."""
-    shapes = [shape for shape in run.shapes(row) if numel(shape)]
-    if run.family[row] == "gemm" and len(shapes) > 1:
-        return numel([*shapes[-2][:-1], shapes[-1][-1]])
-    if run.family[row] == "pointwise" and shapes:
-        return _broadcast(shapes) or int(run.largest[row])
-    return int(run.largest[row])
-
-
-def _broadcast(shapes: list[list[int]]) -> int:
-    """The elements of tensors side by side, each as often as the others ask for; 0 if they do not fit."""
-    try:
-        return math.prod(np.broadcast_shapes(*map(tuple, shapes)))
-    except ValueError:
-        return 0
 
 
 def _extent(run: Run, first: int, last: int, usual: set[str]) -> range:

@@ -4,25 +4,23 @@ pass may read what the one before it has made.
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
 
-from pyprof.dtypes import INTEGERS, ITEM_BYTES
-from pyprof.prof.changes.effect.product import weight_shape
+from pyprof.dtypes import INTEGERS
 from pyprof.prof.changes.effect.run import Run
 from pyprof.prof.changes.effect.run_columns import numel
-from pyprof.prof.changes.rules.repeats.recurrent_cells import READS, SAMPLED, made
+from pyprof.prof.changes.rules.kernels.results_of_ops import COMPUTES, READS, results
+from pyprof.prof.changes.rules.repeats.recurrent_cells import SAMPLED
 from pyprof.table.columns import Ints, numbered
 
 NEXT = 8  # calls of one line in a pass, at most: a product for each gate of a cell, and each of its two operands
 PERIODS = 64  # lengths of passes that are tried
 NOT_FORWARD = ("backward", "optimizer", "data")
 WHOLE_RUN = 0.9  # of the rows of a run without marked steps: what repeats is then the step
-COMPUTES = ("gemm", "conv")  # families of kernels of which a pass has one at least
 NUMBERS = re.compile(r"\d+")
 PARTS = 4  # tensors that one result is split into at most, as queries, keys and values are parts of one product's
 WEIGHTED = ("aten::linear", "aten::addmm", "aten::conv", "aten::_convolution")  # whose second matrix is a weight
@@ -96,30 +94,30 @@ def independent(run: Run, passes: Ints) -> str:
     rows = passes[0].tolist()
     if np.isin(run.aten[rows], SAMPLED).any() and np.isin(run.family[rows], READS).any():
         return ""  # what is chosen may be what the next pass looks up
-    results = {row: run.once(_results, row) for row in rows}
-    if not all(results.values()):
+    made = {row: results(run, row) for row in rows}
+    if not all(made.values()):
         return ""  # a result's size is not known
-    sizes = {size for row in rows for size in results[row]} | _stored(run, passes)
-    outside = _from_outside(run, rows, results)
+    sizes = {size for row in rows for size in made[row]} | _stored(run, passes)
+    outside = _from_outside(run, rows, made)
     if sizes.isdisjoint(outside):
         return "nothing that a pass makes has the size of an operand that the next one reads"
     carried = [size for size in outside if size in sizes]
-    if len(carried) == 1 and _is_shared(run, passes, carried[0], results):
+    if len(carried) == 1 and _is_shared(run, passes, carried[0], made):
         return "the gradients that go back through them are added up, so they read one tensor"
-    once = sum(size in results[rows[-1]] for size in outside) == 1
+    once = sum(size in made[rows[-1]] for size in outside) == 1
     if once and len(passes) == 2 and same_layers(run, passes) and _joined(run, passes):
         return "the kernel after them reads the results of both"
     return ""
 
 
-def _is_shared(run: Run, passes: Ints, size: int, results: dict[int, tuple[int, ...]]) -> bool:
+def _is_shared(run: Run, passes: Ints, size: int, made: dict[int, tuple[int, ...]]) -> bool:
     """Whether the one operand from outside, of this size, is the same for all passes: autograd adds up its gradients
     after each pass but the first. In a chain, of which nothing of this size is read twice, it has nothing to add.
 
     The sum after the last pass that goes back may be another one's, as of a connection around the chain.
     """
     rows = passes[0].tolist()
-    reads, makes = sum(_read(run, row).count(size) for row in rows), sum(size in results[row] for row in rows)
+    reads, makes = sum(_read(run, row).count(size) for row in rows), sum(size in made[row] for row in rows)
     if len(passes) < 3 or reads != makes:
         return False
     each = [rows for rows in backward_of(run, passes) if len(rows)]
@@ -164,38 +162,14 @@ def _stored(run: Run, passes: Ints) -> set[int]:
     return {int(run.largest[row]) for row in copies if run.second_dtype(row) in ("", str(run.dtype[row]))}
 
 
-def _results(run: Run, row: int) -> tuple[int, ...]:
-    """The elements of an op's result, or what they may be; none if that is not known."""
-    outs = [numel(shape) for shape in run.listed("outs", row) if isinstance(shape, list)]
-    if any(outs):
-        return tuple(filter(None, outs))
-    shapes = [shape for shape in run.shapes(row) if numel(shape)]
-    if run.family[row] == "conv":
-        weight = weight_shape(run, row)
-        known = len(weight) > 2 and run.flop[row] > 0 and "convolution" in run.aten[row]
-        return (round(run.flop[row] / 2 / numel(weight[1:])),) if known else ()
-    if run.family[row] == "pointwise" and len(shapes) > 1:
-        try:
-            return (math.prod(np.broadcast_shapes(*map(tuple, shapes))),)
-        except ValueError:
-            return ()
-    if run.family[row] == "reduction" and shapes:
-        return tuple({numel(shapes[0]) // size for size in shapes[0]} | {1})
-    if run.aten[row] in ("cat", "stack") and run.nbytes[row] > 0:
-        return (round(run.nbytes[row] / 2 / ITEM_BYTES.get(run.dtype[row], 4)),)
-    if not shapes and run.shapes(row) and run.family[row] not in COMPUTES:
-        return (1,)  # made of numbers alone
-    return tuple(filter(None, made(run, row)))
-
-
-def _from_outside(run: Run, rows: list[int], results: dict[int, tuple[int, ...]]) -> list[int]:
+def _from_outside(run: Run, rows: list[int], made: dict[int, tuple[int, ...]]) -> list[int]:
     """The elements of each operand that these ops have not made before, but for parameters and single numbers."""
     known: set[int] = set()
     found = []
     for row in rows:
         sizes = [size for size in _read(run, row) if size > 1]
         found += [size for size in sizes if not any(whole % size == 0 and whole // size <= PARTS for whole in known)]
-        known.update(results[row])
+        known.update(made[row])
     return found
 
 
@@ -227,7 +201,6 @@ def _joined(run: Run, passes: Ints) -> bool:
     last = int(passes[-1, -1])
     for row in range(last + 1, min(last + 1 + FOLLOWING, run.rows)):
         if run.family[row] != "copy" and run.role[row] != "aux":
-            results = run.once(_results, last)
             operands = [numel(shape) for shape in run.shapes(row)]
-            return run.lane[row] == run.lane[last] and any(operands.count(size) > 1 for size in results)
+            return run.lane[row] == run.lane[last] and any(operands.count(size) > 1 for size in results(run, last))
     return False

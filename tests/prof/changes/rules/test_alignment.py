@@ -120,37 +120,6 @@ def test_below_the_threshold_nothing_is_said():
     assert len(changes(small, {"ns": 4_200_000, "kShortName": "other"})) == 1  # and 1.03% of 4.25
 
 
-def conv(name, channels, ns, number, **more):
-    shape = [32, channels, 56, 56]
-    return {"aten": "aten::cudnn_convolution", "sizes": [shape, [channels, channels, 3, 3], [], []], "ns": ns,
-            "dtypes": ["bfloat16"] * 2 + ["", ""], "kShortName": name, "phase": "forward", "opId": number,
-            **more}  # fmt: skip
-
-
-def fill(channels, ns, number):
-    return conv("Memset (Device)", channels, ns, number, kind="memset", bytes=1 << 20)
-
-
-PRODUCT = "sm90_xmma_fprop_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc"
-
-
-def padded(channels):
-    return [fill(channels, 2_000, 1), conv("nhwcAddPaddingKernel", channels, 20_000, 1),
-            conv(PRODUCT, channels, 60_000, 1), fill(104, 1_000, 2), conv(PRODUCT, 104, 60_000, 2)]  # fmt: skip
-
-
-def test_channels_that_cudnn_pads():
-    # the padding kernel of 20 µs and its fill of 2; the second convolution's fill is its own
-    (change,) = changes(*padded(100), rule="alignment")
-    assert (change.kernels, change.gpu_ms) == (2, pytest.approx(0.022))
-    assert "100 to 104" in change.change
-
-
-@pytest.mark.parametrize("channels", [3, 64])
-def test_images_and_aligned_channels_are_left_alone(channels):
-    assert changes(*padded(channels), rule="alignment") == []
-
-
 def bmm(batch, m, k, n, **more):
     """aten::bmm of row-major matrices by a kernel that loads single elements."""
     sizes, strides = [[batch, m, k], [batch, k, n]], [[m * k, k, 1], [k * n, n, 1]]

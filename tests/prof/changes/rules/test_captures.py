@@ -34,8 +34,7 @@ EXPECTED = {
         ["fusion", "attention_backend"],
     "kineto/AMD-AGI+TraceLens__tests__traces__h100__gaunernst_bert-small-uncased__1016001_737b43a141.json.gz": [],
     "kineto/AMD-AGI+TraceLens__tests__traces__b200__eager_trace_e443f32f14.json.gz": [],
-    "kineto/facebookresearch+HolisticTraceAnalysis__tests__data__trace_diff__control__control_b1ceb4c081.json.gz":
-        ["amp"],
+    "kineto/facebookresearch+HolisticTraceAnalysis__tests__data__trace_diff__control__control_b1ceb4c081.json.gz": [],
     # The gradients' zeros are 1.3 of 154 ms
     "kineto/pytorch+kineto__tb_plugin__samples__resnet50_autograd_api_num_workers_0__worker0.pt.trace_4a9c9ae521.json.gz":
         [],

@@ -40,37 +40,23 @@ def ops(text):
     for word in text.split():
         name, _, gates = word.partition(":")
         whole = states(int(gates or 1))
-        two = name in ("add", "mul", "sub", "lerp", "addcmul")
+        two = name in ("add", "mul", "sub")
         made.append(row("sub" if name == "rsub" else name, *([[], whole] if name == "rsub" else [whole] * (1 + two))))
     return made
 
 
 GRU_END = "mul add tanh rsub mul mul add"
 LSTM_END = "sigmoid sigmoid tanh sigmoid mul mul add tanh mul"
-BOTH = [BATCH, INNER + WIDTH]
-JOIN = row("cat", [X, H], [])
-JOIN["sizes"], JOIN["strides"], JOIN["dtypes"] = [[X, H], []], None, [["float32"] * 2, ""]
 CELLS = {
     "GRU, all gates in one product": ("GRU", [
         product(X, 3), product(H, 3), *ops(f"add sigmoid add sigmoid {GRU_END}"),
     ]),
     "GRU, two gates side by side": ("GRU", [product(X, 3), product(H, 3), *ops(f"add:2 sigmoid:2 {GRU_END}")]),
-    "GRU, a product for each gate": ("GRU", [
-        product(X, 1), product(H, 1), *ops("add sigmoid"), product(X, 1), product(H, 1), *ops("add sigmoid"),
-        product(X, 1), product(H, 1), *ops(GRU_END),
-    ]),
     "GRU, inputs multiplied before": ("GRU", [product(H, 3), *ops("add sigmoid add sigmoid mul add tanh sub mul add")]),
-    "GRU with lerp": ("GRU", [product(X, 3), product(H, 3), *ops("add:2 sigmoid:2 addcmul tanh lerp")]),
     "LSTM": ("LSTM", [product(X, 4), product(H, 4), *ops(f"add:4 {LSTM_END}")]),
-    "LSTM with a bias of its own": ("LSTM", [
-        product(X, 4), product(H, 4), *ops("add:4"), row("add", states(4), [4 * WIDTH]), *ops(LSTM_END),
-    ]),
-    "LSTM, input and state side by side": ("LSTM", [JOIN, product(BOTH, 4), *ops(LSTM_END)]),
     "LSTM with an output layer": ("LSTM", [
         product(X, 4), product(H, 4), *ops(f"add:4 {LSTM_END}"), row("mm", H, [WIDTH, 1000]),
     ]),
-    "RNN": ("RNN", [product(X, 1), product(H, 1), *ops("add tanh")]),
-    "RNN with relu": ("RNN", [product(X, 1), product(H, 1), *ops("add clamp_min")]),
 }  # fmt: skip
 
 
@@ -113,8 +99,6 @@ OTHERS = {
         product(X, 4), product(H, 4), *ops("add:4"), row("native_layer_norm", states(4), [4 * WIDTH]), *ops(LSTM_END),
     ],
     "one gate": [product(X, 2), product(H, 2), *ops("add sigmoid add tanh rsub mul mul add")],
-    "a residual": [product(X, 1), product(H, 1), *ops("add tanh add")],
-    "a mask for sequences that have ended": [product(X, 1), product(H, 1), *ops("add tanh mul rsub mul add")],
     "an input made of the result": [
         product(X, 4), product(H, 4), *ops(f"add:4 {LSTM_END}"), row("mm", H, [WIDTH, INNER]),
     ],
@@ -122,15 +106,9 @@ OTHERS = {
         row("cat", []) | {"sizes": [[[BATCH, INNER - 8], [BATCH, 8]], []], "dtypes": [["float32"] * 2, ""]},
         product(X, 4), product(H, 4), *ops(f"add:4 {LSTM_END}"),
     ],
-    "three tensors side by side": [
-        JOIN | {"sizes": [[[BATCH, INNER - 8], [BATCH, 8], H], []]}, product(BOTH, 4), *ops(LSTM_END),
-    ],
     "a sampled word": [
         product(X, 4), product(H, 4), *ops(f"add:4 {LSTM_END}"), row("mm", H, [WIDTH, 1000]),
         row("argmax", [BATCH, 1000]),
-    ],
-    "states that are slices": [
-        product(X, 4), product(H, 4, strides=[[STEPS * WIDTH, 1], [4 * WIDTH, 1]]), *ops(f"add:4 {LSTM_END}"),
     ],
 }  # fmt: skip
 
@@ -142,24 +120,6 @@ def test_a_cell_that_torch_nn_does_not_have_stays(name):
 
 def test_seven_passes_are_no_loop():
     assert isinstance(proposal("cell_loop", *loop(CELLS["LSTM"][1], times=7)), Abstained)
-
-
-def test_without_gates_a_state_that_begins_with_zeros_tells_a_recurrence():
-    """tanh(w(x) + u(y)) again and again may be as many independent results."""
-    rows = loop(CELLS["RNN"][1])
-    assert isinstance(proposal("cell_loop", *rows), Edit)
-    assert "does not show whether each pass needs the one before" in proposal("cell_loop", *rows[2:]).why
-
-
-def test_zeros_may_be_before_a_first_pass_that_is_another_one():
-    """Autocast casts the weights in it. Zeros of the step before, or farther away, belong to something else."""
-    cell = CELLS["RNN"][1]
-    cast = row("copy_", [INNER, WIDTH], [INNER, WIDTH])
-    zeros, first = row("fill_", H, [], line=1), [cell[0], cast, *cell[1:]]
-    assert isinstance(proposal("cell_loop", zeros, *first, *cell * STEPS), Edit)
-    assert isinstance(proposal("cell_loop", {**zeros, "step": 0}, *first, *cell * STEPS), Abstained)
-    between = [row("neg", [8, 8], line=line) for line in range(20, 30)]
-    assert isinstance(proposal("cell_loop", zeros, *between, *first, *cell * STEPS), Abstained)
 
 
 def training(cell, back, sliced=True):
@@ -178,57 +138,47 @@ def training(cell, back, sliced=True):
     return [*passes, *rows, *(slices if sliced else [])]
 
 
-def elman_back(time):
+def gru_back(time):
     """tanh, the state's gradient, but for the first pass, and both weights' gradients and their sums."""
 
     def of(name, place, *dims, **more):
         return row(name, *dims, phase="backward", number=100 * time + 2 + place, **more)
 
     rows = [
-        of("tanh_backward", 3, H, H),
-        *([of("mm", 1, H, [WIDTH, WIDTH], ns=8_000)] if time > 1 else []),
-        of("mm", 1, [WIDTH, BATCH], H), of("mm", 0, [INNER, BATCH], H),
+        of("tanh_backward", 8, H, H),
+        *([of("mm", 1, states(3), [3 * WIDTH, WIDTH], ns=8_000)] if time > 1 else []),
+        of("mm", 1, [WIDTH, BATCH], states(3)), of("mm", 0, [INNER, BATCH], states(3)),
     ]  # fmt: skip
-    sums = [of("add_", place, [width, WIDTH], [width, WIDTH]) for place, width in ((0, INNER), (1, WIDTH))]
+    sums = [of("add_", place, *[[width, 3 * WIDTH]] * 2) for place, width in ((0, INNER), (1, WIDTH))]
     for each in sums:
         each["op"] = ["mm"]
     return [*rows, *(sums if time < STEPS else [])]
 
 
 def test_a_product_and_a_kernel_remain_for_each_step_forward_and_backward():
-    """Without zeros before the loop, nine gradients of ten states tell the recurrence.
+    """10 products with the state of 10 µs, 10 kernels of the gates; 9 products with its gradient of 8 µs, 10 kernels.
 
-    10 products with the state of 10 µs, 10 kernels of the gates; 9 products with its gradient of 8 µs, 10 kernels.
-    The gates' kernel moves (3 × 1 + 2) × 1,536 × 4 bytes at 4.08e12/s, 7.5 ns, besides 2 µs: forward in place of two
-    ops of 2 µs each, and backward no longer than the one op there. What runs once: the product with all inputs, both
-    weights' gradients, and what is left of their sums and of the slices' gradients.
+    The gates' kernel moves (3 × 3 + 2) × 1,536 × 4 bytes at 4.08e12/s, 16.6 ns, besides 2 µs: forward in place of
+    eleven ops of 2 µs each, and backward in place of two. What runs once: the product with all inputs, both weights'
+    gradients, and what is left of the slices' gradients. (Their sums are as large as two and four states, by chance.)
     """
-    rows = training(CELLS["RNN"][1], elman_back)
+    rows = training(CELLS["GRU, all gates in one product"][1], gru_back)
     made = run(*rows)
     edit = proposal("cell_loop", *rows)
     assert isinstance(edit, Edit)
     kept = edit.left == OF_LAUNCH
     rows_, took = edit.rows[kept], edit.ns[kept].round(1).tolist()
     assert sorted(set(zip(made.aten[rows_], made.phase[rows_], took, strict=True))) == [
-        ("mm", "backward", 8_000.0), ("mm", "forward", 10_000.0), ("tanh", "forward", 2_007.5),
-        ("tanh_backward", "backward", 2_000.0),
+        ("mm", "backward", 8_000.0), ("mm", "forward", 10_000.0), ("tanh", "forward", 2_016.6),
+        ("tanh_backward", "backward", 2_016.6),
     ]  # fmt: skip
     assert sum(kept) == 10 + 10 + 9 + 10
     once = made.aten[edit.rows[edit.left == 1.0]].tolist()
-    assert sorted(once) == ["add_", "add_", "copy_", "mm", "mm", "mm"]
-
-
-def test_products_of_each_gate_become_one_that_is_no_longer_than_their_work():
-    """Of 3 products of 10 µs each with the state one remains: 2 × 48 × 32 × 96 FLOP are 5 ns, and 5 µs besides."""
-    edit = proposal("cell_loop", *loop(CELLS["GRU, a product for each gate"][1]))
-    made = run(*loop(CELLS["GRU, a product for each gate"][1]))
-    kept = [ns for row, ns, left in zip(edit.rows, edit.ns, edit.left, strict=True)
-            if left == OF_LAUNCH and made.aten[row] == "mm"]  # fmt: skip
-    assert kept == [10_000.0] * 10  # never less than one of them takes
+    assert sorted(once) == ["copy_", "mm", "mm", "mm"]
 
 
 def test_the_ops_of_a_recurrent_layer_without_cudnn_are_no_loop_of_the_program():
-    cell = [{**each, "nodes": ["aten::gru", each["aten"]]} for each in CELLS["GRU with lerp"][1]]
+    cell = [{**each, "nodes": ["aten::gru", each["aten"]]} for each in CELLS["GRU, two gates side by side"][1]]
     assert isinstance(proposal("cell_loop", *loop(cell)), Abstained)
 
 

@@ -11,7 +11,6 @@ from pyprof.prof.changes.rules import EDIT_RULES
 from pyprof.prof.changes.rules.host.growing_tensors import _grown, _joined, tensors_grow
 from pyprof.prof.changes.rules.kernels.optimizer import CHUNKS
 from pyprof.prof.changes.rules.repeats import mask_loops
-from pyprof.prof.changes.rules.repeats.cell_loops import _extent, _gradient, _in_turn
 from pyprof.prof.changes.rules.repeats.mask_loops import SORT_LAUNCHES
 from pyprof.prof.changes.rules.repeats.merged_rows import GROUPED, at_once_ns
 from tests.parse.kineto.kineto_file import MAIN, call, kernel, op, x
@@ -281,6 +280,8 @@ def cells(count, first=None, after=(), lines=(0,)):
             program.events.append(op("aten::detach", at + 57, 0.5))
         for each in after:
             program.op(*each)
+    for rows in range(8 * count):  # a loop that is all of a run may be the step itself
+        program.op("neg", (rows + 1, 3))
     return program
 
 
@@ -303,11 +304,11 @@ def test_cells_in_a_loop_keep_one_product_and_the_cell_for_each_step(tmp_path):
 
 
 def test_stacked_cells_are_counted_once(tmp_path):
-    """Of 10 steps of a look-up and two cells, 70 kernels of 10 µs: each cell's loop has the rows of the other, too."""
+    """Of 10 steps of a look-up and two cells, 70 kernels of 10 µs."""
     scenario = cells(10, [LOOK_UP], lines=(2, 3)).scenario(tmp_path)
     edit = proposed("cell_loop", scenario)
     assert len(edit.rows) == len(set(edit.rows.tolist())) == 70
-    assert edit.why.startswith("2 loops call a cell 10 times") and "70 launches and 0.7 ms" in edit.why
+    assert edit.why.startswith("1 loop calls a cell 10 times") and "70 launches and 0.7 ms" in edit.why
     after = apply(edit, scenario).run  # a look-up, 20 cells, their 20 products with the state, and 2 with all inputs
     counts = {name: int((after.aten == name).sum()) for name in ("embedding", "mm", "_thnn_fused_lstm_cell")}
     assert counts == {"embedding": 1, "mm": 22, "_thnn_fused_lstm_cell": 20}
@@ -317,53 +318,20 @@ def test_stacked_cells_are_counted_once(tmp_path):
 def test_an_input_made_from_the_last_result_keeps_the_loop(tmp_path):
     """Nothing looks the input up: the last op that made as many elements is the head of the step before."""
     only = proposed("cell_loop", cells(10, after=[HEAD]).scenario(tmp_path))
-    assert isinstance(only, Abstained) and only.why.startswith("a cell's input may come from the step before (tanh")
+    assert isinstance(only, Abstained) and only.why.startswith("an input may come from the step before (tanh")
     only = proposed("cell_loop", cells(10, after=[HEAD, ("relu", (BATCH, 50))]).scenario(tmp_path))  # and another op
-    assert isinstance(only, Abstained) and only.why.startswith("a cell's input may come from the step before (tanh")
+    assert isinstance(only, Abstained) and only.why.startswith("an input may come from the step before (tanh")
 
 
 @pytest.mark.parametrize("op", ["argmax", "multinomial", "topk", "sort", "bernoulli_", "max"])
 def test_a_loop_that_samples_keeps_its_steps(op, tmp_path):
     only = proposed("cell_loop", cells(10, [LOOK_UP], [(op, (BATCH, 50))]).scenario(tmp_path))
-    assert isinstance(only, Abstained) and f"samples the next input ({op}" in only.why
+    assert isinstance(only, Abstained) and f"samples, or is read by the host ({op.rstrip('_')}" in only.why
 
 
 def test_few_cells_are_no_loop(tmp_path):
     only = proposed("cell_loop", cells(4, [LOOK_UP]).scenario(tmp_path))
     assert only.why == "no cell of a recurrent layer is called 8 times or more within a step"
-
-
-def test_the_product_that_stays_in_a_cells_backward_pass_is_that_of_the_states_gradient():
-    """After the cell's kernel: the weight's gradient [gates, batch] @ [batch, state], then [batch, gates] @ [gates,
-    state], and after the next cell the same again."""
-    line = {"trace": ["net.py:5"], "phase": "backward", "dir": "bprop"}
-    cell = {"aten": "aten::_thnn_fused_lstm_cell_backward_impl", "sizes": [[BATCH, 4 * STATE]] * 2,
-            "dtypes": ["float32"] * 2, "kShortName": "lstm_cell_backward", "ns": 5_000, **line}  # fmt: skip
-    of_weight, of_state = (4 * STATE, BATCH, STATE), (BATCH, 4 * STATE, STATE)
-    products = [mm(*each, 9_000, name="sgemm", dtype="float32", **line) for each in (of_weight, of_state)]
-    made = run(cell, *products, cell, products[0])
-    assert _gradient(made, 0) == [2]
-    assert _gradient(made, 3) == []  # the last cell has none
-    assert _gradient(run(cell, products[0], cell, products[1]), 0) == []  # it belongs to the next cell
-    elsewhere = [{**product, "trace": ["net.py:6"]} for product in products]
-    assert _gradient(run(cell, *elsewhere), 0) == []
-
-
-def test_a_recurrent_loop_begins_with_its_first_cell():
-    """x, cell, something else, x, cell, x, cell: what stands between the first two cells belongs to the loop."""
-
-    def row(op, line):
-        return {"aten": f"aten::{op}", "trace": [f"net.py:{line}"], "ns": 10, "kShortName": "k", "phase": "forward"}
-
-    x, cell = row("tanh", 1), row("_thnn_fused_lstm_cell", 2)
-    assert _extent(run(x, cell, row("neg", 9), x, cell, x, cell), [1, 4, 6]) == [0, 1, 2, 3, 4, 5, 6]
-
-
-def test_of_a_cells_products_that_with_the_state_stays():
-    cell = {"aten": "aten::_thnn_fused_lstm_cell", "kShortName": "lstm_cell_forward", "ns": 5_000, "phase": "forward",
-            "nodes": ["aten::lstm_cell", "aten::_thnn_fused_lstm_cell"]}  # fmt: skip
-    product = mm(BATCH, STATE, 4 * STATE, 9_000, nodes=["aten::lstm_cell", "aten::linear", "aten::mm"])
-    assert _in_turn(run(product, product, cell), [0, 1, 2]) == {1, 2}
 
 
 def test_products_at_once_take_the_flops_and_bytes_of_all_in_so_many_kernels():

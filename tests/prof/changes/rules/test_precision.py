@@ -1,4 +1,4 @@
-"""TF32 and mixed precision: expected times by hand, and where to say nothing."""
+"""TF32 and mixed precision in runs without a replay: what they remove, and where to say nothing."""
 
 import pytest
 
@@ -12,34 +12,24 @@ def fp32(ns=2_678_000, name=SIMT, **more):
     return mm(4096, 4096, 4096, ns, name=name, dtype="float32", **more)
 
 
-def test_tf32_by_hand():
-    # 137.439e9 FLOP at 0.82 × 494.7e12 = 405.65e12/s: 338.8 µs, and 5 (Nsight Compute measured 345.8 on an H200)
+def test_tf32():
+    # by measured calls of similar sizes: 8 times as fast; 345.8 µs measured by Nsight Compute on an H200
     (change,) = changes(fp32(), rule="tf32")
-    assert change.gpu_ms == pytest.approx(2.678 - 0.3438, abs=0.0002)
+    assert change.gpu_ms == pytest.approx(2.678 - 0.3497, abs=0.0002)
     assert "float32_matmul_precision" in change.change
-
-
-def test_how_the_products_ran_is_said():
-    bare, tf32 = fp32(name="volta_sgemm_128x128_nn"), fp32(900_000, TF32)
-    for rows, how in (
-        ([bare], "ran without tensor cores at"),
-        ([tf32], "ran on tensor cores as TF32 at"),
-        ([bare, tf32], "ran on tensor cores as TF32 or not at all at"),
-    ):
-        (change,) = changes(*rows, rule="amp")
-        assert how in change.why
 
 
 @pytest.mark.parametrize(("gpu", "unit"), [("AMD Instinct MI300X", "matrix cores"), ("NVIDIA H200", "tensor cores")])
 def test_the_units_have_the_name_that_their_maker_gave_them(gpu, unit):
-    (change,) = changes(fp32(20_000_000, "volta_sgemm_128x128_nn"), rule="amp", gpu=gpu)
-    assert f"ran without {unit} at" in change.why
+    (change,) = changes(fp32(20_000_000, "volta_sgemm_128x128_nn"), rule="tf32", gpu=gpu)
+    assert change.why.endswith(f"ran without {unit}")
 
 
-def test_amp_by_hand():
-    # at 811.3e12/s 169.4 µs, and 5; casts: 201326592 bytes / 4 × 2/3 × 6 bytes at 4.08e12/s: 49.3 µs
+def test_amp():
+    """The casts of both operands take 1.5 µs, and 6 bytes of 4096² elements at 4.08e12/s, 24.7 µs, each."""
     (change,) = changes(fp32(), rule="amp")
-    assert change.gpu_ms == pytest.approx(2.678 - 0.1744 - 0.0493, abs=0.0005)
+    assert change.gpu_ms == pytest.approx(2.678 - 0.1610 - 2 * 0.0262, abs=0.0005)
+    assert "2 casts are added" in change.why
 
 
 def test_a_name_alone_is_worth_half():
@@ -73,11 +63,8 @@ SAYS_NOTHING = {
     "a GPU without TF32": ([fp32()], "Tesla T4", "tf32"),
     "a GPU nobody knows": ([fp32()], "a GPU nobody knows", "tf32"),
     "the flag is set: another product used TF32": ([fp32(), fp32(400_000, TF32)], "NVIDIA H200", "tf32"),
-    "sizes that would not fill 16 bytes": ([mm(4095, 4095, 4095, 2_678_000, SIMT, "float32")], "NVIDIA H200", "tf32"),
-    "a first convolution, of 3 channels": ([conv(3)], "NVIDIA H200", "tf32"),
     "a depthwise convolution": ([conv(1)], "NVIDIA H200", "tf32"),
     "fp64": ([mm(4096, 4096, 4096, 9_000_000, name="dgemm", dtype="float64")], "NVIDIA H200", "tf32"),
-    "as fast as it gets": ([fp32(350_000)], "NVIDIA H200", "tf32"),
     "no shapes, and short": ([fp32(40_000, sizes=None, dtypes=None, strides=None)], "NVIDIA H200", "tf32"),
     "no shapes, and a name that tells no type": (
         [fp32(name="Kernel2", sizes=None, dtypes=None)],
