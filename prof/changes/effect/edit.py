@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from pyprof.errors import ModelError
-from pyprof.prof.replay.repeated_tasks import Repeat
 from pyprof.table.columns import Floats, Ints
 
 if TYPE_CHECKING:
@@ -21,14 +20,6 @@ NOTHING_FOUND = "nothing in the run is what it looks for, or what it needs is no
 
 def _none() -> Ints:
     return np.zeros(0, np.int64)
-
-
-class RepeatedCalls(NamedTuple):
-    """Calls that are made again, and what the host needs for that besides, ns without a profiler."""
-
-    repeat: Repeat
-    enter_ns: float  # before the calls where they are made first
-    again_ns: float  # before they are made again
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,7 +48,6 @@ class Edit:
     prompt: Ints = field(default_factory=_none)  # calls before which the host no longer pauses
     loads: bool = False  # whether a DataLoader's calls before them go, too: no other change makes batches sooner
     graph: bool = False  # the rows are launched together by a CUDA graph
-    repeats: tuple[RepeatedCalls, ...] = ()
     place: str = ""  # where, of a rule that proposes the same for several places
     device: str = ""  # the GPU, from data/devices.csv, that the run is then on
     timed: float = 0.0  # the share of ``ns`` that was measured (prof/changes/measured), by time

@@ -24,7 +24,7 @@ from pyprof.prof.changes.effect.host_pace import likely_shares, normal_quantiles
 from pyprof.prof.changes.effect.scenario import Scenario, captured
 from pyprof.prof.replay.without_profiler import LEAST_SHARE, run_to_run_ns
 from pyprof.prof.timing.profiler_cost import unprofiled
-from pyprof.table.columns import Floats
+from pyprof.table.columns import Floats, Ints
 
 DRAWS = 11
 HALVINGS = 40  # after which a factor is known to 12 digits
@@ -98,11 +98,10 @@ class Forecaster:
         found: Floats = self._times(before) - self._times(after)
         return found
 
-    def added(self, after: Scenario) -> Forecast:
-        """What edits add to a step in a long run of steps (``Scenario.lasting_ns``)."""
-        before, none = captured(self.base), np.zeros(0)
-        later = after.lasting_ns(self.shares, self._errors(after)) - before.lasting_ns(self.shares, none)
-        times = later / self.base.step_count
+    def lengthened(self, longer: Ints) -> Forecast:
+        """What a step of a long run gets longer by with so much longer tasks, ns: a line for each draw."""
+        run = captured(self.base)
+        times = (run.lasting_ns(self.shares, longer) - run.lasting_ns(self.shares)) / self.base.step_count
         return _summary(times, REPEATED_DEVIATION * abs(float(times.mean())))
 
     def _times(self, scenario: Scenario) -> Floats:
@@ -161,10 +160,13 @@ class Forecaster:
 
     def _errors(self, scenario: Scenario) -> Floats:
         """Per draw and edit, the factor on its durations: for each edit, the same quantiles in an order of its own."""
-        seeds = [crc32(" ".join(edit.key).encode()) for edit in scenario.edits]
-        orders = [np.random.default_rng(seed).permutation(self._normal) for seed in seeds]
-        normal = [order * edit.deviation for order, edit in zip(orders, scenario.edits, strict=True)]
-        return np.exp(np.array(normal, np.float64).reshape(len(scenario.edits), DRAWS).T)
+        errors = [self.errors(" ".join(edit.key), edit.deviation) for edit in scenario.edits]
+        return np.array(errors, np.float64).reshape(len(errors), DRAWS).T
+
+    def errors(self, key: str, deviation: float) -> Floats:
+        """The factors with this standard deviation of their logarithm, one for each draw, in the order of the key."""
+        order: Floats = np.random.default_rng(crc32(key.encode())).permutation(self._normal)
+        return np.exp(order * deviation)
 
 
 def _scale(replayed: Floats, least: float, wanted: float) -> float:

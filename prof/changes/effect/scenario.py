@@ -14,8 +14,7 @@ from pyprof.prof.changes.effect.edit import Edit, Proposal
 from pyprof.prof.changes.effect.edited_rows import EditedRows, edited_rows
 from pyprof.prof.changes.effect.graph_costs import AFTER_NS
 from pyprof.prof.changes.effect.run import Run
-from pyprof.prof.replay.repeated_tasks import RepeatedTasks, repeated_tasks
-from pyprof.prof.replay.stretches import Stretches, ends_of, stretches
+from pyprof.prof.replay.stretches import ends_of
 from pyprof.prof.replay.tasks import WORK
 from pyprof.table.columns import Bools, Floats, Ints
 
@@ -90,17 +89,18 @@ class Scenario:
         """
         return _step_ns(self.base, *self._simulated(share, errors))
 
-    def lasting_ns(self, share: float | Floats, errors: Floats) -> Floats:
-        """How long the captured work would take among many more of the same; arguments as of ``step_ns``.
+    def lasting_ns(self, shares: Floats, longer: Ints | int = 0) -> Floats:
+        """How long the captured work would take among many more of the same, for each share (as of ``step_ns``).
 
         That is the host's time until its last launch, or the GPU's where everything was launched long before: whichever
-        is longer sets the pace. Neither depends on how far the host was ahead when the capture began.
+        is longer sets the pace. Neither depends on how far the host was ahead when the capture began. ``longer``: what
+        is added to the duration of each task, ns.
         """
-        base, begin = self.base, float(self.base.tasks.release.min())
+        base, begin, none = self.base, float(self.base.tasks.release.min()), np.zeros(0)
         launched = base.call_task[base.recorded.work.call[base.recorded.work.call >= 0]]
-        ends, _ = self._simulated(share, errors)
+        ends, _ = self._simulated(shares, none, longer)
         on_host = ends.take(launched, axis=1).max(axis=1, initial=round(begin))
-        ends, duration = self._simulated(share, errors, idle_until=on_host)
+        ends, duration = self._simulated(shares, none, longer, begin=on_host)
         # What ran when the capture began may keep the first operation back for longer still.
         found: Floats = np.maximum(on_host - begin, _extent(base, ends, duration, np.arange(len(base.work_task))))
         return found
@@ -132,57 +132,30 @@ class Scenario:
         call = base.recorded.work.call[marked]
         known = call >= 0
         last = int(index.max(initial=0))
-        before = np.setdiff1d(np.arange(len(base.work_task)), marked[index == last]) if last else np.zeros(0, np.int64)
-        ends, _ = self._simulated(share, np.ones(len(self.edits)), done=before)
+        longer = np.zeros(len(base.tasks), np.int64)
+        if last:  # what the GPU does for the steps before takes no time
+            before = np.setdiff1d(np.arange(len(base.work_task)), marked[index == last])
+            longer[base.work_task[before]] = -self.ns[before]
+        ends, _ = self._simulated(share, np.ones(len(self.edits)), longer)
         returned = ends.take(base.call_task[call[known]] if last else base.call_task, axis=1)
         earlier = returned[:, index[known] < last] if last else returned[:, :0]
         alone: Ints = returned.max(axis=1) - earlier.max(axis=1, initial=begin)
         return alone.astype(np.float64)
 
     def _simulated(
-        self, share: float | Floats, errors: Floats, idle_until: Ints | None = None, done: Ints | None = None
+        self, share: float | Floats, errors: Floats, longer: Ints | int = 0, begin: Ints | None = None
     ) -> tuple[Ints, Ints]:
         """The end of each task of the base, and its duration: a line for each share.
 
-        ``idle_until``: when the GPU begins, ns. ``done``: operations that take no time.
+        ``longer``: what is added to durations, ns; ``begin``: before which the GPU does not begin, per share.
         """
-        base, again = self.base, self._repeats
-        found = self._times(np.atleast_1d(share), errors)
-        tasks, known, place = base.tasks, base.stretches, np.arange(len(base.tasks))
-        if again is not None:
-            tasks, known, place = again.tasks(base.tasks), self._repeated_stretches, again.place
-            found = Times(found.duration.take(again.origin, axis=1), again.lags(found.lag))
-            self._add_repeating(found.duration, errors)
-        if done is not None:
-            found.duration[:, place[base.work_task[done]]] = 0
-        release = tasks.release[None]
-        if idle_until is not None:
-            release = np.where(tasks.kind == WORK, np.maximum(release, idle_until[:, None]), release)
-        ends = ends_of(tasks, known, found.duration, found.lag, release)
-        return (
-            (ends, found.duration) if again is None else (ends.take(place, axis=1), found.duration.take(place, axis=1))
-        )
-
-    @cached_property
-    def _repeats(self) -> RepeatedTasks | None:
-        """The tasks with the calls that edits repeat; None if there are none."""
-        repeats = [each.repeat for edit in self.edits for each in edit.repeats]
-        return repeated_tasks(self.base.tasks, self.base.recorded.work, repeats) if repeats else None
-
-    @cached_property
-    def _repeated_stretches(self) -> Stretches:
-        assert self._repeats is not None
-        return stretches(self._repeats.tasks(self.base.tasks))
-
-    def _add_repeating(self, duration: Ints, errors: Floats) -> None:
-        """Add what the host needs to repeat calls."""
-        assert self._repeats is not None
-        every = [(each, error) for edit, error in zip(self.edits, errors.T, strict=True) for each in edit.repeats]
-        every.sort(key=lambda pair: int(self.base.host_task[pair[0].repeat.before]))
-        for (each, error), begin in zip(every, self._repeats.begins.tolist(), strict=True):
-            entered = self._repeats.place[self.base.host_task[each.repeat.calls[0]]]
-            duration[:, entered] += np.round(each.enter_ns * error).astype(np.int64)
-            duration[:, begin] += np.round(each.again_ns * error).astype(np.int64)
+        base = self.base
+        duration, lag = self._times(np.atleast_1d(share), errors)
+        duration += longer
+        release = base.tasks.release[None]
+        if begin is not None:
+            release = np.where(base.tasks.kind == WORK, np.maximum(release, begin[:, None]), release)
+        return ends_of(base.tasks, base.stretches, duration, lag, release), duration
 
     def _times(self, shares: Floats, errors: Floats) -> Times:
         base, pace = self.base, self.base.pace(shares)
