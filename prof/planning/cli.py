@@ -87,8 +87,8 @@ def _run(args: argparse.Namespace) -> Done:
     from pyprof.prof.changes.search import make_plan
     from pyprof.prof.planning.check import check
     from pyprof.prof.planning.json_document import plan_document
-    from pyprof.prof.planning.plan_device import check_device_options, on_other_gpu, plan_device
-    from pyprof.prof.planning.plan_timings import open_source, plan_timings
+    from pyprof.prof.planning.plan_device import check_device_options, on_other_gpu
+    from pyprof.prof.planning.plan_timings import open_source
     from pyprof.prof.planning.print_plan import WIDTH, plan_lines
 
     check_device_options(args)
@@ -102,22 +102,19 @@ def _run(args: argparse.Namespace) -> Done:
         say("planning")
         step = _step_of(loaded)
         forecaster = Forecaster(base, measured, _captured_ns(step))
-        other = on_other_gpu(args.device, base) if args.device else None
+        start, device = on_other_gpu(args.device, forecaster) if args.device else (None, None)
         source = open_source(args.timings, args.measure, args.measure_seconds or MEASURE_S, base, args.any_gpu)
-        start = other.scenario if other is not None else None
         find = partial(make_plan, forecaster, first, without, start)
         plan = find() if source is None else source.plan(base, find, say)
         wrote = source.write() if source is not None else None
-        second = None
+        checked = None
         if args.check:
             checked_file, checked_base = load_base(args.check, args.peaks, say)
             second = Forecaster(checked_base, captured_ns=_captured_ns(_step_of(checked_file)))
-    checked = check(plan, forecaster, second) if second is not None else None
-    document = plan_document(
-        planned(forecaster, step, plan=plan, newest=captured_at(args.file)).document, plan, checked
-    )
-    document.timings = None if source is None else plan_timings(source)
-    document.device = None if other is None else plan_device(other, forecaster)
+            checked = check(plan, forecaster, second)
+    found = planned(forecaster, step, plan=plan, newest=captured_at(args.file)).document
+    timings = None if source is None else source.document()
+    document = plan_document(found, checked=checked, timings=timings, device=device)
     if args.json:
         write_answer("plan", document, input=[loaded.input], warnings=loaded.warnings)
     else:

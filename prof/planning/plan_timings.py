@@ -87,12 +87,11 @@ class Source:
 
         return timings_of(facts(self.device), list(self.times.values()))
 
-
-def plan_timings(source: Source) -> PlanTimings:
-    """What the plan's document says of its timings."""
-    content = source.content()
-    failed = [f"{each.call}: {each.why}" for each in content.calls if each.seconds is None]
-    return PlanTimings(content.device, content.torch, len(content.calls), source.measured, source.missing, failed)
+    def document(self) -> PlanTimings:
+        """What the plan's document says of its timings."""
+        content = self.content()
+        failed = [f"{each.call}: {each.why}" for each in content.calls if each.seconds is None]
+        return PlanTimings(content.device, content.torch, len(content.calls), self.measured, self.missing, failed)
 
 
 def open_source(file: str | None, measure: bool, seconds: float, base: BaseRun, any_gpu: bool) -> Source | None:

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 from pyprof.command.terminal_text import cut_to, safe
 from pyprof.prof.changes.records import Change, StepTime
-from pyprof.prof.changes.say import depends, interval, ms, others, result, title
-from pyprof.prof.planning.json_document import CheckedChange, PlanChecked, PlanDocument
-from pyprof.prof.planning.plan_sentences import head, place
-from pyprof.quantities import counted
+from pyprof.prof.changes.say import depends, interval, ms, one, others, result, title, without_profiler
+from pyprof.prof.limits.hardware_words import hardware_words
+from pyprof.prof.planning.check import CheckedChange, PlanChecked
+from pyprof.prof.planning.json_document import PlanDocument
+from pyprof.quantities import counted, rounded
 
 WIDTH = 100
 LEAST_WIDTH = 60
@@ -27,8 +28,9 @@ def plan_lines(document: PlanDocument, width: int = WIDTH) -> Iterator[str]:
     yield from textwrap.wrap(safe(head(document)), width)
     yield ""
     if document.changes and document.now is not None:
+        where = "" if document.device is None else f", on {document.device.name}"
         yield f"{'step, ms':>9}  {'80% interval':^17}  change"
-        yield f"{ms(document.now.ms):>9}  {interval(document.now):^17}  as it is{safe(place(document))}"
+        yield f"{ms(document.now.ms):>9}  {interval(document.now):^17}  as it is{safe(where)}"
     for change in document.changes:
         yield from _change_lines(change, document, width)
     if document.changes:
@@ -92,6 +94,54 @@ def _code(sign: str, line: str, width: int) -> list[str]:
 
 def _wrapped_code(text: str, width: int, first: str, further: str) -> list[str]:
     return textwrap.wrap(safe(text), width, initial_indent=first, subsequent_indent=further, break_on_hyphens=False)
+
+
+def head(document: PlanDocument) -> str:
+    """What a step takes, with the profiler and without; on another GPU; what was measured; whether to trust it."""
+    doubt = f"This and all that follows may be false: {document.doubt}." if document.doubt else ""
+    return " ".join(filter(None, (_step(document), doubt, _device(document), _timings(document))))
+
+
+def _step(document: PlanDocument) -> str:
+    time = document.now if document.device is None else document.device.captured
+    if time is None:
+        return f"{one(document).capitalize()} takes {ms(document.captured_ms)} ms as captured."
+    replayed = f" ({document.steps} steps are replayed)" if document.steps > 1 else ""
+    start = f"{one(document).capitalize()} takes {ms(document.captured_ms)} ms as captured{replayed}."
+    now = f"{ms(time.ms)} ms"
+    if document.measured:
+        return f"{start} Measured without the profiler, it takes {now}."
+    return (
+        f"{start} {without_profiler(document)}, it takes about {now}: an estimate. If you know that time, give it with "
+        "--step-ms; pyprof run --warmup 4 measures it."
+    )
+
+
+def _device(document: PlanDocument) -> str:
+    device = document.device
+    if device is None:
+        return ""
+    now = document.now or device.captured
+    said = (
+        f"On {device.name} in place of {device.captured_on}: {ms(now.ms)} ms, in four of five cases "
+        f"{interval(now)}. Each kernel keeps the share of its GPU's limit that it reached; the host is taken "
+        "to be the same."
+    )
+    if device.replaced:
+        without = f" Products per step without tensor cores, since it lacks theirs: {rounded(device.replaced)}."
+        said += hardware_words(without, [device.name])
+    if device.unknown:
+        said += f" Kernels per step that cannot run there, scaled by the bandwidth: {rounded(device.unknown)}."
+    return said
+
+
+def _timings(document: PlanDocument) -> str:
+    timings = document.timings
+    if timings is None:
+        return ""
+    now = f", {timings.measured} of them now" if timings.measured else ""
+    more = f"; {timings.missing} more were asked for and are estimated" if timings.missing else ""
+    return f"Durations of {counted(timings.calls, 'call')} were measured on {timings.device}{now}{more}."
 
 
 def _checked_lines(document: PlanDocument, checked: PlanChecked, width: int) -> Iterator[str]:
