@@ -159,5 +159,5 @@ def _calls(base: BaseRun, launching: Ints) -> Ints:
     begin = first
     while calls.before[begin] >= 0 and unit[calls.before[begin]] == unit[begin] >= 0:
         begin = int(calls.before[begin])
-    between = np.arange(begin, int(launching.max()) + 1)
+    between: Ints = np.arange(begin, int(launching.max()) + 1)
     return between[calls.thread[between] == calls.thread[first]]

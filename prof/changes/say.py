@@ -89,7 +89,9 @@ def depends(change: Change, document: Changes) -> str:
 def result(document: Changes) -> str:
     """What the list comes to."""
     last = document.changes[-1].step if document.changes else None
-    if document.not_judged or not document.changes:
+    if document.not_judged:
+        return f"Nothing can be said of changes: {document.not_judged}."
+    if not document.changes:
         return f"{_nothing(document)}.{_lacking(document)}"
     if document.now is None or last is None:
         return f"{_work(document)}{_lacking(document)}"
@@ -100,8 +102,6 @@ def result(document: Changes) -> str:
 
 def _nothing(document: Changes) -> str:
     """That there is no change, with what may be why."""
-    if document.not_judged:
-        return f"Nothing can be said of changes: {document.not_judged}"
     why = f" ({document.not_replayed})" if document.not_replayed not in ("", ON_CPU) else ""
     return f"No change was found that saves 1% of {one(document)}{why}"
 

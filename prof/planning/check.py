@@ -21,11 +21,10 @@ from pyprof.prof.changes.effect.forecast import Forecaster
 from pyprof.prof.changes.effect.run import Run
 from pyprof.prof.changes.effect.run_columns import Texts
 from pyprof.prof.changes.effect.scenario import Scenario, apply, captured
-from pyprof.prof.changes.effect.sequence import following
 from pyprof.prof.changes.find_changes import step_time
 from pyprof.prof.changes.records import StepTime
 from pyprof.prof.changes.rules import EDIT_RULES
-from pyprof.prof.changes.search import LEAST, Plan
+from pyprof.prof.changes.search import LEAST, Plan, following
 from pyprof.table.columns import Floats
 
 Retimed = Callable[[Run, Edit], Edit]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -86,6 +86,7 @@ class Abstained(NamedTuple):
 Proposal = Edit | Abstained
 EditRule = Callable[["Scenario"], Iterator[Proposal]]
 EDIT_RULES: dict[str, EditRule] = {}
+R = TypeVar("R", bound=Callable[..., Any])
 
 
 def proposals(rule: str, scenario: Scenario) -> list[Proposal]:
@@ -105,13 +106,19 @@ def proposed_again(edit: Edit, scenario: Scenario) -> Edit | None:
     return next((each for each in proposed(edit.rule, scenario) if each.key == edit.key), None)
 
 
-def edit_rule(name: str) -> Callable[[EditRule], EditRule]:
-    """Register a rule that proposes edits. Raises ModelError if the name is taken."""
+def registering(rules: dict[str, R]) -> Callable[[str], Callable[[R], R]]:
+    """A decorator that registers a rule under its public name; if that is taken, it raises ModelError with both."""
 
-    def register(function: EditRule) -> EditRule:
-        if name in EDIT_RULES:
-            raise ModelError(f"{name} has two rules")
-        EDIT_RULES[name] = function
-        return function
+    def named(name: str) -> Callable[[R], R]:
+        def register(function: R) -> R:
+            if name in rules:
+                raise ModelError(f"{name} has two rules: {rules[name].__qualname__} and {function.__qualname__}")
+            rules[name] = function
+            return function
 
-    return register
+        return register
+
+    return named
+
+
+edit_rule = registering(EDIT_RULES)

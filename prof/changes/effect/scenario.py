@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 from weakref import WeakValueDictionary
@@ -11,12 +11,13 @@ import numpy as np
 
 from pyprof.prof.changes.effect.base_run import BaseRun
 from pyprof.prof.changes.effect.edit import Edit, Proposal
-from pyprof.prof.changes.effect.edited_rows import EditedRows, edited_rows
 from pyprof.prof.changes.effect.graph_costs import AFTER_NS
 from pyprof.prof.changes.effect.run import Run
+from pyprof.prof.limits.other_device import moved_table
 from pyprof.prof.replay.stretches import ends_of
 from pyprof.prof.replay.tasks import WORK
-from pyprof.table.columns import Bools, Floats, Ints
+from pyprof.prof.work.annotate import Annotation
+from pyprof.table.columns import Bools, Coded, Floats, Ints, Table
 
 READY_NS = 200_000.0  # the host takes a batch that is ready from a queue: 0.1 to 0.4 ms
 NEVER = -(1 << 50)
@@ -24,6 +25,14 @@ NEVER = -(1 << 50)
 # clone, empty_like, empty_strided and copy_, and perhaps a marker. Further ranges before a launch are those of ops that
 # launch nothing.
 RANGES = 8
+
+
+class EditedRows(NamedTuple):
+    """The rows of a run after edits."""
+
+    table: Table  # without the rows that vanished, with the durations and dtypes of the others
+    annotation: Annotation
+    origin: Ints  # per row: its row in the base's table
 
 
 class Times(NamedTuple):
@@ -61,7 +70,17 @@ class Scenario:
         """What ``run`` is made of."""
         if self.before is None:
             return EditedRows(self.base.table, self.base.annotation, np.arange(len(self.base.table)))
-        return edited_rows(self.edits[-1], self.before)
+        edit, rows = self.edits[-1], self.before.run.origin[self.edits[-1].rows]
+        took = self.before.rows.table.ints("kDuration").copy()
+        took[rows] = np.round(edit.ns).astype(np.int64)
+        gone = rows[(edit.ns <= 0) & (edit.left <= 0)]
+        table, annotation = _retyped(edit, self.before)
+        table = table.with_column("kDuration", took)
+        table = moved_table(table, edit.device) if edit.device else table
+        if not len(gone):
+            return EditedRows(table, annotation, self.before.origin)
+        kept = np.setdiff1d(np.arange(len(took)), gone)
+        return EditedRows(table.take(kept), annotation.take(kept), self.before.origin[kept])
 
     @property
     def is_compiled(self) -> bool:
@@ -105,14 +124,11 @@ class Scenario:
         found: Floats = np.maximum(on_host - begin, _extent(base, ends, duration, np.arange(len(base.work_task))))
         return found
 
-    def work_ns(self, share: float) -> Floats:
-        """The work of the GPU and of the host in a step, ns: durations of its operations; of its calls, and between
-        them, without waits. ``share``: as of ``step_ns``."""
-        base = self.base
-        duration = self._times(np.array([share]), np.ones((1, len(self.edits)))).duration[0]
-        host = float(duration[base.host_task].sum() + duration[base.call_task].sum())
-        work = float(self.gpu_ns(np.ones((1, len(self.edits))))[0])
-        return np.array([work, host / base.run.lanes / base.step_count])
+    def host_ns(self, shares: Floats) -> Floats:
+        """The host's work in a step without waits, ns, for each share (as of ``step_ns``): calls, and between them."""
+        base, duration = self.base, self._times(shares, np.ones(len(self.edits))).duration
+        found: Floats = duration[:, base.host_task].sum(axis=1) + duration[:, base.call_task].sum(axis=1)
+        return found / base.run.lanes / base.step_count
 
     def gpu_ns(self, errors: Floats) -> Floats:
         """The durations of the GPU's operations in a step, ns, on one device, for each line of errors of the edits."""
@@ -308,6 +324,30 @@ def _applied(edit: Edit, scenario: Scenario) -> Scenario:
         in_graph=in_graph,
         before=scenario,
     )
+
+
+def _retyped(edit: Edit, scenario: Scenario) -> tuple[Table, Annotation]:
+    """Table and annotation with the dtypes and precisions that rows have after the edit."""
+    table, annotation, _ = scenario.rows
+    rows = scenario.run.origin[edit.retyped]
+    if edit.dtype and len(rows):
+        dtypes = table.coded("dtypes")
+        values = [*dtypes.values, *(text.replace('"float32"', f'"{edit.dtype}"') for text in dtypes.values)]
+        codes, nbytes = dtypes.codes.copy(), annotation.bytes.copy()
+        codes[rows] += np.where(codes[rows] >= 0, len(dtypes.values), 0)
+        nbytes[rows] //= np.where(nbytes[rows] > 0, 2, 1)
+        table, annotation = table.with_column("dtypes", Coded(codes, values)), replace(annotation, bytes=nbytes)
+    products = rows[annotation.tc.take(rows).among("0", "1")]
+    if not len(products):
+        return table, annotation
+    tc, precision = _set(annotation.tc, products, "1"), _set(annotation.tcprec, products, edit.unit)
+    return table, replace(annotation, tc=tc, tcprec=precision)
+
+
+def _set(column: Coded, rows: Ints, value: str) -> Coded:
+    codes = column.codes.copy()
+    codes[rows] = len(column.values)
+    return Coded(codes, [*column.values, value])
 
 
 def _views(base: BaseRun, operations: Ints) -> Floats:

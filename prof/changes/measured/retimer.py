@@ -15,7 +15,7 @@ from pyprof.prof.changes.effect.scenario import Scenario
 from pyprof.prof.changes.measured.swaps import SWAPS, RunCalls
 from pyprof.prof.changes.measured.timed_call import TimedCall
 from pyprof.prof.changes.measured.timings_file import LOST, CallTime, check_device, load_timings
-from pyprof.table.columns import Floats, Table
+from pyprof.table.columns import Floats, Ints, Table
 
 # A measured duration, in logarithms: a call alone and in its program differ by what is in the cache, and by clocks.
 DEVIATION = 0.06
@@ -53,18 +53,19 @@ class Retimer:
         casts = _casts(edit, run)
         for swap in rule(run.kept(RunCalls), edit):
             after, before = self._ns(swap.after), self._ns(swap.before)
-            rows = [row for row in swap.rows if np.isnan(deviation[row])]
-            now = float(run.dur[rows].sum())
+            mine = np.array(swap.rows, np.int64)
+            mine = mine[np.isnan(deviation[mine])]
+            now = float(run.dur[mine].sum())
             if after is None or not now or (before and not 1 / ALIKE < now / before < ALIKE):
                 continue
-            expected = ns[rows] - casts[rows]
-            share = expected / expected.sum() if expected.sum() > 0 else run.dur[rows] / now
-            ns[rows] = after * (now / before if before else 1.0) * share + casts[rows]
-            deviation[rows] = ALONE if swap.before and before is None else DEVIATION
+            expected = ns[mine] - casts[mine]
+            share = expected / expected.sum() if expected.sum() > 0 else run.dur[mine] / now
+            ns[mine] = after * (now / before if before else 1.0) * share + casts[mine]
+            deviation[mine] = ALONE if swap.before and before is None else DEVIATION
         timed = ~np.isnan(deviation)
         if not timed.any():
             return edit
-        rows = np.union1d(edit.rows, np.flatnonzero(timed))
+        rows: Ints = np.union1d(edit.rows, np.flatnonzero(timed))
         weight = np.maximum(ns[rows], 0.0)
         weight = weight / ns[rows].sum() if ns[rows].sum() > 0 else np.full(len(rows), 1 / len(rows))
         deviation[~timed] = edit.deviation

@@ -199,7 +199,7 @@ def test_few_launches_may_take_long(tmp_path, count, few):
     run = base(
         tmp_path, *(each for n in range(count) for each in (call(50 * n, n + 1), kernel(50 * n + 10, 20, n + 1)))
     )
-    own = run.estimated_share
+    own = run.host_share
     assert (own.low == pytest.approx(0.72 * own.share)) == few
 
 
