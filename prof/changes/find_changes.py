@@ -5,7 +5,7 @@ what each removes of the GPU's work.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -49,9 +49,7 @@ class FoundChanges:
 
     document: Changes
     rows: list[Ints]
-    run: Run
     forecaster: Forecaster | None = None  # None where the run is not replayed
-    plan: Plan | None = None
 
     def of_rows(self, rows: int) -> Coded:
         """The column ``advice`` of a table with this many rows: the rules of the changes about a row, in order."""
@@ -91,11 +89,9 @@ def find_changes(
     if why:
         return without_replay(base.run if whole else Run(table, annotation, peaks), why, step, newest)
     base.retime = retime
-    found = planned(Forecaster(base, captured_ns=None if step is None else step.captured_ns), step, newest=newest)
-    if whole:
-        return found
-    rows = [rows_alike(table, window.rows[each]) for each in found.rows]
-    return replace(found, rows=rows, run=Run(table, annotation, peaks))
+    forecaster = Forecaster(base, captured_ns=None if step is None else step.captured_ns)
+    found = planned(forecaster, make_plan(forecaster), step, newest)
+    return found if whole else replace(found, rows=[rows_alike(table, window.rows[each]) for each in found.rows])
 
 
 def base_of(window: Window, name: str, peaks: Peaks | None = None) -> BaseRun:
@@ -114,22 +110,9 @@ def doubt(base: BaseRun) -> str:
     return ""
 
 
-def planned(
-    forecaster: Forecaster,
-    step: RunStep | None = None,
-    first: Sequence[str] = (),
-    without: Sequence[str] = (),
-    start: Scenario | None = None,
-    plan: Plan | None = None,
-    newest: float = -math.inf,
-) -> FoundChanges:
-    """The list of a replayed run.
-
-    ``step``: the capture's; without it, that of the replayed steps. ``first``, ``without``, ``start``: as of
-    ``make_plan``; ``plan``: made already. ``newest``: as of ``find_changes``.
-    """
+def planned(forecaster: Forecaster, plan: Plan, step: RunStep | None = None, newest: float = -math.inf) -> FoundChanges:
+    """The list of a replayed run, of its plan. ``step``: the capture's; without it, that of the replayed steps."""
     base = forecaster.base
-    plan = plan or make_plan(forecaster, first, without, start)
     before = [plan.now, *(change.forecast for change in plan.changes)]
     later = {each.rule for each in plan.abstained if each.rule in plan.at_first and each.why != IN_PLAN}
     document = _document(
@@ -149,7 +132,7 @@ def planned(
         besides_ms=_ms(besides_ns(base)),
     )
     rows = [base.run.origin[_rows_of_base(change)] for change in plan.changes]
-    return FoundChanges(document, rows, base.run, forecaster, plan)
+    return FoundChanges(document, rows, forecaster)
 
 
 def without_replay(run: Run, why: str, step: RunStep | None = None, newest: float = -math.inf) -> FoundChanges:
@@ -175,7 +158,7 @@ def without_replay(run: Run, why: str, step: RunStep | None = None, newest: floa
         not_chosen=[],
         abstained=[AbstainedRule(name, whys.get(name, silent)) for name in rules if name not in said],
     )
-    return FoundChanges(document, [run.origin[finding.rows] for _, finding in chosen], run)
+    return FoundChanges(document, [run.origin[finding.rows] for _, finding in chosen])
 
 
 def captured_at(file: str | Path) -> float:

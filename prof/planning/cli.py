@@ -95,13 +95,12 @@ def _run(args: argparse.Namespace) -> Done:
     _check_timings(args)
     measured = None if args.step_ms is None else args.step_ms * 1e6
     with progress(None if args.measure else 3, not args.quiet) as say:
-        loaded, base = load_base(args.file, args.peaks, say)
+        loaded, base, step = load_base(args.file, args.peaks, say)
         gone = [name for name in (*args.first, *args.without) if name in REMOVED]
         loaded = loaded._replace(warnings=(*loaded.warnings, *(f"rule {name} was removed in 2.0" for name in gone)))
         first, without = ([name for name in names if name not in gone] for names in (args.first, args.without))
         say("planning")
-        step = _step_of(loaded)
-        forecaster = Forecaster(base, measured, _captured_ns(step))
+        forecaster = Forecaster(base, measured, None if step is None else step.captured_ns)
         start, device = on_other_gpu(args.device, forecaster) if args.device else (None, None)
         source = open_source(args.timings, args.measure, args.measure_seconds or MEASURE_S, base, args.any_gpu)
         find = partial(make_plan, forecaster, first, without, start)
@@ -109,10 +108,10 @@ def _run(args: argparse.Namespace) -> Done:
         wrote = source.write() if source is not None else None
         checked = None
         if args.check:
-            checked_file, checked_base = load_base(args.check, args.peaks, say)
-            second = Forecaster(checked_base, captured_ns=_captured_ns(_step_of(checked_file)))
-            checked = check(plan, forecaster, second)
-    found = planned(forecaster, step, plan=plan, newest=captured_at(args.file)).document
+            _, second, its_step = load_base(args.check, args.peaks, say)
+            captured_ns = None if its_step is None else its_step.captured_ns
+            checked = check(plan, forecaster, Forecaster(second, captured_ns=captured_ns))
+    found = planned(forecaster, plan, step, captured_at(args.file)).document
     timings = None if source is None else source.document()
     document = plan_document(found, checked=checked, timings=timings, device=device)
     if args.json:
@@ -123,21 +122,9 @@ def _run(args: argparse.Namespace) -> Done:
     return Done([*warned(loaded.warnings), *([f"wrote {wrote}"] if wrote else [])])
 
 
-def _step_of(loaded: LoadedFile) -> RunStep | None:
-    """The step of a file's capture."""
-    from pyprof.prof.step.run_step import run_step
-    from pyprof.prof.work.annotate import annotate
-
-    return run_step(loaded.table, annotate(loaded.table))
-
-
-def _captured_ns(step: RunStep | None) -> float | None:
-    return None if step is None else step.captured_ns
-
-
-def load_base(file: str, peaks: str | None, say: Say) -> tuple[LoadedFile, BaseRun]:
-    """The file and its run. Raises InputError for a file that cannot be judged: without the host's calls or anything of
-    PyTorch, or with lost records.
+def load_base(file: str, peaks: str | None, say: Say) -> tuple[LoadedFile, BaseRun, RunStep | None]:
+    """The file, its run, and its step. Raises InputError for a file that cannot be judged: without the host's calls or
+    anything of PyTorch, or with lost records.
     """
     from pyprof.errors import InputError
     from pyprof.prof.changes.find_changes import base_of, doubt
@@ -145,16 +132,17 @@ def load_base(file: str, peaks: str | None, say: Say) -> tuple[LoadedFile, BaseR
     from pyprof.prof.load import load_with_calls
     from pyprof.prof.replay.replayed_run import refuse_incomplete
     from pyprof.prof.replay.replayed_steps import step_window
+    from pyprof.prof.step.run_step import run_step
     from pyprof.prof.work.annotate import annotate
 
     given = load_peaks(peaks) if peaks else None
     loaded, calls = load_with_calls(file, say)
     refuse_incomplete(loaded.table, loaded.name)
     say("replaying")
-    window = step_window(loaded.table, annotate(loaded.table), calls)
-    base = base_of(window, loaded.name, given)
+    annotation = annotate(loaded.table)
+    base = base_of(step_window(loaded.table, annotation, calls), loaded.name, given)
     if base.run.unfit:
         raise InputError(loaded.name, f"expected a PyTorch program, found none: {base.run.unfit}")
     if why := doubt(base):
         loaded = loaded._replace(warnings=(*loaded.warnings, f"{loaded.name}: {why}, so the plan may be false"))
-    return loaded, base
+    return loaded, base, run_step(loaded.table, annotation)
