@@ -25,6 +25,7 @@ NEVER = -(1 << 50)
 # clone, empty_like, empty_strided and copy_, and perhaps a marker. Further ranges before a launch are those of ops that
 # launch nothing.
 RANGES = 8
+ARRAYS = ("ns", "owner", "left", "views", "added", "released", "prompt", "in_graph")  # of a scenario
 
 
 class EditedRows(NamedTuple):
@@ -57,8 +58,9 @@ class Scenario:
     prompt: Bools  # per call
     in_graph: Bools  # per operation
     before: Scenario | None = None  # the run that the last edit was made to
-    proposals: dict[str, list[Proposal]] = field(default_factory=dict)  # what rules propose, once they were asked
-    after: WeakValueDictionary[Edit, Scenario] = field(default_factory=WeakValueDictionary)
+    # What rules propose, once they were asked, and the runs after edits
+    proposals: dict[str, list[Proposal]] = field(default_factory=dict, init=False)
+    after: WeakValueDictionary[Edit, Scenario] = field(default_factory=WeakValueDictionary, init=False)
 
     @cached_property
     def run(self) -> Run:
@@ -253,24 +255,20 @@ class Scenario:
 def captured(base: BaseRun) -> Scenario:
     """The run without any edit."""
     if base.captured is None:
-        base.captured = _captured(base)
+        work, calls = base.recorded.work, len(base.recorded.calls)
+        base.captured = Scenario(
+            base=base,
+            edits=(),
+            ns=(work.end - work.start).astype(np.float64),
+            owner=np.full(len(work), -1, np.int64),
+            left=np.ones(len(work)),
+            views=np.zeros(len(work)),
+            added=np.zeros(calls),
+            released=np.zeros(calls, bool),
+            prompt=np.zeros(calls, bool),
+            in_graph=np.zeros(len(work), bool),
+        )
     return base.captured
-
-
-def _captured(base: BaseRun) -> Scenario:
-    work, calls = base.recorded.work, base.recorded.calls
-    return Scenario(
-        base=base,
-        edits=(),
-        ns=(work.end - work.start).astype(np.float64),
-        owner=np.full(len(work), -1, np.int64),
-        left=np.ones(len(work)),
-        views=np.zeros(len(work)),
-        added=np.zeros(len(calls)),
-        released=np.zeros(len(calls), bool),
-        prompt=np.zeros(len(calls), bool),
-        in_graph=np.zeros(len(work), bool),
-    )
 
 
 def besides_ns(base: BaseRun) -> float:
@@ -293,37 +291,28 @@ def apply(edit: Edit, scenario: Scenario) -> Scenario:
 
 
 def _applied(edit: Edit, scenario: Scenario) -> Scenario:
-    at = scenario.places(edit.rows)
-    ns, owner, left = scenario.ns.copy(), scenario.owner.copy(), scenario.left.copy()
-    changed = edit.ns != ns[at]
-    ns[at], left[at] = edit.ns, left[at] * edit.left
-    owner[at[changed]] = len(scenario.edits)
-    views = scenario.views.copy()
-    if edit.keeps_views:
-        views[at] = _views(scenario.base, at)
-    added, released, prompt = scenario.added.copy(), scenario.released.copy(), scenario.prompt.copy()
-    call = scenario.base.recorded.work.call[at]
+    base, at = scenario.base, scenario.places(edit.rows)
+    call = base.recorded.work.call[at]
     known = call >= 0
-    added[call[known]] *= edit.left[known]  # what was added to a launch goes with it, as into a graph
-    if len(edit.added):
-        np.add.at(added, call[known], (edit.added * scenario.left[at])[known])
-    loading = scenario.base.loading[edit.prompt] > 0
-    released[edit.released], prompt[edit.prompt if edit.loads else edit.prompt[~loading]] = True, True
-    in_graph = scenario.in_graph.copy()
-    in_graph[at] |= edit.graph
-    return Scenario(
-        base=scenario.base,
+    after = replace(
+        scenario,
         edits=(*scenario.edits, edit),
-        ns=ns,
-        owner=owner,
-        left=left,
-        views=views,
-        added=added,
-        released=released,
-        prompt=prompt,
-        in_graph=in_graph,
         before=scenario,
+        **{name: getattr(scenario, name).copy() for name in ARRAYS},
     )
+    changed = edit.ns != after.ns[at]
+    after.ns[at] = edit.ns
+    after.left[at] *= edit.left
+    after.owner[at[changed]] = len(scenario.edits)
+    if edit.keeps_views:
+        after.views[at] = _views(base, at)
+    after.added[call[known]] *= edit.left[known]  # what was added to a launch goes with it, as into a graph
+    if len(edit.added):
+        np.add.at(after.added, call[known], (edit.added * scenario.left[at])[known])
+    after.released[edit.released] = True
+    after.prompt[edit.prompt if edit.loads else edit.prompt[base.loading[edit.prompt] <= 0]] = True
+    after.in_graph[at] |= edit.graph
+    return after
 
 
 def _retyped(edit: Edit, scenario: Scenario) -> tuple[Table, Annotation]:
@@ -365,8 +354,9 @@ def _step_ns(base: BaseRun, ends: Ints, duration: Ints) -> Floats:
     is longer. In the long run both are the same; in a few steps, a GPU that begins late catches up with the host, or a
     host that is ahead gets further ahead.
     """
-    marked, index, _ = base.steps
-    before, count = _steps_between(base)
+    marked, index, first_step = base.steps
+    before = max(first_step - 1, 0)  # the step from whose end the time counts
+    count = int(index.max()) - before if len(marked) else 0
     if not count:
         return _extent(base, ends, duration, base.counted)
     finished = ends.take(base.work_task[marked], axis=1)
@@ -376,13 +366,6 @@ def _step_ns(base: BaseRun, ends: Ints, duration: Ints) -> Floats:
     of_gpu, of_host = (each.max(axis=1) - each[:, first].max(axis=1) for each in (finished, launched))
     longer: Ints = np.maximum(of_gpu, of_host)
     return longer / count
-
-
-def _steps_between(base: BaseRun) -> tuple[int, int]:
-    """The step from whose end the time counts, and how many steps follow it; 0 without marked steps."""
-    marked, index, first = base.steps
-    before = max(first - 1, 0)
-    return before, int(index.max()) - before if len(marked) else 0
 
 
 def _extent(base: BaseRun, ends: Ints, duration: Ints, operations: Ints) -> Floats:
