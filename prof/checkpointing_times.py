@@ -159,5 +159,6 @@ def _calls(base: BaseRun, launching: Ints) -> Ints:
     begin = first
     while calls.before[begin] >= 0 and unit[calls.before[begin]] == unit[begin] >= 0:
         begin = int(calls.before[begin])
-    between: Ints = np.arange(begin, int(launching.max()) + 1)
-    return between[calls.thread[between] == calls.thread[first]]
+    between = np.arange(begin, int(launching.max()) + 1)
+    found: Ints = between[calls.thread[between] == calls.thread[first]]
+    return found

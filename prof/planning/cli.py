@@ -88,7 +88,7 @@ def _run(args: argparse.Namespace) -> Done:
     from pyprof.prof.planning.check import check
     from pyprof.prof.planning.json_document import plan_document
     from pyprof.prof.planning.plan_device import check_device_options, on_other_gpu
-    from pyprof.prof.planning.plan_timings import open_source
+    from pyprof.prof.planning.plan_timings import Source
     from pyprof.prof.planning.print_plan import WIDTH, plan_lines
 
     check_device_options(args)
@@ -102,9 +102,10 @@ def _run(args: argparse.Namespace) -> Done:
         say("planning")
         forecaster = Forecaster(base, measured, None if step is None else step.captured_ns)
         start, device = on_other_gpu(args.device, forecaster) if args.device else (None, None)
-        source = open_source(args.timings, args.measure, args.measure_seconds or MEASURE_S, base, args.any_gpu)
+        seconds, asked = args.measure_seconds or MEASURE_S, args.timings or args.measure
+        source = Source(base, args.timings, args.measure, seconds, args.any_gpu) if asked else None
         find = partial(make_plan, forecaster, first, without, start)
-        plan = find() if source is None else source.plan(base, find, say)
+        plan = find() if source is None else source.plan(find, say)
         wrote = source.write() if source is not None else None
         checked = None
         if args.check:
