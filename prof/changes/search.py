@@ -106,6 +106,7 @@ class _Search:
         self.scenario = self.start = start
         self.now = forecaster.forecast(self.scenario)
         self.time = self.begin = forecaster.roughly(self.scenario)
+        self.least = LEAST * self.begin
         self.changes: list[PlannedEdit] = []
         self.alone: dict[tuple[str, str], float] = {}  # by a change's key: what it saves as the first one, ns
         self.others: list[tuple[Edit, float]] = []
@@ -118,11 +119,8 @@ class _Search:
 
     def take_all(self, name: str) -> None:
         """Take what a rule proposes, whatever it brings."""
-        while True:
-            found = [edit for edit in self._proposed(name, self.scenario) if isinstance(edit, Edit)]
-            if not found:
-                return
-            self._take([found[0]])
+        while found := [edit for edit in self._proposed(name, self.scenario) if isinstance(edit, Edit)]:
+            self._take(found[:1])
 
     def without_superseded(self, wanted: Sequence[str]) -> _Search:
         """The same with mixed precision in the place of TF32, where it came later and the step ends as with both."""
@@ -139,7 +137,7 @@ class _Search:
                 return self
             other._take([again])
             other.changes[-1] = replace(other.changes[-1], needed_by=change.needed_by)
-        if other.time > self.time + LEAST * self.begin:
+        if other.time > self.time + self.least:
             return self
         other.abstained = [each for each in self.abstained if each.rule != "tf32"]
         other.abstained.append(Abstained("tf32", "mixed precision takes its place"))
@@ -153,7 +151,12 @@ class _Search:
         asked = self._candidates(set())
         if self._take_one(asked) or self._take_pair([each.chain for each in asked]):
             return True
-        others = [(each.chain[0], self._saved(each)) for each in asked if len(each.chain) == 1]
+        # By all draws, too, where the few by which changes are compared would have it
+        others = [
+            (each.chain[0], each.saved if each.saved < self.least else self._saved(each.chain))
+            for each in asked
+            if len(each.chain) == 1
+        ]
         self.others = sorted(others, key=lambda other: -other[1])
         return False
 
@@ -177,20 +180,18 @@ class _Search:
         return sorted(found, key=lambda each: -each.saved)
 
     def _take_one(self, candidates: list[_Candidate]) -> bool:
-        return any(self._take_if_worth(each.chain) for each in candidates if each.saved >= LEAST * self.begin)
+        return any(self._take_if_worth(each.chain) for each in candidates if each.saved >= self.least)
+
+    def _saved(self, chain: list[Edit]) -> float:
+        """What changes save, in ns, by all draws."""
+        return self.forecaster.difference(self.scenario, self._after(chain)).ns
 
     def _take_if_worth(self, chain: list[Edit]) -> bool:
         """Take changes that save enough by all draws, too, not only by the few by which changes are compared."""
-        worth = self.forecaster.difference(self.scenario, self._after(chain)).ns >= LEAST * self.begin
+        worth = self._saved(chain) >= self.least
         if worth:
             self._take(chain)
         return worth
-
-    def _saved(self, candidate: _Candidate) -> float:
-        """What a candidate saves, in ns: by all draws, where the few by which changes are compared would have it."""
-        if candidate.saved < LEAST * self.begin:
-            return candidate.saved
-        return self.forecaster.difference(self.scenario, self._after(candidate.chain)).ns
 
     def _take_pair(self, chains: list[list[Edit]]) -> bool:
         """Take a change for the host and one for the GPU that save enough together, though neither does alone.
@@ -198,11 +199,10 @@ class _Search:
         A step takes as long as the slower of both, and a change may make one of them faster and the other slower:
         autocast's casts are launches, too.
         """
-        least = LEAST * self.begin
         host, gpu = self.forecaster.limits(self.scenario)
         limits = [self.forecaster.limits(self._after(chain)) for chain in chains]
-        for_host = [chain for chain, (after, _) in zip(chains, limits, strict=True) if after <= host - least]
-        for_gpu = [chain for chain, (_, after) in zip(chains, limits, strict=True) if after <= gpu - least]
+        for_host = [chain for chain, (after, _) in zip(chains, limits, strict=True) if after <= host - self.least]
+        for_gpu = [chain for chain, (_, after) in zip(chains, limits, strict=True) if after <= gpu - self.least]
         pairs = [both for one in for_host for other in for_gpu if one is not other and (both := self._both(one, other))]
         pairs.sort(key=lambda chain: self.forecaster.roughly(self._after(chain)))
         return any(self._take_if_worth(chain) for chain in pairs[:PAIRS])
@@ -232,7 +232,8 @@ class _Search:
             return [proposal]
         scenario, chain = self.scenario, []
         while proposal.needs:
-            needed = self._first(proposal.needs, scenario)
+            asked = self._proposed(proposal.needs, scenario)
+            needed = next((edit for edit in asked if isinstance(edit, Edit)), None)
             if needed is None:
                 return []
             chain.append(needed)
@@ -242,9 +243,6 @@ class _Search:
                 return [*chain, again]
             proposal = again
         return []
-
-    def _first(self, name: str, scenario: Scenario) -> Edit | None:
-        return next((edit for edit in self._proposed(name, scenario) if isinstance(edit, Edit)), None)
 
     def _after(self, chain: list[Edit]) -> Scenario:
         return reduce(lambda scenario, edit: following(edit, scenario), chain, self.scenario)
@@ -258,13 +256,18 @@ class _Search:
 
     def _take(self, chain: list[Edit]) -> None:
         for edit in chain:
-            before = self.scenario
+            before, last = self.scenario, chain[-1]
             self.scenario = following(edit, before)
-            forecast, last = self.forecaster.forecast(self.scenario), chain[-1]
-            needed_by = last.title if edit is not last else ""
             made = next(each for each in self.scenario.edits if each.key == edit.key)  # with measured durations, if any
-            edit = replace(edit, timed=made.timed)
-            self.changes.append(PlannedEdit(edit, before, self.scenario, forecast, self._alone_ns(edit), needed_by))
+            change = PlannedEdit(
+                edit=replace(edit, timed=made.timed),
+                before=before,
+                after=self.scenario,
+                forecast=self.forecaster.forecast(self.scenario),
+                alone_ns=self._alone_ns(edit),
+                needed_by=last.title if edit is not last else "",
+            )
+            self.changes.append(change)
         self.time = self.forecaster.roughly(self.scenario)
         if any(len(edit.retyped) or edit.device for edit in chain):
             self.silent = set()
