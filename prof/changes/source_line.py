@@ -33,7 +33,7 @@ class Statement:
     """A simple statement of a source file."""
 
     text: str  # without its indentation
-    tree: ast.stmt
+    tree: ast.stmt  # whose places are those of the text
     file: Path
     line: int  # of its begin, from 1
 
@@ -57,9 +57,8 @@ def statement(trace: str, op: str, newest: float) -> Statement | None:
         return None
     node = found[0]
     text = textwrap.dedent("\n".join(lines[node.lineno - 1 : node.end_lineno])).strip("\n")
-    if not _parses(text):  # such as "else: x = y", or with a line that is indented less than the first
-        return None
-    return Statement(text, node, Path(name), node.lineno)
+    shown = _parsed(text)  # None: such as "else: x = y", or with a line that is indented less than the first
+    return None if shown is None else Statement(text, shown, Path(name), node.lineno)
 
 
 def _is_simple(node: ast.stmt) -> bool:
@@ -134,16 +133,16 @@ def with_arguments(text: str, call: ast.Call, added: str) -> str | None:
         comma = "" if before.endswith("(") else " " if before.endswith(",") else ", "
         made = f"{before}{comma}{rest})"
     made = text.replace(was, made)
-    return made if _parses(made) else None
+    return made if _parsed(made) is not None else None
 
 
 def source(value: ast.expr) -> str:
     return ast.unparse(value).replace("'", '"')
 
 
-def _parses(text: str) -> bool:
+def _parsed(text: str) -> ast.stmt | None:
+    """The statement that a text is; None for other texts."""
     try:
-        ast.parse(text)
+        return ast.parse(text).body[0]
     except SyntaxError:
-        return False
-    return True
+        return None

@@ -123,11 +123,6 @@ class Forecaster:
         more = [edit for edit in after.edits if edit.key not in known]
         return _summary(now - then, math.hypot(self._noise(before, ns), _left_out(more, ns, left)))
 
-    def gains(self, before: Scenario, after: Scenario) -> Floats:
-        """What edits save in each draw, in ns: as ``difference``, but without what clocks add by chance."""
-        found: Floats = self._times(before) - self._times(after)
-        return found
-
     def lengthened(self, longer: Ints) -> Forecast:
         """What a step of a long run gets longer by with so much longer tasks, ns: a line for each draw."""
         run = captured(self.base)
