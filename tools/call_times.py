@@ -10,8 +10,7 @@ import sys
 
 import numpy as np
 
-from pyprof.prof.changes.effect.measured_call import CONVOLUTIONS, PRODUCTS, Call, Variant
-from pyprof.prof.changes.effect.nearest_sizes import Sizes, measured, ratio
+from pyprof.prof.changes.effect.nearest_sizes import CONVOLUTIONS, PRODUCTS, Call, Sizes, Variant, measured, ratio
 
 LEAST_US, TOGETHER, DRAWS = 20.0, 20, 300
 PRECISIONS = (("fp32", "tf32"), ("tf32", "bf16"), ("fp32", "bf16"))

@@ -17,8 +17,7 @@ import numpy as np
 from pyprof.prof.changes.effect.edit import EDIT_RULES, Edit
 from pyprof.prof.changes.effect.forecast import Forecaster
 from pyprof.prof.changes.effect.scenario import Scenario, captured
-from pyprof.prof.changes.effect.sequence import following
-from pyprof.prof.changes.search import EDIT_NAMES
+from pyprof.prof.changes.search import EDIT_NAMES, following
 from pyprof.prof.planning.cli import load_base
 
 GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "golden"

@@ -8,7 +8,7 @@ alone, then after those before it. The time of the unchanged step is given, as b
 --captured, the capture alone says it. Measured times are steps in a row without a profiler on an H200, whose host is
 faster at one time than at another, by half: so a saving is compared by its share of the step that it was measured
 against, in turns, and the last step is what these shares leave of the first. A change that no rule of RULES stands for
-is predicted to save nothing. --errors also prints what errors_of_rules.py says, made from these pairs, and how
+is predicted to save nothing. --errors also prints what forecast.py has as ERRORS, made from these pairs, and how
 many of the intervals hold the measured value if those of a program are made from the pairs of all others.
 
 Savings were measured again, too: in measured.json by the step of the next change, which takes turns with the same
@@ -32,11 +32,10 @@ import numpy as np
 from pyprof.prof.changes.effect import forecast
 from pyprof.prof.changes.effect.base_run import BaseRun
 from pyprof.prof.changes.effect.edit import Edit
-from pyprof.prof.changes.effect.errors_of_rules import ERRORS
-from pyprof.prof.changes.effect.forecast import Forecast, Forecaster
+from pyprof.prof.changes.effect.forecast import ERRORS, Forecast, Forecaster
 from pyprof.prof.changes.effect.scenario import Scenario, captured
-from pyprof.prof.changes.effect.sequence import following
 from pyprof.prof.changes.rules import EDIT_RULES
+from pyprof.prof.changes.search import following
 from pyprof.prof.planning.cli import load_base
 
 GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "golden" / "advice"

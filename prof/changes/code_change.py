@@ -59,14 +59,9 @@ def code_change(
     return shown, None if form is None else CodeChange("", form.before, form.after, general=True)
 
 
-def _reparsed(here: Statement) -> ast.stmt:
-    """The statement as a tree whose places are those of its text."""
-    return ast.parse(here.text).body[0]
-
-
 def _without_reading(here: Statement) -> str | None:
     """``total += loss.item()`` keeps the value on the GPU: ``total += loss.detach()``; likewise in append()."""
-    node = _reparsed(here)
+    node = here.tree
     value = node.value if isinstance(node, (ast.Assign, ast.AugAssign)) else None
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and calls_of(node.value, "append"):
         value = node.value.args[0] if len(node.value.args) == 1 else None
@@ -78,7 +73,7 @@ def _without_reading(here: Statement) -> str | None:
 
 def _with_none(here: Statement) -> str | None:
     """``optimizer.zero_grad(set_to_none=False)`` without its argument."""
-    calls = calls_of(_reparsed(here), "zero_grad")
+    calls = calls_of(here.tree, "zero_grad")
     if len(calls) != 1 or calls[0].args or [keyword.arg for keyword in calls[0].keywords] != ["set_to_none"]:
         return None
     return f"{ast.unparse(calls[0].func)}()" if here.text.endswith(")") and isinstance(here.tree, ast.Expr) else None
@@ -86,7 +81,7 @@ def _with_none(here: Statement) -> str | None:
 
 def _asynchronous(here: Statement) -> str | None:
     """``x.to(device)`` with non_blocking=True."""
-    copies = calls_of(_reparsed(here), "to", "cuda")
+    copies = calls_of(here.tree, "to", "cuda")
     if len(copies) != 1 or any(keyword.arg in (None, "non_blocking") for keyword in copies[0].keywords):
         return None
     return with_arguments(here.text, copies[0], "non_blocking=True")
@@ -94,7 +89,7 @@ def _asynchronous(here: Statement) -> str | None:
 
 def _emptied(here: Statement) -> str | None:
     """``torch.cuda.empty_cache()`` goes."""
-    node = _reparsed(here)
+    node = here.tree
     alone = isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and calls_of(node, "empty_cache")
     return "" if alone else None
 
@@ -156,12 +151,10 @@ def _constructor(wanted: Constructor, files: Sequence[str], newest: float) -> Co
         return None
     file, call = found[0]
     here = statement(f"{file}:{call.lineno}", wanted.names[0] if len(wanted.names) == 1 else "", newest)
-    inside = calls_of(_reparsed(here), *wanted.names) if here is not None else []
+    inside = calls_of(here.tree, *wanted.names) if here is not None else []
     if here is None or len(inside) != 1:
         return None
     after = with_arguments(here.text, inside[0], wanted.added)
-    return (
-        None
-        if after is None or after == here.text
-        else CodeChange(f"{file}:{here.line}", here.text, after, general=False)
-    )
+    if after is None or after == here.text:
+        return None
+    return CodeChange(f"{file}:{here.line}", here.text, after, general=False)

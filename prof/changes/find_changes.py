@@ -5,8 +5,8 @@ what each removes of the GPU's work.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from pyprof.errors import InputError
 from pyprof.prof.changes.code_change import code_change
 from pyprof.prof.changes.effect.base_run import BaseRun
 from pyprof.prof.changes.effect.costs import COSTS
-from pyprof.prof.changes.effect.edit import NOTHING_FOUND, Abstained, Edit, first_sentence
+from pyprof.prof.changes.effect.edit import NOTHING_FOUND, Edit, first_sentence
 from pyprof.prof.changes.effect.finding import Finding
 from pyprof.prof.changes.effect.forecast import Forecast, Forecaster
 from pyprof.prof.changes.effect.run import Run
@@ -37,6 +37,7 @@ from pyprof.table.losses import losses
 FAITHFUL = 0.03  # the most by which a replay may differ from the capture for savings to be read from it
 NO_HOST = "a kernel table has no calls of the host to replay; a profiler's file or net.pyprof has"
 INCOMPLETE = "the capture has lost records, so changes would be false"
+AFTER = "after the changes of the list: "  # why a rule has nothing to propose that had for the run as captured
 OF_KNOWN_CPUS = ("cpu_threads", "cpu_bf16", "cpu_data_loader")  # rules that need the number of cores or their kind
 
 Retime = Callable[[Edit, Scenario], Edit]
@@ -48,9 +49,7 @@ class FoundChanges:
 
     document: Changes
     rows: list[Ints]
-    run: Run
     forecaster: Forecaster | None = None  # None where the run is not replayed
-    plan: Plan | None = None
 
     def of_rows(self, rows: int) -> Coded:
         """The column ``advice`` of a table with this many rows: the rules of the changes about a row, in order."""
@@ -86,16 +85,13 @@ def find_changes(
         because = str(error).removeprefix(f"{error.file}: ")
         return without_replay(Run(table, annotation, peaks), f"the capture cannot be replayed: {because}", step, newest)
     whole = len(window.rows) == len(table)
-    run = base.run if whole else Run(table, annotation, peaks)
-    why = base.run.unfit or (doubt(base) if run.rows else "no operation of the GPU counts")
+    why = base.run.unfit or (doubt(base) if base.run.rows else "no operation of the GPU counts")
     if why:
-        return without_replay(run, why, step, newest)
+        return without_replay(base.run if whole else Run(table, annotation, peaks), why, step, newest)
     base.retime = retime
-    found = planned(Forecaster(base, captured_ns=None if step is None else step.captured_ns), step, newest=newest)
-    if whole:
-        return found
-    rows = [rows_alike(table, window.rows[each]) for each in found.rows]
-    return FoundChanges(found.document, rows, run, found.forecaster, found.plan)
+    forecaster = Forecaster(base, captured_ns=None if step is None else step.captured_ns)
+    found = planned(forecaster, make_plan(forecaster), step, newest)
+    return found if whole else replace(found, rows=[rows_alike(table, window.rows[each]) for each in found.rows])
 
 
 def base_of(window: Window, name: str, peaks: Peaks | None = None) -> BaseRun:
@@ -114,36 +110,29 @@ def doubt(base: BaseRun) -> str:
     return ""
 
 
-def planned(
-    forecaster: Forecaster,
-    step: RunStep | None = None,
-    first: Sequence[str] = (),
-    without: Sequence[str] = (),
-    start: Scenario | None = None,
-    plan: Plan | None = None,
-    newest: float = -math.inf,
-) -> FoundChanges:
-    """The list of a replayed run.
-
-    ``step``: the capture's; without it, that of the replayed steps. ``first``, ``without``, ``start``: as of
-    ``make_plan``; ``plan``: made already. ``newest``: as of ``find_changes``.
-    """
+def planned(forecaster: Forecaster, plan: Plan, step: RunStep | None = None, newest: float = -math.inf) -> FoundChanges:
+    """The list of a replayed run, of its plan. ``step``: the capture's; without it, that of the replayed steps."""
     base = forecaster.base
-    plan = plan or make_plan(forecaster, first, without, start)
     before = [plan.now, *(change.forecast for change in plan.changes)]
+    later = {each.rule for each in plan.abstained if each.rule in plan.at_first and each.why != IN_PLAN}
     document = _document(
         base.run,
         step or run_step(base.table, base.annotation),
         now=step_time(plan.now),
         measured=forecaster.measured,
-        changes=[_change(change, then, forecaster, newest) for change, then in zip(plan.changes, before, strict=False)],
+        changes=[
+            _planned_change(change, then, forecaster, newest)
+            for change, then in zip(plan.changes, before, strict=False)
+        ],
         not_chosen=[NotChosen(edit.rule, edit.title, _ms(saved)) for edit, saved in plan.others],
-        abstained=[AbstainedRule(each.rule, _why(each, plan)) for each in plan.abstained],
+        abstained=[
+            AbstainedRule(each.rule, f"{AFTER if each.rule in later else ''}{each.why}") for each in plan.abstained
+        ],
         doubt=doubt(base),
         besides_ms=_ms(besides_ns(base)),
     )
     rows = [base.run.origin[_rows_of_base(change)] for change in plan.changes]
-    return FoundChanges(document, rows, base.run, forecaster, plan)
+    return FoundChanges(document, rows, forecaster)
 
 
 def without_replay(run: Run, why: str, step: RunStep | None = None, newest: float = -math.inf) -> FoundChanges:
@@ -165,11 +154,11 @@ def without_replay(run: Run, why: str, step: RunStep | None = None, newest: floa
         step,
         not_judged=run.unfit,
         not_replayed=run.unfit or (ON_CPU if run.on_cpu else why),
-        changes=[_work(run, name, finding, newest) for name, finding in chosen],
+        changes=[_found_change(run, name, finding, newest) for name, finding in chosen],
         not_chosen=[],
         abstained=[AbstainedRule(name, whys.get(name, silent)) for name in rules if name not in said],
     )
-    return FoundChanges(document, [run.origin[finding.rows] for _, finding in chosen], run)
+    return FoundChanges(document, [run.origin[finding.rows] for _, finding in chosen])
 
 
 def captured_at(file: str | Path) -> float:
@@ -189,12 +178,6 @@ def best_row(edit: Edit, run: Run) -> int:
     return int(edit.rows[(run.dur[edit.rows] - edit.ns).argmax()])
 
 
-def _why(abstained: Abstained, plan: Plan) -> str:
-    """Why a rule proposes nothing: of the run as captured, or after the changes of the plan."""
-    later = abstained.rule in plan.at_first and abstained.why != IN_PLAN
-    return f"after the changes of the list: {abstained.why}" if later else abstained.why
-
-
 def _document(run: Run, step: RunStep | None, **found: object) -> Changes:
     """The document with what is known of the run itself."""
     return Changes(
@@ -208,19 +191,16 @@ def _document(run: Run, step: RunStep | None, **found: object) -> Changes:
     )
 
 
-def _change(change: PlannedEdit, before: Forecast, forecaster: Forecaster, newest: float) -> Change:
+def _planned_change(change: PlannedEdit, before: Forecast, forecaster: Forecaster, newest: float) -> Change:
     edit, run = change.edit, change.before.run
     gains = forecaster.difference(change.before, change.after)
     work = forecaster.work(change.before) - forecaster.work(change.after)
-    return Change(
-        rule=edit.rule,
-        title=edit.title,
-        change=run.in_makers_words(edit.change),
-        why=run.in_makers_words(edit.why),
-        cost=edit.cost,
-        **_located(run, edit.rule, edit.change, edit.rows, best_row(edit, run), newest),
-        kernels=round(run.count(len(edit.rows)), 3),
-        time_ms=round(run.ms_of(edit.rows), 6),
+    return _change(
+        run,
+        edit.rule,
+        edit,
+        best_row(edit, run),
+        newest,
         gpu_ms=_ms(work[0]),
         host_ms=_ms(work[1]),
         saved_ms=_ms(before.ns - change.forecast.ns),
@@ -233,32 +213,34 @@ def _change(change: PlannedEdit, before: Forecast, forecaster: Forecaster, newes
     )
 
 
-def _work(run: Run, name: str, finding: Finding, newest: float) -> Change:
+def _found_change(run: Run, rule: str, finding: Finding, newest: float) -> Change:
     """A change by what its rule finds: the work that it removes."""
     known = 0 < len(finding.rows) < run.rows or bool((finding.saved_ns > 0).any())
     best = int(finding.rows[finding.saved_ns.argmax()]) if known else -1
-    removed = run.ms(_removed_ns(run, finding))
+    removed = round(run.ms(_removed_ns(run, finding)), 6)
+    return _change(run, rule, finding, best, newest, gpu_ms=removed, saved_ms=removed if run.on_cpu else None)
+
+
+def _change(run: Run, rule: str, found: Edit | Finding, best: int, newest: float, **amounts: Any) -> Change:
+    """The record of a change, which is made where the row ``best`` is, which gains most (-1: none does)."""
+    op, layer, place = (run.op(best), run.layer(best), run.place(best)) if best >= 0 else ("", "", NOWHERE)
+    source, code = code_change(rule, found.change, place.line, op, newest, program_of(run, found.rows, best))
     return Change(
-        rule=name,
-        title=first_sentence(finding.change),
-        change=run.in_makers_words(finding.change),
-        why=run.in_makers_words(finding.why),
-        cost=finding.cost or COSTS.get(name, ""),
-        **_located(run, name, finding.change, finding.rows, best, newest),
-        kernels=round(run.count(len(finding.rows)), 3),
-        time_ms=round(run.ms_of(finding.rows), 6),
-        gpu_ms=round(removed, 6),
-        saved_ms=round(removed, 6) if run.on_cpu else None,
+        rule=rule,
+        title=first_sentence(found.change),
+        change=run.in_makers_words(found.change),
+        why=run.in_makers_words(found.why),
+        cost=found.cost or COSTS.get(rule, ""),
+        op=op,
+        layer=layer,
+        trace=place.line,
+        library=place.library,
+        kernels=round(run.count(len(found.rows)), 3),
+        time_ms=round(run.ms_of(found.rows), 6),
+        source=source,
+        code=code,
+        **amounts,
     )
-
-
-def _located(run: Run, rule: str, change: str, rows: Ints, best: int, newest: float) -> dict[str, Any]:
-    """Where a change is made, by the row that gains most (-1: none does), and its code."""
-    place = run.place(best) if best >= 0 else NOWHERE
-    op = run.op(best) if best >= 0 else ""
-    source, code = code_change(rule, change, place.line, op, newest, program_of(run, rows, best))
-    layer = run.layer(best) if best >= 0 else ""
-    return {"op": op, "layer": layer, "trace": place.line, "library": place.library, "source": source, "code": code}
 
 
 def _removed_ns(run: Run, finding: Finding) -> float:

@@ -92,12 +92,18 @@ def result(document: Changes) -> str:
     if document.not_judged:
         return f"Nothing can be said of changes: {document.not_judged}."
     if not document.changes:
-        return f"No change was found that saves 1% of {one(document)}{_unreplayed(document)}.{_lacking(document)}"
+        return f"{_nothing(document)}.{_lacking(document)}"
     if document.now is None or last is None:
         return f"{_work(document)}{_lacking(document)}"
     count = counted(len(document.changes), "change")
     further = f"Each further one saves less than 1% of the {document.unit}."
     return f"{count}: {ms(document.now.ms)} to {ms(last.ms)} ms. {further}{_lacking(document)} {RECORD}"
+
+
+def _nothing(document: Changes) -> str:
+    """That there is no change, with what may be why."""
+    why = f" ({document.not_replayed})" if document.not_replayed not in ("", ON_CPU) else ""
+    return f"No change was found that saves 1% of {one(document)}{why}"
 
 
 def others(document: Changes) -> str:
@@ -127,17 +133,8 @@ def _heading(document: Changes) -> str:
         return f"What to change: {ms(document.now.ms)} to {ms(last.ms)} ms in {count}{known}{each}"
     if document.not_judged:
         return f"What to change: nothing can be said: {document.not_judged}"
-    if document.changes:
-        work = _work(document)
-        return f"What to change: {work[0].lower()}{work[1:-1]}"
-    nothing = f"What to change: no change was found that saves 1% of {one(document)}{_unreplayed(document)}"
-    lacking = _lacking(document).removesuffix(".")
-    return f"{nothing}{f'.{lacking}' if lacking else ''}"
-
-
-def _unreplayed(document: Changes) -> str:
-    """Why there is no replay, where that may be why there is no change."""
-    return f" ({document.not_replayed})" if document.not_replayed not in ("", ON_CPU) else ""
+    said = _work(document) if document.changes else f"{_nothing(document)}.{_lacking(document)}"
+    return f"What to change: {said[0].lower()}{said[1:].removesuffix('.')}"
 
 
 def _work(document: Changes) -> str:
@@ -167,15 +164,15 @@ def advice_lines(document: Changes, width: int = WIDTH) -> Iterator[str]:
     """The cards of --advise: per change what shows it, how it is made, and what it would save as the only one."""
     width = max(width, 40)
     if document.incomplete:
-        yield from textwrap.wrap(safe(incomplete_line(document.incomplete, withheld=True)), width)
+        yield from wrapped(incomplete_line(document.incomplete, withheld=True), width)
         return
-    yield from textwrap.wrap(f"{step_text(document)} {result(document)}", width)
+    yield from wrapped(f"{step_text(document)} {result(document)}", width)
     for number, change in enumerate(document.changes, 1):
         yield ""
         yield from _card(number, change, document, width)
     if left := others(document):
         yield ""
-        yield from textwrap.wrap(safe(left), width, break_on_hyphens=False)
+        yield from wrapped(left, width)
 
 
 def step_text(document: Changes) -> str:
@@ -199,21 +196,17 @@ def without_profiler(document: Changes) -> str:
 
 
 def _card(number: int, change: Change, document: Changes, width: int) -> Iterator[str]:
-    heading = safe(f"{number}. {title(change, document)} [{change.rule}]")
-    yield from textwrap.wrap(heading, width, subsequent_indent=INDENT, break_on_hyphens=False)
+    yield from wrapped(f"{number}. {title(change, document)} [{change.rule}]", width, further=INDENT)
     where = " · ".join(text for text in (change.op, change.layer, str(change.place)) if text)
     if where or change.kernels:  # some changes concern the host alone
         rows = "op" if document.on_cpu else "kernel"
         amount = f"{_number(change.kernels, rows)}, {ms(change.time_ms)} ms"
         yield cut_to(f"{INDENT}{amount}{'; most gained: ' if where else ''}{safe(where)}", width, "middle")
     needed = depends(change, document) if change.needed_by else ""
-    words = " ".join(filter(None, (amounts(change, document), needed)))
-    yield from textwrap.wrap(safe(words), width, initial_indent=INDENT, subsequent_indent=INDENT)
-    yield from _wrapped("Why: ", change.why, width)
-    if details := how(change):
-        yield from _wrapped("How: ", details, width)
-    if change.cost:
-        yield from _wrapped("Cost:", change.cost, width)
+    yield from wrapped(" ".join(filter(None, (amounts(change, document), needed))), width, INDENT)
+    for word, text in (("Why: ", change.why), ("How: ", how(change)), ("Cost:", change.cost)):
+        if text:
+            yield from wrapped(sentence(text), width, f"{INDENT}{word} ")
 
 
 def amounts(change: Change, document: Changes) -> str:
@@ -295,9 +288,7 @@ def _number(number: float, rows: str) -> str:
     return f"{rounded(number)} {rows}{'' if number == 1 else 's'}"
 
 
-def _wrapped(word: str, text: str, width: int) -> list[str]:
-    """A paragraph with a hanging indent after its first word; names in code are not broken at hyphens."""
-    hang = " " * (len(INDENT) + len(word) + 1)
-    return textwrap.wrap(
-        safe(sentence(text)), width, initial_indent=f"{INDENT}{word} ", subsequent_indent=hang, break_on_hyphens=False
-    )
+def wrapped(text: str, width: int, first: str = "", further: str | None = None) -> list[str]:
+    """A paragraph behind ``first``, whose further lines are indented as much; names in code stay whole at hyphens."""
+    hang = " " * len(first) if further is None else further
+    return textwrap.wrap(safe(text), width, initial_indent=first, subsequent_indent=hang, break_on_hyphens=False)

@@ -33,7 +33,7 @@ class Statement:
     """A simple statement of a source file."""
 
     text: str  # without its indentation
-    tree: ast.stmt
+    tree: ast.stmt  # whose places are those of the text
     file: Path
     line: int  # of its begin, from 1
 
@@ -57,9 +57,8 @@ def statement(trace: str, op: str, newest: float) -> Statement | None:
         return None
     node = found[0]
     text = textwrap.dedent("\n".join(lines[node.lineno - 1 : node.end_lineno])).strip("\n")
-    if not _parses(text):  # such as "else: x = y", or with a line that is indented less than the first
-        return None
-    return Statement(text, node, Path(name), node.lineno)
+    shown = _parsed(text)  # None: such as "else: x = y", or with a line that is indented less than the first
+    return None if shown is None else Statement(text, shown, Path(name), node.lineno)
 
 
 def _is_simple(node: ast.stmt) -> bool:
@@ -120,38 +119,30 @@ def with_arguments(text: str, call: ast.Call, added: str) -> str | None:
     Constants that the call has under these names get the new values. ``call``: of the statement's own tree, parsed from
     ``text``.
     """
+    made = was = ast.get_source_segment(text, call) or ""
     wanted = {each.arg: source(each.value) for each in calls_of(ast.parse(f"call({added})"), "call")[0].keywords}
-    had = [each for each in call.keywords if each.arg in wanted]
-    rest = ", ".join(f"{name}={value}" for name, value in wanted.items() if name not in {each.arg for each in had})
-    end = _offset(text, call.end_lineno or 0, call.end_col_offset or 0)
-    before = text[: end - 1].rstrip()
-    if not text[:end].endswith(")") or re.search(r"#[^\n]*$", before):
-        return None
-    comma = "" if before.endswith(("(", ",")) else ", "
-    blank = " " if before.endswith(",") else ""
-    made = f"{before}{comma}{blank}{rest}{text[end - 1 :]}" if rest else text
-    for each in reversed(had):
-        value = each.value
-        if not isinstance(value, ast.Constant):
+    for each in (keyword for keyword in call.keywords if keyword.arg in wanted):
+        had = ast.get_source_segment(text, each) or ""
+        if not isinstance(each.value, ast.Constant) or made.count(had) != 1:
             return None
-        begin = _offset(text, value.lineno, value.col_offset)
-        made = made[:begin] + wanted[each.arg] + made[_offset(text, value.end_lineno or 0, value.end_col_offset or 0) :]
-    return made if _parses(made) else None
+        made = made.replace(had, f"{each.arg}={wanted.pop(each.arg)}")
+    before = made[:-1].rstrip()
+    if text.count(was) != 1 or not was.endswith(")") or re.search(r"#[^\n]*$", before):
+        return None
+    if rest := ", ".join(f"{name}={value}" for name, value in wanted.items()):
+        comma = "" if before.endswith("(") else " " if before.endswith(",") else ", "
+        made = f"{before}{comma}{rest})"
+    made = text.replace(was, made)
+    return made if _parsed(made) is not None else None
 
 
 def source(value: ast.expr) -> str:
     return ast.unparse(value).replace("'", '"')
 
 
-def _offset(text: str, line: int, column: int) -> int:
-    """The place of a line and a column in UTF-8 bytes, as ast counts them."""
-    lines = text.split("\n")
-    return sum(len(each) + 1 for each in lines[: line - 1]) + len(lines[line - 1].encode()[:column].decode())
-
-
-def _parses(text: str) -> bool:
+def _parsed(text: str) -> ast.stmt | None:
+    """The statement that a text is; None for other texts."""
     try:
-        ast.parse(text)
+        return ast.parse(text).body[0]
     except SyntaxError:
-        return False
-    return True
+        return None

@@ -10,8 +10,7 @@ from pyprof.prof.changes.code_change import CodeChange
 from pyprof.prof.changes.say import interval, ms, others, result, title
 from pyprof.prof.notebook.notebook_views import DIM, box_html, shown, table_html
 from pyprof.prof.planning.json_document import PlanDocument
-from pyprof.prof.planning.plan_sentences import head
-from pyprof.prof.planning.print_plan import WIDTH, plan_lines
+from pyprof.prof.planning.print_plan import WIDTH, head, plan_lines
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -22,6 +22,7 @@ from pyprof.prof.changes.effect.run import Run
 from pyprof.prof.changes.find_changes import captured_at, planned, without_replay
 from pyprof.prof.changes.records import Change, Changes
 from pyprof.prof.changes.say import brief
+from pyprof.prof.changes.search import make_plan
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.notebook.frame_columns import Columns, advice_columns, frame, group_columns, op_columns, records
 from pyprof.prof.notebook.layers_and_steps import layer_columns, step_columns
@@ -280,7 +281,8 @@ class Profile(CapturedRows):
         step = run_step(self._capture.table, self._capture.annotation)
         forecaster = found.forecaster if step_ms is None else Forecaster(found.forecaster.base, step_ms * 1e6)
         if step_ms is not None or with_ or without:
-            found = planned(forecaster, step, _names(with_), _names(without), newest=captured_at(self.inputs[0][0]))
+            plan = make_plan(forecaster, _names(with_), _names(without))
+            found = planned(forecaster, plan, step, captured_at(self.inputs[0][0]))
         document = plan_document(found.document)
         return PlanView(document)
 

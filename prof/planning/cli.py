@@ -87,37 +87,34 @@ def _run(args: argparse.Namespace) -> Done:
     from pyprof.prof.changes.search import make_plan
     from pyprof.prof.planning.check import check
     from pyprof.prof.planning.json_document import plan_document
-    from pyprof.prof.planning.plan_device import check_device_options, on_other_gpu, plan_device
-    from pyprof.prof.planning.plan_timings import open_source, plan_timings
+    from pyprof.prof.planning.plan_device import check_device_options, on_other_gpu
+    from pyprof.prof.planning.plan_timings import Source
     from pyprof.prof.planning.print_plan import WIDTH, plan_lines
 
     check_device_options(args)
     _check_timings(args)
     measured = None if args.step_ms is None else args.step_ms * 1e6
     with progress(None if args.measure else 3, not args.quiet) as say:
-        loaded, base = load_base(args.file, args.peaks, say)
+        loaded, base, step = load_base(args.file, args.peaks, say)
         gone = [name for name in (*args.first, *args.without) if name in REMOVED]
         loaded = loaded._replace(warnings=(*loaded.warnings, *(f"rule {name} was removed in 2.0" for name in gone)))
         first, without = ([name for name in names if name not in gone] for names in (args.first, args.without))
         say("planning")
-        step = _step_of(loaded)
-        forecaster = Forecaster(base, measured, _captured_ns(step))
-        other = on_other_gpu(args.device, base) if args.device else None
-        source = open_source(args.timings, args.measure, args.measure_seconds or MEASURE_S, base, args.any_gpu)
-        start = other.scenario if other is not None else None
+        forecaster = Forecaster(base, measured, None if step is None else step.captured_ns)
+        start, device = on_other_gpu(args.device, forecaster) if args.device else (None, None)
+        seconds, asked = args.measure_seconds or MEASURE_S, args.timings or args.measure
+        source = Source(base, args.timings, args.measure, seconds, args.any_gpu) if asked else None
         find = partial(make_plan, forecaster, first, without, start)
-        plan = find() if source is None else source.plan(base, find, say)
+        plan = find() if source is None else source.plan(find, say)
         wrote = source.write() if source is not None else None
-        second = None
+        checked = None
         if args.check:
-            checked_file, checked_base = load_base(args.check, args.peaks, say)
-            second = Forecaster(checked_base, captured_ns=_captured_ns(_step_of(checked_file)))
-    checked = check(plan, forecaster, second) if second is not None else None
-    document = plan_document(
-        planned(forecaster, step, plan=plan, newest=captured_at(args.file)).document, plan, checked
-    )
-    document.timings = None if source is None else plan_timings(source)
-    document.device = None if other is None else plan_device(other, forecaster)
+            _, second, its_step = load_base(args.check, args.peaks, say)
+            captured_ns = None if its_step is None else its_step.captured_ns
+            checked = check(plan, forecaster, Forecaster(second, captured_ns=captured_ns))
+    found = planned(forecaster, plan, step, captured_at(args.file)).document
+    timings = None if source is None else source.document()
+    document = plan_document(found, checked=checked, timings=timings, device=device)
     if args.json:
         write_answer("plan", document, input=[loaded.input], warnings=loaded.warnings)
     else:
@@ -126,21 +123,9 @@ def _run(args: argparse.Namespace) -> Done:
     return Done([*warned(loaded.warnings), *([f"wrote {wrote}"] if wrote else [])])
 
 
-def _step_of(loaded: LoadedFile) -> RunStep | None:
-    """The step of a file's capture."""
-    from pyprof.prof.step.run_step import run_step
-    from pyprof.prof.work.annotate import annotate
-
-    return run_step(loaded.table, annotate(loaded.table))
-
-
-def _captured_ns(step: RunStep | None) -> float | None:
-    return None if step is None else step.captured_ns
-
-
-def load_base(file: str, peaks: str | None, say: Say) -> tuple[LoadedFile, BaseRun]:
-    """The file and its run. Raises InputError for a file that cannot be judged: without the host's calls or anything of
-    PyTorch, or with lost records.
+def load_base(file: str, peaks: str | None, say: Say) -> tuple[LoadedFile, BaseRun, RunStep | None]:
+    """The file, its run, and its step. Raises InputError for a file that cannot be judged: without the host's calls or
+    anything of PyTorch, or with lost records.
     """
     from pyprof.errors import InputError
     from pyprof.prof.changes.find_changes import base_of, doubt
@@ -148,16 +133,17 @@ def load_base(file: str, peaks: str | None, say: Say) -> tuple[LoadedFile, BaseR
     from pyprof.prof.load import load_with_calls
     from pyprof.prof.replay.replayed_run import refuse_incomplete
     from pyprof.prof.replay.replayed_steps import step_window
+    from pyprof.prof.step.run_step import run_step
     from pyprof.prof.work.annotate import annotate
 
     given = load_peaks(peaks) if peaks else None
     loaded, calls = load_with_calls(file, say)
     refuse_incomplete(loaded.table, loaded.name)
     say("replaying")
-    window = step_window(loaded.table, annotate(loaded.table), calls)
-    base = base_of(window, loaded.name, given)
+    annotation = annotate(loaded.table)
+    base = base_of(step_window(loaded.table, annotation, calls), loaded.name, given)
     if base.run.unfit:
         raise InputError(loaded.name, f"expected a PyTorch program, found none: {base.run.unfit}")
     if why := doubt(base):
         loaded = loaded._replace(warnings=(*loaded.warnings, f"{loaded.name}: {why}, so the plan may be false"))
-    return loaded, base
+    return loaded, base, run_step(loaded.table, annotation)

@@ -1,23 +1,20 @@
-"""The plan's run on another GPU: where the plan begins, and what is said of it."""
+"""The plan's run on another GPU: where the plan begins, and what the document says of it."""
 
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
 
 from pyprof.command.json_schema import Record, doc
 from pyprof.errors import UsageError
-from pyprof.prof.changes.effect.base_run import BaseRun
 from pyprof.prof.changes.effect.edit import Edit
 from pyprof.prof.changes.effect.forecast import Forecaster
 from pyprof.prof.changes.effect.scenario import Scenario, apply, captured
 from pyprof.prof.changes.find_changes import step_time
 from pyprof.prof.changes.records import StepTime
-from pyprof.prof.limits.devices import Device
-from pyprof.prof.limits.other_device import KINDS, Moved, named_device, on_device
+from pyprof.prof.limits.other_device import KINDS, named_device, on_device
 
 
 class MovedKind(Record):
@@ -40,15 +37,6 @@ class PlanDevice(Record):
     unknown: Annotated[float, doc("kernels per step whose unit it lacks, and for which no other one is known")]
 
 
-@dataclass(frozen=True, slots=True)
-class OtherGpu:
-    """The run on another GPU."""
-
-    scenario: Scenario
-    moved: Moved
-    here: str  # the capture's GPU
-
-
 def check_device_options(args: argparse.Namespace) -> None:
     """Raise UsageError for options that say something of the capture's GPU alone."""
     given = {"--measure": args.measure, "--timings": args.timings, "--check": args.check, "--peaks": args.peaks}
@@ -57,44 +45,32 @@ def check_device_options(args: argparse.Namespace) -> None:
             raise UsageError(f"{option} does not go with --device: it is about the capture's GPU")
 
 
-def on_other_gpu(name: str, base: BaseRun) -> OtherGpu:
-    """The run of a capture on the GPU of this name. Raises UsageError if either GPU is not known."""
-    start = captured(base)
-    edit, moved = device_edit(start, named_device(name))
-    here = next((device.name for device in start.run.limits.devices if device.known), "")
-    return OtherGpu(apply(edit, start), moved, here)
+def on_other_gpu(name: str, forecaster: Forecaster) -> tuple[Scenario, PlanDevice]:
+    """The run of a capture on the GPU of this name, and what the plan's document says of it; the host stays as it is.
 
-
-def device_edit(scenario: Scenario, target: Device) -> tuple[Edit, Moved]:
-    """The run on another GPU as an edit, and what it rests on; the host stays as it is.
-
-    Raises UsageError if the capture's GPU is not known.
+    Raises UsageError if either GPU is not known.
     """
-    run = scenario.run
-    moved = on_device(run.table, run.annotation, target)
+    start = captured(forecaster.base)
+    run = start.run
+    moved = on_device(run.table, run.annotation, named_device(name))
+    part, codes = moved.device.part, moved.kind.codes
     edit = Edit(
         rule="device",
-        change=f"Run the program on {target.part}.",
+        change=f"Run the program on {part}.",
         why="each kernel keeps the share of its GPU's limit that it reached",
         cost="",
         rows=np.arange(run.rows),
         ns=moved.ns,
         left=np.ones(run.rows),
         deviation=moved.deviation,
-        device=target.part,
+        device=part,
     )
-    return edit, moved
-
-
-def plan_device(other: OtherGpu, forecaster: Forecaster) -> PlanDevice:
-    """What the plan's document says of the other GPU."""
-    run, moved, codes = forecaster.base.run, other.moved, other.moved.kind.codes
     sums = [(kind, run.dur[codes == code].sum(), moved.ns[codes == code].sum()) for code, kind in enumerate(KINDS)]
-    return PlanDevice(
-        name=moved.device.part,
+    return apply(edit, start), PlanDevice(
+        name=part,
         source=moved.device.source,
-        captured_on=other.here,
-        captured=step_time(forecaster.forecast(captured(forecaster.base))),
+        captured_on=next((device.name for device in run.limits.devices if device.known), ""),
+        captured=step_time(forecaster.forecast(start)),
         kinds=[MovedKind(kind, round(run.ms(a), 6), round(run.ms(b), 6)) for kind, a, b in sums if a],
         replaced=round(run.count(int((moved.missing & ~moved.impossible).sum())), 3),
         unknown=round(run.count(int(moved.impossible.sum())), 3),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -39,22 +38,30 @@ class PlanTimings(Record):
     failed: Annotated[list[str], doc("calls that could not be timed, of all that the file has, with the reason")]
 
 
-@dataclass
 class Source:
-    """Where measured durations come from. ``file``: read if it exists, and written after measuring."""
+    """Where measured durations come from: a file, read if it exists, and the GPU of this machine (``measure``).
 
-    file: str | None
-    device: Any = None  # a torch.device to measure on; None: the file alone
-    seconds: float = 0.0  # of measuring, at most
-    known: Timings | None = None
-    times: dict[str, CallTime] = field(default_factory=dict)
-    measured: int = 0  # calls that were timed now
-    missing: int = 0  # calls that the plan asks for and that were not timed
+    Raises InputError for a file that is wrong, or of another GPU than the capture's, and PyprofError where --measure
+    cannot run, with what is missing.
+    """
 
-    def plan(self, base: BaseRun, find: Callable[[], Found], say: Say) -> Found:
-        """What ``find`` returns with measured durations for the edits of ``base``."""
+    def __init__(self, base: BaseRun, file: str | None, measure: bool, seconds: float, any_gpu: bool) -> None:
+        self.base, self.file, self.seconds = base, file, seconds
+        self.measured = 0  # calls that were timed now
+        self.missing = 0  # calls that the plan asks for and that were not timed
+        gpus = [name for name in base.table.coded("gpu").values if name]
+        self.known = load_timings(file) if file and (Path(file).exists() or not measure) else None
+        if self.known is not None and file and not any_gpu:
+            check_device(self.known, file, gpus, "measure on that GPU, or add --any-gpu to use them all the same")
+        self.times = self.known.by_call if self.known else {}
+        self.device = _device(gpus, any_gpu) if measure else None  # None: the file alone
+        if self.known is not None and file and measure:
+            _same_machine(self.known, file, self.device)
+
+    def plan(self, find: Callable[[], Found], say: Say) -> Found:
+        """What ``find`` returns with measured durations for the edits of the run."""
         retimer = Retimer(self.times)
-        base.retime = retimer
+        self.base.retime = retimer
         until = time.monotonic() + self.seconds
 
         def measure(calls: list[TimedCall]) -> list[CallTime]:
@@ -87,33 +94,11 @@ class Source:
 
         return timings_of(facts(self.device), list(self.times.values()))
 
-
-def plan_timings(source: Source) -> PlanTimings:
-    """What the plan's document says of its timings."""
-    content = source.content()
-    failed = [f"{each.call}: {each.why}" for each in content.calls if each.seconds is None]
-    return PlanTimings(content.device, content.torch, len(content.calls), source.measured, source.missing, failed)
-
-
-def open_source(file: str | None, measure: bool, seconds: float, base: BaseRun, any_gpu: bool) -> Source | None:
-    """The timings that were asked for; None if none were.
-
-    Raises InputError for a file that is wrong, or of another GPU than the capture's, and PyprofError where --measure
-    cannot run, with what is missing.
-    """
-    if not file and not measure:
-        return None
-    gpus = [name for name in base.table.coded("gpu").values if name]
-    exists = file is not None and Path(file).exists()
-    known = load_timings(file) if file and (exists or not measure) else None
-    if known is not None and file and not any_gpu:
-        check_device(known, file, gpus, "measure on that GPU, or add --any-gpu to use them all the same")
-    found = Source(file, known=known, times=known.by_call if known else {}, seconds=seconds)
-    if measure:
-        found.device = _device(gpus, any_gpu)
-        if known is not None and file:
-            _same_machine(known, file, found.device)
-    return found
+    def document(self) -> PlanTimings:
+        """What the plan's document says of its timings."""
+        content = self.content()
+        failed = [f"{each.call}: {each.why}" for each in content.calls if each.seconds is None]
+        return PlanTimings(content.device, content.torch, len(content.calls), self.measured, self.missing, failed)
 
 
 def _device(gpus: Sequence[str], any_gpu: bool) -> Any:

@@ -44,10 +44,6 @@ class Tasks:
     def __len__(self) -> int:
         return len(self.kind)
 
-    def edges_of(self, task: int) -> range:
-        """The places of a task's dependencies in their columns."""
-        return range(int(self.first[task]), int(self.first[task + 1]))
-
 
 def tasks_of(run: Recorded, meetings: Sequence[Ints] = (), handed: Sequence[Ints] = ()) -> Tasks:
     """The tasks of a recorded run.

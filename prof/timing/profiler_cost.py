@@ -103,27 +103,3 @@ def _launches(table: Table) -> float:
 def host_ran_ahead(found: Unprofiled) -> bool:
     """Whether the host was done with a step long before the GPU, so that its time is that of its own work alone."""
     return found.gpu_ns is not None and found.host_ns < HOST_LIMITS * found.gpu_ns
-
-
-def own_share(table: Table, launching_ns: float, besides_ns: float, busy_ns: float) -> OwnShare:
-    """The share, measured where that is possible. All times are per step.
-
-    ``launching_ns``: the captured host time between and in launches, which the profiler slows; ``besides_ns``: pauses,
-    which it does not; ``busy_ns``: the GPU's work. If the GPU's work does not limit the measured step, or the host ran
-    ahead of the GPU in it or in the step that began on an idle GPU, the step says what the host needs; otherwise only
-    what it needs at most.
-    """
-    estimate, found = estimated_share(table), unprofiled(table.measured)
-    if found is None or launching_ns <= 0:
-        return estimate
-    ahead, host_ns = host_ran_ahead(found), found.step_ns
-    if ahead:
-        host_ns = found.host_ns
-    elif found.host_alone_ns is not None and found.host_alone_ns < HOST_LIMITS * found.step_ns:
-        ahead, host_ns = True, found.host_alone_ns
-    most = min(max((host_ns - besides_ns) / launching_ns, 0.02), 1.0)
-    if ahead or busy_ns < HOST_LIMITS * found.step_ns:
-        spread = found.low_ns / found.step_ns, found.high_ns / found.step_ns
-        return OwnShare(most, most * spread[0], min(most * spread[1], 1.0), measured=True)
-    share, low, high = (min(value, most) for value in (estimate.share, estimate.low, estimate.high))
-    return OwnShare(share, low, high, measured=False)

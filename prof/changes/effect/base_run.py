@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from pyprof.prof.changes.effect.host_time import LIST_NS, LONG_NS, own_of
 from pyprof.prof.changes.effect.run import Run
 from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.replay.recorded_run import Recorded, ranges_before
@@ -31,6 +30,8 @@ if TYPE_CHECKING:
     from pyprof.prof.changes.effect.scenario import Scenario
 
 SLOWED = ("launch", "set", "copy", "graph", "record", "wait")  # kinds of calls that a profiler makes slower
+LIST_NS = 40_000  # an op on lists of 16 to 28 tensors, whose descriptions take a profiler longest (40 to 55 µs without)
+LONG_NS = 500_000  # a long gap between launches; an op takes the host 5 to 50 µs, or up to 200 under a profiler
 FEW = 50  # launches per step, of which each may take long
 # Of the estimated share, four of five steps of so few launches, of eleven in which the host is the limit, need this
 # (tests/golden/advice: 0.36 to 0.70 where 0.5 is estimated).
@@ -253,16 +254,13 @@ class BaseRun:
 
     @cached_property
     def host_share(self) -> OwnShare:
-        """The share of the host's captured time that is not the profiler's, with its interval."""
+        """The share of the host's captured time that is not the profiler's, with its interval.
+
+        As calls were measured one by one, or else by what it was in other programs.
+        """
+        own, launches = estimated_share(self.table), len(np.unique(self.recorded.work.call))
         if self.timed is not None:
             return self.timed.interval()
-        own = own_of(self.run)
-        return own if own.measured else self.estimated_share
-
-    @cached_property
-    def estimated_share(self) -> OwnShare:
-        """The same, by what it was in other programs."""
-        own, launches = estimated_share(self.table), len(np.unique(self.recorded.work.call))
         if launches < FEW * self.step_count:
             return OwnShare(own.share, own.share * OF_FEW[0], min(own.share * OF_FEW[1], 1.0), measured=False)
         return own

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from pyprof.dtypes import HALF
-from pyprof.prof.changes.effect.measured_call import PRODUCTS, Call, Variant, convolution, pixels, product
-from pyprof.prof.changes.effect.nearest_sizes import PEAKS, Ratio, limit_us, ratio
+from pyprof.prof.changes.effect.nearest_sizes import (
+    PEAKS,
+    PRODUCTS,
+    Call,
+    Ratio,
+    Variant,
+    convolution,
+    limit_us,
+    pixels,
+    product,
+    ratio,
+)
 from pyprof.prof.changes.effect.product import Gemm, product_of
 from pyprof.prof.changes.effect.run import Run
 from pyprof.table.columns import Floats, Ints
@@ -73,7 +84,7 @@ def _calls_of(run: Run) -> list[CallOfRun]:
     for rows in _of_one_op(run):
         main = _main(run, rows)
         several = sum(run.role[row] == "main" for row in rows) > 1
-        call = run.once(_several if several else _single, main)
+        call = run.once(SEVERAL if several else SINGLE, main)
         precision = _precision(run, main, allowed)
         took = float(run.dur[list(rows)].sum()) / 1e3
         if call is None or not precision or took <= 0:
@@ -104,14 +115,6 @@ def _main(run: Run, rows: Sequence[int]) -> int:
     return max((row for row in rows if run.role[row] == "main"), key=lambda row: float(run.dur[row]))
 
 
-def _single(run: Run, row: int) -> Call | None:
-    return _call(run, row, several=False)
-
-
-def _several(run: Run, row: int) -> Call | None:
-    return _call(run, row, several=True)
-
-
 def _call(run: Run, row: int, several: bool) -> Call | None:
     """The call of an op. ``several``: it has a main kernel for each of several gradients, as a convolution does."""
     if run.family[row] == "gemm":
@@ -124,6 +127,9 @@ def _call(run: Run, row: int, several: bool) -> Call | None:
         return None
     batch, channels, *sides = shapes[0]
     return pixels(kind, "bprop" if "backward" in str(run.aten[row]) else "fprop", batch, channels, math.prod(sides))
+
+
+SINGLE, SEVERAL = partial(_call, several=False), partial(_call, several=True)
 
 
 def _kind_of(op: str) -> str:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from pyprof.errors import ModelError
-from pyprof.prof.replay.repeated_tasks import Repeat
 from pyprof.table.columns import Floats, Ints
 
 if TYPE_CHECKING:
@@ -21,14 +20,6 @@ NOTHING_FOUND = "nothing in the run is what it looks for, or what it needs is no
 
 def _none() -> Ints:
     return np.zeros(0, np.int64)
-
-
-class RepeatedCalls(NamedTuple):
-    """Calls that are made again, and what the host needs for that besides, ns without a profiler."""
-
-    repeat: Repeat
-    enter_ns: float  # before the calls where they are made first
-    again_ns: float  # before they are made again
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,7 +48,6 @@ class Edit:
     prompt: Ints = field(default_factory=_none)  # calls before which the host no longer pauses
     loads: bool = False  # whether a DataLoader's calls before them go, too: no other change makes batches sooner
     graph: bool = False  # the rows are launched together by a CUDA graph
-    repeats: tuple[RepeatedCalls, ...] = ()
     place: str = ""  # where, of a rule that proposes the same for several places
     device: str = ""  # the GPU, from data/devices.csv, that the run is then on
     timed: float = 0.0  # the share of ``ns`` that was measured (prof/changes/measured), by time
@@ -96,6 +86,7 @@ class Abstained(NamedTuple):
 Proposal = Edit | Abstained
 EditRule = Callable[["Scenario"], Iterator[Proposal]]
 EDIT_RULES: dict[str, EditRule] = {}
+R = TypeVar("R", bound=Callable[..., Any])
 
 
 def proposals(rule: str, scenario: Scenario) -> list[Proposal]:
@@ -115,13 +106,19 @@ def proposed_again(edit: Edit, scenario: Scenario) -> Edit | None:
     return next((each for each in proposed(edit.rule, scenario) if each.key == edit.key), None)
 
 
-def edit_rule(name: str) -> Callable[[EditRule], EditRule]:
-    """Register a rule that proposes edits. Raises ModelError if the name is taken."""
+def registering(rules: dict[str, R]) -> Callable[[str], Callable[[R], R]]:
+    """A decorator that registers a rule under its public name; if that is taken, it raises ModelError with both."""
 
-    def register(function: EditRule) -> EditRule:
-        if name in EDIT_RULES:
-            raise ModelError(f"{name} has two rules")
-        EDIT_RULES[name] = function
-        return function
+    def named(name: str) -> Callable[[R], R]:
+        def register(function: R) -> R:
+            if name in rules:
+                raise ModelError(f"{name} has two rules: {rules[name].__qualname__} and {function.__qualname__}")
+            rules[name] = function
+            return function
 
-    return register
+        return register
+
+    return named
+
+
+edit_rule = registering(EDIT_RULES)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pyprof.errors import ModelError
 from pyprof.prof.changes.effect.costs import COSTS
-from pyprof.prof.changes.effect.edit import Edit
+from pyprof.prof.changes.effect.edit import Edit, registering
 from pyprof.table.columns import Floats, Ints
 
 if TYPE_CHECKING:
@@ -37,28 +36,8 @@ class Finding:
 
 Rule = Callable[["Run"], Iterable[Finding]]
 RULES: dict[str, Rule] = {}  # name -> function; of runs on GPUs
-CPU_RULES: dict[str, Rule] = {}  # of runs on CPUs alone
-F = TypeVar("F", bound=Rule)
-
-
-def rule(name: str) -> Callable[[F], F]:
-    """Register a rule under its public name. If the name is taken, raises ModelError, which names both functions."""
-    return _registering(RULES, name)
-
-
-def cpu_rule(name: str) -> Callable[[F], F]:
-    """``rule`` for captures of programs that ran on the CPU alone."""
-    return _registering(CPU_RULES, name)
-
-
-def _registering(rules: dict[str, Rule], name: str) -> Callable[[F], F]:
-    def register(function: F) -> F:
-        if name in rules:
-            raise ModelError(f"{name} has two rules: {rules[name].__qualname__} and {function.__qualname__}")
-        rules[name] = function
-        return function
-
-    return register
+CPU_RULES: dict[str, Rule] = {}  # of programs that ran on the CPU alone
+rule, cpu_rule = registering(RULES), registering(CPU_RULES)
 
 
 def edit_of(run: Run, rule: str, finding: Finding, deviation: float) -> Edit:

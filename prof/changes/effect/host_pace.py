@@ -1,14 +1,13 @@
 """What is known of the host's pace without the profiler, as equally likely shares of its captured time.
 
-Two things say it: what the shares of other programs were (or, where the host ran ahead of the GPU in steps that were
-timed without the profiler, this program's own); and the step's time without the profiler, to which the replay comes
-near at some shares, and not at others. Where the GPU limits the step, it does so at many shares, and the first decides.
+Two things say it: what the shares of other programs were; and times without the profiler, to which the replay comes
+near at some shares, and not at others: the step's, and the host's where it ran ahead of the GPU. Where the GPU limits
+the step, it does so at many shares, and the other two decide.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from statistics import NormalDist
 
 import numpy as np
 
@@ -29,12 +28,14 @@ def likely_shares(base: BaseRun, step_ns: float, alone_ns: float, count: int) ->
     ``step_ns``: the step without the profiler; ``alone_ns``: the host's time for a step that began on an idle GPU,
     without it; 0 where that is not known.
     """
-    share, scenario = np.geomspace(LEAST, 1.0, POINTS), captured(base)
-    chance = _by_estimate(base, share)
+    share, run, known = np.geomspace(LEAST, 1.0, POINTS), captured(base), unprofiled(base.table.measured)
+    chance = _by_estimate(base.host_share, share)
     if step_ns:
-        chance = chance + _by_time(lambda each: scenario.step_ns(each, np.zeros(0)), share, step_ns, MEASURED)
-    if alone_ns and base.timed is None:  # which says the same, of the same iteration
-        chance = chance + _by_time(scenario.alone_ns, share, alone_ns, MEASURED_ALONE)
+        chance = chance + _by_time(lambda each: run.step_ns(each, np.zeros(0)), share, step_ns, MEASURED)
+    if base.timed is None and known is not None and host_ran_ahead(known):
+        chance = chance + _by_time(run.host_ns, share, known.host_ns, MEASURED)
+    if base.timed is None and alone_ns:  # calls that were timed one by one say the same, of the same iteration
+        chance = chance + _by_time(run.alone_ns, share, alone_ns, MEASURED_ALONE)
     chance = np.exp(chance - chance.max())
     reached = (np.cumsum(chance) - chance / 2) / chance.sum()
     wanted = (np.arange(count, dtype=np.float64) + 0.5) / count
@@ -42,11 +43,8 @@ def likely_shares(base: BaseRun, step_ns: float, alone_ns: float, count: int) ->
     return found
 
 
-def _by_estimate(base: BaseRun, share: Floats) -> Floats:
-    """The logarithm of each share's likelihood by what is known without the step's time, but for a constant."""
-    known = unprofiled(base.table.measured)
-    measured = base.timed is not None or known is None or host_ran_ahead(known)
-    own: OwnShare = base.host_share if measured else base.estimated_share
+def _by_estimate(own: OwnShare, share: Floats) -> Floats:
+    """The logarithm of each share's likelihood by an estimate with its interval, but for a constant."""
     far = np.log(share / own.share)
     below, above = float(np.log(own.share / own.low)), float(np.log(own.high / own.share))
     wide: Floats = np.where(far < 0, below, above) / TENTH
@@ -64,8 +62,3 @@ def _by_time(replayed: Callable[[Floats], Floats], share: Floats, measured_ns: f
     far = np.interp(np.log(share), np.log(some), np.log(np.maximum(replayed(some), 1.0) / measured_ns))
     found: Floats = -0.5 * (far * TENTH / half) ** 2
     return found
-
-
-def normal_quantiles(count: int) -> Floats:
-    """As many values of the standard normal distribution, each as likely as the others."""
-    return np.array([NormalDist().inv_cdf((each + 0.5) / count) for each in range(count)])

@@ -6,7 +6,6 @@ from functools import cached_property
 
 import numpy as np
 
-from pyprof.prof.changes.effect.host_time import captured_ns
 from pyprof.prof.changes.effect.run_columns import Rows, numel
 from pyprof.prof.kernels.frameworks import is_pytorch
 from pyprof.prof.limits.devices import Device
@@ -23,7 +22,6 @@ from pyprof.quantities import rounded
 from pyprof.table.attribution import attributed_rows, launched_alone, runs_on_cpu
 from pyprof.table.columns import NULL, Bools, Floats, Ints, Table, distinct
 from pyprof.table.graph_replays import launched_by_graphs
-from pyprof.table.intervals import covered
 from pyprof.table.losses import losses
 
 # Time of a product: START_NS + max(flops / (REACHED × peak), bytes / (STREAMED × bandwidth)). Fitted to an H200,
@@ -106,19 +104,6 @@ class Run(Rows):
         """From the first of these operations to the last one's end: what a replay times where no other step follows."""
         chosen = self.of_extent
         return int(self.end[chosen].max() - self.start[chosen].min()) if self.rows else 0
-
-    @cached_property
-    def busy_ns(self) -> float:
-        """The time per step in which at least one operation runs, in ns."""
-        if self.times:
-            return float(np.mean([step.span_ns - step.idle_ns for step in self.times]))
-        each = [covered(self.start[mine], self.end[mine]) for mine in self.lane_rows]
-        return float(np.mean(each)) / self.steps if each else 0.0
-
-    @cached_property
-    def captured_host_ns(self) -> tuple[float, float]:
-        """The host's time per step in the capture, with the profiler's: for launches, and for the rest."""
-        return captured_ns(self)
 
     @cached_property
     def in_graph(self) -> Bools:

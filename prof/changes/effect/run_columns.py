@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyprof.prof.kernels.operand_dtypes import kernel_dtypes
-from pyprof.prof.limits.devices import parsed
 from pyprof.prof.limits.occupancy import floats, json_list
 from pyprof.prof.limits.roofline import flat_dtypes
 from pyprof.prof.work.annotate import Annotation
@@ -24,6 +23,9 @@ from pyprof.table.columns import Bools, Coded, Floats, Ints, Table, numbered
 Texts = NDArray[np.object_]
 Found = TypeVar("Found")
 R = TypeVar("R", bound="Rows")
+
+
+_list = lru_cache(maxsize=1 << 14)(json_list)  # nobody changes them, and the runs after edits have the same texts
 
 
 def _decoded(name: str) -> cached_property[Texts]:
@@ -159,7 +161,7 @@ class Rows:
 
     def _elements(self, chosen: Callable[[list[int]], int]) -> Ints:
         column = self.table.coded("sizes")
-        counts = [chosen([numel(shape) for shape in json_list(text)] or [0]) for text in column.values]
+        counts = [chosen([numel(shape) for shape in _list(text)] or [0]) for text in column.values]
         return np.array([*counts, 0], np.int64)[column.codes]
 
     def mentions(self, key: str, *words: str) -> Bools:
@@ -242,13 +244,6 @@ class PerText(Generic[Found]):
         if code not in self._found:
             self._found[code] = self._find(self._values[code] if code >= 0 else "")
         return self._found[code]
-
-
-@lru_cache(maxsize=1 << 14)
-def _list(text: str) -> list[Any]:
-    """A JSON list, which nobody changes; empty for other values. The runs after edits have the same texts."""
-    found = parsed(text) if text else None
-    return found if isinstance(found, list) else []
 
 
 def _last(text: str) -> str | None:

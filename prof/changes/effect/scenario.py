@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 from weakref import WeakValueDictionary
@@ -11,13 +11,13 @@ import numpy as np
 
 from pyprof.prof.changes.effect.base_run import BaseRun
 from pyprof.prof.changes.effect.edit import Edit, Proposal
-from pyprof.prof.changes.effect.edited_rows import EditedRows, edited_rows
 from pyprof.prof.changes.effect.graph_costs import AFTER_NS
 from pyprof.prof.changes.effect.run import Run
-from pyprof.prof.replay.repeated_tasks import RepeatedTasks, repeated_tasks
-from pyprof.prof.replay.stretches import Stretches, ends_of, stretches
+from pyprof.prof.limits.other_device import moved_table
+from pyprof.prof.replay.stretches import ends_of
 from pyprof.prof.replay.tasks import WORK
-from pyprof.table.columns import Bools, Floats, Ints
+from pyprof.prof.work.annotate import Annotation
+from pyprof.table.columns import Bools, Coded, Floats, Ints, Table
 
 READY_NS = 200_000.0  # the host takes a batch that is ready from a queue: 0.1 to 0.4 ms
 NEVER = -(1 << 50)
@@ -25,6 +25,15 @@ NEVER = -(1 << 50)
 # clone, empty_like, empty_strided and copy_, and perhaps a marker. Further ranges before a launch are those of ops that
 # launch nothing.
 RANGES = 8
+ARRAYS = ("ns", "owner", "left", "views", "added", "released", "prompt", "in_graph")  # of a scenario
+
+
+class EditedRows(NamedTuple):
+    """The rows of a run after edits."""
+
+    table: Table  # without the rows that vanished, with the durations and dtypes of the others
+    annotation: Annotation
+    origin: Ints  # per row: its row in the base's table
 
 
 class Times(NamedTuple):
@@ -49,8 +58,9 @@ class Scenario:
     prompt: Bools  # per call
     in_graph: Bools  # per operation
     before: Scenario | None = None  # the run that the last edit was made to
-    proposals: dict[str, list[Proposal]] = field(default_factory=dict)  # what rules propose, once they were asked
-    after: WeakValueDictionary[Edit, Scenario] = field(default_factory=WeakValueDictionary)
+    # What rules propose, once they were asked, and the runs after edits
+    proposals: dict[str, list[Proposal]] = field(default_factory=dict, init=False)
+    after: WeakValueDictionary[Edit, Scenario] = field(default_factory=WeakValueDictionary, init=False)
 
     @cached_property
     def run(self) -> Run:
@@ -62,7 +72,17 @@ class Scenario:
         """What ``run`` is made of."""
         if self.before is None:
             return EditedRows(self.base.table, self.base.annotation, np.arange(len(self.base.table)))
-        return edited_rows(self.edits[-1], self.before)
+        edit, rows = self.edits[-1], self.before.run.origin[self.edits[-1].rows]
+        took = self.before.rows.table.ints("kDuration").copy()
+        took[rows] = np.round(edit.ns).astype(np.int64)
+        gone = rows[(edit.ns <= 0) & (edit.left <= 0)]
+        table, annotation = _retyped(edit, self.before)
+        table = table.with_column("kDuration", took)
+        table = moved_table(table, edit.device) if edit.device else table
+        if not len(gone):
+            return EditedRows(table, annotation, self.before.origin)
+        kept = np.setdiff1d(np.arange(len(took)), gone)
+        return EditedRows(table.take(kept), annotation.take(kept), self.before.origin[kept])
 
     @property
     def is_compiled(self) -> bool:
@@ -90,29 +110,27 @@ class Scenario:
         """
         return _step_ns(self.base, *self._simulated(share, errors))
 
-    def lasting_ns(self, share: float | Floats, errors: Floats) -> Floats:
-        """How long the captured work would take among many more of the same; arguments as of ``step_ns``.
+    def lasting_ns(self, shares: Floats, longer: Ints | int = 0) -> Floats:
+        """How long the captured work would take among many more of the same, for each share (as of ``step_ns``).
 
         That is the host's time until its last launch, or the GPU's where everything was launched long before: whichever
-        is longer sets the pace. Neither depends on how far the host was ahead when the capture began.
+        is longer sets the pace. Neither depends on how far the host was ahead when the capture began. ``longer``: what
+        is added to the duration of each task, ns.
         """
-        base, begin = self.base, float(self.base.tasks.release.min())
+        base, begin, none = self.base, float(self.base.tasks.release.min()), np.zeros(0)
         launched = base.call_task[base.recorded.work.call[base.recorded.work.call >= 0]]
-        ends, _ = self._simulated(share, errors)
+        ends, _ = self._simulated(shares, none, longer)
         on_host = ends.take(launched, axis=1).max(axis=1, initial=round(begin))
-        ends, duration = self._simulated(share, errors, idle_until=on_host)
+        ends, duration = self._simulated(shares, none, longer, begin=on_host)
         # What ran when the capture began may keep the first operation back for longer still.
         found: Floats = np.maximum(on_host - begin, _extent(base, ends, duration, np.arange(len(base.work_task))))
         return found
 
-    def work_ns(self, share: float) -> Floats:
-        """The work of the GPU and of the host in a step, ns: durations of its operations; of its calls, and between
-        them, without waits. ``share``: as of ``step_ns``."""
-        base = self.base
-        duration = self._times(np.array([share]), np.ones((1, len(self.edits)))).duration[0]
-        host = float(duration[base.host_task].sum() + duration[base.call_task].sum())
-        work = float(self.gpu_ns(np.ones((1, len(self.edits))))[0])
-        return np.array([work, host / base.run.lanes / base.step_count])
+    def host_ns(self, shares: Floats) -> Floats:
+        """The host's work in a step without waits, ns, for each share (as of ``step_ns``): calls, and between them."""
+        base, duration = self.base, self._times(shares, np.ones(len(self.edits))).duration
+        found: Floats = duration[:, base.host_task].sum(axis=1) + duration[:, base.call_task].sum(axis=1)
+        return found / base.run.lanes / base.step_count
 
     def gpu_ns(self, errors: Floats) -> Floats:
         """The durations of the GPU's operations in a step, ns, on one device, for each line of errors of the edits."""
@@ -132,57 +150,30 @@ class Scenario:
         call = base.recorded.work.call[marked]
         known = call >= 0
         last = int(index.max(initial=0))
-        before = np.setdiff1d(np.arange(len(base.work_task)), marked[index == last]) if last else np.zeros(0, np.int64)
-        ends, _ = self._simulated(share, np.ones(len(self.edits)), done=before)
+        longer = np.zeros(len(base.tasks), np.int64)
+        if last:  # what the GPU does for the steps before takes no time
+            before = np.setdiff1d(np.arange(len(base.work_task)), marked[index == last])
+            longer[base.work_task[before]] = -self.ns[before]
+        ends, _ = self._simulated(share, np.ones(len(self.edits)), longer)
         returned = ends.take(base.call_task[call[known]] if last else base.call_task, axis=1)
         earlier = returned[:, index[known] < last] if last else returned[:, :0]
         alone: Ints = returned.max(axis=1) - earlier.max(axis=1, initial=begin)
         return alone.astype(np.float64)
 
     def _simulated(
-        self, share: float | Floats, errors: Floats, idle_until: Ints | None = None, done: Ints | None = None
+        self, share: float | Floats, errors: Floats, longer: Ints | int = 0, begin: Ints | None = None
     ) -> tuple[Ints, Ints]:
         """The end of each task of the base, and its duration: a line for each share.
 
-        ``idle_until``: when the GPU begins, ns. ``done``: operations that take no time.
+        ``longer``: what is added to durations, ns; ``begin``: before which the GPU does not begin, per share.
         """
-        base, again = self.base, self._repeats
-        found = self._times(np.atleast_1d(share), errors)
-        tasks, known, place = base.tasks, base.stretches, np.arange(len(base.tasks))
-        if again is not None:
-            tasks, known, place = again.tasks(base.tasks), self._repeated_stretches, again.place
-            found = Times(found.duration.take(again.origin, axis=1), again.lags(found.lag))
-            self._add_repeating(found.duration, errors)
-        if done is not None:
-            found.duration[:, place[base.work_task[done]]] = 0
-        release = tasks.release[None]
-        if idle_until is not None:
-            release = np.where(tasks.kind == WORK, np.maximum(release, idle_until[:, None]), release)
-        ends = ends_of(tasks, known, found.duration, found.lag, release)
-        return (
-            (ends, found.duration) if again is None else (ends.take(place, axis=1), found.duration.take(place, axis=1))
-        )
-
-    @cached_property
-    def _repeats(self) -> RepeatedTasks | None:
-        """The tasks with the calls that edits repeat; None if there are none."""
-        repeats = [each.repeat for edit in self.edits for each in edit.repeats]
-        return repeated_tasks(self.base.tasks, self.base.recorded.work, repeats) if repeats else None
-
-    @cached_property
-    def _repeated_stretches(self) -> Stretches:
-        assert self._repeats is not None
-        return stretches(self._repeats.tasks(self.base.tasks))
-
-    def _add_repeating(self, duration: Ints, errors: Floats) -> None:
-        """Add what the host needs to repeat calls."""
-        assert self._repeats is not None
-        every = [(each, error) for edit, error in zip(self.edits, errors.T, strict=True) for each in edit.repeats]
-        every.sort(key=lambda pair: int(self.base.host_task[pair[0].repeat.before]))
-        for (each, error), begin in zip(every, self._repeats.begins.tolist(), strict=True):
-            entered = self._repeats.place[self.base.host_task[each.repeat.calls[0]]]
-            duration[:, entered] += np.round(each.enter_ns * error).astype(np.int64)
-            duration[:, begin] += np.round(each.again_ns * error).astype(np.int64)
+        base = self.base
+        duration, lag = self._times(np.atleast_1d(share), errors)
+        duration += longer
+        release = base.tasks.release[None]
+        if begin is not None:
+            release = np.where(base.tasks.kind == WORK, np.maximum(release, begin[:, None]), release)
+        return ends_of(base.tasks, base.stretches, duration, lag, release), duration
 
     def _times(self, shares: Floats, errors: Floats) -> Times:
         base, pace = self.base, self.base.pace(shares)
@@ -264,24 +255,20 @@ class Scenario:
 def captured(base: BaseRun) -> Scenario:
     """The run without any edit."""
     if base.captured is None:
-        base.captured = _captured(base)
+        work, calls = base.recorded.work, len(base.recorded.calls)
+        base.captured = Scenario(
+            base=base,
+            edits=(),
+            ns=(work.end - work.start).astype(np.float64),
+            owner=np.full(len(work), -1, np.int64),
+            left=np.ones(len(work)),
+            views=np.zeros(len(work)),
+            added=np.zeros(calls),
+            released=np.zeros(calls, bool),
+            prompt=np.zeros(calls, bool),
+            in_graph=np.zeros(len(work), bool),
+        )
     return base.captured
-
-
-def _captured(base: BaseRun) -> Scenario:
-    work, calls = base.recorded.work, base.recorded.calls
-    return Scenario(
-        base=base,
-        edits=(),
-        ns=(work.end - work.start).astype(np.float64),
-        owner=np.full(len(work), -1, np.int64),
-        left=np.ones(len(work)),
-        views=np.zeros(len(work)),
-        added=np.zeros(len(calls)),
-        released=np.zeros(len(calls), bool),
-        prompt=np.zeros(len(calls), bool),
-        in_graph=np.zeros(len(work), bool),
-    )
 
 
 def besides_ns(base: BaseRun) -> float:
@@ -304,37 +291,52 @@ def apply(edit: Edit, scenario: Scenario) -> Scenario:
 
 
 def _applied(edit: Edit, scenario: Scenario) -> Scenario:
-    at = scenario.places(edit.rows)
-    ns, owner, left = scenario.ns.copy(), scenario.owner.copy(), scenario.left.copy()
-    changed = edit.ns != ns[at]
-    ns[at], left[at] = edit.ns, left[at] * edit.left
-    owner[at[changed]] = len(scenario.edits)
-    views = scenario.views.copy()
-    if edit.keeps_views:
-        views[at] = _views(scenario.base, at)
-    added, released, prompt = scenario.added.copy(), scenario.released.copy(), scenario.prompt.copy()
-    call = scenario.base.recorded.work.call[at]
+    base, at = scenario.base, scenario.places(edit.rows)
+    call = base.recorded.work.call[at]
     known = call >= 0
-    added[call[known]] *= edit.left[known]  # what was added to a launch goes with it, as into a graph
-    if len(edit.added):
-        np.add.at(added, call[known], (edit.added * scenario.left[at])[known])
-    loading = scenario.base.loading[edit.prompt] > 0
-    released[edit.released], prompt[edit.prompt if edit.loads else edit.prompt[~loading]] = True, True
-    in_graph = scenario.in_graph.copy()
-    in_graph[at] |= edit.graph
-    return Scenario(
-        base=scenario.base,
+    after = replace(
+        scenario,
         edits=(*scenario.edits, edit),
-        ns=ns,
-        owner=owner,
-        left=left,
-        views=views,
-        added=added,
-        released=released,
-        prompt=prompt,
-        in_graph=in_graph,
         before=scenario,
+        **{name: getattr(scenario, name).copy() for name in ARRAYS},
     )
+    changed = edit.ns != after.ns[at]
+    after.ns[at] = edit.ns
+    after.left[at] *= edit.left
+    after.owner[at[changed]] = len(scenario.edits)
+    if edit.keeps_views:
+        after.views[at] = _views(base, at)
+    after.added[call[known]] *= edit.left[known]  # what was added to a launch goes with it, as into a graph
+    if len(edit.added):
+        np.add.at(after.added, call[known], (edit.added * scenario.left[at])[known])
+    after.released[edit.released] = True
+    after.prompt[edit.prompt if edit.loads else edit.prompt[base.loading[edit.prompt] <= 0]] = True
+    after.in_graph[at] |= edit.graph
+    return after
+
+
+def _retyped(edit: Edit, scenario: Scenario) -> tuple[Table, Annotation]:
+    """Table and annotation with the dtypes and precisions that rows have after the edit."""
+    table, annotation, _ = scenario.rows
+    rows = scenario.run.origin[edit.retyped]
+    if edit.dtype and len(rows):
+        dtypes = table.coded("dtypes")
+        values = [*dtypes.values, *(text.replace('"float32"', f'"{edit.dtype}"') for text in dtypes.values)]
+        codes, nbytes = dtypes.codes.copy(), annotation.bytes.copy()
+        codes[rows] += np.where(codes[rows] >= 0, len(dtypes.values), 0)
+        nbytes[rows] //= np.where(nbytes[rows] > 0, 2, 1)
+        table, annotation = table.with_column("dtypes", Coded(codes, values)), replace(annotation, bytes=nbytes)
+    products = rows[annotation.tc.take(rows).among("0", "1")]
+    if not len(products):
+        return table, annotation
+    tc, precision = _set(annotation.tc, products, "1"), _set(annotation.tcprec, products, edit.unit)
+    return table, replace(annotation, tc=tc, tcprec=precision)
+
+
+def _set(column: Coded, rows: Ints, value: str) -> Coded:
+    codes = column.codes.copy()
+    codes[rows] = len(column.values)
+    return Coded(codes, [*column.values, value])
 
 
 def _views(base: BaseRun, operations: Ints) -> Floats:
@@ -352,8 +354,9 @@ def _step_ns(base: BaseRun, ends: Ints, duration: Ints) -> Floats:
     is longer. In the long run both are the same; in a few steps, a GPU that begins late catches up with the host, or a
     host that is ahead gets further ahead.
     """
-    marked, index, _ = base.steps
-    before, count = _steps_between(base)
+    marked, index, first_step = base.steps
+    before = max(first_step - 1, 0)  # the step from whose end the time counts
+    count = int(index.max()) - before if len(marked) else 0
     if not count:
         return _extent(base, ends, duration, base.counted)
     finished = ends.take(base.work_task[marked], axis=1)
@@ -363,13 +366,6 @@ def _step_ns(base: BaseRun, ends: Ints, duration: Ints) -> Floats:
     of_gpu, of_host = (each.max(axis=1) - each[:, first].max(axis=1) for each in (finished, launched))
     longer: Ints = np.maximum(of_gpu, of_host)
     return longer / count
-
-
-def _steps_between(base: BaseRun) -> tuple[int, int]:
-    """The step from whose end the time counts, and how many steps follow it; 0 without marked steps."""
-    marked, index, first = base.steps
-    before = max(first - 1, 0)
-    return before, int(index.max()) - before if len(marked) else 0
 
 
 def _extent(base: BaseRun, ends: Ints, duration: Ints, operations: Ints) -> Floats:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
 
-import pyprof.prof.changes.measured.swapped_chains
-import pyprof.prof.changes.measured.swapped_products  # noqa: F401 (both register what edits replace)
+import pyprof.prof.changes.measured.swapped_calls  # noqa: F401 (registers what edits replace)
 from pyprof.prof.changes.effect.edit import Edit
 from pyprof.prof.changes.effect.run import Run
 from pyprof.prof.changes.effect.scenario import Scenario
-from pyprof.prof.changes.measured.swaps import SWAPS, RunCalls, Swap
+from pyprof.prof.changes.measured.swaps import SWAPS, RunCalls
 from pyprof.prof.changes.measured.timed_call import TimedCall
 from pyprof.prof.changes.measured.timings_file import LOST, CallTime, check_device, load_timings
-from pyprof.table.columns import Table
+from pyprof.table.columns import Floats, Ints, Table
 
 # A measured duration, in logarithms: a call alone and in its program differ by what is in the cache, and by clocks.
 DEVIATION = 0.06
@@ -38,55 +37,67 @@ class Retimer:
     def __init__(self, times: dict[str, CallTime]) -> None:
         self.times = times
         self.missing: dict[str, TimedCall] = {}
-        self._runs: list[RunCalls] = []
 
     def __call__(self, edit: Edit, scenario: Scenario) -> Edit:
-        """The edit with measured durations, as far as there are any. ``scenario``: for which it was proposed."""
-        rule = SWAPS.get(edit.rule)
+        """The edit with measured durations, as far as there are any. ``scenario``: for which it was proposed.
+
+        The durations of a swap's rows are scaled so that together they are as measured. The deviation is that of all
+        rows, by the time that remains of each.
+        """
+        run, rule = scenario.run, SWAPS.get(edit.rule)
         if rule is None or edit.timed or not len(edit.rows):
             return edit
-        calls, casts = self._calls(scenario.run), _casts(edit, scenario.run)
-        kept = _Kept(edit, scenario.run)
-        for swap in rule(calls, edit):
-            after, before = self._sum(swap.after), self._sum(swap.before)
-            if after is not None:
-                kept.take(swap, 1e9 * after, before and 1e9 * before, casts)
-        return kept.edit()
+        ns, left, added, deviation = run.dur.copy(), np.ones(run.rows), np.zeros(run.rows), np.full(run.rows, np.nan)
+        ns[edit.rows], left[edit.rows] = edit.ns, edit.left
+        added[edit.rows] = edit.added if len(edit.added) else 0.0
+        casts = _casts(edit, run)
+        for swap in rule(run.kept(RunCalls), edit):
+            after, before = self._ns(swap.after), self._ns(swap.before)
+            mine = np.array(swap.rows, np.int64)
+            mine = mine[np.isnan(deviation[mine])]
+            now = float(run.dur[mine].sum())
+            if after is None or not now or (before and not 1 / ALIKE < now / before < ALIKE):
+                continue
+            expected = ns[mine] - casts[mine]
+            share = expected / expected.sum() if expected.sum() > 0 else run.dur[mine] / now
+            ns[mine] = after * (now / before if before else 1.0) * share + casts[mine]
+            deviation[mine] = ALONE if swap.before and before is None else DEVIATION
+        timed = ~np.isnan(deviation)
+        if not timed.any():
+            return edit
+        rows: Ints = np.union1d(edit.rows, np.flatnonzero(timed))
+        weight = np.maximum(ns[rows], 0.0)
+        weight = weight / ns[rows].sum() if ns[rows].sum() > 0 else np.full(len(rows), 1 / len(rows))
+        deviation[~timed] = edit.deviation
+        return replace(
+            edit,
+            rows=rows,
+            ns=ns[rows],
+            left=left[rows],
+            added=added[rows],
+            deviation=float(weight @ deviation[rows]),
+            timed=float(weight[timed[rows]].sum()),
+        )
 
-    def _calls(self, run: Run) -> RunCalls:
-        found = next((calls for calls in self._runs if calls.run is run), None)
-        if found is None:
-            found = RunCalls(run)
-            self._runs = [*self._runs[-1:], found]
-        return found
-
-    def _sum(self, calls: Iterable[TimedCall]) -> float | None:
-        """The seconds of these calls together; None if one was not timed, or there are none."""
-        found = 0.0
-        known = False
-        for call in calls:
-            time = self.times.get(call.text)
-            if time is None:
-                self.missing.setdefault(call.text, call)
-            if time is None or time.seconds is None:
-                known, found = False, float("nan")
-            else:
-                known, found = True, found + time.seconds
-        return found if known and found == found else None
+    def _ns(self, calls: Sequence[TimedCall]) -> float | None:
+        """The time of these calls together, ns; None if one was not timed, or there are none."""
+        times = [self.times.get(call.text) for call in calls]
+        self.missing |= {call.text: call for call, time in zip(calls, times, strict=True) if time is None}
+        seconds = [time.seconds for time in times if time is not None and time.seconds is not None]
+        return 1e9 * sum(seconds) if seconds and len(seconds) == len(calls) else None
 
 
-def _casts(edit: Edit, run: Run) -> dict[int, float]:
+def _casts(edit: Edit, run: Run) -> Floats:
     """Per row, the ns of the casts that mixed precision adds before it, which the edit's duration includes."""
     if edit.rule != "amp":
-        return {}
+        return np.zeros(run.rows)
     from pyprof.prof.changes.rules.products.narrow import Flow
     from pyprof.prof.changes.rules.products.reduced_precision import PRODUCTS
 
     chosen = np.zeros(run.rows, bool)
     chosen[edit.retyped] = True
-    chosen &= np.isin(run.family, PRODUCTS)
-    flow = Flow(run, chosen)
-    return {row: float(flow.cast_ns[row]) for row in np.flatnonzero(flow.casts).tolist()}
+    flow = Flow(run, chosen & np.isin(run.family, PRODUCTS))
+    return np.where(flow.casts, flow.cast_ns, 0.0)
 
 
 def retimer_of(file: str, table: Table) -> Retimer:
@@ -112,60 +123,5 @@ def with_measured(retimer: Retimer, find: Callable[[], Found], measure: Measure)
             return found
         retimer.times.update({time.call: time for time in new})
         if any(time.why.startswith(LOST) for time in new):  # the GPU runs nothing more in this process
-            measure = _nothing
-
-
-def _nothing(_: list[TimedCall]) -> list[CallTime]:
-    return []
-
-
-class _Kept:
-    """The amounts of an edit, row by row, while measured ones replace them."""
-
-    def __init__(self, edit: Edit, run: Run) -> None:
-        self.given, self.run = edit, run
-        self.ns = dict(zip(edit.rows.tolist(), edit.ns.tolist(), strict=True))
-        self.left = dict(zip(edit.rows.tolist(), edit.left.tolist(), strict=True))
-        added = edit.added if len(edit.added) else np.zeros(len(edit.rows))
-        self.added = dict(zip(edit.rows.tolist(), added.tolist(), strict=True))
-        self.deviation: dict[int, float] = {}  # of measured rows
-
-    def take(self, swap: Swap, after_ns: float, before_ns: float | None, casts: Mapping[int, float]) -> None:
-        """Scale the durations of a swap's rows so that together they are as measured."""
-        rows = [row for row in swap.rows if row not in self.deviation]
-        now = float(self.run.dur[rows].sum())
-        if not rows or not now:
-            return
-        deviation = ALONE if swap.before and before_ns is None else DEVIATION
-        if before_ns:
-            if not 1 / ALIKE < now / before_ns < ALIKE:
-                return
-            after_ns *= now / before_ns
-        expected = {row: self.ns.get(row, float(self.run.dur[row])) - casts.get(row, 0.0) for row in rows}
-        whole = sum(expected.values())
-        for row in rows:
-            share = expected[row] / whole if whole > 0 else float(self.run.dur[row]) / now
-            self.ns[row] = after_ns * share + casts.get(row, 0.0)
-            self.left.setdefault(row, 1.0)
-            self.added.setdefault(row, 0.0)
-            self.deviation[row] = deviation
-
-    def edit(self) -> Edit:
-        """The edit with these amounts. Its deviation is that of its rows, by the time that remains of each."""
-        if not self.deviation:
-            return self.given
-        rows = np.array(sorted(self.ns), np.int64)
-        ns = np.array([self.ns[row] for row in rows.tolist()])
-        deviations = np.array([self.deviation.get(row, self.given.deviation) for row in rows.tolist()])
-        timed = np.array([row in self.deviation for row in rows.tolist()])
-        left, whole = np.maximum(ns, 0.0), float(ns.sum())
-        weight = left / whole if whole > 0 else np.full(len(rows), 1 / len(rows))
-        return replace(
-            self.given,
-            rows=rows,
-            ns=ns,
-            left=np.array([self.left[row] for row in rows.tolist()]),
-            added=np.array([self.added[row] for row in rows.tolist()]),
-            deviation=float((weight * deviations).sum()),
-            timed=float(weight[timed].sum()),
-        )
+            retimer.missing.clear()
+            return find()

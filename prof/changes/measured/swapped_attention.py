@@ -15,10 +15,9 @@ from pyprof.prof.changes.rules.kernels.attention import BATCHED, MATH, SAFE, Pat
 from pyprof.prof.ops.model import Tensor
 from pyprof.table.columns import Ints
 
-CAUSAL_ARGUMENT = {"_efficient_attention_forward": 9, "_flash_attention_forward": 8,
-                   "_efficient_attention_backward": 14, "_flash_attention_backward": 11}  # fmt: skip
-DROPOUT_ARGUMENT = {"_efficient_attention_forward": 8, "_flash_attention_forward": 7,
-                    "_efficient_attention_backward": 11, "_flash_attention_backward": 10}  # fmt: skip
+# The places of dropout and of whether it is causal among the arguments of each op
+PLACES = {"_efficient_attention_forward": (8, 9), "_flash_attention_forward": (7, 8),
+          "_efficient_attention_backward": (11, 14), "_flash_attention_backward": (10, 11)}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,30 +41,24 @@ def attention_call(q: Tensor, k: Tensor, options: Options, backward: bool, backe
 @swap_rule("attention", "attention_backend")
 def fused(calls: RunCalls, edit: Edit) -> Iterator[Swap]:
     """Each softmax with what is around it as one call; each fused call on another backend."""
-    run = calls.run
-    backends = _backends(edit)
-    alone = [row for row in edit.rows.tolist() if run.aten[row] in CAUSAL_ARGUMENT]
+    run, efficient = calls.run, "EFFICIENT" in edit.change
+    cudnn = (
+        "cudnn flash" if "[SDPBackend.CUDNN" in edit.change else "cudnn" if "SDPBackend.CUDNN" in edit.change else ""
+    )
+    backends = "efficient" if efficient else cudnn  # that the change names; empty: PyTorch's own choice
+    alone = [row for row in edit.rows.tolist() if run.aten[row] in PLACES]
     for row in calls.distinct(alone):
         after = fused_call(run, row, str(run.dtype[row]), backends)
         if after is not None:
-            yield Swap(tuple(calls.rows_of(row)), (after,), (calls.call(row),))
+            yield Swap(calls.rows_of(row), (after,), (calls.call(row),))
     spelled = np.setdiff1d(edit.rows, alone)
     found = {pattern.softmax: pattern for pattern in patterns(run) if pattern.softmax in spelled}
-    options = _options(run, found.values(), trained="EFFICIENT" in edit.change)
+    options = _options(run, found.values(), trained=efficient)
     for softmax, rows in _nearest(run, spelled, list(found)).items():
-        pattern = found[softmax]
         shape = tuple(run.shapes(softmax)[0])
-        after = _of_pattern(run, pattern, shape, options.get(shape, Options()), backends, _given(run, rows))
-        yield Swap(tuple(rows), (after,), calls.calls(rows))
-
-
-def _backends(edit: Edit) -> str:
-    """The backends that the change names; empty: PyTorch's own choice."""
-    if "EFFICIENT" in edit.change:
-        return "efficient"
-    if "[SDPBackend.CUDNN" in edit.change:
-        return "cudnn flash"
-    return "cudnn" if "SDPBackend.CUDNN" in edit.change else ""
+        option = options.get(shape, Options())
+        after = _of_pattern(run, found[softmax], shape, option, backends, _given(run, rows))
+        yield Swap(rows, (after,), calls.calls(rows))
 
 
 def fused_call(run: Run, row: int, dtype: str, backends: str) -> TimedCall | None:
@@ -74,12 +67,12 @@ def fused_call(run: Run, row: int, dtype: str, backends: str) -> TimedCall | Non
     backward = op.endswith("_backward")
     shapes, strides = run.shapes(row), run.strides(row) or []
     first = 1 if backward else 0  # the gradient of the result comes first
-    if op not in CAUSAL_ARGUMENT or len(shapes) < first + 3 or any(len(s) != 4 for s in shapes[first : first + 2]):
+    if op not in PLACES or len(shapes) < first + 3 or any(len(s) != 4 for s in shapes[first : first + 2]):
         return None
     arguments = [*map(str, run.listed("args", row)), *[""] * 20]
-    causal = arguments[CAUSAL_ARGUMENT[op]] in ("1", "True")
-    dropout = arguments[DROPOUT_ARGUMENT[op]]
-    options = Options(None, causal, float(dropout) if dropout.replace(".", "", 1).isdigit() else 0.0)
+    dropout, causal = (arguments[place] for place in PLACES[op])
+    number = float(dropout) if dropout.replace(".", "", 1).isdigit() else 0.0
+    options = Options(None, causal in ("1", "True"), number)
     if len(shapes) > first + 3 and op.startswith("_efficient") and shapes[first + 3]:
         options = replace(options, mask=Tensor(tuple(shapes[first + 3]), dtype, None, needs_grad=False))
     q, k = (_heads_first(tuple(shapes[i]), strides[i] if len(strides) > i else None, dtype) for i in (first, first + 1))
@@ -111,8 +104,7 @@ def _of_pattern(
 
 def _given(run: Run, rows: list[int]) -> str:
     """The type that PyTorch's math backend was given, where it computes in float32: that of the casts at its start."""
-    inside = run.mentions("nodes", MATH, SAFE)
-    if not any(inside[row] for row in rows):
+    if not run.mentions("nodes", MATH, SAFE)[rows].any():
         return ""
     casts = np.flatnonzero(run.mentions("nodes", MATH) & (run.aten == "copy_"))
     return next((source for source in map(run.second_dtype, casts.tolist()) if source in ("bfloat16", "float16")), "")

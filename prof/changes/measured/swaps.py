@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from pyprof.prof.changes.effect.edit import Edit
 from pyprof.prof.changes.effect.run import Run
 from pyprof.prof.changes.measured.timed_call import PLAIN, TF32, TimedCall
 from pyprof.prof.ops.model import Tensor
-from pyprof.prof.work.calls import Calls, op_calls
+from pyprof.prof.work.calls import op_calls
 from pyprof.replay.recorded_calls import owners
 from pyprof.table.columns import Ints
 
@@ -25,7 +24,7 @@ class Swap:
     Without ``before``, the time afterwards is that of ``after`` itself.
     """
 
-    rows: tuple[int, ...]
+    rows: list[int]
     after: tuple[TimedCall, ...]
     before: tuple[TimedCall, ...] = ()
 
@@ -34,24 +33,12 @@ class RunCalls:
     """The calls of a run, as they could be made again."""
 
     def __init__(self, run: Run) -> None:
-        self.run = run
-
-    @cached_property
-    def _calls(self) -> Calls:
-        return op_calls(self.run.table)
-
-    @cached_property
-    def _owner(self) -> list[int]:
-        """Per row, the number of its call; of an op that another op runs, that of the outer one."""
-        found: list[int] = owners(self.run.table, self._calls.number).tolist()
-        return found
-
-    @cached_property
-    def _members(self) -> dict[int, list[int]]:
-        found: dict[int, list[int]] = {}
+        self.run, self._calls = run, op_calls(run.table)
+        # Per row, the number of its call; of an op that another op runs, that of the outer one.
+        self._owner: list[int] = owners(run.table, self._calls.number).tolist()
+        self._members: dict[int, list[int]] = {}
         for row, owner in enumerate(self._owner):
-            found.setdefault(owner, []).append(row)
-        return found
+            self._members.setdefault(owner, []).append(row)
 
     def rows_of(self, row: int) -> list[int]:
         """All rows of the call that a row belongs to."""
@@ -71,22 +58,22 @@ class RunCalls:
     def call(self, row: int) -> TimedCall:
         """The call of a row as it ran."""
         run, counted = self.run, self._calls.of(row)
-        count = len(run.listed("sizes", row))
         tf32 = run.precision[row] == "tf32" and run.family[row] in ("gemm", "conv")
-        mode = TF32 if tf32 else PLAIN
-        return TimedCall(f"aten::{run.aten[row]}", counted.arguments[:count], "", mode, (), counted.flop)
+        arguments = counted.arguments[: len(run.listed("sizes", row))]
+        return TimedCall(f"aten::{run.aten[row]}", arguments, mode=TF32 if tf32 else PLAIN, flop=counted.flop)
 
     def calls(self, rows: list[int]) -> tuple[TimedCall, ...]:
         """The calls of these rows, one for each time that they ran."""
         return tuple(self.call(row) for row in self.distinct(rows))
 
-    def each(self, rows: Ints) -> Iterator[tuple[list[int], TimedCall]]:
-        """(all rows of the call, the call) of each call among these rows."""
-        for row in self.distinct(rows):
-            yield self.rows_of(row), self.call(row)
+    def by_step(self, rows: Ints) -> Iterator[list[int]]:
+        """These rows, step by step."""
+        steps = self.run.table.ints("step")[rows]
+        return (rows[steps == step].tolist() for step in np.unique(steps).tolist())
 
 
 SwapRule = Callable[[RunCalls, Edit], Iterator[Swap]]
+CallChange = Callable[[RunCalls, Edit, int, TimedCall], TimedCall | None]
 SWAPS: dict[str, SwapRule] = {}
 
 
@@ -94,8 +81,24 @@ def swap_rule(*names: str) -> Callable[[SwapRule], SwapRule]:
     """Register what the edits of these rules replace."""
 
     def register(function: SwapRule) -> SwapRule:
-        for name in names:
-            SWAPS[name] = function
+        SWAPS.update(dict.fromkeys(names, function))
+        return function
+
+    return register
+
+
+def call_change(name: str) -> Callable[[CallChange], CallChange]:
+    """Register a function that makes of each call of the edit's rows the call that takes its place; None: it stays."""
+
+    def register(function: CallChange) -> CallChange:
+        def swaps(calls: RunCalls, edit: Edit) -> Iterator[Swap]:
+            for row in calls.distinct(edit.retyped if len(edit.retyped) else edit.rows):
+                call = calls.call(row)
+                after = function(calls, edit, row, call)
+                if after is not None:
+                    yield Swap(calls.rows_of(row), (after,), (call,))
+
+        SWAPS[name] = swaps
         return function
 
     return register
@@ -110,12 +113,3 @@ def with_tensors(call: TimedCall, change: Callable[[Tensor], Tensor], **others: 
         return tuple(map(changed, value)) if isinstance(value, tuple) else value
 
     return replace(call, arguments=tuple(map(changed, call.arguments)), **others)
-
-
-def phases(run: Run, rows: Ints) -> Iterator[tuple[Ints, bool]]:
-    """(rows of the forward pass, False) and (rows of the backward pass, True), where there are any."""
-    back = (run.phase[rows] == "backward") | (run.texts("dir")[rows] == "bprop")
-    for backward in (False, True):
-        mine = rows[back == backward]
-        if len(mine):
-            yield np.asarray(mine), backward

@@ -229,7 +229,7 @@ def test_a_graph_of_a_training_step_holds_the_optimizer_until_the_model_is_compi
 
 def test_a_plan_compiles_the_model_once():
     """On an H200: torch.compile, then a CUDA graph, then FP8."""
-    _, base = load_base(str(GOLDEN / "h200_llama_training_eager.json.gz"), None, lambda _: None)
+    _, base, _ = load_base(str(GOLDEN / "h200_llama_training_eager.json.gz"), None, lambda _: None)
     found = [(each.edit.rule, each.edit.change) for each in make_plan(Forecaster(base)).changes]
     assert [rule for rule, _ in found] == ["compile", "cuda_graph", "fp8"]
     assert made_in_order(*found)[2:] == [

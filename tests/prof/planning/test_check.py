@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from pyprof.prof.changes.effect.edit import Edit
+from pyprof.prof.planning.check import Concerned, saved_at
 from pyprof.prof.planning.cli import main
-from pyprof.prof.planning.found_durations import Concerned, _by_phase, _saved
 from tests.answered import answer
 from tests.paths import GOLDEN
 from tests.prof.changes.rules.advice_rows import run
@@ -87,5 +87,5 @@ def test_what_a_change_saves_is_counted_by_place():
     rows = [{"kShortName": "k", "aten": "aten::mul", "op": [name], "phase": "forward", "ns": ns, "trace": ["net.py:3"]}
             for name, ns in (("relu", 10_000), ("tanh", 20_000))]  # fmt: skip
     edit = Edit("test", "Change it.", "", "", np.arange(2), np.array([4_000.0, 30_000.0]), np.ones(2))
-    assert _saved(_by_phase, Concerned(run(*rows), edit)) == {"forward": 6_000.0}
-    assert _saved(_by_phase, Concerned(run(*rows), replace(edit, graph=True))) == {}
+    assert saved_at("", Concerned(run(*rows), edit)) == {"forward": 6_000.0}
+    assert saved_at("", Concerned(run(*rows), replace(edit, graph=True))) == {}

@@ -8,7 +8,7 @@ from pyprof.prof.changes.records import StepTime
 from pyprof.prof.cli import main as advise
 from pyprof.prof.planning.cli import main
 from pyprof.prof.planning.json_document import PlanDocument
-from pyprof.prof.planning.plan_sentences import head
+from pyprof.prof.planning.print_plan import head
 from tests.answered import answer
 from tests.parse.kineto.kineto_file import begin, call, kernel, op, write, x
 from tests.paths import GOLDEN

@@ -10,8 +10,7 @@ from pyprof.prof.changes.effect.calls_of_run import CallOfRun, calls_of, changed
 from pyprof.prof.changes.effect.costs import COSTS
 from pyprof.prof.changes.effect.edit import NOTHING_FOUND, Abstained, Edit, Proposal, edit_rule
 from pyprof.prof.changes.effect.finding import Finding, rule
-from pyprof.prof.changes.effect.measured_call import CONVOLUTIONS, Variant
-from pyprof.prof.changes.effect.nearest_sizes import Ratio
+from pyprof.prof.changes.effect.nearest_sizes import CONVOLUTIONS, Ratio, Variant
 from pyprof.prof.changes.effect.run import Run
 from pyprof.prof.changes.effect.scenario import Scenario
 from pyprof.prof.changes.rules.kernels.rules_of_runs import findings_of

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from pyprof.dtypes import HALF
+from pyprof.prof.changes.effect.base_run import LIST_NS
 from pyprof.prof.changes.effect.finding import Finding, rule
-from pyprof.prof.changes.effect.host_time import LIST_NS
 from pyprof.prof.changes.effect.run import CALL_NS, STREAMED, Run
 from pyprof.quantities import rounded
 from pyprof.table.columns import Floats, Ints

@@ -12,8 +12,7 @@ from pyprof.prof.changes.effect.calls_of_run import CallOfRun, calls_of, changed
 from pyprof.prof.changes.effect.costs import COSTS
 from pyprof.prof.changes.effect.edit import Abstained, Edit, Proposal
 from pyprof.prof.changes.effect.finding import Finding
-from pyprof.prof.changes.effect.measured_call import Variant
-from pyprof.prof.changes.effect.nearest_sizes import Ratio
+from pyprof.prof.changes.effect.nearest_sizes import Ratio, Variant
 from pyprof.prof.changes.effect.product import LINE, product_of, weight_shape
 from pyprof.prof.changes.effect.run import Run
 from pyprof.prof.changes.rules.kernels.attention import fastest_ns, in_math

@@ -5,8 +5,16 @@ import math
 import numpy as np
 import pytest
 
-from pyprof.prof.changes.effect.measured_call import Variant, convolution, measured_call, pixels, product
-from pyprof.prof.changes.effect.nearest_sizes import limit_us, measured, ratio
+from pyprof.prof.changes.effect.nearest_sizes import (
+    Variant,
+    convolution,
+    limit_us,
+    measured,
+    measured_call,
+    pixels,
+    product,
+    ratio,
+)
 
 FP32, TF32, BF16 = Variant("fp32"), Variant("tf32"), Variant("bf16")
 

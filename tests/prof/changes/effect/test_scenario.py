@@ -9,18 +9,17 @@ import numpy as np
 import pytest
 
 from pyprof.prof.changes.effect.base_run import BaseRun
-from pyprof.prof.changes.effect.edit import Edit, RepeatedCalls
+from pyprof.prof.changes.effect.edit import Edit
 from pyprof.prof.changes.effect.forecast import Forecaster
 from pyprof.prof.changes.effect.host_pace import likely_shares
 from pyprof.prof.changes.effect.scenario import apply, captured
 from pyprof.prof.load import load_table
-from pyprof.prof.replay.repeated_tasks import Repeat
 from pyprof.prof.work.annotate import annotate
 from pyprof.table.measured_steps import MeasuredStep
 from tests.parse.kineto.kineto_file import MAIN, begin, call, kernel, op, write, x
 from tests.prof.changes.rules import advice_rows
 
-NONE = np.zeros(0)
+NONE, ONE = np.zeros(0), np.ones(1)
 
 
 def base(folder, *events, **header):
@@ -71,49 +70,17 @@ def test_ops_that_launch_nothing_stay_where_a_kernel_beside_them_goes(tmp_path, 
     assert after.step_ns(1.0, np.ones(1)) == step_ns
 
 
-def repeated(calls, before, enter_us=0, again_us=0):
-    again = RepeatedCalls(Repeat(np.array(calls), before), 1e3 * enter_us, 1e3 * again_us)
-    return Edit("test", "Make them again.", "", "", repeats=(again,))
-
-
-def test_a_call_is_made_again(host_bound):
-    """The first call, of 5 µs without work before it, once more at 55: the third one and its kernel are 5 later.
-
-    The repeated kernel is there at 65, and runs from 80, when the second one has ended, to 100.
-    """
-    run = captured(host_bound)
-    assert apply(repeated([0], 2), run).step_ns(1.0, np.ones(1)) == 125_000
-    with_cost = apply(repeated([0], 2, enter_us=10, again_us=20), run)
-    assert with_cost.step_ns(1.0, np.ones(1)) == 145_000  # 20 of 30: the first 10 come before the first kernel
-    assert with_cost.step_ns(1.0, np.full(1, 2.0)) == 165_000  # a factor on both
-
-
-def test_a_call_is_made_again_before_two_others(host_bound):
-    """The first call, of 5 µs without work before it, before each of the two others: the third one is at 110."""
-    first = np.array([0])
-    edit = Edit("test", "Twice.", "", "", repeats=tuple(RepeatedCalls(Repeat(first, n), 0.0, 0.0) for n in (1, 2)))
-    assert apply(edit, captured(host_bound)).step_ns(1.0, np.ones(1)) == 130_000
-
-
 def test_the_first_launch_of_a_step_launches_the_graph(host_bound):
     graph = edit([0, 1, 2], [20_000] * 3, [0] * 3, graph=True)
     assert apply(graph, captured(host_bound))._within_graphs.tolist() == [False, True, True]
 
 
-def test_a_repeated_kernel_stands_in_its_stream_s_queue(tmp_path):
-    """Kernels of 60 µs at 10, 71 and 132: the repeated one takes the stream 60 µs between the second and the third."""
-    launches = [call(50 * n, n + 1) for n in range(3)]
-    run = captured(base(tmp_path, *launches, *(kernel(10 + 61 * n, 60, n + 1) for n in range(3))))
-    assert run.step_ns(1.0, NONE) == 182_000
-    assert apply(repeated([0], 2), run).step_ns(1.0, np.ones(1)) == 242_000
-
-
 def test_the_pace_of_a_long_run(host_bound, tmp_path):
     """The host needs 105 µs until its last launch has returned; kernels of 60 in a row the GPU 182."""
-    assert captured(host_bound).lasting_ns(1.0, NONE) == 105_000
+    assert captured(host_bound).lasting_ns(ONE) == 105_000
     launches = [call(50 * n, n + 1) for n in range(3)]
     run = captured(base(tmp_path, *launches, *(kernel(10 + 61 * n, 60, n + 1) for n in range(3))))
-    assert run.lasting_ns(1.0, NONE) == 182_000
+    assert run.lasting_ns(ONE) == 182_000
 
 
 def test_the_host_on_an_idle_gpu(tmp_path):
@@ -126,11 +93,13 @@ def test_the_host_on_an_idle_gpu(tmp_path):
 
 
 def test_what_ran_before_the_capture_is_not_in_the_pace_of_a_long_run(tmp_path):
-    """The same kernels, held back for 500 µs by work from before the capture: again 182 µs, with one repeated 242."""
+    """The same kernels, held back for 500 µs by work from before the capture: again 182 µs, with one 60 longer 242."""
     launches = [call(50 * n, n + 1) for n in range(3)]
     run = captured(base(tmp_path, *launches, *(kernel(510 + 61 * n, 60, n + 1) for n in range(3))))
-    assert run.lasting_ns(1.0, NONE) == 182_000
-    assert apply(repeated([0], 2), run).lasting_ns(1.0, np.ones(1)) == 242_000
+    assert run.lasting_ns(ONE) == 182_000
+    longer = np.zeros(len(run.base.tasks), np.int64)
+    longer[run.base.work_task[1]] = 60_000
+    assert run.lasting_ns(ONE, longer) == 242_000
 
 
 def test_half_of_the_hosts_time(host_bound):
@@ -230,7 +199,7 @@ def test_few_launches_may_take_long(tmp_path, count, few):
     run = base(
         tmp_path, *(each for n in range(count) for each in (call(50 * n, n + 1), kernel(50 * n + 10, 20, n + 1)))
     )
-    own = run.estimated_share
+    own = run.host_share
     assert (own.low == pytest.approx(0.72 * own.share)) == few
 
 

@@ -5,7 +5,7 @@ import pytest
 from pyprof.prof.changes.effect.edit import EDIT_RULES, Edit
 from pyprof.prof.changes.effect.forecast import Forecaster
 from pyprof.prof.changes.effect.scenario import Scenario, apply, captured
-from pyprof.prof.changes.effect.sequence import applied_with, following
+from pyprof.prof.changes.search import following
 from tools.plan_pairs import GOLDEN, base_of
 
 
@@ -51,11 +51,6 @@ def test_all_stay_in_their_order_where_one_is_not_proposed_again(start: Scenario
     unknown = Edit("compile", "Do what no rule proposes.", "", "")
     after = apply(unknown, start)
     assert rules(following(first("amp", after), after)) == ["compile", "amp"]
-
-
-def test_a_change_is_found_by_its_name_wherever_it_stands(compiled: Scenario) -> None:
-    amp = first("amp", compiled)
-    assert applied_with(amp, following(amp, compiled)).key == amp.key
 
 
 def test_the_difference_is_that_of_the_edits_that_came_in(start: Scenario, compiled: Scenario) -> None:
