@@ -10,8 +10,7 @@ import pytest
 
 from pyprof.prof.changes.effect.base_run import BaseRun
 from pyprof.prof.changes.effect.edit import Edit
-from pyprof.prof.changes.effect.forecast import Forecaster
-from pyprof.prof.changes.effect.host_pace import likely_shares
+from pyprof.prof.changes.effect.forecast import Forecaster, likely_shares
 from pyprof.prof.changes.effect.scenario import apply, captured
 from pyprof.prof.load import load_table
 from pyprof.prof.work.annotate import annotate
