@@ -6,11 +6,11 @@ from typing import Annotated
 
 from pyprof.command.json_schema import FileWritten, Record, doc
 from pyprof.prof.replay.critical_path import CriticalPath, PathClass
+from pyprof.prof.replay.path_places import PathPlace
+from pyprof.prof.replay.replay_device import OnOtherGpu
 from pyprof.prof.replay.replayed_run import Replayed
 from pyprof.prof.replay.tasks import ROOM, STREAM_WAIT
 from pyprof.prof.replay.without_profiler import WithoutProfiler
-from pyprof.prof.simulation.path_places import PathPlace
-from pyprof.prof.simulation.replay_device import OnOtherGpu
 from pyprof.prof.timing.loading import loading
 from pyprof.prof.timing.profiler_cost import unprofiled
 from pyprof.prof.work.annotate import annotate

@@ -52,12 +52,12 @@ def _run(args: argparse.Namespace) -> Done:
     from pyprof.command.progress import progress
     from pyprof.files import check_output, open_output
     from pyprof.prof.load import load_with_calls
+    from pyprof.prof.replay.json_document import simulation
+    from pyprof.prof.replay.path_places import communicates, path_places
+    from pyprof.prof.replay.print_replay import WIDTH, replay_lines
+    from pyprof.prof.replay.replay_device import on_other_gpu
     from pyprof.prof.replay.replayed_run import replay
     from pyprof.prof.replay.without_profiler import without_profiler
-    from pyprof.prof.simulation.json_document import simulation
-    from pyprof.prof.simulation.path_places import communicates, path_places
-    from pyprof.prof.simulation.print_replay import WIDTH, replay_lines
-    from pyprof.prof.simulation.replay_device import on_other_gpu
     from pyprof.prof.timing.stragglers import meetings
 
     check_output(args.output, args.force)
@@ -90,7 +90,7 @@ def _write(replayed: Replayed, path: CriticalPath, output: str, force: bool) -> 
     from pyprof.files import open_output
     from pyprof.prof.perfetto.write_json import write_json
     from pyprof.prof.perfetto.write_proto import write_proto
-    from pyprof.prof.simulation.simulated_trace import simulated_trace
+    from pyprof.prof.replay.simulated_trace import simulated_trace
 
     as_json = output.removesuffix(".gz").endswith(".json")
     with open_output(output, force) as out:

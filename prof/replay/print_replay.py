@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from pyprof.command.terminal_text import cut_to, safe
-from pyprof.prof.simulation.json_document import PlaceOnPath, ProfilerRemoved, Simulation
+from pyprof.prof.replay.json_document import PlaceOnPath, ProfilerRemoved, Simulation
 from pyprof.quantities import ms, share
 
 WIDTH = 100
