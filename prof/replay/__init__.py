@@ -1,1 +1,1 @@
-"""The run as tasks with dependencies, simulated from its own calls and kernels: how long it takes, and on which path."""
+"""The run as tasks with dependencies, simulated from its own calls and kernels, and the command that shows it."""

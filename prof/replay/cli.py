@@ -52,8 +52,8 @@ def _run(args: argparse.Namespace) -> Done:
     from pyprof.command.progress import progress
     from pyprof.files import check_output, open_output
     from pyprof.prof.load import load_with_calls
+    from pyprof.prof.replay.critical_path import communicates, path_places
     from pyprof.prof.replay.json_document import simulation
-    from pyprof.prof.replay.path_places import communicates, path_places
     from pyprof.prof.replay.print_replay import WIDTH, replay_lines
     from pyprof.prof.replay.replay_device import on_other_gpu
     from pyprof.prof.replay.replayed_run import replay
@@ -64,17 +64,18 @@ def _run(args: argparse.Namespace) -> Done:
     with progress(3, not args.quiet) as say:
         loaded, calls = load_with_calls(args.file, say)
         say("replaying")
-        replayed = replay(loaded.table, calls, loaded.name, meetings(loaded.table))
-        removed = without_profiler(replayed)
-        replayed = removed.replayed if args.without_profiler else replayed
-        other = on_other_gpu(replayed, args.device) if args.device else None
-        replayed = other.replayed if other is not None else replayed
+        replayed, device = replay(loaded.table, calls, loaded.name, meetings(loaded.table)), None
+        without, removed = without_profiler(replayed)
+        if args.without_profiler:
+            replayed = without
+        if args.device:
+            replayed, device = on_other_gpu(replayed, args.device)
         path = replayed.path(communicates(replayed.table))
         if args.output:
             say("writing")
             _write(replayed, path, args.output, args.force)
-    places = path_places(replayed, path)
-    document = simulation(replayed, removed, path, places, args.output, other, args.without_profiler)
+    places = path_places(replayed.table, replayed.host, replayed.run, replayed.tasks, path)
+    document = simulation(replayed, removed, path, places, args.output, device, args.without_profiler)
     if args.json:
         write_answer("simulation", document, input=[loaded.input], warnings=loaded.warnings)
     else:

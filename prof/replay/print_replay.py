@@ -6,7 +6,9 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from pyprof.command.terminal_text import cut_to, safe
-from pyprof.prof.replay.json_document import PlaceOnPath, ProfilerRemoved, Simulation
+from pyprof.prof.replay.critical_path import PlaceOnPath
+from pyprof.prof.replay.json_document import Simulation
+from pyprof.prof.replay.without_profiler import ProfilerRemoved
 from pyprof.quantities import ms, share
 
 WIDTH = 100

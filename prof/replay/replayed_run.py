@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from functools import cached_property
+from typing import Annotated
 
 import numpy as np
 
+from pyprof.command.json_schema import doc
 from pyprof.errors import InputError
 from pyprof.prof.replay.aligned_clocks import aligned
 from pyprof.prof.replay.critical_path import CriticalPath, critical_path
@@ -23,11 +25,11 @@ COMPLETE = 0.99  # the least share of the GPU's time that must have a launch in 
 
 @dataclass(frozen=True, slots=True)
 class ReplayedStep:
-    """A step, from when the GPU had finished the step before; the first one, from its first operation. Times in ns."""
+    """A step, from when the GPU had finished the step before; the first one, from its first operation."""
 
-    number: int
-    recorded_ns: int
-    replayed_ns: int
+    number: Annotated[int, doc("of the step")]
+    recorded_ns: Annotated[int, doc("from the GPU's end of the step before to the end of this one, in the capture")]
+    replayed_ns: Annotated[int, doc("the same in the replay")]
 
 
 @dataclass

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
+from typing import Annotated
 
 import numpy as np
 
+from pyprof.command.json_schema import Record, doc
 from pyprof.prof.replay.recorded_run import ranges_before
 from pyprof.prof.replay.replayed_run import Replayed
 from pyprof.prof.replay.tasks import CALL, HOST, Tasks
@@ -37,27 +39,27 @@ Scaled = Callable[[float], Replayed]
 GPU_LIMITS = 0.9  # if nearly no host time makes a step at most this much shorter, the GPU limits it
 
 
-@dataclass(frozen=True, slots=True)
-class WithoutProfiler:
-    """The run without the profiler's cost."""
+class ProfilerRemoved(Record):
+    """The replay without the profiler's cost on the host."""
 
-    replayed: Replayed
-    share: OwnShare  # of the host's recorded time
-    step_ns: float  # the mean step of the replay; of the whole run where no steps are marked
-    low_ns: float  # the ends of its 80% interval: those of the share, and how steps differ from run to run
-    high_ns: float
-    profiled_ns: float  # the step of the replay with that cost
-    per_range_ns: float  # what the profiler costs by this share, on average
-    per_call_ns: float
+    measured_ns: Annotated[float | None, doc("the step as it was timed before the profiler started; null: it was not")]
+    step_ns: Annotated[float, doc("the mean step of this replay; of the whole run where no steps are marked")]
+    low_ns: Annotated[float, doc("the same with the low end of the interval of host_share")]
+    high_ns: Annotated[float, doc("and with its high end")]
+    profiled_ns: Annotated[float, doc("the mean step of the replay with the profiler's cost")]
+    host_share: Annotated[float, doc("how much of the host's recorded time is the program's own")]
+    host_share_measured: Annotated[bool, doc("whether it follows from measured steps; otherwise it is an estimate")]
+    per_range_ns: Annotated[float, doc("what a range (op, marker, layer) costs the profiler, on average")]
+    per_call_ns: Annotated[float, doc("what a call of the GPU's API costs it")]
 
 
-def without_profiler(replayed: Replayed) -> WithoutProfiler:
-    """The replay without the profiler's cost."""
+def without_profiler(replayed: Replayed) -> tuple[Replayed, ProfilerRemoved]:
+    """The replay without the profiler's cost, and its step with an 80% interval: that of the share of the host's time,
+    and how steps differ from run to run."""
     timed = timed_shares(replayed)
     scaled = partial(_scaled, replayed, timed)
     share = _fitted(replayed, scaled, timed) or (timed.interval() if timed else estimated_share(replayed.table))
-    runs = [scaled(value) for value in (share.share, share.low, share.high)]
-    found, *ends = runs
+    found, *ends = (scaled(value) for value in (share.share, share.low, share.high))
     step, low, high = (mean_step_ns(run) for run in (found, *ends))
     more = TENTH * run_to_run_ns(step, mean_step_ns(scaled(LEAST_SHARE)))
     low, high = step - math.hypot(max(step - low, 0), more), step + math.hypot(max(high - step, 0), more)
@@ -65,8 +67,9 @@ def without_profiler(replayed: Replayed) -> WithoutProfiler:
     of_ranges, of_calls = (int(saved[replayed.tasks.kind == kind].sum()) for kind in (HOST, CALL))
     ranges = int(ranges_before(replayed.host, replayed.run.calls).sum())
     per_range, per_call = of_ranges / max(ranges, 1), of_calls / max(len(replayed.run.calls), 1)
-    profiled = mean_step_ns(replayed)
-    return WithoutProfiler(found, share, step, low, high, profiled, per_range, per_call)
+    known, profiled = unprofiled(replayed.table.measured), mean_step_ns(replayed)
+    timed_ns = None if known is None else known.step_ns
+    return found, ProfilerRemoved(timed_ns, step, low, high, profiled, share.share, share.measured, per_range, per_call)
 
 
 def run_to_run_ns(step_ns: float, hostless_ns: float) -> float:

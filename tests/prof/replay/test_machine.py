@@ -79,14 +79,14 @@ def test_a_host_that_reads_memory_until_a_kernel_has_written_there_waits_for_the
     found = replayed(machine)
     assert near(found.replayed_ns, machine.length(), POLLING)
     path = by_class(found)
-    assert path["kernels"] > 15_000_000 and path["host"] < 500_000
+    assert path.kernels > 15_000_000 and path.host < 500_000
     faster = Machine(kernel_scale=0.5).run([*POLLING, ("launch", 1, 1000), ("device",)])
     assert near(scaled(replayed(machine), WORK, 0.5), faster.length(), POLLING)
 
 
 def test_two_pauses_that_end_with_a_kernel_are_a_chance():
     machine = Machine().run([*POLLING[:6], ("launch", 1, 1000), ("device",)])
-    assert by_class(replayed(machine))["host"] > 9_000_000
+    assert by_class(replayed(machine)).host > 9_000_000
 
 
 def test_faster_kernels_leave_the_host_as_the_limit():

@@ -61,9 +61,9 @@ def test_the_replay_fits_the_level_to_the_measured_step():
     """A step in a row took 45 µs where the timed iteration took 30: half as long again, at each place."""
     run = run_of(CALLS, TIMED, end_ns=18_000)
     run.table.measured = (MeasuredStep(1, 45_000, 45_000), *run.table.measured)
-    found = without_profiler(run)
+    _, found = without_profiler(run)
     assert found.step_ns == pytest.approx(45_000, rel=0.01)
-    assert found.share.share == pytest.approx(1.5 * timed_shares(run).of_all, rel=0.02)
+    assert found.host_share == pytest.approx(1.5 * timed_shares(run).of_all, rel=0.02)
 
 
 def test_a_pause_of_the_programs_own_stays_as_it_is():
