@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pyprof.prof.replay.recorded_run import KIND, ROW_KINDS, Recorded
-from pyprof.table.columns import Bools, Ints
+from pyprof.table.columns import Ints
 
 SKEW_NS = 2000  # by which the clocks of host and GPU may differ, as profilers align them
 LATE_NS = 10_000  # what began later than expected by this waited for something
@@ -33,24 +33,31 @@ class Edges(NamedTuple):
     source: Ints
 
 
-_NONE = Edges(np.zeros(0, np.int64), np.zeros(0, np.int64))
+_NONE, _NEVER = np.zeros(0, np.int64), np.iinfo(np.int64).min
 
 
 def waited_for(run: Recorded) -> Edges:
-    """The operations (source) that synchronising calls (target) wait for."""
-    calls = run.calls
-    found = [_whole_devices(run, calls.among("device sync", "free"))]
-    known = calls.stream >= 0
-    found.append(_streams(run, calls.among("stream sync") & known))
-    events = calls.among("event sync")
-    recorded = events & (calls.stream[calls.record] >= 0) & (calls.record >= 0)
-    found.append(_events(run, recorded))
-    found.append(_latest_done(run, (calls.among("stream sync") & ~known) | (events & ~recorded)))
-    return joined(found)
+    """The operations (source) that synchronising calls (target) wait for.
 
-
-def joined(edges: list[Edges]) -> Edges:
-    return Edges(*(np.concatenate(parts) for parts in zip(_NONE, *edges, strict=True)))
+    A call that waits for a whole device waits for all work launched before, but for none that in the capture was not
+    done when it returned; one for a stream, for what was launched there before; one for an event, for what was launched
+    on the stream before the event was recorded there.
+    """
+    calls, work = run.calls, run.work
+    target = np.flatnonzero(calls.among("device sync", "free", "stream sync", "event sync"))
+    of_device, of_event = (calls.among(*kinds)[target] for kinds in (("device sync", "free"), ("event sync",)))
+    record = calls.record[target]
+    lane = np.where(of_event, np.where(record >= 0, calls.stream[record], -1), calls.stream[target])
+    until = np.where(of_event & (lane >= 0), record, target)
+    tail = np.array([_tails(run, number, until) for number in range(len(run.lanes))])
+    end = np.where(tail >= 0, work.end[tail], _NEVER)
+    own = np.array([pid for pid, *_ in run.lanes])[:, None] == _pid_of_calls(run)[target]
+    done = own & (tail >= 0) & (end <= calls.end[target] + SKEW_NS)
+    latest = np.where(done, end, _NEVER)
+    known = (tail >= 0) & (np.arange(len(tail))[:, None] == lane)
+    chosen = np.where(of_device, done, np.where(lane >= 0, known, done & (end == latest.max(axis=0))))
+    lanes, number = np.nonzero(chosen)
+    return Edges(target[number], tail[lanes, number])
 
 
 def _tails(run: Recorded, lane: int, calls: Ints) -> Ints:
@@ -60,63 +67,8 @@ def _tails(run: Recorded, lane: int, calls: Ints) -> Ints:
     return np.where(at >= 0, rows[np.maximum(at, 0)], -1) if len(rows) else np.full(len(calls), -1)
 
 
-def _lanes_of(run: Recorded, pid: int) -> list[int]:
-    return [number for number, lane in enumerate(run.lanes) if lane[0] == pid]
-
-
 def _pid_of_calls(run: Recorded) -> Ints:
     return np.array([pid for pid, _ in run.threads], np.int64)[run.calls.thread]
-
-
-def _whole_devices(run: Recorded, chosen: Bools) -> Edges:
-    """All work launched before, but none that in the capture was not done when the call returned."""
-    found, pid = [], _pid_of_calls(run)
-    for process in np.unique(pid[chosen]).tolist():
-        calls = np.flatnonzero(chosen & (pid == process))
-        for lane in _lanes_of(run, process):
-            tails = _tails(run, lane, calls)
-            done = (tails >= 0) & (run.work.end[tails] <= run.calls.end[calls] + SKEW_NS)
-            found.append(Edges(calls[done], tails[done]))
-    return joined(found)
-
-
-def _streams(run: Recorded, chosen: Bools) -> Edges:
-    """What was launched on the stream of each call before the call."""
-    return _launched_before(run, chosen, run.calls.stream, np.arange(len(run.calls)))
-
-
-def _events(run: Recorded, chosen: Bools) -> Edges:
-    """What was launched on the stream of an event before it was recorded there."""
-    record = np.maximum(run.calls.record, 0)
-    return _launched_before(run, chosen, run.calls.stream[record], record)
-
-
-def _launched_before(run: Recorded, chosen: Bools, lanes: Ints, until: Ints) -> Edges:
-    """``lanes``: of each call, the lane that it waits for. ``until``: the call before which that work was launched."""
-    found = []
-    for lane in np.unique(lanes[chosen]).tolist():
-        calls = np.flatnonzero(chosen & (lanes == lane))
-        tails = _tails(run, lane, until[calls])
-        found.append(Edges(calls[tails >= 0], tails[tails >= 0]))
-    return joined(found)
-
-
-def _latest_done(run: Recorded, chosen: Bools) -> Edges:
-    """Of the last operations of all lanes, that which ended last before the call returned."""
-    found, pid = [], _pid_of_calls(run)
-    for process in np.unique(pid[chosen]).tolist():
-        calls = np.flatnonzero(chosen & (pid == process))
-        lanes = _lanes_of(run, process)
-        if not lanes:
-            continue
-        tails = np.array([_tails(run, lane, calls) for lane in lanes])
-        end = np.where(tails >= 0, run.work.end[tails], np.iinfo(np.int64).min)
-        end = np.where(end <= run.calls.end[calls] + SKEW_NS, end, np.iinfo(np.int64).min)
-        best = end.argmax(axis=0)
-        tail = tails[best, np.arange(len(calls))]
-        done = (tail >= 0) & (end.max(axis=0) > np.iinfo(np.int64).min)
-        found.append(Edges(calls[done], tail[done]))
-    return joined(found)
 
 
 def between_streams(run: Recorded, expected: Ints) -> Edges:
@@ -135,7 +87,7 @@ def between_streams(run: Recorded, expected: Ints) -> Edges:
         recorded = bool(np.any(run.calls.record[waits] >= 0))
         places = _in_order(run, calls, rows)
         found.append(_recorded_waits(run, places) if recorded else _inferred_waits(run, places, expected))
-    return joined(found)
+    return Edges(*(np.concatenate(columns) for columns in zip(*found, strict=True))) if found else Edges(_NONE, _NONE)
 
 
 def _recorded_waits(run: Recorded, places: list[tuple[int, bool]]) -> Edges:

@@ -26,7 +26,7 @@ from pyprof.prof.timing.profiler_cost import OwnShare, estimated_share, unprofil
 from pyprof.table.columns import Floats
 
 MOST_NS = 25_000  # a range or call does not cost a profiler more
-LEAST_SHARE, ROUNDS, NEAR = 0.02, 8, 0.003
+LEAST_SHARE, REPLAYS = 0.02, 24
 # Standard deviations of a step from run to run, by the step: where the GPU is the limit, and where the host has to do
 # with it, which on a machine that others use, too, is half as fast for seconds. Of 278 changes of twelve programs on
 # H200s, measured in turns, three to five pairs of blocks each, the pairs of one change differ by 0.097 to 0.125 of the
@@ -95,34 +95,10 @@ def _fitted(replayed: Replayed, scaled: Scaled, timed: TimedShares | None) -> Ow
     at_estimate = mean_step_ns(scaled(timed.of_all if timed else estimated_share(replayed.table).share))
     if mean_step_ns(scaled(LEAST_SHARE)) > GPU_LIMITS * found.step_ns >= GPU_LIMITS**2 * at_estimate:
         return None
-    share, low, high = (_share_for(scaled, ns) for ns in (found.step_ns, found.low_ns, found.high_ns))
-    return OwnShare(share, min(low, share), max(high, share), measured=True)
-
-
-def _share_for(scaled: Scaled, wanted_ns: float) -> float:
-    """The share with which a step takes that long; the least or all of it where none does.
-
-    A step's time grows with the share: not at all where the GPU limits it, and nearly in a line where the host does. So
-    the line through both ends of what is known is cut where it has the wanted time, until that is near enough. If an
-    end stays twice, it counts half as far from the wanted time as before (the Illinois method), as otherwise one beyond
-    such a bend would stay for good.
-    """
-    low, high = LEAST_SHARE, 1.0
-    below, above = (mean_step_ns(scaled(share)) - wanted_ns for share in (low, high))
-    if above <= 0 or below >= 0:
-        return high if above <= 0 else low
-    went_up: bool | None = None
-    for _ in range(ROUNDS):
-        middle = low + (high - low) * below / (below - above)
-        beyond = mean_step_ns(scaled(middle)) - wanted_ns
-        if abs(beyond) < NEAR * wanted_ns:
-            break
-        again, went_up = went_up is (beyond < 0), beyond < 0
-        if went_up:
-            low, below, above = middle, beyond, above / 2 if again else above
-        else:
-            high, above, below = middle, beyond, below / 2 if again else below
-    return middle
+    shares = np.geomspace(LEAST_SHARE, 1.0, REPLAYS)
+    steps = np.maximum.accumulate([mean_step_ns(scaled(share)) for share in shares])
+    share, low, high = np.interp((found.step_ns, found.low_ns, found.high_ns), steps, shares).tolist()
+    return OwnShare(share, low, high, measured=True)
 
 
 def _scaled(replayed: Replayed, timed: TimedShares | None, share: float) -> Replayed:
