@@ -14,7 +14,7 @@ import numpy as np
 from pyprof.command.json_schema import Record, doc
 from pyprof.prof.kernels.name_patterns import is_collective
 from pyprof.prof.replay.recorded_run import ROW_KINDS, Recorded
-from pyprof.prof.replay.tasks import CALL, HOST, QUEUE, SYNC, Tasks
+from pyprof.prof.replay.tasks import CALL, HOST, SYNC, Tasks
 from pyprof.prof.timing.blocking_copies import call_places
 from pyprof.table.columns import Bools, HostTable, Ints, Table, distinct
 
@@ -71,7 +71,7 @@ def critical_path(run: Recorded, tasks: Tasks, ends: Ints, communicates: Bools) 
     own_class = _classes(run, tasks, path, communicates)
     own = tasks.duration[path].copy()
     # A call that ends with a wait takes its own time while it waits: what remains is the return from the wait.
-    waited = np.isin(cause, (SYNC, QUEUE))
+    waited = cause == SYNC
     gap[waited], own[waited] = gap[waited] + own[waited], 0
     before = np.append(own_class[:1], own_class[:-1])
     lag_class = np.where(gap < 0, before, np.where(waited, _SYNC, _LATENCY))

@@ -1,14 +1,12 @@
 """Which operations a call waits for, and which operations of other streams an operation waits for.
 
 Where the capture records streams and events of synchronising calls (nsys; torch.profiler with
-enable_cuda_sync_events), dependencies follow CUDA's rules. Where it has the calls' names alone, three rules take their
+enable_cuda_sync_events), dependencies follow CUDA's rules. Where it has the calls' names alone, two rules take their
 place, of which none can make an operation wait for something that in the capture ended after it began:
 
 * a stream may wait where its process called cudaStreamWaitEvent since the stream's last launch, for as many operations
   as there were such calls. They are the last ones of other streams, by their end, that were launched before the last
   cudaEventRecord; or before the last cudaStreamWaitEvent, in captures without those calls (PyTorch 1.13 to 2.0);
-* if another launch came between that call and the operation, the wait counts only where nothing else explains when the
-  operation began;
 * a call that waits for a stream or an event waits for the last operation, by its end, that was done when it returned.
 """
 
@@ -19,11 +17,10 @@ from typing import NamedTuple
 import numpy as np
 
 from pyprof.prof.replay.recorded_run import KIND, ROW_KINDS, Recorded
-from pyprof.table.columns import Ints
+from pyprof.table.columns import Ints, distinct
 
 SKEW_NS = 2000  # by which the clocks of host and GPU may differ, as profilers align them
 LATE_NS = 10_000  # what began later than expected by this waited for something
-NEAR_NS = 12_000  # a stream goes on this soon after the event that it waits for
 
 
 class Edges(NamedTuple):
@@ -71,11 +68,8 @@ def _pid_of_calls(run: Recorded) -> Ints:
     return np.array([pid for pid, _ in run.threads], np.int64)[run.calls.thread]
 
 
-def between_streams(run: Recorded, expected: Ints) -> Edges:
-    """The operations (source) of other streams that operations (target) wait for.
-
-    ``expected``: when each operation would begin by its launch and its own stream alone.
-    """
+def between_streams(run: Recorded) -> Edges:
+    """The operations (source) of other streams that operations (target) wait for."""
     pid = _pid_of_calls(run)
     found = []
     for process in np.unique(run.work.pid).tolist():
@@ -86,7 +80,7 @@ def between_streams(run: Recorded, expected: Ints) -> Edges:
         waits = calls[run.calls.kind[calls] == KIND["wait"]]
         recorded = bool(np.any(run.calls.record[waits] >= 0))
         places = _in_order(run, calls, rows)
-        found.append(_recorded_waits(run, places) if recorded else _inferred_waits(run, places, expected))
+        found.append(_recorded_waits(run, places) if recorded else _inferred_waits(run, places))
     return Edges(*(np.concatenate(columns) for columns in zip(*found, strict=True))) if found else Edges(_NONE, _NONE)
 
 
@@ -123,21 +117,19 @@ def _in_order(run: Recorded, calls: Ints, rows: Ints) -> list[tuple[int, bool]]:
     return list(zip(places.tolist(), is_call.tolist(), strict=True))
 
 
-def _inferred_waits(run: Recorded, places: list[tuple[int, bool]], expected: Ints) -> Edges:
+def _inferred_waits(run: Recorded, places: list[tuple[int, bool]]) -> Edges:
     """By the rules in the module's text."""
     start, end, lanes = run.work.start, run.work.end, run.work.lane
     kind = run.calls.kind
     any_record = any(is_call and kind[place] == KIND["record"] for place, is_call in places)
     history: dict[int, list[int]] = {}  # lane -> its last operations when an event was recorded, oldest first
     tail: dict[int, int] = {}
-    seen: dict[int, int] = {}  # lane -> the number of waits when it last began an operation
-    waits, direct = 0, 0  # all waits so far, and those since the last launch
+    waits = 0  # since the last launch
     target: list[int] = []
     source: list[int] = []
     for place, is_call in places:
         if is_call:
-            if kind[place] == KIND["wait"]:
-                waits, direct = waits + 1, direct + 1
+            waits += int(kind[place] == KIND["wait"])
             if kind[place] == KIND["record"] or not any_record:
                 for lane, last in tail.items():
                     kept = history.setdefault(lane, [])
@@ -148,16 +140,13 @@ def _inferred_waits(run: Recorded, places: list[tuple[int, bool]], expected: Int
         if run.work.call[place] < 0:
             tail[lane] = place
             continue
-        room = direct or int(waits > seen.get(lane, 0) and bool(start[place] > expected[place] + SKEW_NS))
-        if room:
+        if waits:
             begun = start[place] + SKEW_NS
             done = [_last_done(kept, end, begun) for other, kept in history.items() if other != lane]
-            found = sorted((row for row in done if row >= 0), key=lambda row: -end[row])[:room]
-            if not direct:
-                found = [row for row in found if end[row] > start[place] - NEAR_NS]
+            found = sorted((row for row in done if row >= 0), key=lambda row: -end[row])[:waits]
             target += [place] * len(found)
             source += found
-        tail[lane], seen[lane], direct = place, waits, 0
+        tail[lane], waits = place, 0
     return Edges(np.array(target, np.int64), np.array(source, np.int64))
 
 
@@ -172,20 +161,16 @@ def room_on_gpu(run: Recorded, expected: Ints) -> Edges:
     kernel = work.kind == ROW_KINDS.index("kernel")
     late = np.flatnonzero(kernel & (work.call >= 0) & (work.start > expected + LATE_NS))
     source = np.full(len(late), -1, np.int64)
-    keys = [lane[:2] for lane in run.lanes]
-    for lane, key in enumerate(keys):
+    device = distinct(*np.array(run.lanes, np.int64).T[:2])[1]  # of each lane
+    for lane in np.unique(work.lane[kernel]).tolist() if len(late) else ():
         rows = np.flatnonzero(kernel & (work.lane == lane))
-        mine = np.isin(work.lane[late], [other for other in range(len(keys)) if keys[other] == key and other != lane])
-        if not len(rows) or not mine.any():
-            continue
-        targets = np.flatnonzero(mine)
         rows = rows[np.argsort(work.start[rows], kind="stable")]
-        at = np.searchsorted(work.start[rows], work.start[late[targets]]) - 1
-        found = rows[np.maximum(at, 0)]
-        ran = (at >= 0) & (work.end[found] >= work.start[late[targets]] - SKEW_NS)
-        ran &= work.position[found] < work.position[late[targets]]
-        better = ran & ((source[targets] < 0) | (work.end[found] < work.end[source[targets]]))
-        source[targets[better]] = found[better]
+        at = np.searchsorted(work.start[rows], work.start[late]) - 1
+        found = rows[at]
+        ran = (at >= 0) & (work.lane[late] != lane) & (device[work.lane[late]] == device[lane])
+        ran &= (work.end[found] >= work.start[late] - SKEW_NS) & (work.position[found] < work.position[late])
+        better = ran & ((source < 0) | (work.end[found] < work.end[source]))
+        source[better] = found[better]
     return Edges(late[source >= 0], source[source >= 0])
 
 

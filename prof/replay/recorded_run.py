@@ -65,7 +65,6 @@ class Recorded:
     threads: list[tuple[int, ...]]  # (pid, tid) of each thread
     lanes: list[tuple[int, ...]]  # (pid, device, stream) of each lane
     holding: Bools  # per row of the kernel table: whether it is a copy whose call may hold the host
-    kernel: Ints  # per row of the kernel table: a number for its name
 
     def launching(self, rows: Bools) -> Bools:
         """Per call: whether it launches one of these rows (a mask) of the kernel table."""
@@ -99,8 +98,8 @@ def recorded(table: Table, host: HostTable, name: str) -> Recorded:
     lane_keys, lane = distinct(*(table.ints(key)[on_gpu] for key in ("pid", "device", "stream")))
     top = _outermost(host.ints("start"), host.ints("start") + host.ints("duration"), thread)
     calls, place = _calls(host, top, thread, lane_keys)
-    work, names = _work(table, on_gpu, lane, host, place, calls), table.coded("kShortName").codes.astype(np.int64)
-    return Recorded(calls, work, keys, lane_keys, _holding(table), names)
+    work = _work(table, on_gpu, lane, host, place, calls)
+    return Recorded(calls, work, keys, lane_keys, _holding(table))
 
 
 def _check_times(table: Table, host: HostTable, name: str) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pyprof.errors import PyprofError
-from pyprof.prof.replay.blocking import Blocked, blocked_calls, polled
+from pyprof.prof.replay.blocking import Blocked, blocked_calls
 from pyprof.prof.replay.dependencies import between_streams, room_on_gpu
 from pyprof.prof.replay.latencies import Latencies, latencies
 from pyprof.prof.replay.recorded_run import Recorded, previous_on_lane
@@ -22,8 +22,8 @@ from pyprof.table.columns import Bools, Ints, offsets_of
 
 HOST, CALL, WORK, ARRIVAL = range(4)
 # What the lag of a dependency is
-LAGS = ("", "launch", "gap", "stream wait", "room", "synchronisation", "queue", "meeting")
-DEPENDS, LAUNCH, GAP, STREAM_WAIT, ROOM, SYNC, QUEUE, MEETING = range(len(LAGS))
+LAGS = ("", "launch", "gap", "stream wait", "room", "synchronisation", "meeting")
+DEPENDS, LAUNCH, GAP, STREAM_WAIT, ROOM, SYNC, MEETING = range(len(LAGS))
 WAIT_NS = 1500  # from the end of an operation to the start of one on another stream that waits for its event
 BEFORE_NS = 50_000  # a stream whose first operation begins later than expected by this had work from before the capture
 
@@ -57,7 +57,7 @@ def tasks_of(run: Recorded, meetings: Sequence[Ints] = (), handed: Sequence[Ints
     """
     before = previous_on_lane(run.work)
     typical = latencies(run, before)
-    blocked = blocked_calls(run, SYNC, QUEUE)
+    blocked = blocked_calls(run)
     graph = _Graph(run, blocked)
     graph.add_host()
     graph.add_calls()
@@ -88,9 +88,6 @@ class _Graph:
         self.duration[known] = np.maximum(calls.start[known] - calls.end[since[known]], 0)
         begins = np.flatnonzero(since < 0)
         self.release[begins] = calls.start[begins]
-        until, kernel = polled(self.run)
-        self.duration[until] = 0
-        self.add(until, 2 * self.calls + kernel, calls.start[until] - self.run.work.end[kernel], SYNC)
         self.add(known, self.calls + since[known], np.zeros_like(known), DEPENDS)
         both = np.flatnonzero((calls.after >= 0) & (calls.before >= 0))
         self.add(self.calls + both, self.calls + calls.before[both], np.zeros_like(both), DEPENDS)
@@ -101,10 +98,7 @@ class _Graph:
         self.duration[self.calls : 2 * self.calls] = blocked.own
         self.add(self.calls + every, every, np.zeros_like(every), DEPENDS)
         lag = blocked.tail - blocked.own[blocked.call]
-        for cause in np.unique(blocked.cause).tolist():
-            chosen = blocked.cause == cause
-            target, source = self.calls + blocked.call[chosen], 2 * self.calls + blocked.work[chosen]
-            self.add(target, source, lag[chosen], cause)
+        self.add(self.calls + blocked.call, 2 * self.calls + blocked.work, lag, SYNC)
 
     def add_work(self, before: Ints, typical: Latencies) -> None:
         """Each operation, after its launch, its stream's operation before, and those that its stream waits for."""
@@ -117,7 +111,7 @@ class _Graph:
         follows = np.flatnonzero(before >= 0)
         self.add(first + follows, first + before[follows], typical.gap[follows], GAP)
         expected = self._expected(before, typical)
-        target, source = between_streams(self.run, expected)
+        target, source = between_streams(self.run)
         self.add(first + target, first + source, np.full(len(target), WAIT_NS), STREAM_WAIT)
         np.maximum.at(expected, target, work.end[source] + WAIT_NS)
         target, source = room_on_gpu(self.run, expected)
