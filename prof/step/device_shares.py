@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from pyprof.prof.step.step_times import StepTimes
+from pyprof.prof.step.step_times import StepTimes, Window
 from pyprof.prof.timing.gpus import devices_of_rows, ends
 from pyprof.prof.timing.timeline import alone
 from pyprof.prof.timing.waiting import CAUSES, loader_calls, waiting
@@ -27,17 +27,25 @@ SHARES = ("gpu", "communication", *OF_GAPS, "unknown")
 
 def shares_of_devices(table: Table, annotation: Annotation, times: StepTimes) -> dict[int, Floats]:
     """By device, the time of its whole steps, ns, one value for each of ``SHARES``. They add up to the steps' time."""
-    found = {}
-    owner, start = devices_of_rows(table)[1], table.ints("start")
-    works = ~table.coded("kind").among("cpu") & (start != NULL)
-    communication = kinds(table, annotation).among(NCCL)
-    for number in sorted({window.owner for window in times.counted}):
-        rows = np.flatnonzero(works & (owner == number))
-        rows = rows[np.argsort(start[rows], kind="stable")]
+    found, communication = {}, kinds(table, annotation).among(NCCL)
+    for number, rows, windows in _devices(table, times):
         found[number] = np.zeros(len(SHARES))
-        for begin, until in _stretches([(w.begin, w.end) for w in times.counted if w.owner == number]):
+        for begin, until in _stretches([(window.begin, window.end) for window in windows]):
             found[number] += _of_stretch(table, rows, communication[rows], begin, until)
     return found
+
+
+def _devices(table: Table, times: StepTimes) -> Iterator[tuple[int, Ints, list[Window]]]:
+    """Each device, its operations in order of start, and its steps that count."""
+    owner, start = devices_of_rows(table)[1], table.ints("start")
+    works = ~table.coded("kind").among("cpu") & (start != NULL)
+    for number in sorted({window.owner for window in times.counted}):
+        rows = np.flatnonzero(works & (owner == number))
+        yield (
+            number,
+            rows[np.argsort(start[rows], kind="stable")],
+            [window for window in times.counted if window.owner == number],
+        )
 
 
 def _stretches(windows: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -112,16 +120,11 @@ def _in_loader(table: Table, rows: Ints, begin: int, until: int) -> float:
 
 def lead_ns(table: Table, times: StepTimes) -> float:
     """The mean time, ns, from a step's beginning to its first operation, where its device is idle when it begins."""
-    owner, start, end = devices_of_rows(table)[1], table.ints("start"), ends(table)
-    works = ~table.coded("kind").among("cpu") & (start != NULL)
-    found = []
-    for device in sorted({window.owner for window in times.counted}):
-        rows = np.flatnonzero(works & (owner == device))
-        rows = rows[np.argsort(start[rows], kind="stable")]
+    start, end, found = table.ints("start"), ends(table), []
+    for _, rows, windows in _devices(table, times):
         reach = np.maximum.accumulate(end[rows])
-        for window in times.counted:
-            if window.owner == device:
-                place = int(np.searchsorted(reach, window.begin, "right"))  # the first that ends afterwards
-                first = int(start[rows[place]]) if place < len(rows) else window.end
-                found.append(max(min(first, window.end) - window.begin, 0))
+        for window in windows:
+            place = int(np.searchsorted(reach, window.begin, "right"))  # the first that ends afterwards
+            first = int(start[rows[place]]) if place < len(rows) else window.end
+            found.append(max(min(first, window.end) - window.begin, 0))
     return float(np.mean(found)) if found else 0.0
