@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pyprof.prof.replay.simulate import simulate
-from pyprof.prof.replay.tasks import DEPENDS, GAP, Tasks
+from pyprof.prof.replay.tasks import DEPENDS, GAP, Tasks, simulate
 from pyprof.table.columns import Ints
 
 SLOW = 20  # a stretch takes as long as so many tasks that are looked at one by one

@@ -1,4 +1,4 @@
-"""The run as a graph of tasks in an order in which each comes after all that it waits for.
+"""The run as tasks in an order in which each comes after all that it waits for, and when they end.
 
 A call has two tasks: the host's work before it (since the thread's previous call, or since the hand-over from another
 thread), and the call itself. A GPU operation is a task. A task begins when all tasks that it waits for have ended, each
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pyprof.errors import PyprofError
+from pyprof.gc_pause import uncollected
 from pyprof.prof.replay.blocking import Blocked, blocked_calls
 from pyprof.prof.replay.dependencies import between_streams, room_on_gpu
 from pyprof.prof.replay.latencies import Latencies, latencies
@@ -58,15 +59,15 @@ def tasks_of(run: Recorded, meetings: Sequence[Ints] = (), handed: Sequence[Ints
     before = previous_on_lane(run.work)
     typical = latencies(run, before)
     blocked = blocked_calls(run)
-    graph = _Graph(run, blocked)
-    graph.add_host()
-    graph.add_calls()
-    graph.add_work(before, typical)
-    graph.add_meetings(meetings, handed)
-    return graph.tasks()
+    builder = _Builder(run, blocked)
+    builder.add_host()
+    builder.add_calls()
+    builder.add_work(before, typical)
+    builder.add_meetings(meetings, handed)
+    return builder.tasks()
 
 
-class _Graph:
+class _Builder:
     """Collects dependencies by number: host segments, then calls, then operations."""
 
     def __init__(self, run: Recorded, blocked: Blocked) -> None:
@@ -197,6 +198,20 @@ class _Graph:
         part = np.concatenate([np.zeros(self.calls), np.full(self.calls, 2), np.where(self.blocked.held, 1, 3)])
         part[2 * self.calls :][work.call < 0] = -1
         return np.lexsort((np.arange(len(position)), part, position))
+
+
+@uncollected()
+def simulate(tasks: Tasks) -> Ints:
+    """The end of each task, ns: a task begins as soon as all that it waits for has ended."""
+    source, lag, ends, begin = tasks.source.tolist(), tasks.lag.tolist(), tasks.release.tolist(), 0
+    for task, (until, took) in enumerate(zip(tasks.first[1:].tolist(), tasks.duration.tolist(), strict=True)):
+        time = ends[task]
+        for edge in range(begin, until):
+            end = ends[source[edge]] + lag[edge]
+            if end > time:
+                time = end
+        ends[task], begin = time + took, until
+    return np.array(ends, np.int64)
 
 
 def topological(target: Ints, source: Ints, tasks: int) -> Ints:

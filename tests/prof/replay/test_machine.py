@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from pyprof.errors import InputError
 from pyprof.prof.replay.recorded_run import _check_times, _outermost, recorded
 from pyprof.prof.replay.replayed_run import replay
-from pyprof.prof.replay.simulate import simulate
-from pyprof.prof.replay.tasks import HOST, WORK
+from pyprof.prof.replay.tasks import HOST, WORK, simulate
 from pyprof.table.columns import HostTable
 from tests.prof.replay.machine import Machine
 
