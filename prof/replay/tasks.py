@@ -15,8 +15,7 @@ import numpy as np
 
 from pyprof.errors import PyprofError
 from pyprof.gc_pause import uncollected
-from pyprof.prof.replay.blocking import Blocked, blocked_calls
-from pyprof.prof.replay.dependencies import between_streams, room_on_gpu
+from pyprof.prof.replay.dependencies import Blocked, between_streams, blocked_calls, room_on_gpu
 from pyprof.prof.replay.latencies import Latencies, latencies
 from pyprof.prof.replay.recorded_run import Recorded, previous_on_lane
 from pyprof.table.columns import Bools, Ints, offsets_of
