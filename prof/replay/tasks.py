@@ -18,7 +18,7 @@ from pyprof.gc_pause import uncollected
 from pyprof.prof.replay.dependencies import Blocked, between_streams, blocked_calls, room_on_gpu
 from pyprof.prof.replay.latencies import Latencies, latencies
 from pyprof.prof.replay.recorded_run import Recorded, previous_on_lane
-from pyprof.table.columns import Bools, Ints, offsets_of
+from pyprof.table.columns import Ints, offsets_of
 
 HOST, CALL, WORK, ARRIVAL = range(4)
 # What the lag of a dependency is
@@ -110,34 +110,18 @@ class _Builder:
         self.add(first + launched, np.where(inside, call, self.calls + call), typical.launch[launched], LAUNCH)
         follows = np.flatnonzero(before >= 0)
         self.add(first + follows, first + before[follows], typical.gap[follows], GAP)
-        expected = self._expected(before, typical)
+        known, calls = work.call >= 0, self.run.calls
+        called = np.where(typical.inside, calls.start[work.call], calls.end[work.call]) + typical.launch
+        expected = np.where(known, called, work.start)  # by its launch and its stream alone
+        expected = np.where(before >= 0, np.maximum(expected, work.end[before] + typical.gap), expected)
         target, source = between_streams(self.run)
         self.add(first + target, first + source, np.full(len(target), WAIT_NS), STREAM_WAIT)
         np.maximum.at(expected, target, work.end[source] + WAIT_NS)
         target, source = room_on_gpu(self.run, expected)
         self.add(first + target, first + source, work.start[target] - work.end[source], ROOM)
         expected[target] = work.start[target]
-        strangers = np.flatnonzero((work.call < 0) & ~self._left_over(before))
-        self.release[first + strangers] = work.start[strangers]
-        busy = np.flatnonzero((before < 0) & (work.start > expected + BEFORE_NS))
-        self.release[first + busy] = work.start[busy]  # the stream had work from before the capture
-
-    def _left_over(self, before: Ints) -> Bools:
-        """Operations launched before the capture that follow another one: they were in their stream's queue."""
-        work = self.run.work
-        launched = np.full(len(self.run.lanes), np.iinfo(np.int64).max)
-        known = work.call >= 0
-        np.minimum.at(launched, work.lane[known], work.start[known])
-        found: Bools = ~known & (before >= 0) & (work.start < launched[work.lane])
-        return found
-
-    def _expected(self, before: Ints, typical: Latencies) -> Ints:
-        """When each operation would have begun in the capture by its launch and its stream alone."""
-        work, calls = self.run.work, self.run.calls
-        call = np.maximum(work.call, 0)
-        launched = np.where(typical.inside, calls.start[call], calls.end[call]) + typical.launch
-        launched = np.where(work.call >= 0, launched, work.start)
-        return np.maximum(launched, np.where(before >= 0, work.end[before] + typical.gap, launched))
+        as_recorded = np.flatnonzero(~known | ((before < 0) & (work.start > expected + BEFORE_NS)))
+        self.release[first + as_recorded] = work.start[as_recorded]
 
     def add_meetings(self, meetings: Sequence[Ints], handed: Sequence[Ints] = ()) -> None:
         """Collectives: an operation arrives when it could begin, and all end a time after the last one has arrived.
