@@ -32,7 +32,7 @@ class Latencies:
 
 
 def latencies(run: Recorded, before: Ints) -> Latencies:
-    """The capture's own latencies. ``before``: of each operation, see ``previous_on_lane``."""
+    """The capture's own latencies. ``before``: of each operation, the one before it on its stream."""
     work, calls = run.work, run.calls
     known, follows = work.call >= 0, before >= 0
     called, begun = (np.where(known, times[work.call], 0) for times in (calls.end, calls.start))

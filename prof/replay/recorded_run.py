@@ -146,16 +146,12 @@ def _calls(host: HostTable, top: Ints, thread: Ints, lanes: list[tuple[int, ...]
     kind = np.array([*(KIND.get(value, -1) for value in kinds.values), -1], np.int64)
     start = host.ints("start")[order]
     end = start + host.ints("duration")[order]
-    by_thread = np.lexsort((start, thread[order]))
-    same = thread[order][by_thread][1:] == thread[order][by_thread][:-1]
-    before = np.full(len(order), -1, np.int64)
-    before[by_thread[1:]] = np.where(same, by_thread[:-1], -1)
     calls = Calls(
         start=start,
         end=end,
         kind=_kind_within(kind[kinds.codes], place, order),
         thread=thread[order],
-        before=before,
+        before=previous_in(thread[order]),
         after=_placed(host.ints("after"), place)[order],
         stream=_lane_of(host, lanes)[order],
         record=_placed(host.ints("record"), place)[order],
@@ -237,10 +233,9 @@ def ranges_before(host: HostTable, calls: Calls) -> Ints:
     return np.clip(host.ints("ranges")[calls.row], 0, 1 << 31)
 
 
-def previous_on_lane(work: Work) -> Ints:
-    """For each operation, the one launched before it on its stream; -1: none."""
-    order = np.lexsort((np.arange(len(work)), work.lane))
-    same = work.lane[order][1:] == work.lane[order][:-1]
-    found = np.full(len(work), -1, np.int64)
-    found[order[1:]] = np.where(same, order[:-1], -1)
+def previous_in(group: Ints) -> Ints:
+    """For each row, the one before it of the same group, such as a stream; -1: none."""
+    order = np.argsort(group, kind="stable")
+    found = np.full(len(group), -1, np.int64)
+    found[order[1:]] = np.where(group[order][1:] == group[order][:-1], order[:-1], -1)
     return found

@@ -17,7 +17,7 @@ from pyprof.errors import PyprofError
 from pyprof.gc_pause import uncollected
 from pyprof.prof.replay.dependencies import Blocked, between_streams, blocked_calls, room_on_gpu
 from pyprof.prof.replay.latencies import Latencies, latencies
-from pyprof.prof.replay.recorded_run import Recorded, previous_on_lane
+from pyprof.prof.replay.recorded_run import Recorded, previous_in
 from pyprof.table.columns import Ints, offsets_of
 
 HOST, CALL, WORK, ARRIVAL = range(4)
@@ -55,7 +55,7 @@ def tasks_of(run: Recorded, meetings: Sequence[Ints] = (), handed: Sequence[Ints
     ``meetings``: the operations of each collective whose ranks are all in the capture. ``handed``: of each transfer
     whose sender did not wait for its receiver, the operation that receives and the one that sends.
     """
-    before = previous_on_lane(run.work)
+    before = previous_in(run.work.lane)
     typical = latencies(run, before)
     blocked = blocked_calls(run)
     builder = _Builder(run, blocked)

@@ -20,7 +20,7 @@ import numpy as np
 from pyprof.command.json_schema import Record, doc
 from pyprof.prof.replay.recorded_run import ranges_before
 from pyprof.prof.replay.replayed_run import Replayed
-from pyprof.prof.replay.tasks import CALL, HOST, Tasks
+from pyprof.prof.replay.tasks import CALL, HOST
 from pyprof.prof.replay.timed_calls import TimedShares, timed_shares
 from pyprof.prof.timing.profiler_cost import OwnShare, estimated_share, unprofiled
 from pyprof.table.columns import Floats
@@ -35,7 +35,6 @@ LEAST_SHARE, REPLAYS = 0.02, 24
 GPU_DEVIATION, HOST_DEVIATION = 0.01, 0.055
 HOST_MATTERS = 0.15  # of the step's time, the part that goes with the host's work, from which on it does so fully
 TENTH = 1.2816  # a normal distribution has a tenth beyond this many standard deviations
-Scaled = Callable[[float], Replayed]
 GPU_LIMITS = 0.9  # if nearly no host time makes a step at most this much shorter, the GPU limits it
 
 
@@ -58,7 +57,7 @@ def without_profiler(replayed: Replayed) -> tuple[Replayed, ProfilerRemoved]:
     and how steps differ from run to run."""
     timed = timed_shares(replayed)
     scaled = partial(_scaled, replayed, timed)
-    share = _fitted(replayed, scaled, timed) or (timed.interval() if timed else estimated_share(replayed.table))
+    share = _fitted(replayed, scaled, timed.interval() if timed else estimated_share(replayed.table))
     found, *ends = (scaled(value) for value in (share.share, share.low, share.high))
     step, low, high = (mean_step_ns(run) for run in (found, *ends))
     more = TENTH * run_to_run_ns(step, mean_step_ns(scaled(LEAST_SHARE)))
@@ -84,19 +83,16 @@ def mean_step_ns(replayed: Replayed) -> float:
     return float(np.mean(steps[1:] or steps)) if steps else float(replayed.replayed_ns)
 
 
-def _fitted(replayed: Replayed, scaled: Scaled, timed: TimedShares | None) -> OwnShare | None:
-    """The share with which the replay's step is as long as those that were measured without the profiler.
-
-    None where none were measured, where the capture marks no steps, and where the host does not limit them.
-    """
+def _fitted(replayed: Replayed, scaled: Callable[[float], Replayed], usual: OwnShare) -> OwnShare:
+    """The share with which the replay's step is as long as those that were measured without the profiler; the usual one
+    where none were measured, where the capture marks no steps, and where the host does not limit them."""
     found = unprofiled(replayed.table.measured)
     if found is None or not replayed.steps():
-        return None
-    at_estimate = mean_step_ns(scaled(timed.of_all if timed else estimated_share(replayed.table).share))
-    if mean_step_ns(scaled(LEAST_SHARE)) > GPU_LIMITS * found.step_ns >= GPU_LIMITS**2 * at_estimate:
-        return None
+        return usual
     shares = np.geomspace(LEAST_SHARE, 1.0, REPLAYS)
     steps = np.maximum.accumulate([mean_step_ns(scaled(share)) for share in shares])
+    if steps[0] > GPU_LIMITS * found.step_ns >= GPU_LIMITS**2 * np.interp(usual.share, shares, steps):
+        return usual
     share, low, high = np.interp((found.step_ns, found.low_ns, found.high_ns), steps, shares).tolist()
     return OwnShare(share, low, high, measured=True)
 
@@ -111,7 +107,7 @@ def _scaled(replayed: Replayed, timed: TimedShares | None, share: float) -> Repl
 def with_hosts_at(replayed: Replayed, share: Floats, most_ns: Floats | float = MOST_NS) -> Replayed:
     """The run with the host's work for each call at this share of it, but at most ``most_ns`` shorter per range and
     call."""
-    tasks: Tasks = replayed.tasks
+    tasks = replayed.tasks
     on_host = np.isin(tasks.kind, (HOST, CALL))
     call = np.where(on_host, tasks.item, 0)
     events = np.where(tasks.kind == HOST, 1 + ranges_before(replayed.host, replayed.run.calls)[call], 1)

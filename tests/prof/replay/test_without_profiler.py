@@ -6,7 +6,7 @@ import pytest
 from pyprof.prof.replay import without_profiler as module
 from pyprof.prof.replay.replayed_run import replay
 from pyprof.prof.replay.without_profiler import mean_step_ns, without_profiler
-from pyprof.prof.timing.profiler_cost import KINETO
+from pyprof.prof.timing.profiler_cost import KINETO, OwnShare
 from pyprof.table.measured_steps import MeasuredStep
 from tests.prof.replay.machine import CALL, Machine
 
@@ -90,4 +90,5 @@ def test_where_the_gpu_is_the_limit_no_share_is_fitted(monkeypatch, least, estim
     monkeypatch.setattr(
         module, "mean_step_ns", lambda share: 1e6 * (least if share == module.LEAST_SHARE else estimated)
     )
-    assert (module._fitted(run, lambda share: share, None) is not None) == fits
+    usual = OwnShare(0.5, 0.4, 0.6, measured=False)
+    assert module._fitted(run, lambda share: share, usual).measured == fits
