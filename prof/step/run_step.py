@@ -8,7 +8,7 @@ some steps take far longer than most, and the mean says how fast the program adv
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -113,8 +113,9 @@ def run_step(table: Table, annotation: Annotation) -> RunStep | None:
     loader = _loader(table)
     slowed = ("host",) if loader == "workers" else ("host", "data")
     per_step = {} if lost else _per_step(shares_of_devices(table, annotation, times), lengths, captured, slowed)
-    devices = tuple(_devices(per_step, wall, slowed))
-    shares = _mean_shares(devices)
+    both = {owner: (without_profiler(each, wall, slowed), each) for owner, each in per_step.items()}
+    devices = tuple(DeviceStep(owner, _limit(_shares(*each), wall), _shares(*each)) for owner, each in both.items())
+    shares = _shares(*np.mean([*both.values()], axis=0)) if both else ()
     limit: Limit = "incomplete" if lost else _limit(shares, wall)
     return RunStep(
         unit="step" if numbers else "capture",
@@ -160,11 +161,8 @@ def _per_step(
     return found
 
 
-def _devices(per_step: Mapping[int, Floats], wall: float, slowed: Sequence[str]) -> Iterator[DeviceStep]:
-    for owner, captured in per_step.items():
-        without = without_profiler(captured, wall, slowed)
-        shares = tuple(map(Share, SHARES, without.tolist(), captured.tolist()))
-        yield DeviceStep(owner, _limit(shares, wall), shares)
+def _shares(without: Floats, captured: Floats) -> tuple[Share, ...]:
+    return tuple(map(Share, SHARES, without.tolist(), captured.tolist()))
 
 
 def without_profiler(captured: Floats, wall: float, slowed: Sequence[str] = ("host",)) -> Floats:
@@ -185,16 +183,6 @@ def without_profiler(captured: Floats, wall: float, slowed: Sequence[str] = ("ho
             found[places] *= 1 - removed / there
             excess -= removed
     return found
-
-
-def _mean_shares(devices: tuple[DeviceStep, ...]) -> tuple[Share, ...]:
-    if not devices:
-        return ()
-    each = zip(*(device.shares for device in devices), strict=True)
-    return tuple(
-        Share(same[0].cause, float(np.mean([s.ns for s in same])), float(np.mean([s.captured_ns for s in same])))
-        for same in each
-    )
 
 
 def _limit(shares: tuple[Share, ...], wall: float) -> Limit:
