@@ -29,7 +29,7 @@ from pyprof.prof.ranks.joint_run import (
     with_even_hosts,
 )
 from pyprof.prof.ranks.pace_records import PATH_KINDS, HostPace, JobPath, LikeOthers, OnRank
-from pyprof.prof.replay.critical_path import CLASSES, PathClass
+from pyprof.prof.replay.critical_path import CLASSES, PathClass, critical_path
 from pyprof.prof.replay.replayed_run import Replayed
 from pyprof.prof.replay.tasks import CALL, HOST, WORK
 from pyprof.prof.replay.without_profiler import ProfilerRemoved, without_profiler
@@ -152,7 +152,7 @@ def _like_others(runs: Sequence[_Run], rank: int) -> LikeOthers:
 def _on_ranks(joint: JointRun, communicates: Bools, ranks: Sequence[int]) -> list[OnRank]:
     """The path's time on each rank, per step after the first one; of the whole run if there is one."""
     replayed, tasks = joint.replayed, joint.replayed.tasks
-    path = replayed.path(communicates)
+    path = critical_path(replayed, communicates)
     begin = float(tasks.release.min())
     finish = step_ends(joint, ranks)
     low, high = (finish[0], finish[-1]) if len(finish) > 1 else (begin, float(replayed.ends.max()))

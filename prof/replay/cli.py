@@ -52,7 +52,7 @@ def _run(args: argparse.Namespace) -> Done:
     from pyprof.command.progress import progress
     from pyprof.files import check_output, open_output
     from pyprof.prof.load import load_with_calls
-    from pyprof.prof.replay.critical_path import communicates, path_places
+    from pyprof.prof.replay.critical_path import communicates, critical_path, path_places
     from pyprof.prof.replay.json_document import simulation
     from pyprof.prof.replay.print_replay import WIDTH, replay_lines
     from pyprof.prof.replay.replay_device import on_other_gpu
@@ -70,11 +70,11 @@ def _run(args: argparse.Namespace) -> Done:
             replayed = without
         if args.device:
             replayed, device = on_other_gpu(replayed, args.device)
-        path = replayed.path(communicates(replayed.table))
+        path = critical_path(replayed, communicates(replayed.table))
         if args.output:
             say("writing")
             _write(replayed, path, args.output, args.force)
-    places = path_places(replayed.table, replayed.host, replayed.run, replayed.tasks, path)
+    places = path_places(replayed, path)
     document = simulation(replayed, removed, path, places, args.output, device, args.without_profiler)
     if args.json:
         write_answer("simulation", document, input=[loaded.input], warnings=loaded.warnings)

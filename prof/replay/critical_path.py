@@ -14,9 +14,10 @@ import numpy as np
 from pyprof.command.json_schema import Record, doc
 from pyprof.prof.kernels.name_patterns import is_collective
 from pyprof.prof.replay.recorded_run import ROW_KINDS, Recorded
+from pyprof.prof.replay.replayed_run import Replayed
 from pyprof.prof.replay.tasks import CALL, HOST, SYNC, Tasks
 from pyprof.prof.timing.blocking_copies import call_places
-from pyprof.table.columns import Bools, HostTable, Ints, Table, distinct
+from pyprof.table.columns import Bools, Ints, Table, distinct
 
 PathClass = Literal["host", "kernels", "copies", "communication", "synchronisation", "latency"]
 CLASSES: tuple[PathClass, ...] = get_args(PathClass)
@@ -65,11 +66,11 @@ class CriticalPath:
         return PathTime(*map(int, np.bincount(classes, times, len(CLASSES))))
 
 
-def critical_path(run: Recorded, tasks: Tasks, ends: Ints, communicates: Bools) -> CriticalPath:
-    """The path of a simulated run. ``communicates``: per row of the kernel table, whether it is a collective."""
-    path, cause, gap = _backwards(tasks, ends)
-    own_class = _classes(run, tasks, path, communicates)
-    own = tasks.duration[path].copy()
+def critical_path(replayed: Replayed, communicates: Bools) -> CriticalPath:
+    """The path of a replay. ``communicates``: per row of the kernel table, whether it is a collective."""
+    path, cause, gap = _backwards(replayed.tasks, replayed.ends)
+    own_class = _classes(replayed.run, replayed.tasks, path, communicates)
+    own = replayed.tasks.duration[path]
     # A call that ends with a wait takes its own time while it waits: what remains is the return from the wait.
     waited = cause == SYNC
     gap[waited], own[waited] = gap[waited] + own[waited], 0
@@ -98,15 +99,10 @@ def _backwards(tasks: Tasks, ends: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def _classes(run: Recorded, tasks: Tasks, path: Ints, communicates: Bools) -> Ints:
-    kind, item = tasks.kind[path], tasks.item[path]
-    rows = np.where(np.isin(kind, (HOST, CALL)), 0, item)
-    of_work = np.where(
-        communicates[run.work.row[rows]],
-        _COMMUNICATION,
-        np.isin(run.work.kind[rows], [ROW_KINDS.index(name) for name in ("memcpy", "memset")]) * (_COPIES - _KERNELS)
-        + _KERNELS,
-    )
-    return np.where(np.isin(kind, (HOST, CALL)), _HOST, of_work)
+    on_host = np.isin(tasks.kind[path], (HOST, CALL))
+    of_kind = np.array([_COPIES if kind in ("memcpy", "memset") else _KERNELS for kind in ROW_KINDS])
+    of_work = np.where(communicates[run.work.row], _COMMUNICATION, of_kind[run.work.kind])
+    return np.where(on_host, _HOST, of_work[np.where(on_host, 0, tasks.item[path])])
 
 
 def communicates(table: Table) -> Bools:
@@ -116,12 +112,12 @@ def communicates(table: Table) -> Bools:
     return named & table.coded("kind").among("kernel")
 
 
-def path_places(table: Table, host: HostTable, run: Recorded, tasks: Tasks, path: CriticalPath) -> list[PlaceOnPath]:
+def path_places(replayed: Replayed, path: CriticalPath) -> list[PlaceOnPath]:
     """The places of the path, most time first. What the host does between two calls belongs to the second's op.
 
     A task that begins before the one that it depends on ends shortens that one's time.
     """
-    names, place = _places(table, host, run, tasks, path.task)
+    names, place = _places(replayed, path.task)
     lag_place = np.where(path.lag < 0, np.append(place[:1], place[:-1]), place)
     ns = np.append(path.own, path.lag)
     spent = np.flatnonzero(ns)
@@ -133,14 +129,13 @@ def path_places(table: Table, host: HostTable, run: Recorded, tasks: Tasks, path
     return sorted(places, key=lambda each: (-each.ns, each.what, each.op, each.line))
 
 
-def _places(
-    table: Table, host: HostTable, run: Recorded, tasks: Tasks, task: Ints
-) -> tuple[list[tuple[str, str]], Ints]:
+def _places(replayed: Replayed, task: Ints) -> tuple[list[tuple[str, str]], Ints]:
     """The distinct places, and that of each task: an operation's own, or a call's.
 
     Where a call's is unknown, its name stands for it, apart from what the host did before it: a call of a microsecond
     may follow seconds of the program's own code.
     """
+    table, host, run, tasks = replayed.table, replayed.host, replayed.run, replayed.tasks
     is_work, item = ~np.isin(tasks.kind[task], (HOST, CALL)), tasks.item[task]
     rows, calls = run.work.row[item[is_work]], run.calls.row[item[~is_work]]
     of_work, work_place = call_places(table, rows)

@@ -23,6 +23,12 @@ SKEW_NS = 2000  # by which the clocks of host and GPU may differ, as profilers a
 LATE_NS = 10_000  # what began later than expected by this waited for something
 UNKNOWN_NS = 2_000  # what a call takes, and the return from a wait, where the capture has none to take it from
 LONGEST_OWN_NS = 10_000  # a call that waited does not take longer by itself
+# A host that reads memory again and again until a kernel has written there makes no call. Such pauses follow the
+# kernel's launch and end with the kernel: in DeepEP's dispatch on an H800, where they take 2 to 23 ms, 25 to 67 µs
+# before its end. A pause for another reason ends so near to a kernel's end by chance alone.
+POLLED_NS = 1_000_000  # the least time of such a pause
+AT_END_NS = 100_000  # between the ends of kernel and pause
+AGAIN = 3  # pauses after launches of one kernel; all of them must end so
 
 
 class Edges(NamedTuple):
@@ -88,6 +94,24 @@ def _held_by_copies(run: Recorded) -> Bools:
     ended = (calls.end[call] >= work.end - SKEW_NS) & (calls.end[call] > work.start)  # else it waits for its own call
     found: Bools = copies & (ended | (calls.end[call] > work.start + LONGEST_OWN_NS))
     return found
+
+
+def polled(run: Recorded) -> tuple[Ints, Ints]:
+    """Calls before which the host waits for a kernel by reading memory, and the kernel: the thread's last launch."""
+    calls, work = run.calls, run.work
+    launched = np.full(len(calls), -1, np.int64)
+    launched[work.call[work.call >= 0]] = np.flatnonzero(work.call >= 0)  # of several, the last
+    since = np.maximum(calls.before, 0)
+    after = np.where((calls.before >= 0) & (calls.after < 0), launched[since], -1)
+    call = np.flatnonzero((after >= 0) & (calls.start - calls.end[since] > POLLED_NS))
+    kernel = after[call]
+    name = run.kernel[work.row[kernel]]
+    near = np.abs(work.end[kernel] - calls.start[call]) < AT_END_NS
+    kept = near & (work.kind[kernel] == ROW_KINDS.index("kernel"))
+    for number in np.unique(name).tolist():
+        mine = name == number
+        kept[mine] &= bool(kept[mine].all()) and int(mine.sum()) >= AGAIN
+    return call[kept], kernel[kept]
 
 
 def waited_for(run: Recorded) -> Edges:

@@ -65,6 +65,7 @@ class Recorded:
     threads: list[tuple[int, ...]]  # (pid, tid) of each thread
     lanes: list[tuple[int, ...]]  # (pid, device, stream) of each lane
     holding: Bools  # per row of the kernel table: whether it is a copy whose call may hold the host
+    kernel: Ints  # per row of the kernel table: a number for its name
 
     def launching(self, rows: Bools) -> Bools:
         """Per call: whether it launches one of these rows (a mask) of the kernel table."""
@@ -99,7 +100,8 @@ def recorded(table: Table, host: HostTable, name: str) -> Recorded:
     top = _outermost(host.ints("start"), host.ints("start") + host.ints("duration"), thread)
     calls, place = _calls(host, top, thread, lane_keys)
     work = _work(table, on_gpu, lane, host, place, calls)
-    return Recorded(calls, work, keys, lane_keys, _holding(table))
+    names = table.coded("kShortName").codes.astype(np.int64)
+    return Recorded(calls, work, keys, lane_keys, _holding(table), names)
 
 
 def _check_times(table: Table, host: HostTable, name: str) -> None:
@@ -117,13 +119,6 @@ def _holding(table: Table) -> Bools:
     return between & (~is_async | ~named_rows(table, "Pinned"))
 
 
-def _of_giving_threads(host: HostTable, thread: Ints) -> Bools:
-    """The calls of threads that give the GPU work; all, if none does."""
-    giving = np.zeros(int(thread.max()) + 1, bool)
-    giving[thread[host.coded("kind").among(*GIVING)]] = True
-    return giving[thread] if giving.any() else np.ones(len(thread), bool)
-
-
 def _outermost(start: Ints, end: Ints, thread: Ints) -> Ints:
     """For each call, in order of thread and start: the outermost call around it, or itself."""
     found = np.arange(len(start))
@@ -137,7 +132,8 @@ def _outermost(start: Ints, end: Ints, thread: Ints) -> Ints:
 
 def _calls(host: HostTable, top: Ints, thread: Ints, lanes: list[tuple[int, ...]]) -> tuple[Calls, Ints]:
     """The outermost calls in order of start, and the place of each row of the host table among them."""
-    outer = np.flatnonzero((top == np.arange(len(top))) & _of_giving_threads(host, thread))
+    giving = np.isin(thread, thread[host.coded("kind").among(*GIVING)])
+    outer = np.flatnonzero((top == np.arange(len(top))) & (giving | ~giving.any()))
     order = outer[np.argsort(host.ints("start")[outer], kind="stable")]
     number = np.full(len(top), -1, np.int64)
     number[order] = np.arange(len(order))
@@ -149,7 +145,7 @@ def _calls(host: HostTable, top: Ints, thread: Ints, lanes: list[tuple[int, ...]
     calls = Calls(
         start=start,
         end=end,
-        kind=_kind_within(kind[kinds.codes], place, order),
+        kind=kind[kinds.codes][order],
         thread=thread[order],
         before=previous_in(thread[order]),
         after=_placed(host.ints("after"), place)[order],
@@ -159,15 +155,6 @@ def _calls(host: HostTable, top: Ints, thread: Ints, lanes: list[tuple[int, ...]
     )
     calls.after[calls.after >= np.arange(len(order))] = -1  # only of damaged times
     return calls, place
-
-
-def _kind_within(kind: Ints, place: Ints, order: Ints) -> Ints:
-    """Each outer call's kind; where it has none, the first kind of a call within it."""
-    found = kind[order]
-    inner = np.flatnonzero((kind >= 0) & (place >= 0))[::-1]
-    first = np.full(len(order), -1, np.int64)
-    first[place[inner]] = kind[inner]
-    return np.where(found >= 0, found, first)
 
 
 def _placed(rows: Ints, place: Ints) -> Ints:

@@ -11,10 +11,9 @@ import numpy as np
 
 from pyprof.command.json_schema import doc
 from pyprof.errors import InputError
-from pyprof.prof.replay.critical_path import CriticalPath, critical_path
 from pyprof.prof.replay.recorded_run import Recorded, recorded
 from pyprof.prof.replay.tasks import ARRIVAL, CALL, HOST, WORK, Tasks, simulate, tasks_of
-from pyprof.table.columns import NULL, Bools, HostTable, Ints, Table, greatest
+from pyprof.table.columns import NULL, HostTable, Ints, Table, greatest
 from pyprof.table.intervals import covered
 from pyprof.table.losses import losses
 
@@ -127,10 +126,6 @@ class Replayed:
     def with_tasks(self, tasks: Tasks) -> Replayed:
         """The replay of other tasks of the same run."""
         return Replayed(self.table, self.host, self.run, tasks, simulate(tasks))
-
-    def path(self, communicates: Bools) -> CriticalPath:
-        """The critical path; see ``critical_path``."""
-        return critical_path(self.run, self.tasks, self.ends, communicates)
 
 
 def aligned(table: Table, host: HostTable, meetings: Sequence[Ints]) -> tuple[Table, HostTable]:

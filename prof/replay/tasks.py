@@ -15,7 +15,7 @@ import numpy as np
 
 from pyprof.errors import PyprofError
 from pyprof.gc_pause import uncollected
-from pyprof.prof.replay.dependencies import Blocked, between_streams, blocked_calls, room_on_gpu
+from pyprof.prof.replay.dependencies import Blocked, between_streams, blocked_calls, polled, room_on_gpu
 from pyprof.prof.replay.latencies import Latencies, latencies
 from pyprof.prof.replay.recorded_run import Recorded, previous_in
 from pyprof.table.columns import Ints, offsets_of
@@ -88,6 +88,9 @@ class _Builder:
         self.duration[known] = np.maximum(calls.start[known] - calls.end[since[known]], 0)
         begins = np.flatnonzero(since < 0)
         self.release[begins] = calls.start[begins]
+        until, kernel = polled(self.run)
+        self.duration[until] = 0
+        self.add(until, 2 * self.calls + kernel, calls.start[until] - self.run.work.end[kernel], SYNC)
         self.add(known, self.calls + since[known], np.zeros_like(known), DEPENDS)
         both = np.flatnonzero((calls.after >= 0) & (calls.before >= 0))
         self.add(self.calls + both, self.calls + calls.before[both], np.zeros_like(both), DEPENDS)
@@ -120,7 +123,10 @@ class _Builder:
         target, source = room_on_gpu(self.run, expected)
         self.add(first + target, first + source, work.start[target] - work.end[source], ROOM)
         expected[target] = work.start[target]
-        as_recorded = np.flatnonzero(~known | ((before < 0) & (work.start > expected + BEFORE_NS)))
+        first_known = np.full(len(self.run.lanes), np.iinfo(np.int64).max)
+        np.minimum.at(first_known, work.lane[known], work.start[known])
+        queued = (before >= 0) & (work.start < first_known[work.lane])  # when the capture began
+        as_recorded = np.flatnonzero((~known & ~queued) | ((before < 0) & (work.start > expected + BEFORE_NS)))
         self.release[first + as_recorded] = work.start[as_recorded]
 
     def add_meetings(self, meetings: Sequence[Ints], handed: Sequence[Ints] = ()) -> None:

@@ -15,8 +15,8 @@ CALL, LATENCY, GAP, HANDOFF, WAKE = 4000, 2200, 1100, 1500, 3000  # ns
 @dataclass
 class Machine:
     """Runs actions: ("work", ns), ("launch", stream, ns), ("record", event, stream), ("wait", stream, event),
-    ("join", event) and ("sync", stream): the host waits for it, ("device",): for all, ("fetch", stream, ns): a copy to
-    pageable memory.
+    ("join", event) and ("sync", stream): the host waits for it, ("device",): for all, ("poll", stream, ns): it reads
+    memory until a kernel has written there, ("fetch", stream, ns): a copy to pageable memory.
     """
 
     kernel_scale: float = 1.0
@@ -48,8 +48,13 @@ class Machine:
         self.rows.append((begin, ends[-1], stream, self.number, kind, name))
         return ends[-1]
 
-    def launch(self, stream, ns):
-        self._enqueue(stream, ns * self.kernel_scale, self.now + CALL + LATENCY, "kernel", "k")
+    def poll(self, stream, ns):
+        """The host reads memory until a kernel has written there, 30 µs before its end: no call is on record."""
+        self.launch(stream, ns, "notify")
+        self.now = max(self.now, self.ends[stream][-1] - 30_000)
+
+    def launch(self, stream, ns, name="k"):
+        self._enqueue(stream, ns * self.kernel_scale, self.now + CALL + LATENCY, "kernel", name)
         self.call("cudaLaunchKernel", self.now + CALL)
 
     def record(self, event, stream):

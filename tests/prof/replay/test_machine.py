@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyprof.errors import InputError
+from pyprof.prof.replay.critical_path import critical_path
 from pyprof.prof.replay.recorded_run import _check_times, _outermost, recorded
 from pyprof.prof.replay.replayed_run import replay
 from pyprof.prof.replay.tasks import HOST, WORK, simulate
@@ -63,6 +64,29 @@ def test_a_run_of_which_streams_and_events_are_not_recorded(program):
 def test_a_faster_or_slower_host(program, factor):
     machine = Machine(host_scale=factor).run(program)
     assert near(scaled(replayed(Machine().run(program)), HOST, factor), machine.length(), program)
+
+
+POLLING = [action for _ in range(3) for action in (("launch", 1, 5_000_000), ("poll", 1, 40_000), ("work", 100_000))]
+
+
+def by_class(found):
+    return critical_path(found, np.zeros(len(found.table), bool)).by_class()
+
+
+def test_a_host_that_reads_memory_until_a_kernel_has_written_there_waits_for_the_gpu():
+    """Three kernels of 5 ms and three of 40 µs, for which the host waits without a call: the GPU is the limit."""
+    machine = Machine().run([*POLLING, ("launch", 1, 1000), ("device",)])
+    found = replayed(machine)
+    assert near(found.replayed_ns, machine.length(), POLLING)
+    path = by_class(found)
+    assert path.kernels > 15_000_000 and path.host < 500_000
+    faster = Machine(kernel_scale=0.5).run([*POLLING, ("launch", 1, 1000), ("device",)])
+    assert near(scaled(replayed(machine), WORK, 0.5), faster.length(), POLLING)
+
+
+def test_two_pauses_that_end_with_a_kernel_are_a_chance():
+    machine = Machine().run([*POLLING[:6], ("launch", 1, 1000), ("device",)])
+    assert by_class(replayed(machine)).host > 9_000_000
 
 
 def test_faster_kernels_leave_the_host_as_the_limit():
