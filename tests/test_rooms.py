@@ -107,6 +107,7 @@ ALLOWED = {
 # draws the timeline that was simulated in the room which effects of changes stand on. Only these modules reach so far.
 FURTHER = {
     "pyprof.prof.planning.plan_timings": "pyprof/benchmark",
+    "pyprof.prof.changes.checkpointing_times": "prof prof/memory",  # for pyprof memory
     "pyprof.prof.replay.cli": "prof prof/perfetto",
     "pyprof.prof.replay.simulated_trace": "prof/perfetto",
     "pyprof.capture.run": "pyprof/processes",

@@ -223,7 +223,8 @@ def _inferred_waits(run: Recorded, places: list[tuple[int, bool]]) -> Edges:
             continue
         if waits:
             begun = start[place] + SKEW_NS
-            done = [_last_done(kept, end, begun) for other, kept in history.items() if other != lane]
+            last = (kept[:-9:-1] for other, kept in history.items() if other != lane)  # of each, the last few
+            done = (next((row for row in rows if end[row] <= begun), -1) for rows in last)
             found = sorted((row for row in done if row >= 0), key=lambda row: -end[row])[:waits]
             target += [place] * len(found)
             source += found
@@ -253,8 +254,3 @@ def room_on_gpu(run: Recorded, expected: Ints) -> Edges:
         better = ran & ((source < 0) | (work.end[found] < work.end[source]))
         source[better] = found[better]
     return Edges(late[source >= 0], source[source >= 0])
-
-
-def _last_done(rows: list[int], end: Ints, time: int) -> int:
-    """The last of these operations that ended by then; -1: none of the last few."""
-    return next((row for row in rows[:-9:-1] if end[row] <= time), -1)
