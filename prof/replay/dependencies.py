@@ -223,8 +223,8 @@ def _inferred_waits(run: Recorded, places: list[tuple[int, bool]]) -> Edges:
             continue
         if waits:
             begun = start[place] + SKEW_NS
-            last = (kept[:-9:-1] for other, kept in history.items() if other != lane)  # of each, the last few
-            done = (next((row for row in rows if end[row] <= begun), -1) for rows in last)
+            few = (kept[:-9:-1] for other, kept in history.items() if other != lane)  # of each, the last few
+            done = (next((row for row in rows if end[row] <= begun), -1) for rows in few)
             found = sorted((row for row in done if row >= 0), key=lambda row: -end[row])[:waits]
             target += [place] * len(found)
             source += found

@@ -22,7 +22,7 @@ from pyprof.table.columns import NULL, Floats, HostTable, Ints
 from pyprof.table.measured_steps import MeasuredStep, TimedCalls
 
 ALIKE = 0.9  # of a step's calls, how many must have the name of the timed ones for the two to be the same
-AROUND, NEAR = 8, 100  # calls that are compared to find a place, and how far from the expected one it is sought
+AROUND, NEAR = 8, 50  # calls that are compared to find a place, and how far from the expected one it is sought
 WAITED = 0.2  # the host may wait for the GPU for this share of the time at a place; with more, the rest is not known
 SURE = 0.1  # half of the 80% interval of the logarithm of the host's time in an iteration
 # Where the host launches more than a GPU's queue holds, and the GPU works nearly as long as the host took, the queue
