@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyprof.prof.replay.recorded_run import KIND, ROW_KINDS, Recorded
+from pyprof.prof.replay.recorded_run import KIND, ROW_KINDS, Recorded, by_group, median_or
 from pyprof.table.columns import Bools, Ints, distinct
 
 SKEW_NS = 2000  # by which the clocks of host and GPU may differ, as profilers align them
@@ -66,24 +66,12 @@ def blocked_calls(run: Recorded) -> Blocked:
     late = np.full(len(calls), np.iinfo(np.int64).min)
     np.maximum.at(late, call, work.end[source])
     waited = late > calls.start  # the call began before what it waits for had ended
-    own = np.where(waited, np.minimum(_usual(run, duration, waited), duration), duration)
+    usual = by_group(calls.kind, duration, ~waited, lambda values: median_or(UNKNOWN_NS, values))  # of a kind's calls
+    own = np.where(waited, np.minimum(np.minimum(usual, LONGEST_OWN_NS), duration), duration)
     tail = calls.end[call] - work.end[source]
     last = (work.end[source] == late[call]) & waited[call]
-    tail = np.where(last, tail, np.minimum(_median(tail[last]), tail))
+    tail = np.where(last, tail, np.minimum(median_or(UNKNOWN_NS, tail[last]), tail))
     return Blocked(own, call, source, tail, holding)
-
-
-def _median(values: Ints) -> int:
-    return round(float(np.median(values))) if len(values) else UNKNOWN_NS
-
-
-def _usual(run: Recorded, duration: Ints, waited: Bools) -> Ints:
-    """Per call, the median duration of calls of its kind that did not wait, at most ``LONGEST_OWN_NS``."""
-    found = np.full(len(duration), LONGEST_OWN_NS, np.int64)
-    for kind in np.unique(run.calls.kind).tolist():
-        mine = run.calls.kind == kind
-        found[mine] = min(_median(duration[mine & ~waited]), LONGEST_OWN_NS)
-    return found
 
 
 def _held_by_copies(run: Recorded) -> Bools:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -226,3 +227,17 @@ def previous_in(group: Ints) -> Ints:
     found = np.full(len(group), -1, np.int64)
     found[order[1:]] = np.where(group[order][1:] == group[order][:-1], order[:-1], -1)
     return found
+
+
+def by_group(group: Ints, values: Ints, chosen: Bools, figure: Callable[[Ints], int]) -> Ints:
+    """Per row, a figure of the values of the chosen rows of its group."""
+    found = np.zeros(len(group), np.int64)
+    for number in np.unique(group).tolist():
+        mine = group == number
+        found[mine] = figure(values[mine & chosen])
+    return found
+
+
+def median_or(otherwise: int, values: Ints) -> int:
+    """The median; something else of no values."""
+    return round(float(np.median(values))) if len(values) else otherwise
