@@ -69,7 +69,7 @@ def _describe(args: argparse.Namespace, loaded: LoadedMemory) -> Done:
     from pyprof.command.terminal_text import output_width
     from pyprof.errors import PyprofError
     from pyprof.files import open_output
-    from pyprof.prof.checkpointing_times import with_added_times
+    from pyprof.prof.changes.checkpointing_times import with_added_times
     from pyprof.prof.memory.memory_numbers import memory_numbers
     from pyprof.prof.summary.memory_document import memory_document
 

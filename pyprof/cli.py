@@ -29,7 +29,7 @@ COMMANDS = (
     Command("report", "pyprof.prof.report.cli", "kernel table or profiler file to one web page"),
     Command("perfetto", "pyprof.prof.perfetto.cli", "kernel table or profiler file to a trace for ui.perfetto.dev"),
     Command("plot", "pyprof.prof.plot.cli", "a figure of a capture as PNG, SVG or PDF: roofline, layers, timeline"),
-    Command("replay", "pyprof.prof.simulation.cli", "simulate a run from its parts: idle time, the critical path"),
+    Command("replay", "pyprof.prof.replay.cli", "simulate a run from its parts: idle time, the critical path"),
     Command("plan", "pyprof.prof.planning.cli", "which changes to make, and what the step takes after each"),
     Command("try", "pyprof.variants.cli", "run a script once per change applied from outside, and time its steps"),
     Command("diff", "pyprof.prof.diff.cli", "two captures: what got faster or slower, and why; a gate for CI"),

@@ -53,7 +53,8 @@ ALLOWED = {
     "prof/timing": "ground pyprof/command pyprof/table prof/ops prof/work prof/limits",
     # a step's time and what limits it, which all outputs say first
     "prof/step": "pyprof/command pyprof/table prof/work prof/timing",
-    "prof/replay": "ground pyprof/table prof/timing",
+    # the replay of a run, and the command that shows it
+    "prof/replay": "ground pyprof/command pyprof/table prof/kernels prof/work prof/limits prof/timing",
     "prof/changes/effect": "ground pyprof/table prof/kernels prof/work prof/limits prof/timing prof/replay",
     "prof/changes/rules/kernels": "ground pyprof/table prof/work prof/limits prof/timing prof/changes/effect",
     "prof/changes/rules/products": "ground pyprof/table prof/kernels prof/changes/effect prof/changes/rules/kernels",
@@ -65,8 +66,8 @@ ALLOWED = {
     # the one list of changes, which all outputs show
     "prof/changes": "ground pyprof/command pyprof/table prof/work prof/limits prof/timing prof/step prof/replay "
     "prof/changes/effect prof/changes/rules",
-    "pyprof/replay": "ground pyprof/table prof/ops prof/work",
-    "prof/changes/measured": "ground pyprof/command pyprof/table pyprof/replay prof/ops prof/work prof/changes/effect "
+    "pyprof/rerun": "ground pyprof/table prof/ops prof/work",
+    "prof/changes/measured": "ground pyprof/command pyprof/table pyprof/rerun prof/ops prof/work prof/changes/effect "
     "prof/changes/rules/kernels prof/changes/rules/products",
     "prof/ranks": "ground pyprof/command pyprof/table prof/work prof/timing prof/replay",
     "prof/summary": "ground pyprof/command pyprof/table parse/attribute prof/memory prof/ops prof/kernels prof/work "
@@ -81,8 +82,6 @@ ALLOWED = {
     "prof/plot": "ground pyprof/command pyprof/table prof prof/kernels prof/work prof/limits prof/timing prof/table",
     "prof/perfetto": "ground pyprof/command pyprof/table parse/attribute prof prof/memory prof/work "
     "prof/limits prof/timing prof/table",
-    "prof/simulation": "ground pyprof/command pyprof/table prof prof/kernels prof/work prof/limits prof/timing "
-    "prof/perfetto prof/replay",
     "prof/planning": "ground pyprof/command pyprof/table prof prof/work prof/limits prof/step prof/replay "
     "prof/changes/effect prof/changes/rules prof/changes prof/changes/measured",
     "prof/diff": "ground pyprof/command pyprof/table parse prof prof/job prof/work prof/limits prof/timing "
@@ -97,17 +96,20 @@ ALLOWED = {
     "pyprof/variants": "ground pyprof/command pyprof/capture prof/changes/effect prof/changes/rules prof/changes "
     "prof/planning",
     "pyprof/counting": "ground pyprof/capture prof/ops",
-    "pyprof/benchmark": "ground pyprof/command pyprof/counting pyprof/replay prof prof/ops prof/kernels prof/limits "
+    "pyprof/benchmark": "ground pyprof/command pyprof/counting pyprof/rerun prof prof/ops prof/kernels prof/limits "
     "prof/changes/measured prof/plot prof/table",
     "pyprof/sampling": "ground pyprof/capture pyprof/table prof prof/work prof/summary prof/table",
     "pyprof": "ground pyprof/command prof prof/diff",
     "pyprof/mcp": "ground pyprof/command prof prof/diff pyprof",
     "pyprof/integrations": "ground pyprof/command pyprof",
 }
-# `pyprof run --report` writes the page of what it has just collected, `pyprof plan --measure` measures. Only these
-# modules reach so far.
+# `pyprof run --report` writes the page of what it has just collected, `pyprof plan --measure` measures, `pyprof replay`
+# draws the timeline that was simulated in the room which effects of changes stand on. Only these modules reach so far.
 FURTHER = {
     "pyprof.prof.planning.plan_timings": "pyprof/benchmark",
+    "pyprof.prof.changes.checkpointing_times": "prof prof/memory",  # for pyprof memory
+    "pyprof.prof.replay.cli": "prof prof/perfetto",
+    "pyprof.prof.replay.simulated_trace": "prof/perfetto",
     "pyprof.capture.run": "pyprof/processes",
     "pyprof.capture.run_report": "prof prof/work prof/changes prof/summary prof/report",
     "pyprof.capture.control": "pyprof/sampling",  # pyprof.profile(every=)

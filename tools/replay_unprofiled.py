@@ -47,7 +47,7 @@ def told(file: Path) -> tuple[float, float, float]:
     assert loaded.host is not None, file
     timed = unprofiled(loaded.table.measured)
     assert timed is not None, file
-    found = without_profiler(replay(loaded.table, loaded.host, loaded.name, meetings(loaded.table)))
+    _, found = without_profiler(replay(loaded.table, loaded.host, loaded.name, meetings(loaded.table)))
     return timed.step_ns / 1e6, found.step_ns / 1e6, found.profiled_ns / 1e6
 
 

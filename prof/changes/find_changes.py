@@ -26,7 +26,7 @@ from pyprof.prof.changes.records import CPU_UNKNOWN, ON_CPU, AbstainedRule, Chan
 from pyprof.prof.changes.rules import CPU_RULES, RULES
 from pyprof.prof.changes.search import IN_PLAN, LEAST, Plan, PlannedEdit, make_plan
 from pyprof.prof.limits.peaks_file import Peaks
-from pyprof.prof.replay.replayed_steps import Window, rows_alike, step_window
+from pyprof.prof.replay.cut_to_steps import Window, rows_alike, step_window
 from pyprof.prof.step.run_step import RunStep, run_step
 from pyprof.prof.timing.stragglers import meetings
 from pyprof.prof.work.annotate import Annotation

@@ -23,7 +23,7 @@ from pyprof.prof.ranks.merged_ranks import Ranks
 from pyprof.prof.ranks.pace_records import JobPath
 from pyprof.prof.ranks.rank_clocks import clocks
 from pyprof.prof.ranks.slow_ranks import late_ranks
-from pyprof.prof.replay.replayed_steps import cut_to_steps
+from pyprof.prof.replay.cut_to_steps import cut_to_steps
 from pyprof.table.clock_shift import moved
 from pyprof.table.columns import HostTable, MemoryTable, Table
 from pyprof.table.container import read_container

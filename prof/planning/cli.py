@@ -131,8 +131,8 @@ def load_base(file: str, peaks: str | None, say: Say) -> tuple[LoadedFile, BaseR
     from pyprof.prof.changes.find_changes import base_of, doubt
     from pyprof.prof.limits.peaks_file import load_peaks
     from pyprof.prof.load import load_with_calls
+    from pyprof.prof.replay.cut_to_steps import step_window
     from pyprof.prof.replay.replayed_run import refuse_incomplete
-    from pyprof.prof.replay.replayed_steps import step_window
     from pyprof.prof.step.run_step import run_step
     from pyprof.prof.work.annotate import annotate
 

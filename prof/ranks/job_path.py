@@ -29,9 +29,10 @@ from pyprof.prof.ranks.joint_run import (
     with_even_hosts,
 )
 from pyprof.prof.ranks.pace_records import PATH_KINDS, HostPace, JobPath, LikeOthers, OnRank
-from pyprof.prof.replay.critical_path import CLASSES, PathClass
+from pyprof.prof.replay.critical_path import CLASSES, PathClass, critical_path
+from pyprof.prof.replay.replayed_run import Replayed
 from pyprof.prof.replay.tasks import CALL, HOST, WORK
-from pyprof.prof.replay.without_profiler import WithoutProfiler, without_profiler
+from pyprof.prof.replay.without_profiler import ProfilerRemoved, without_profiler
 from pyprof.prof.timing.input_data import input_data
 from pyprof.prof.timing.profiler_cost import unprofiled
 from pyprof.prof.work.annotate import annotate
@@ -56,7 +57,7 @@ _KIND_OF: dict[PathClass, str] = {
 class _Run(NamedTuple):
     """One of the two ways to remove the profiler's cost."""
 
-    removed: WithoutProfiler
+    removed: ProfilerRemoved
     step_ns: float  # with kernels that are longer beside waits
     alike_ns: dict[int, float]  # per rank, the step that the others have without waiting for it
     at_most_ns: dict[int, float]  # the same if kernels beside waits lost less time to them
@@ -80,7 +81,7 @@ def job_path(
     pace, free = paces(recorded), uncrowded(recorded)
     removed = [without_profiler(each.replayed) for each in (free, with_even_hosts(free, pace))]
     communicates = kinds(table, annotation).among(NCCL)
-    on = _on_ranks(crowded(free.with_tasks(removed[0].replayed)), communicates, ranks)
+    on = _on_ranks(crowded(free.with_tasks(removed[0][0])), communicates, ranks)
     late = [*slow, *(each.rank for each in on if each.rank is not None)]
     runs, alike = _alike(free, removed, late, ranks)
     before, replayed = unprofiled(table.measured), recorded.replayed
@@ -109,19 +110,18 @@ def _host(joint: JointRun, rank: int, pace: float, steps: int) -> HostPace:
 
 
 def _alike(
-    free: JointRun, removed: Sequence[WithoutProfiler], late: Sequence[int], ranks: Sequence[int]
+    free: JointRun, removed: Sequence[tuple[Replayed, ProfilerRemoved]], late: Sequence[int], ranks: Sequence[int]
 ) -> tuple[list[_Run], list[LikeOthers]]:
     """The runs, and what the step would be without the delays of the first of the ranks that are ``late``."""
     meet = set(free.rank_of_work[free.symmetric].tolist())
     first = [rank for rank in dict.fromkeys(late) if rank in meet][:MOST_ALIKE]
     besides = [rank for rank in ranks if rank in meet and rank not in first][:LEAST_BESIDES]
-    runs = [_run(free, each, ranks, [*first, *besides]) for each in removed]
+    runs = [_run(free.with_tasks(run), figures, ranks, [*first, *besides]) for run, figures in removed]
     return runs, sorted((_like_others(runs, rank) for rank in first), key=lambda each: each.step_ns)
 
 
-def _run(joint: JointRun, removed: WithoutProfiler, ranks: Sequence[int], without: Sequence[int]) -> _Run:
-    """The run ``removed``, and what it is for the others of each rank of ``without``."""
-    free = joint.with_tasks(removed.replayed)
+def _run(free: JointRun, removed: ProfilerRemoved, ranks: Sequence[int], without: Sequence[int]) -> _Run:
+    """The run without the profiler's cost, and what it is for the others of each rank of ``without``."""
     alike, at_most = {}, {}
     for rank in without:
         others, cut = [each for each in ranks if each != rank], unwaited(free, rank)
@@ -152,7 +152,7 @@ def _like_others(runs: Sequence[_Run], rank: int) -> LikeOthers:
 def _on_ranks(joint: JointRun, communicates: Bools, ranks: Sequence[int]) -> list[OnRank]:
     """The path's time on each rank, per step after the first one; of the whole run if there is one."""
     replayed, tasks = joint.replayed, joint.replayed.tasks
-    path = replayed.path(communicates)
+    path = critical_path(replayed, communicates)
     begin = float(tasks.release.min())
     finish = step_ends(joint, ranks)
     low, high = (finish[0], finish[-1]) if len(finish) > 1 else (begin, float(replayed.ends.max()))

@@ -1,1 +1,1 @@
-"""The step as tasks with dependencies, simulated: what the capture's own calls and kernels say that it must take."""
+"""The run as tasks with dependencies, simulated from its own calls and kernels, and the command that shows it."""

@@ -1,4 +1,4 @@
-"""The chain of tasks that decides how long the run takes, and what its time goes to.
+"""The chain of tasks that decides how long the run takes, and what its time goes to, by kind and by place.
 
 From the task that ends last, each task's predecessor on the path is the dependency that let it begin last. The times on
 the path add up to the length of the run. Only what shortens a task on the path shortens the run.
@@ -7,17 +7,48 @@ the path add up to the length of the run. Only what shortens a task on the path 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
 import numpy as np
 
+from pyprof.command.json_schema import Record, doc
+from pyprof.prof.kernels.name_patterns import is_collective
 from pyprof.prof.replay.recorded_run import ROW_KINDS, Recorded
-from pyprof.prof.replay.tasks import CALL, HOST, QUEUE, SYNC, Tasks
-from pyprof.table.columns import Bools, Ints
+from pyprof.prof.replay.replayed_run import Replayed
+from pyprof.prof.replay.tasks import CALL, HOST, SYNC, Tasks
+from pyprof.prof.timing.blocking_copies import call_places
+from pyprof.table.columns import Bools, Ints, Table, distinct
 
 PathClass = Literal["host", "kernels", "copies", "communication", "synchronisation", "latency"]
 CLASSES: tuple[PathClass, ...] = get_args(PathClass)
 _HOST, _KERNELS, _COPIES, _COMMUNICATION, _SYNC, _LATENCY = range(len(CLASSES))
+
+
+class PathTime(Record):
+    """The critical path by what its time goes to; the sum is replayed_ns."""
+
+    host: Annotated[int, doc("ns of the host between calls and in calls")]
+    kernels: Annotated[int, doc("ns of kernels and of opaque CUDA graphs")]
+    copies: Annotated[int, doc("ns of copies and memsets")]
+    communication: Annotated[int, doc("ns of the kernels of collectives")]
+    synchronisation: Annotated[int, doc("ns from the end of the work that the host waited for to the call's return")]
+    latency: Annotated[int, doc("ns between a launch and its start, between kernels, and between streams")]
+
+
+class PlaceOnPath(Record):
+    """The time on the path of one op and line, of one class."""
+
+    what: Annotated[PathClass, doc("as in critical_path")]
+    op: Annotated[
+        str,
+        doc(
+            "what the user called; where that is unknown, the name of the kernel or call, or before which call the "
+            "host worked"
+        ),
+    ]
+    line: Annotated[str, doc("the innermost line of the user's code; empty: unknown")]
+    ns: Annotated[int, doc("its time on the path")]
+    tasks: Annotated[int, doc("number of its tasks on the path")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,21 +61,18 @@ class CriticalPath:
     lag: Ints  # time between the task before and this one, ns
     lag_class: Ints
 
-    def by_class(self) -> dict[str, int]:
-        """The path's time by what it goes to; the sum is the length of the run."""
-        sums = np.zeros(len(CLASSES))
-        np.add.at(sums, self.own_class, self.own)
-        np.add.at(sums, self.lag_class, self.lag)
-        return {name: int(ns) for name, ns in zip(CLASSES, sums.tolist(), strict=True)}
+    def by_class(self) -> PathTime:
+        classes, times = np.append(self.own_class, self.lag_class), np.append(self.own, self.lag)
+        return PathTime(*map(int, np.bincount(classes, times, len(CLASSES))))
 
 
-def critical_path(run: Recorded, tasks: Tasks, ends: Ints, communicates: Bools) -> CriticalPath:
-    """The path of a simulated run. ``communicates``: per row of the kernel table, whether it is a collective."""
-    path, cause, gap = _backwards(tasks, ends)
-    own_class = _classes(run, tasks, path, communicates)
-    own = tasks.duration[path].copy()
+def critical_path(replayed: Replayed, communicates: Bools) -> CriticalPath:
+    """The path of a replay. ``communicates``: per row of the kernel table, whether it is a collective."""
+    path, cause, gap = _backwards(replayed.tasks, replayed.ends)
+    own_class = _classes(replayed.run, replayed.tasks, path, communicates)
+    own = replayed.tasks.duration[path]
     # A call that ends with a wait takes its own time while it waits: what remains is the return from the wait.
-    waited = np.isin(cause, (SYNC, QUEUE))
+    waited = cause == SYNC
     gap[waited], own[waited] = gap[waited] + own[waited], 0
     before = np.append(own_class[:1], own_class[:-1])
     lag_class = np.where(gap < 0, before, np.where(waited, _SYNC, _LATENCY))
@@ -71,12 +99,55 @@ def _backwards(tasks: Tasks, ends: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def _classes(run: Recorded, tasks: Tasks, path: Ints, communicates: Bools) -> Ints:
-    kind, item = tasks.kind[path], tasks.item[path]
-    rows = np.where(np.isin(kind, (HOST, CALL)), 0, item)
-    of_work = np.where(
-        communicates[run.work.row[rows]],
-        _COMMUNICATION,
-        np.isin(run.work.kind[rows], [ROW_KINDS.index(name) for name in ("memcpy", "memset")]) * (_COPIES - _KERNELS)
-        + _KERNELS,
-    )
-    return np.where(np.isin(kind, (HOST, CALL)), _HOST, of_work)
+    on_host = np.isin(tasks.kind[path], (HOST, CALL))
+    of_kind = np.array([_COPIES if kind in ("memcpy", "memset") else _KERNELS for kind in ROW_KINDS])
+    of_work = np.where(communicates[run.work.row], _COMMUNICATION, of_kind[run.work.kind])
+    return np.where(on_host, _HOST, of_work[np.where(on_host, 0, tasks.item[path])])
+
+
+def communicates(table: Table) -> Bools:
+    """Which rows are kernels of collectives, by their names."""
+    long, short = table.coded("kLongName"), table.coded("kShortName")
+    named = np.where(long.codes >= 0, long.where(is_collective), short.where(is_collective))
+    return named & table.coded("kind").among("kernel")
+
+
+def path_places(replayed: Replayed, path: CriticalPath) -> list[PlaceOnPath]:
+    """The places of the path, most time first. What the host does between two calls belongs to the second's op.
+
+    A task that begins before the one that it depends on ends shortens that one's time.
+    """
+    names, place = _places(replayed, path.task)
+    lag_place = np.where(path.lag < 0, np.append(place[:1], place[:-1]), place)
+    ns = np.append(path.own, path.lag)
+    spent = np.flatnonzero(ns)
+    both = np.append(path.own_class, path.lag_class)[spent], np.append(place, lag_place)[spent]
+    keys, group = distinct(*both)
+    sums, counts = (np.bincount(group, weights, len(keys)).astype(int).tolist() for weights in (ns[spent], None))
+    found = zip(keys, sums, counts, strict=True)
+    places = [PlaceOnPath(CLASSES[what], *names[where], took, count) for (what, where), took, count in found]
+    return sorted(places, key=lambda each: (-each.ns, each.what, each.op, each.line))
+
+
+def _places(replayed: Replayed, task: Ints) -> tuple[list[tuple[str, str]], Ints]:
+    """The distinct places, and that of each task: an operation's own, or a call's.
+
+    Where a call's is unknown, its name stands for it, apart from what the host did before it: a call of a microsecond
+    may follow seconds of the program's own code.
+    """
+    table, host, run, tasks = replayed.table, replayed.host, replayed.run, replayed.tasks
+    is_work, item = ~np.isin(tasks.kind[task], (HOST, CALL)), tasks.item[task]
+    rows, calls = run.work.row[item[is_work]], run.calls.row[item[~is_work]]
+    of_work, work_place = call_places(table, rows)
+    of_calls, call_place = call_places(host, calls)
+    work_names, called = table.coded("kShortName").take(rows).texts(), host.coded("name").take(calls).texts()
+    before = (tasks.kind[task[~is_work]] == HOST).tolist()
+    host_names = [f"before {name}" if own else name for name, own in zip(called, before, strict=True)]
+    number: dict[tuple[str, str], int] = {}
+    place = np.empty(len(task), np.int64)
+    parts = ((is_work, of_work, work_place, work_names), (~is_work, of_calls, call_place, host_names))
+    for chosen, places, at, names in parts:
+        called_at = [(op, str(where)) for op, where in places]
+        found = [called_at[p] if any(called_at[p]) else (name, "") for p, name in zip(at.tolist(), names, strict=True)]
+        place[chosen] = [number.setdefault(each, len(number)) for each in found]
+    return list(number), place

@@ -1,14 +1,12 @@
-"""Which operations a call waits for, and which operations of other streams an operation waits for.
+"""Which operations a call waits for, and how long; and which operations of other streams an operation waits for.
 
 Where the capture records streams and events of synchronising calls (nsys; torch.profiler with
-enable_cuda_sync_events), dependencies follow CUDA's rules. Where it has the calls' names alone, three rules take their
+enable_cuda_sync_events), dependencies follow CUDA's rules. Where it has the calls' names alone, two rules take their
 place, of which none can make an operation wait for something that in the capture ended after it began:
 
 * a stream may wait where its process called cudaStreamWaitEvent since the stream's last launch, for as many operations
   as there were such calls. They are the last ones of other streams, by their end, that were launched before the last
   cudaEventRecord; or before the last cudaStreamWaitEvent, in captures without those calls (PyTorch 1.13 to 2.0);
-* if another launch came between that call and the operation, the wait counts only where nothing else explains when the
-  operation began;
 * a call that waits for a stream or an event waits for the last operation, by its end, that was done when it returned.
 """
 
@@ -18,12 +16,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyprof.prof.replay.recorded_run import KIND, ROW_KINDS, Recorded
-from pyprof.table.columns import Bools, Ints
+from pyprof.prof.replay.recorded_run import KIND, ROW_KINDS, Recorded, by_group, median_or
+from pyprof.table.columns import Bools, Ints, distinct
 
 SKEW_NS = 2000  # by which the clocks of host and GPU may differ, as profilers align them
 LATE_NS = 10_000  # what began later than expected by this waited for something
-NEAR_NS = 12_000  # a stream goes on this soon after the event that it waits for
+UNKNOWN_NS = 2_000  # what a call takes, and the return from a wait, where the capture has none to take it from
+LONGEST_OWN_NS = 10_000  # a call that waited does not take longer by itself
+# A host that reads memory again and again until a kernel has written there makes no call. Such pauses follow the
+# kernel's launch and end with the kernel: in DeepEP's dispatch on an H800, where they take 2 to 23 ms, 25 to 67 µs
+# before its end. A pause for another reason ends so near to a kernel's end by chance alone.
+POLLED_NS = 1_000_000  # the least time of such a pause
+AT_END_NS = 100_000  # between the ends of kernel and pause
+AGAIN = 3  # pauses after launches of one kernel; all of them must end so
 
 
 class Edges(NamedTuple):
@@ -33,24 +38,92 @@ class Edges(NamedTuple):
     source: Ints
 
 
-_NONE = Edges(np.zeros(0, np.int64), np.zeros(0, np.int64))
+_NONE, _NEVER = np.zeros(0, np.int64), np.iinfo(np.int64).min
+
+
+class Blocked(NamedTuple):
+    """What calls wait for: ``call`` ends ``tail`` ns after the end of the operation ``work``, if that is later."""
+
+    own: Ints  # per call: its duration without waiting, ns
+    call: Ints
+    work: Ints
+    tail: Ints
+    held: Bools  # per operation: whether its own call waits for it
+
+
+def blocked_calls(run: Recorded) -> Blocked:
+    """What each call waits for: one that synchronises, and one that copies from or to pageable memory.
+
+    Its recorded duration is split: the wait, which the replay finds from the operation waited for; what the call took
+    after the operation had ended; and the call's own time, which for one that waited is that of calls that did not.
+    """
+    calls, work = run.calls, run.work
+    holding = _held_by_copies(run)
+    held = np.flatnonzero(holding)
+    synced = waited_for(run)
+    call, source = np.append(synced.target, work.call[held]), np.append(synced.source, held)
+    duration = calls.end - calls.start
+    late = np.full(len(calls), np.iinfo(np.int64).min)
+    np.maximum.at(late, call, work.end[source])
+    waited = late > calls.start  # the call began before what it waits for had ended
+    usual = by_group(calls.kind, duration, ~waited, lambda values: median_or(UNKNOWN_NS, values))  # of a kind's calls
+    own = np.where(waited, np.minimum(np.minimum(usual, LONGEST_OWN_NS), duration), duration)
+    tail = calls.end[call] - work.end[source]
+    last = (work.end[source] == late[call]) & waited[call]
+    tail = np.where(last, tail, np.minimum(median_or(UNKNOWN_NS, tail[last]), tail))
+    return Blocked(own, call, source, tail, holding)
+
+
+def _held_by_copies(run: Recorded) -> Bools:
+    """Operations of copies whose call in the capture ended after them, or after they began, if it was a long one."""
+    calls, work = run.calls, run.work
+    call = np.maximum(work.call, 0)
+    copies = (work.call >= 0) & (calls.kind[call] == KIND["copy"]) & run.holding[work.row]
+    ended = (calls.end[call] >= work.end - SKEW_NS) & (calls.end[call] > work.start)  # else it waits for its own call
+    found: Bools = copies & (ended | (calls.end[call] > work.start + LONGEST_OWN_NS))
+    return found
+
+
+def polled(run: Recorded) -> tuple[Ints, Ints]:
+    """Calls before which the host waits for a kernel by reading memory, and the kernel: the thread's last launch."""
+    calls, work = run.calls, run.work
+    launched = np.full(len(calls), -1, np.int64)
+    launched[work.call[work.call >= 0]] = np.flatnonzero(work.call >= 0)  # of several, the last
+    since = np.maximum(calls.before, 0)
+    after = np.where((calls.before >= 0) & (calls.after < 0), launched[since], -1)
+    call = np.flatnonzero((after >= 0) & (calls.start - calls.end[since] > POLLED_NS))
+    kernel = after[call]
+    name = run.kernel[work.row[kernel]]
+    near = np.abs(work.end[kernel] - calls.start[call]) < AT_END_NS
+    kept = near & (work.kind[kernel] == ROW_KINDS.index("kernel"))
+    for number in np.unique(name).tolist():
+        mine = name == number
+        kept[mine] &= bool(kept[mine].all()) and int(mine.sum()) >= AGAIN
+    return call[kept], kernel[kept]
 
 
 def waited_for(run: Recorded) -> Edges:
-    """The operations (source) that synchronising calls (target) wait for."""
-    calls = run.calls
-    found = [_whole_devices(run, calls.among("device sync", "free"))]
-    known = calls.stream >= 0
-    found.append(_streams(run, calls.among("stream sync") & known))
-    events = calls.among("event sync")
-    recorded = events & (calls.stream[calls.record] >= 0) & (calls.record >= 0)
-    found.append(_events(run, recorded))
-    found.append(_latest_done(run, (calls.among("stream sync") & ~known) | (events & ~recorded)))
-    return joined(found)
+    """The operations (source) that synchronising calls (target) wait for.
 
-
-def joined(edges: list[Edges]) -> Edges:
-    return Edges(*(np.concatenate(parts) for parts in zip(_NONE, *edges, strict=True)))
+    A call that waits for a whole device waits for all work launched before, but for none that in the capture was not
+    done when it returned; one for a stream, for what was launched there before; one for an event, for what was launched
+    on the stream before the event was recorded there.
+    """
+    calls, work = run.calls, run.work
+    target = np.flatnonzero(calls.among("device sync", "free", "stream sync", "event sync"))
+    of_device, of_event = (calls.among(*kinds)[target] for kinds in (("device sync", "free"), ("event sync",)))
+    record = calls.record[target]
+    lane = np.where(of_event, np.where(record >= 0, calls.stream[record], -1), calls.stream[target])
+    until = np.where(of_event & (lane >= 0), record, target)
+    tail = np.array([_tails(run, number, until) for number in range(len(run.lanes))])
+    end = np.where(tail >= 0, work.end[tail], _NEVER)
+    own = np.array([pid for pid, *_ in run.lanes])[:, None] == _pid_of_calls(run)[target]
+    done = own & (tail >= 0) & (end <= calls.end[target] + SKEW_NS)
+    latest = np.where(done, end, _NEVER)
+    known = (tail >= 0) & (np.arange(len(tail))[:, None] == lane)
+    chosen = np.where(of_device, done, np.where(lane >= 0, known, done & (end == latest.max(axis=0))))
+    lanes, number = np.nonzero(chosen)
+    return Edges(target[number], tail[lanes, number])
 
 
 def _tails(run: Recorded, lane: int, calls: Ints) -> Ints:
@@ -60,70 +133,12 @@ def _tails(run: Recorded, lane: int, calls: Ints) -> Ints:
     return np.where(at >= 0, rows[np.maximum(at, 0)], -1) if len(rows) else np.full(len(calls), -1)
 
 
-def _lanes_of(run: Recorded, pid: int) -> list[int]:
-    return [number for number, lane in enumerate(run.lanes) if lane[0] == pid]
-
-
 def _pid_of_calls(run: Recorded) -> Ints:
     return np.array([pid for pid, _ in run.threads], np.int64)[run.calls.thread]
 
 
-def _whole_devices(run: Recorded, chosen: Bools) -> Edges:
-    """All work launched before, but none that in the capture was not done when the call returned."""
-    found, pid = [], _pid_of_calls(run)
-    for process in np.unique(pid[chosen]).tolist():
-        calls = np.flatnonzero(chosen & (pid == process))
-        for lane in _lanes_of(run, process):
-            tails = _tails(run, lane, calls)
-            done = (tails >= 0) & (run.work.end[tails] <= run.calls.end[calls] + SKEW_NS)
-            found.append(Edges(calls[done], tails[done]))
-    return joined(found)
-
-
-def _streams(run: Recorded, chosen: Bools) -> Edges:
-    """What was launched on the stream of each call before the call."""
-    return _launched_before(run, chosen, run.calls.stream, np.arange(len(run.calls)))
-
-
-def _events(run: Recorded, chosen: Bools) -> Edges:
-    """What was launched on the stream of an event before it was recorded there."""
-    record = np.maximum(run.calls.record, 0)
-    return _launched_before(run, chosen, run.calls.stream[record], record)
-
-
-def _launched_before(run: Recorded, chosen: Bools, lanes: Ints, until: Ints) -> Edges:
-    """``lanes``: of each call, the lane that it waits for. ``until``: the call before which that work was launched."""
-    found = []
-    for lane in np.unique(lanes[chosen]).tolist():
-        calls = np.flatnonzero(chosen & (lanes == lane))
-        tails = _tails(run, lane, until[calls])
-        found.append(Edges(calls[tails >= 0], tails[tails >= 0]))
-    return joined(found)
-
-
-def _latest_done(run: Recorded, chosen: Bools) -> Edges:
-    """Of the last operations of all lanes, that which ended last before the call returned."""
-    found, pid = [], _pid_of_calls(run)
-    for process in np.unique(pid[chosen]).tolist():
-        calls = np.flatnonzero(chosen & (pid == process))
-        lanes = _lanes_of(run, process)
-        if not lanes:
-            continue
-        tails = np.array([_tails(run, lane, calls) for lane in lanes])
-        end = np.where(tails >= 0, run.work.end[tails], np.iinfo(np.int64).min)
-        end = np.where(end <= run.calls.end[calls] + SKEW_NS, end, np.iinfo(np.int64).min)
-        best = end.argmax(axis=0)
-        tail = tails[best, np.arange(len(calls))]
-        done = (tail >= 0) & (end.max(axis=0) > np.iinfo(np.int64).min)
-        found.append(Edges(calls[done], tail[done]))
-    return joined(found)
-
-
-def between_streams(run: Recorded, expected: Ints) -> Edges:
-    """The operations (source) of other streams that operations (target) wait for.
-
-    ``expected``: when each operation would begin by its launch and its own stream alone.
-    """
+def between_streams(run: Recorded) -> Edges:
+    """The operations (source) of other streams that operations (target) wait for."""
     pid = _pid_of_calls(run)
     found = []
     for process in np.unique(run.work.pid).tolist():
@@ -134,8 +149,8 @@ def between_streams(run: Recorded, expected: Ints) -> Edges:
         waits = calls[run.calls.kind[calls] == KIND["wait"]]
         recorded = bool(np.any(run.calls.record[waits] >= 0))
         places = _in_order(run, calls, rows)
-        found.append(_recorded_waits(run, places) if recorded else _inferred_waits(run, places, expected))
-    return joined(found)
+        found.append(_recorded_waits(run, places) if recorded else _inferred_waits(run, places))
+    return Edges(*(np.concatenate(columns) for columns in zip(*found, strict=True))) if found else Edges(_NONE, _NONE)
 
 
 def _recorded_waits(run: Recorded, places: list[tuple[int, bool]]) -> Edges:
@@ -171,21 +186,19 @@ def _in_order(run: Recorded, calls: Ints, rows: Ints) -> list[tuple[int, bool]]:
     return list(zip(places.tolist(), is_call.tolist(), strict=True))
 
 
-def _inferred_waits(run: Recorded, places: list[tuple[int, bool]], expected: Ints) -> Edges:
+def _inferred_waits(run: Recorded, places: list[tuple[int, bool]]) -> Edges:
     """By the rules in the module's text."""
     start, end, lanes = run.work.start, run.work.end, run.work.lane
     kind = run.calls.kind
     any_record = any(is_call and kind[place] == KIND["record"] for place, is_call in places)
     history: dict[int, list[int]] = {}  # lane -> its last operations when an event was recorded, oldest first
     tail: dict[int, int] = {}
-    seen: dict[int, int] = {}  # lane -> the number of waits when it last began an operation
-    waits, direct = 0, 0  # all waits so far, and those since the last launch
+    waits = 0  # since the last launch
     target: list[int] = []
     source: list[int] = []
     for place, is_call in places:
         if is_call:
-            if kind[place] == KIND["wait"]:
-                waits, direct = waits + 1, direct + 1
+            waits += int(kind[place] == KIND["wait"])
             if kind[place] == KIND["record"] or not any_record:
                 for lane, last in tail.items():
                     kept = history.setdefault(lane, [])
@@ -196,16 +209,14 @@ def _inferred_waits(run: Recorded, places: list[tuple[int, bool]], expected: Int
         if run.work.call[place] < 0:
             tail[lane] = place
             continue
-        room = direct or int(waits > seen.get(lane, 0) and bool(start[place] > expected[place] + SKEW_NS))
-        if room:
+        if waits:
             begun = start[place] + SKEW_NS
-            done = [_last_done(kept, end, begun) for other, kept in history.items() if other != lane]
-            found = sorted((row for row in done if row >= 0), key=lambda row: -end[row])[:room]
-            if not direct:
-                found = [row for row in found if end[row] > start[place] - NEAR_NS]
+            few = (kept[:-9:-1] for other, kept in history.items() if other != lane)  # of each, the last few
+            done = (next((row for row in rows if end[row] <= begun), -1) for rows in few)
+            found = sorted((row for row in done if row >= 0), key=lambda row: -end[row])[:waits]
             target += [place] * len(found)
             source += found
-        tail[lane], seen[lane], direct = place, waits, 0
+        tail[lane], waits = place, 0
     return Edges(np.array(target, np.int64), np.array(source, np.int64))
 
 
@@ -220,23 +231,14 @@ def room_on_gpu(run: Recorded, expected: Ints) -> Edges:
     kernel = work.kind == ROW_KINDS.index("kernel")
     late = np.flatnonzero(kernel & (work.call >= 0) & (work.start > expected + LATE_NS))
     source = np.full(len(late), -1, np.int64)
-    keys = [lane[:2] for lane in run.lanes]
-    for lane, key in enumerate(keys):
+    device = distinct(*np.array(run.lanes, np.int64).T[:2])[1]  # of each lane
+    for lane in np.unique(work.lane[kernel]).tolist() if len(late) else ():
         rows = np.flatnonzero(kernel & (work.lane == lane))
-        mine = np.isin(work.lane[late], [other for other in range(len(keys)) if keys[other] == key and other != lane])
-        if not len(rows) or not mine.any():
-            continue
-        targets = np.flatnonzero(mine)
         rows = rows[np.argsort(work.start[rows], kind="stable")]
-        at = np.searchsorted(work.start[rows], work.start[late[targets]]) - 1
-        found = rows[np.maximum(at, 0)]
-        ran = (at >= 0) & (work.end[found] >= work.start[late[targets]] - SKEW_NS)
-        ran &= work.position[found] < work.position[late[targets]]
-        better = ran & ((source[targets] < 0) | (work.end[found] < work.end[source[targets]]))
-        source[targets[better]] = found[better]
+        at = np.searchsorted(work.start[rows], work.start[late]) - 1
+        found = rows[at]
+        ran = (at >= 0) & (work.lane[late] != lane) & (device[work.lane[late]] == device[lane])
+        ran &= (work.end[found] >= work.start[late] - SKEW_NS) & (work.position[found] < work.position[late])
+        better = ran & ((source < 0) | (work.end[found] < work.end[source]))
+        source[better] = found[better]
     return Edges(late[source >= 0], source[source >= 0])
-
-
-def _last_done(rows: list[int], end: Ints, time: int) -> int:
-    """The last of these operations that ended by then; -1: none of the last few."""
-    return next((row for row in rows[:-9:-1] if end[row] <= time), -1)

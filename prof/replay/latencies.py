@@ -11,10 +11,11 @@ from the begin of the call. The time until then is the host's work in the call, 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from pyprof.prof.replay.recorded_run import ROW_KINDS, Recorded
+from pyprof.prof.replay.recorded_run import ROW_KINDS, Recorded, by_group, median_or
 from pyprof.table.columns import Bools, Ints
 
 LAUNCH_NS, GAP_NS = 2200, 1100  # where a capture has no operation to take them from: of an H200
@@ -32,7 +33,7 @@ class Latencies:
 
 
 def latencies(run: Recorded, before: Ints) -> Latencies:
-    """The capture's own latencies. ``before``: of each operation, see ``previous_on_lane``."""
+    """The capture's own latencies. ``before``: of each operation, the one before it on its stream."""
     work, calls = run.work, run.calls
     known, follows = work.call >= 0, before >= 0
     called, begun = (np.where(known, times[work.call], 0) for times in (calls.end, calls.start))
@@ -41,41 +42,24 @@ def latencies(run: Recorded, before: Ints) -> Latencies:
     idle = known & ~in_graph & (free < begun)
     inside = known & ~in_graph & (work.start < called)
     queued = known & follows & ((free > called + QUEUED_NS) | in_graph)
-    launch = _by_group(work.kind, work.start - called, idle & ~inside, LAUNCH_NS, -LONGEST_NS)
+    launch = by_group(work.kind, work.start - called, idle & ~inside, partial(_typical, -LONGEST_NS, LAUNCH_NS))
     launch[in_graph] = 0
-    launch[inside] = _from_start(work.kind[inside], (work.start - begun)[inside], idle[inside])
+    # From the start of the call: on an idle stream its own time, on another at most the median of its kind.
+    own = work.start - begun
+    usual = by_group(work.kind, own, idle & inside, lambda values: median_or(LAUNCH_NS, values))
+    launch[inside] = np.where(idle, own, np.minimum(own, usual))[inside]
     since_free = work.start - free
     pair = (np.where(follows, work.kind[before], 0) * len(ROW_KINDS) + work.kind) * 2 + in_graph
-    gap = _by_group(pair, since_free, queued, GAP_NS, 0)
+    gap = by_group(pair, since_free, queued, partial(_typical, 0, GAP_NS))
     overlap = follows & (since_free < 0)
     gap[overlap] = since_free[overlap]
     return Latencies(launch, inside | in_graph, gap)
 
 
-def _by_group(group: Ints, values: Ints, chosen: Bools, otherwise: int, least: int) -> Ints:
-    """Per row, the typical value of the chosen rows of its group."""
-    found = np.full(len(values), otherwise, np.int64)
-    for number in np.unique(group).tolist():
-        mine = group == number
-        found[mine] = _typical(values[mine & chosen], otherwise, least)
-    return found
-
-
-def _typical(values: Ints, otherwise: int, least: int) -> int:
+def _typical(least: int, otherwise: int, values: Ints) -> int:
     """The mean of the values between ``least`` and three times their median, which leaves out idle time."""
     found = values[(values >= least) & (values <= LONGEST_NS)]
     if not len(found):
         return otherwise
     middle = float(np.median(found))
     return round(float(found[np.abs(found - middle) <= max(2 * abs(middle), 1000)].mean()))
-
-
-def _from_start(kind: Ints, since: Ints, idle: Bools) -> Ints:
-    """From the start of the call: on an idle stream its own time, on another at most the median of its kind."""
-    found = since.copy()
-    for number in np.unique(kind).tolist():
-        mine = kind == number
-        own = since[mine & idle]
-        usual = round(float(np.median(own))) if len(own) else LAUNCH_NS
-        found[mine & ~idle] = np.minimum(since[mine & ~idle], usual)
-    return found

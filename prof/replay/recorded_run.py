@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -99,7 +100,8 @@ def recorded(table: Table, host: HostTable, name: str) -> Recorded:
     lane_keys, lane = distinct(*(table.ints(key)[on_gpu] for key in ("pid", "device", "stream")))
     top = _outermost(host.ints("start"), host.ints("start") + host.ints("duration"), thread)
     calls, place = _calls(host, top, thread, lane_keys)
-    work, names = _work(table, on_gpu, lane, host, place, calls), table.coded("kShortName").codes.astype(np.int64)
+    work = _work(table, on_gpu, lane, host, place, calls)
+    names = table.coded("kShortName").codes.astype(np.int64)
     return Recorded(calls, work, keys, lane_keys, _holding(table), names)
 
 
@@ -118,13 +120,6 @@ def _holding(table: Table) -> Bools:
     return between & (~is_async | ~named_rows(table, "Pinned"))
 
 
-def _of_giving_threads(host: HostTable, thread: Ints) -> Bools:
-    """The calls of threads that give the GPU work; all, if none does."""
-    giving = np.zeros(int(thread.max()) + 1, bool)
-    giving[thread[host.coded("kind").among(*GIVING)]] = True
-    return giving[thread] if giving.any() else np.ones(len(thread), bool)
-
-
 def _outermost(start: Ints, end: Ints, thread: Ints) -> Ints:
     """For each call, in order of thread and start: the outermost call around it, or itself."""
     found = np.arange(len(start))
@@ -138,7 +133,8 @@ def _outermost(start: Ints, end: Ints, thread: Ints) -> Ints:
 
 def _calls(host: HostTable, top: Ints, thread: Ints, lanes: list[tuple[int, ...]]) -> tuple[Calls, Ints]:
     """The outermost calls in order of start, and the place of each row of the host table among them."""
-    outer = np.flatnonzero((top == np.arange(len(top))) & _of_giving_threads(host, thread))
+    giving = np.isin(thread, thread[host.coded("kind").among(*GIVING)])
+    outer = np.flatnonzero((top == np.arange(len(top))) & (giving | ~giving.any()))
     order = outer[np.argsort(host.ints("start")[outer], kind="stable")]
     number = np.full(len(top), -1, np.int64)
     number[order] = np.arange(len(order))
@@ -147,16 +143,12 @@ def _calls(host: HostTable, top: Ints, thread: Ints, lanes: list[tuple[int, ...]
     kind = np.array([*(KIND.get(value, -1) for value in kinds.values), -1], np.int64)
     start = host.ints("start")[order]
     end = start + host.ints("duration")[order]
-    by_thread = np.lexsort((start, thread[order]))
-    same = thread[order][by_thread][1:] == thread[order][by_thread][:-1]
-    before = np.full(len(order), -1, np.int64)
-    before[by_thread[1:]] = np.where(same, by_thread[:-1], -1)
     calls = Calls(
         start=start,
         end=end,
-        kind=_kind_within(kind[kinds.codes], place, order),
+        kind=kind[kinds.codes][order],
         thread=thread[order],
-        before=before,
+        before=previous_in(thread[order]),
         after=_placed(host.ints("after"), place)[order],
         stream=_lane_of(host, lanes)[order],
         record=_placed(host.ints("record"), place)[order],
@@ -164,15 +156,6 @@ def _calls(host: HostTable, top: Ints, thread: Ints, lanes: list[tuple[int, ...]
     )
     calls.after[calls.after >= np.arange(len(order))] = -1  # only of damaged times
     return calls, place
-
-
-def _kind_within(kind: Ints, place: Ints, order: Ints) -> Ints:
-    """Each outer call's kind; where it has none, the first kind of a call within it."""
-    found = kind[order]
-    inner = np.flatnonzero((kind >= 0) & (place >= 0))[::-1]
-    first = np.full(len(order), -1, np.int64)
-    first[place[inner]] = kind[inner]
-    return np.where(found >= 0, found, first)
 
 
 def _placed(rows: Ints, place: Ints) -> Ints:
@@ -238,10 +221,23 @@ def ranges_before(host: HostTable, calls: Calls) -> Ints:
     return np.clip(host.ints("ranges")[calls.row], 0, 1 << 31)
 
 
-def previous_on_lane(work: Work) -> Ints:
-    """For each operation, the one launched before it on its stream; -1: none."""
-    order = np.lexsort((np.arange(len(work)), work.lane))
-    same = work.lane[order][1:] == work.lane[order][:-1]
-    found = np.full(len(work), -1, np.int64)
-    found[order[1:]] = np.where(same, order[:-1], -1)
+def previous_in(group: Ints) -> Ints:
+    """For each row, the one before it of the same group, such as a stream; -1: none."""
+    order = np.argsort(group, kind="stable")
+    found = np.full(len(group), -1, np.int64)
+    found[order[1:]] = np.where(group[order][1:] == group[order][:-1], order[:-1], -1)
     return found
+
+
+def by_group(group: Ints, values: Ints, chosen: Bools, figure: Callable[[Ints], int]) -> Ints:
+    """Per row, a figure of the values of the chosen rows of its group."""
+    found = np.zeros(len(group), np.int64)
+    for number in np.unique(group).tolist():
+        mine = group == number
+        found[mine] = figure(values[mine & chosen])
+    return found
+
+
+def median_or(otherwise: int, values: Ints) -> int:
+    """The median; something else of no values."""
+    return round(float(np.median(values))) if len(values) else otherwise

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from functools import cached_property
+from typing import Annotated
 
 import numpy as np
 
+from pyprof.command.json_schema import doc
 from pyprof.errors import InputError
-from pyprof.prof.replay.aligned_clocks import aligned
-from pyprof.prof.replay.critical_path import CriticalPath, critical_path
 from pyprof.prof.replay.recorded_run import Recorded, recorded
-from pyprof.prof.replay.simulate import simulate
-from pyprof.prof.replay.tasks import ARRIVAL, CALL, HOST, WORK, Tasks, tasks_of
-from pyprof.table.columns import NULL, Bools, HostTable, Ints, Table, greatest
+from pyprof.prof.replay.tasks import ARRIVAL, CALL, HOST, WORK, Tasks, simulate, tasks_of
+from pyprof.table.columns import NULL, HostTable, Ints, Table, greatest
 from pyprof.table.intervals import covered
 from pyprof.table.losses import losses
 
 COMPLETE = 0.99  # the least share of the GPU's time that must have a launch in the capture
+SAME_NS = 100_000  # clocks of processes that differ by less are the same, and the kernels differ
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayedStep:
-    """A step, from when the GPU had finished the step before; the first one, from its first operation. Times in ns."""
+    """A step, from when the GPU had finished the step before; the first one, from its first operation."""
 
-    number: int
-    recorded_ns: int
-    replayed_ns: int
+    number: Annotated[int, doc("of the step")]
+    recorded_ns: Annotated[int, doc("from the GPU's end of the step before to the end of this one, in the capture")]
+    replayed_ns: Annotated[int, doc("the same in the replay")]
 
 
 @dataclass
@@ -127,9 +127,33 @@ class Replayed:
         """The replay of other tasks of the same run."""
         return Replayed(self.table, self.host, self.run, tasks, simulate(tasks))
 
-    def path(self, communicates: Bools) -> CriticalPath:
-        """The critical path; see ``critical_path``."""
-        return critical_path(self.run, self.tasks, self.ends, communicates)
+
+def aligned(table: Table, host: HostTable, meetings: Sequence[Ints]) -> tuple[Table, HostTable]:
+    """The tables with the times of all processes on the clock of one, where captures count from their own begin.
+
+    The kernels of a collective (the rows of one of ``meetings``) end together in all ranks: a clock is moved by the
+    median difference of their ends to those of a process of a smaller number, which has been moved before.
+    """
+    end, pid = table.ints("start") + np.maximum(table.ints("kDuration"), 0), table.ints("pid")
+    ahead: dict[tuple[int, int], list[int]] = {}
+    for rows in meetings:
+        first, *others = rows[np.argsort(pid[rows], kind="stable")].tolist()
+        for row in others:
+            ahead.setdefault((int(pid[row]), int(pid[first])), []).append(int(end[row] - end[first]))
+    shifts: dict[int, int] = {}
+    for (process, reference), differences in sorted(ahead.items()):
+        shifts.setdefault(process, round(float(np.median(differences))) + shifts.get(reference, 0))
+    shifts = {process: shift for process, shift in shifts.items() if abs(shift) > SAME_NS}
+    if not shifts:
+        return table, host
+    for key in ("start", "apiStart"):
+        table = table.with_column(key, _moved(table.ints(key), table.ints("pid"), shifts))
+    return table, host.with_column("start", _moved(host.ints("start"), host.ints("pid"), shifts))
+
+
+def _moved(times: Ints, pid: Ints, shifts: Mapping[int, int]) -> Ints:
+    ahead = np.array([shifts.get(process, 0) for process in pid.tolist()], np.int64)
+    return np.where(times == NULL, NULL, times - ahead)
 
 
 def refuse_incomplete(table: Table, name: str) -> None:

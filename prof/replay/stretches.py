@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pyprof.prof.replay.simulate import simulate
-from pyprof.prof.replay.tasks import DEPENDS, GAP, QUEUE, Tasks
-from pyprof.table.columns import Bools, Ints
+from pyprof.prof.replay.tasks import DEPENDS, GAP, Tasks, simulate
+from pyprof.table.columns import Ints
 
 SLOW = 20  # a stretch takes as long as so many tasks that are looked at one by one
 
@@ -33,10 +32,9 @@ class Stretches:
 
 
 def stretches(tasks: Tasks) -> Stretches:
-    """The stretches of tasks. Waits for a place in a stream's queue are left out."""
-    waits = tasks.cause != QUEUE
+    """The stretches of tasks."""
     follows = np.isin(tasks.cause, (GAP, DEPENDS)) & (tasks.lag >= 0)
-    first, source, given, may = (each.tolist() for each in (tasks.first, tasks.source, waits, follows & waits))
+    first, source, may = (each.tolist() for each in (tasks.first, tasks.source, follows))
     number, tail, inner = [0] * len(tasks), list[int](), [-1] * len(tasks)
     for task in range(len(tasks)):
         before = mine = latest = -1
@@ -44,22 +42,22 @@ def stretches(tasks: Tasks) -> Stretches:
             at = number[source[edge]]
             if before < 0 and may[edge] and tail[at] == source[edge]:
                 before, mine = edge, at
-            elif given[edge] and at > latest:
-                latest = at
+            else:
+                latest = max(latest, at)
         if latest >= mine:
             before, mine = -1, len(tail)
             tail.append(task)
         number[task], tail[mine], inner[task] = mine, task, before
-    return _arranged(tasks, np.array(number, np.int64), np.array(inner, np.int64), waits)
+    return _arranged(tasks, np.array(number, np.int64), np.array(inner, np.int64))
 
 
-def _arranged(tasks: Tasks, number: Ints, inner: Ints, waits: Bools) -> Stretches:
-    """``number``: of each task's stretch. ``waits``: whether a dependency counts."""
+def _arranged(tasks: Tasks, number: Ints, inner: Ints) -> Stretches:
+    """``number``: of each task's stretch."""
     order = np.argsort(number, kind="stable")
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     target = np.repeat(np.arange(len(tasks)), np.diff(tasks.first))
-    further = waits.copy()
+    further = np.ones(len(target), bool)
     further[inner[inner >= 0]] = False
     edge, count = np.flatnonzero(further), np.append(0, np.cumsum(further))
     rank = count[:-1] - count[tasks.first[target]]  # of each dependency among those of its task

@@ -1,4 +1,4 @@
-"""The run as a graph of tasks in an order in which each comes after all that it waits for.
+"""The run as tasks in an order in which each comes after all that it waits for, and when they end.
 
 A call has two tasks: the host's work before it (since the thread's previous call, or since the hand-over from another
 thread), and the call itself. A GPU operation is a task. A task begins when all tasks that it waits for have ended, each
@@ -14,16 +14,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from pyprof.errors import PyprofError
-from pyprof.prof.replay.blocking import Blocked, blocked_calls, polled
-from pyprof.prof.replay.dependencies import between_streams, room_on_gpu
+from pyprof.gc_pause import uncollected
+from pyprof.prof.replay.dependencies import Blocked, between_streams, blocked_calls, polled, room_on_gpu
 from pyprof.prof.replay.latencies import Latencies, latencies
-from pyprof.prof.replay.recorded_run import Recorded, previous_on_lane
-from pyprof.table.columns import Bools, Ints, offsets_of
+from pyprof.prof.replay.recorded_run import Recorded, previous_in
+from pyprof.table.columns import Ints, offsets_of
 
 HOST, CALL, WORK, ARRIVAL = range(4)
 # What the lag of a dependency is
-LAGS = ("", "launch", "gap", "stream wait", "room", "synchronisation", "queue", "meeting")
-DEPENDS, LAUNCH, GAP, STREAM_WAIT, ROOM, SYNC, QUEUE, MEETING = range(len(LAGS))
+LAGS = ("", "launch", "gap", "stream wait", "room", "synchronisation", "meeting")
+DEPENDS, LAUNCH, GAP, STREAM_WAIT, ROOM, SYNC, MEETING = range(len(LAGS))
 WAIT_NS = 1500  # from the end of an operation to the start of one on another stream that waits for its event
 BEFORE_NS = 50_000  # a stream whose first operation begins later than expected by this had work from before the capture
 
@@ -51,18 +51,18 @@ def tasks_of(run: Recorded, meetings: Sequence[Ints] = (), handed: Sequence[Ints
     ``meetings``: the operations of each collective whose ranks are all in the capture. ``handed``: of each transfer
     whose sender did not wait for its receiver, the operation that receives and the one that sends.
     """
-    before = previous_on_lane(run.work)
+    before = previous_in(run.work.lane)
     typical = latencies(run, before)
-    blocked = blocked_calls(run, SYNC, QUEUE)
-    graph = _Graph(run, blocked)
-    graph.add_host()
-    graph.add_calls()
-    graph.add_work(before, typical)
-    graph.add_meetings(meetings, handed)
-    return graph.tasks()
+    blocked = blocked_calls(run)
+    builder = _Builder(run, blocked)
+    builder.add_host()
+    builder.add_calls()
+    builder.add_work(before, typical)
+    builder.add_meetings(meetings, handed)
+    return builder.tasks()
 
 
-class _Graph:
+class _Builder:
     """Collects dependencies by number: host segments, then calls, then operations."""
 
     def __init__(self, run: Recorded, blocked: Blocked) -> None:
@@ -97,10 +97,7 @@ class _Graph:
         self.duration[self.calls : 2 * self.calls] = blocked.own
         self.add(self.calls + every, every, np.zeros_like(every), DEPENDS)
         lag = blocked.tail - blocked.own[blocked.call]
-        for cause in np.unique(blocked.cause).tolist():
-            chosen = blocked.cause == cause
-            target, source = self.calls + blocked.call[chosen], 2 * self.calls + blocked.work[chosen]
-            self.add(target, source, lag[chosen], cause)
+        self.add(self.calls + blocked.call, 2 * self.calls + blocked.work, lag, SYNC)
 
     def add_work(self, before: Ints, typical: Latencies) -> None:
         """Each operation, after its launch, its stream's operation before, and those that its stream waits for."""
@@ -112,34 +109,21 @@ class _Graph:
         self.add(first + launched, np.where(inside, call, self.calls + call), typical.launch[launched], LAUNCH)
         follows = np.flatnonzero(before >= 0)
         self.add(first + follows, first + before[follows], typical.gap[follows], GAP)
-        expected = self._expected(before, typical)
-        target, source = between_streams(self.run, expected)
+        known, calls = work.call >= 0, self.run.calls
+        called = np.where(typical.inside, calls.start[work.call], calls.end[work.call]) + typical.launch
+        expected = np.where(known, called, work.start)  # by its launch and its stream alone
+        expected = np.where(before >= 0, np.maximum(expected, work.end[before] + typical.gap), expected)
+        target, source = between_streams(self.run)
         self.add(first + target, first + source, np.full(len(target), WAIT_NS), STREAM_WAIT)
         np.maximum.at(expected, target, work.end[source] + WAIT_NS)
         target, source = room_on_gpu(self.run, expected)
         self.add(first + target, first + source, work.start[target] - work.end[source], ROOM)
         expected[target] = work.start[target]
-        strangers = np.flatnonzero((work.call < 0) & ~self._left_over(before))
-        self.release[first + strangers] = work.start[strangers]
-        busy = np.flatnonzero((before < 0) & (work.start > expected + BEFORE_NS))
-        self.release[first + busy] = work.start[busy]  # the stream had work from before the capture
-
-    def _left_over(self, before: Ints) -> Bools:
-        """Operations launched before the capture that follow another one: they were in their stream's queue."""
-        work = self.run.work
-        launched = np.full(len(self.run.lanes), np.iinfo(np.int64).max)
-        known = work.call >= 0
-        np.minimum.at(launched, work.lane[known], work.start[known])
-        found: Bools = ~known & (before >= 0) & (work.start < launched[work.lane])
-        return found
-
-    def _expected(self, before: Ints, typical: Latencies) -> Ints:
-        """When each operation would have begun in the capture by its launch and its stream alone."""
-        work, calls = self.run.work, self.run.calls
-        call = np.maximum(work.call, 0)
-        launched = np.where(typical.inside, calls.start[call], calls.end[call]) + typical.launch
-        launched = np.where(work.call >= 0, launched, work.start)
-        return np.maximum(launched, np.where(before >= 0, work.end[before] + typical.gap, launched))
+        first_known = np.full(len(self.run.lanes), np.iinfo(np.int64).max)
+        np.minimum.at(first_known, work.lane[known], work.start[known])
+        queued = (before >= 0) & (work.start < first_known[work.lane])  # when the capture began
+        as_recorded = np.flatnonzero((~known & ~queued) | ((before < 0) & (work.start > expected + BEFORE_NS)))
+        self.release[first + as_recorded] = work.start[as_recorded]
 
     def add_meetings(self, meetings: Sequence[Ints], handed: Sequence[Ints] = ()) -> None:
         """Collectives: an operation arrives when it could begin, and all end a time after the last one has arrived.
@@ -199,6 +183,20 @@ class _Graph:
         part = np.concatenate([np.zeros(self.calls), np.full(self.calls, 2), np.where(self.blocked.held, 1, 3)])
         part[2 * self.calls :][work.call < 0] = -1
         return np.lexsort((np.arange(len(position)), part, position))
+
+
+@uncollected()
+def simulate(tasks: Tasks) -> Ints:
+    """The end of each task, ns: a task begins as soon as all that it waits for has ended."""
+    source, lag, ends, begin = tasks.source.tolist(), tasks.lag.tolist(), tasks.release.tolist(), 0
+    for task, (until, took) in enumerate(zip(tasks.first[1:].tolist(), tasks.duration.tolist(), strict=True)):
+        time = ends[task]
+        for edge in range(begin, until):
+            end = ends[source[edge]] + lag[edge]
+            if end > time:
+                time = end
+        ends[task], begin = time + took, until
+    return np.array(ends, np.int64)
 
 
 def topological(target: Ints, source: Ints, tasks: int) -> Ints:

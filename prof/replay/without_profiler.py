@@ -11,20 +11,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
+from typing import Annotated
 
 import numpy as np
 
+from pyprof.command.json_schema import Record, doc
 from pyprof.prof.replay.recorded_run import ranges_before
 from pyprof.prof.replay.replayed_run import Replayed
-from pyprof.prof.replay.tasks import CALL, HOST, Tasks
+from pyprof.prof.replay.tasks import CALL, HOST
 from pyprof.prof.replay.timed_calls import TimedShares, timed_shares
 from pyprof.prof.timing.profiler_cost import OwnShare, estimated_share, unprofiled
 from pyprof.table.columns import Floats
 
 MOST_NS = 25_000  # a range or call does not cost a profiler more
-LEAST_SHARE, ROUNDS, NEAR = 0.02, 8, 0.003
+LEAST_SHARE, REPLAYS = 0.02, 24
 # Standard deviations of a step from run to run, by the step: where the GPU is the limit, and where the host has to do
 # with it, which on a machine that others use, too, is half as fast for seconds. Of 278 changes of twelve programs on
 # H200s, measured in turns, three to five pairs of blocks each, the pairs of one change differ by 0.097 to 0.125 of the
@@ -33,31 +35,30 @@ LEAST_SHARE, ROUNDS, NEAR = 0.02, 8, 0.003
 GPU_DEVIATION, HOST_DEVIATION = 0.01, 0.055
 HOST_MATTERS = 0.15  # of the step's time, the part that goes with the host's work, from which on it does so fully
 TENTH = 1.2816  # a normal distribution has a tenth beyond this many standard deviations
-Scaled = Callable[[float], Replayed]
 GPU_LIMITS = 0.9  # if nearly no host time makes a step at most this much shorter, the GPU limits it
 
 
-@dataclass(frozen=True, slots=True)
-class WithoutProfiler:
-    """The run without the profiler's cost."""
+class ProfilerRemoved(Record):
+    """The replay without the profiler's cost on the host."""
 
-    replayed: Replayed
-    share: OwnShare  # of the host's recorded time
-    step_ns: float  # the mean step of the replay; of the whole run where no steps are marked
-    low_ns: float  # the ends of its 80% interval: those of the share, and how steps differ from run to run
-    high_ns: float
-    profiled_ns: float  # the step of the replay with that cost
-    per_range_ns: float  # what the profiler costs by this share, on average
-    per_call_ns: float
+    measured_ns: Annotated[float | None, doc("the step as it was timed before the profiler started; null: it was not")]
+    step_ns: Annotated[float, doc("the mean step of this replay; of the whole run where no steps are marked")]
+    low_ns: Annotated[float, doc("the same with the low end of the interval of host_share")]
+    high_ns: Annotated[float, doc("and with its high end")]
+    profiled_ns: Annotated[float, doc("the mean step of the replay with the profiler's cost")]
+    host_share: Annotated[float, doc("how much of the host's recorded time is the program's own")]
+    host_share_measured: Annotated[bool, doc("whether it follows from measured steps; otherwise it is an estimate")]
+    per_range_ns: Annotated[float, doc("what a range (op, marker, layer) costs the profiler, on average")]
+    per_call_ns: Annotated[float, doc("what a call of the GPU's API costs it")]
 
 
-def without_profiler(replayed: Replayed) -> WithoutProfiler:
-    """The replay without the profiler's cost."""
+def without_profiler(replayed: Replayed) -> tuple[Replayed, ProfilerRemoved]:
+    """The replay without the profiler's cost, and its step with an 80% interval: that of the share of the host's time,
+    and how steps differ from run to run."""
     timed = timed_shares(replayed)
     scaled = partial(_scaled, replayed, timed)
-    share = _fitted(replayed, scaled, timed) or (timed.interval() if timed else estimated_share(replayed.table))
-    runs = [scaled(value) for value in (share.share, share.low, share.high)]
-    found, *ends = runs
+    share = _fitted(replayed, scaled, timed.interval() if timed else estimated_share(replayed.table))
+    found, *ends = (scaled(value) for value in (share.share, share.low, share.high))
     step, low, high = (mean_step_ns(run) for run in (found, *ends))
     more = TENTH * run_to_run_ns(step, mean_step_ns(scaled(LEAST_SHARE)))
     low, high = step - math.hypot(max(step - low, 0), more), step + math.hypot(max(high - step, 0), more)
@@ -65,8 +66,9 @@ def without_profiler(replayed: Replayed) -> WithoutProfiler:
     of_ranges, of_calls = (int(saved[replayed.tasks.kind == kind].sum()) for kind in (HOST, CALL))
     ranges = int(ranges_before(replayed.host, replayed.run.calls).sum())
     per_range, per_call = of_ranges / max(ranges, 1), of_calls / max(len(replayed.run.calls), 1)
-    profiled = mean_step_ns(replayed)
-    return WithoutProfiler(found, share, step, low, high, profiled, per_range, per_call)
+    known, profiled = unprofiled(replayed.table.measured), mean_step_ns(replayed)
+    timed_ns = None if known is None else known.step_ns
+    return found, ProfilerRemoved(timed_ns, step, low, high, profiled, share.share, share.measured, per_range, per_call)
 
 
 def run_to_run_ns(step_ns: float, hostless_ns: float) -> float:
@@ -81,45 +83,18 @@ def mean_step_ns(replayed: Replayed) -> float:
     return float(np.mean(steps[1:] or steps)) if steps else float(replayed.replayed_ns)
 
 
-def _fitted(replayed: Replayed, scaled: Scaled, timed: TimedShares | None) -> OwnShare | None:
-    """The share with which the replay's step is as long as those that were measured without the profiler.
-
-    None where none were measured, where the capture marks no steps, and where the host does not limit them.
-    """
+def _fitted(replayed: Replayed, scaled: Callable[[float], Replayed], usual: OwnShare) -> OwnShare:
+    """The share with which the replay's step is as long as those that were measured without the profiler; the usual one
+    where none were measured, where the capture marks no steps, and where the host does not limit them."""
     found = unprofiled(replayed.table.measured)
     if found is None or not replayed.steps():
-        return None
-    at_estimate = mean_step_ns(scaled(timed.of_all if timed else estimated_share(replayed.table).share))
-    if mean_step_ns(scaled(LEAST_SHARE)) > GPU_LIMITS * found.step_ns >= GPU_LIMITS**2 * at_estimate:
-        return None
-    share, low, high = (_share_for(scaled, ns) for ns in (found.step_ns, found.low_ns, found.high_ns))
-    return OwnShare(share, min(low, share), max(high, share), measured=True)
-
-
-def _share_for(scaled: Scaled, wanted_ns: float) -> float:
-    """The share with which a step takes that long; the least or all of it where none does.
-
-    A step's time grows with the share: not at all where the GPU limits it, and nearly in a line where the host does. So
-    the line through both ends of what is known is cut where it has the wanted time, until that is near enough. If an
-    end stays twice, it counts half as far from the wanted time as before (the Illinois method), as otherwise one beyond
-    such a bend would stay for good.
-    """
-    low, high = LEAST_SHARE, 1.0
-    below, above = (mean_step_ns(scaled(share)) - wanted_ns for share in (low, high))
-    if above <= 0 or below >= 0:
-        return high if above <= 0 else low
-    went_up: bool | None = None
-    for _ in range(ROUNDS):
-        middle = low + (high - low) * below / (below - above)
-        beyond = mean_step_ns(scaled(middle)) - wanted_ns
-        if abs(beyond) < NEAR * wanted_ns:
-            break
-        again, went_up = went_up is (beyond < 0), beyond < 0
-        if went_up:
-            low, below, above = middle, beyond, above / 2 if again else above
-        else:
-            high, above, below = middle, beyond, below / 2 if again else below
-    return middle
+        return usual
+    shares = np.geomspace(LEAST_SHARE, 1.0, REPLAYS)
+    steps = np.maximum.accumulate([mean_step_ns(scaled(share)) for share in shares])
+    if steps[0] > GPU_LIMITS * found.step_ns >= GPU_LIMITS**2 * np.interp(usual.share, shares, steps):
+        return usual
+    share, low, high = np.interp((found.step_ns, found.low_ns, found.high_ns), steps, shares).tolist()
+    return OwnShare(share, low, high, measured=True)
 
 
 def _scaled(replayed: Replayed, timed: TimedShares | None, share: float) -> Replayed:
@@ -132,7 +107,7 @@ def _scaled(replayed: Replayed, timed: TimedShares | None, share: float) -> Repl
 def with_hosts_at(replayed: Replayed, share: Floats, most_ns: Floats | float = MOST_NS) -> Replayed:
     """The run with the host's work for each call at this share of it, but at most ``most_ns`` shorter per range and
     call."""
-    tasks: Tasks = replayed.tasks
+    tasks = replayed.tasks
     on_host = np.isin(tasks.kind, (HOST, CALL))
     call = np.where(on_host, tasks.item, 0)
     events = np.where(tasks.kind == HOST, 1 + ranges_before(replayed.host, replayed.run.calls)[call], 1)

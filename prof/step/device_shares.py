@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
-from pyprof.prof.step.step_times import StepTimes
+from pyprof.prof.step.step_times import StepTimes, Window
 from pyprof.prof.timing.gpus import devices_of_rows, ends
 from pyprof.prof.timing.timeline import alone
 from pyprof.prof.timing.waiting import CAUSES, loader_calls, waiting
 from pyprof.prof.work.annotate import Annotation
 from pyprof.prof.work.kinds import NCCL, kinds
 from pyprof.table.columns import NULL, Floats, Ints, Table
-from pyprof.table.intervals import covered
+from pyprof.table.intervals import covered, united
 
 # What a step's time is spent on, and the causes of gaps (prof/timing/waiting.py) that count as each.
 OF_GAPS = {
@@ -27,28 +27,23 @@ SHARES = ("gpu", "communication", *OF_GAPS, "unknown")
 
 def shares_of_devices(table: Table, annotation: Annotation, times: StepTimes) -> dict[int, Floats]:
     """By device, the time of its whole steps, ns, one value for each of ``SHARES``. They add up to the steps' time."""
-    found = {}
-    owner, start = devices_of_rows(table)[1], table.ints("start")
-    works = ~table.coded("kind").among("cpu") & (start != NULL)
-    communication = kinds(table, annotation).among(NCCL)
-    for number in sorted({window.owner for window in times.counted}):
-        rows = np.flatnonzero(works & (owner == number))
-        rows = rows[np.argsort(start[rows], kind="stable")]
+    found, communication = {}, kinds(table, annotation).among(NCCL)
+    for number, rows, windows in _devices(table, times):
         found[number] = np.zeros(len(SHARES))
-        for begin, until in _stretches([(w.begin, w.end) for w in times.counted if w.owner == number]):
+        stretches = united(*(np.array(times) for times in zip(*((w.begin, w.end) for w in windows), strict=True)))
+        for begin, until in zip(*(times.tolist() for times in stretches), strict=True):
             found[number] += _of_stretch(table, rows, communication[rows], begin, until)
     return found
 
 
-def _stretches(windows: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Windows that follow each other without a gap, or overlap, as one."""
-    merged: list[tuple[int, int]] = []
-    for begin, end in sorted(windows):
-        if merged and begin <= merged[-1][1]:
-            merged[-1] = merged[-1][0], max(merged[-1][1], end)
-        else:
-            merged.append((begin, end))
-    return merged
+def _devices(table: Table, times: StepTimes) -> Iterator[tuple[int, Ints, list[Window]]]:
+    """Each device, its operations in order of start, and its steps that count."""
+    owner, start = devices_of_rows(table)[1], table.ints("start")
+    works = ~table.coded("kind").among("cpu") & (start != NULL)
+    for number in sorted({window.owner for window in times.counted}):
+        rows = np.flatnonzero(works & (owner == number))
+        windows = [window for window in times.counted if window.owner == number]
+        yield number, rows[np.argsort(start[rows], kind="stable")], windows
 
 
 def _of_stretch(table: Table, rows: Ints, communication: np.ndarray, begin: int, until: int) -> Floats:
@@ -68,10 +63,14 @@ def _of_stretch(table: Table, rows: Ints, communication: np.ndarray, begin: int,
     for name, causes in OF_GAPS.items():
         columns = [CAUSES.index(cause) for cause in causes]
         found[name] = float((parts[:, columns].sum(1) * part).sum())
-    for edge in _edges(rows, start, end, since, begin, until):
-        in_loader = _in_loader(table, rows, *edge)
+    edges = [(begin, until)]  # before its device's first row and after its last one, no row tells the gap
+    if len(rows):
+        first = int(since[0] if since[0] != NULL else start[0])
+        edges = [(begin, min(first, until)), (max(int(end.max()), begin), until)]
+    for earlier, later in edges:
+        in_loader = _in_loader(table, rows, earlier, later) if later > earlier else 0.0
         found["data"] += in_loader
-        found["host"] += edge[1] - edge[0] - in_loader
+        found["host"] += max(later - earlier, 0) - in_loader
     found["unknown"] = max(until - begin - sum(found.values()), 0.0)
     return np.array([found[name] for name in SHARES])
 
@@ -91,15 +90,6 @@ def _with_short_waits(table: Table, rows: Ints, parts: Ints) -> Ints:
     return found
 
 
-def _edges(rows: Ints, start: Ints, end: Ints, since: Ints, begin: int, until: int) -> list[tuple[int, int]]:
-    """The times in a stretch before its device's first row, and after its last one, of which no row tells the gap."""
-    if not len(rows):
-        return [(begin, until)]
-    before = begin, min(int(since[0] if since[0] != NULL else start[0]), until)
-    after = max(int(end.max()), begin), until
-    return [edge for edge in (before, after) if edge[1] > edge[0]]
-
-
 def _in_loader(table: Table, rows: Ints, begin: int, until: int) -> float:
     """For how long of this time a process of these rows was in a DataLoader's call."""
     pids = set(table.ints("pid")[rows].tolist())
@@ -112,16 +102,11 @@ def _in_loader(table: Table, rows: Ints, begin: int, until: int) -> float:
 
 def lead_ns(table: Table, times: StepTimes) -> float:
     """The mean time, ns, from a step's beginning to its first operation, where its device is idle when it begins."""
-    owner, start, end = devices_of_rows(table)[1], table.ints("start"), ends(table)
-    works = ~table.coded("kind").among("cpu") & (start != NULL)
-    found = []
-    for device in sorted({window.owner for window in times.counted}):
-        rows = np.flatnonzero(works & (owner == device))
-        rows = rows[np.argsort(start[rows], kind="stable")]
+    start, end, found = table.ints("start"), ends(table), []
+    for _, rows, windows in _devices(table, times):
         reach = np.maximum.accumulate(end[rows])
-        for window in times.counted:
-            if window.owner == device:
-                place = int(np.searchsorted(reach, window.begin, "right"))  # the first that ends afterwards
-                first = int(start[rows[place]]) if place < len(rows) else window.end
-                found.append(max(min(first, window.end) - window.begin, 0))
+        for window in windows:
+            place = int(np.searchsorted(reach, window.begin, "right"))  # the first that ends afterwards
+            first = int(start[rows[place]]) if place < len(rows) else window.end
+            found.append(max(min(first, window.end) - window.begin, 0))
     return float(np.mean(found)) if found else 0.0

@@ -8,7 +8,7 @@ some steps take far longer than most, and the mean says how fast the program adv
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -17,9 +17,10 @@ import numpy as np
 from pyprof.command.json_schema import doc
 from pyprof.prof.step.device_shares import SHARES, lead_ns, shares_of_devices
 from pyprof.prof.step.step_times import Begin, step_times
+from pyprof.prof.timing.blocking_copies import call_places
 from pyprof.prof.timing.loading import without_loading
 from pyprof.prof.timing.profiler_cost import unprofiled
-from pyprof.prof.timing.waiting import loader_calls
+from pyprof.prof.timing.waiting import CAUSES, loader_calls, waiting
 from pyprof.prof.work.annotate import Annotation
 from pyprof.table.attribution import launched_alone
 from pyprof.table.columns import NULL, Floats, Ints, Table
@@ -29,6 +30,7 @@ Limit = Literal["gpu", "communication", "data", "sync", "host", "latency", "inco
 Loader = Literal["", "single process", "workers"]
 GPU_LIMITS = 0.75  # from this share of a step on, the GPU's work limits it: less than a quarter can be won elsewhere
 SUREST: tuple[Limit, ...] = ("data", "sync", "communication", "host", "latency", "unknown")
+MOST_PLACES = 10  # where the host pauses, that are told
 UNEVEN = 1.1  # mean over median from which on the mean is the step's time
 
 
@@ -96,30 +98,32 @@ def run_step(table: Table, annotation: Annotation) -> RunStep | None:
     if not (table.ints("step") != NULL).any():
         table, annotation, _ = without_loading(table, annotation)
     times = step_times(table)
-    lengths = times.lengths()
-    if not len(lengths) or not lengths.max():
+    lengths = np.array([*times.lengths().values()], np.int64)
+    if not lengths.any():
         return None
-    numbers = tuple(number for number in times.numbers if number is not None)
+    numbers = tuple(number for number in times.lengths() if number is not None)
     captured, of = _figure(lengths)
     known = unprofiled(table.measured)
+    wall, low, high, steps = captured, int(lengths.min()), int(lengths.max()), len(lengths)
     timed = known is not None and bool(numbers) and known.step_ns <= captured
-    wall = float(known.step_ns) if known is not None and timed else captured
-    low, high = (known.low_ns, known.high_ns) if known is not None and timed else (lengths.min(), lengths.max())
-    steps = known.count - known.count // 2 if known is not None and timed else len(lengths)
+    if known is not None and timed:
+        wall, low, high, steps = known.step_ns, known.low_ns, known.high_ns, known.count - known.count // 2
+        of = "median" if steps > 1 else "one"
     lost = bool(losses(table)) or bool(launched_alone(table.coded("reason")).any())
     loader = _loader(table)
     slowed = ("host",) if loader == "workers" else ("host", "data")
     per_step = {} if lost else _per_step(shares_of_devices(table, annotation, times), lengths, captured, slowed)
-    devices = tuple(_devices(per_step, wall, slowed))
-    shares = _mean_shares(devices)
+    both = {owner: (without_profiler(each, wall, slowed), each) for owner, each in per_step.items()}
+    devices = tuple(DeviceStep(owner, _limit(_shares(*each), wall), _shares(*each)) for owner, each in both.items())
+    shares = _shares(*np.mean([*both.values()], axis=0)) if both else ()
     limit: Limit = "incomplete" if lost else _limit(shares, wall)
     return RunStep(
         unit="step" if numbers else "capture",
         count=max(len(numbers), 1),
         numbers=numbers,
-        wall_ns=wall,
+        wall_ns=float(wall),
         timed=timed,
-        of=of if not timed else "median" if steps > 1 else "one",
+        of=of,
         low_ns=float(low),
         high_ns=float(high),
         steps=steps,
@@ -157,11 +161,8 @@ def _per_step(
     return found
 
 
-def _devices(per_step: Mapping[int, Floats], wall: float, slowed: Sequence[str]) -> Iterator[DeviceStep]:
-    for owner, captured in per_step.items():
-        without = without_profiler(captured, wall, slowed)
-        shares = tuple(map(Share, SHARES, without.tolist(), captured.tolist()))
-        yield DeviceStep(owner, _limit(shares, wall), shares)
+def _shares(without: Floats, captured: Floats) -> tuple[Share, ...]:
+    return tuple(map(Share, SHARES, without.tolist(), captured.tolist()))
 
 
 def without_profiler(captured: Floats, wall: float, slowed: Sequence[str] = ("host",)) -> Floats:
@@ -182,16 +183,6 @@ def without_profiler(captured: Floats, wall: float, slowed: Sequence[str] = ("ho
             found[places] *= 1 - removed / there
             excess -= removed
     return found
-
-
-def _mean_shares(devices: tuple[DeviceStep, ...]) -> tuple[Share, ...]:
-    if not devices:
-        return ()
-    each = zip(*(device.shares for device in devices), strict=True)
-    return tuple(
-        Share(same[0].cause, float(np.mean([s.ns for s in same])), float(np.mean([s.captured_ns for s in same])))
-        for same in each
-    )
 
 
 def _limit(shares: tuple[Share, ...], wall: float) -> Limit:
@@ -215,3 +206,29 @@ def _loader(table: Table) -> Loader:
     if not calls:
         return ""
     return "workers" if any(bool(workers.any()) for _, _, workers in calls) else "single process"
+
+
+@dataclass(frozen=True, slots=True)
+class HostPlace:
+    """A place before whose launch the GPU waits for the host."""
+
+    op: Annotated[str, doc("what the user called, whose launch ends the pause")]
+    line: Annotated[str, doc("the program's line, and the library's that it leads to")]
+    ns: Annotated[float, doc("per step as captured: idle time of the GPU in pauses of 0.2 ms or longer before it")]
+    pauses: Annotated[float, doc("number of them per step")]
+
+
+def host_places(table: Table, step: RunStep) -> list[HostPlace]:
+    """The places of a capture's steps, of all devices together, per device."""
+    paused = waiting(table).parts[:, CAUSES.index("host")]
+    rows = np.flatnonzero(paused > 0)
+    if step.numbers:
+        rows = rows[np.isin(table.ints("step")[rows], step.numbers)]
+    places, group = call_places(table, rows)
+    per = step.count * max(len(step.devices), 1)
+    ns = np.bincount(group, weights=paused[rows], minlength=len(places)) / per
+    count = np.bincount(group, minlength=len(places)) / per
+    found = [
+        HostPlace(op, str(place), float(ns[i]), float(count[i])) for i, (op, place) in enumerate(places) if any(place)
+    ]
+    return sorted(found, key=lambda place: (-place.ns, place.line))[:MOST_PLACES]

@@ -7,15 +7,15 @@ operation, so the last one's length is not known.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from pyprof.prof.timing.steps import Step, steps_of_devices
+from pyprof.prof.timing.waiting import loader_calls_of_rows
 from pyprof.prof.timing.warmup import warm_up
-from pyprof.table.columns import NULL, Bools, Ints, Table, kept_with_table
+from pyprof.table.columns import NULL, Bools, Table, kept_with_table
 
 Begin = Literal["mark", "loader", "operation"]
 
@@ -43,17 +43,12 @@ class StepTimes:
         """The whole steps; those that are not if there is no other."""
         return [window for window in self.windows if window.whole] or list(self.windows)
 
-    def lengths(self) -> Ints:
-        """Of each step that counts, the time that it takes on the slowest device, ns."""
+    def lengths(self) -> dict[int | None, int]:
+        """By number of each step that counts, the time that it takes on the slowest device, ns."""
         longest: dict[int | None, int] = {}
         for window in self.counted:
             longest[window.number] = max(longest.get(window.number, 0), window.end - window.begin)
-        return np.array(list(longest.values()), np.int64)
-
-    @property
-    def numbers(self) -> list[int | None]:
-        """Of the steps that count."""
-        return list(dict.fromkeys(window.number for window in self.counted))
+        return longest
 
 
 @kept_with_table
@@ -89,15 +84,10 @@ def _counted(table: Table, steps: list[Step], before: Bools) -> list[Step]:
 
 def _first_loads(table: Table) -> dict[int, int]:
     """By step, when the program first asked a DataLoader for a batch of it."""
-    column, number, found = table.coded("batches"), table.ints("step"), dict[int, int]()
-    for row in np.flatnonzero(column.codes >= 0).tolist():
-        calls = json.loads(column.values[column.codes[row]])
-        begins = (
-            [call[1] for call in calls if isinstance(call, list) and len(call) == 3] if isinstance(calls, list) else []
-        )
-        times = [begin for begin in begins if type(begin) is int]
-        if times:
-            found[int(number[row])] = min([*times, found.get(int(number[row]), times[0])])
+    found = dict[int, int]()
+    for row, calls in loader_calls_of_rows(table):
+        step, begin = int(table.ints("step")[row]), min(call[1] for call in calls)
+        found[step] = min(begin, found.get(step, begin))
     return found
 
 

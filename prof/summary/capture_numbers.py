@@ -18,8 +18,7 @@ from pyprof.prof.limits.roofline import Roofline, roofline
 from pyprof.prof.memory.memory_numbers import DeviceMemory, memory_numbers
 from pyprof.prof.ranks import pace_of_table
 from pyprof.prof.ranks.pace_records import JobPath, Pace
-from pyprof.prof.step.host_places import HostPlace, host_places
-from pyprof.prof.step.run_step import RunStep, run_step
+from pyprof.prof.step.run_step import HostPlace, RunStep, host_places, run_step
 from pyprof.prof.summary import work_numbers as work
 from pyprof.prof.summary.captured_graphs import GraphContent, graph_contents
 from pyprof.prof.summary.components import Part, Series, StepPart, components, parts_of, series

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pyprof.prof.step.host_places import HostPlace
-from pyprof.prof.step.run_step import GPU_LIMITS, Limit, RunStep
+from pyprof.prof.step.run_step import GPU_LIMITS, HostPlace, Limit, RunStep
 from pyprof.prof.summary.capture_numbers import Summary
 from pyprof.prof.summary.wording import joined
 from pyprof.prof.work.kinds import COPIES

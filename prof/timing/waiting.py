@@ -19,6 +19,7 @@ The gap's cause is the one with most of its time.
 """
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
@@ -190,17 +191,22 @@ def _step_begin(table: Table, row: int, start: Ints) -> int:
 @kept_with_table
 def loader_calls(table: Table) -> dict[int, tuple[Ints, Ints, Bools]]:
     """By process, the calls for a DataLoader's next batch: starts, ends, and whether worker processes made it."""
-    column, found = table.coded("batches"), dict[int, list[list[int]]]()
+    found = dict[int, list[list[int]]]()
+    for row, calls in loader_calls_of_rows(table):
+        found.setdefault(int(table.ints("pid")[row]), []).extend(calls)
+    every = {pid: np.array(sorted(calls, key=lambda call: call[1]), np.int64) for pid, calls in found.items()}
+    return {pid: (calls[:, 1], np.maximum(calls[:, 2], calls[:, 1]), calls[:, 0] > 0) for pid, calls in every.items()}
+
+
+def loader_calls_of_rows(table: Table) -> Iterator[tuple[int, list[list[int]]]]:
+    """The rows with calls for a DataLoader's next batch, and these calls: workers, begin and end of each."""
+    column = table.coded("batches")
     for row in np.flatnonzero(column.codes >= 0).tolist():
         lists = json.loads(column.values[column.codes[row]])
-        calls = (
-            [call for call in lists if isinstance(call, list) and [type(n) for n in call] == [int] * 3]
-            if isinstance(lists, list)
-            else []
-        )
-        found.setdefault(int(table.ints("pid")[row]), []).extend(calls)
-    every = {pid: np.array(sorted(calls, key=lambda call: call[1]), np.int64) for pid, calls in found.items() if calls}
-    return {pid: (calls[:, 1], np.maximum(calls[:, 2], calls[:, 1]), calls[:, 0] > 0) for pid, calls in every.items()}
+        every = lists if isinstance(lists, list) else []
+        calls = [call for call in every if isinstance(call, list) and [type(n) for n in call] == [int] * 3]
+        if calls:
+            yield row, calls
 
 
 def _in_loader(loads: dict[int, tuple[Ints, Ints, Bools]], pid: Ints, since: Ints, until: Ints) -> Ints:

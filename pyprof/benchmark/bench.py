@@ -28,7 +28,7 @@ from pyprof.counting.count import count, leaves_of
 from pyprof.counting.counts import BACKWARD, FORWARD
 from pyprof.errors import PyprofError
 from pyprof.prof.limits.peaks_file import Peaks
-from pyprof.replay.recreate import tensors_in
+from pyprof.rerun.recreate import tensors_in
 
 
 @dataclass(frozen=True)

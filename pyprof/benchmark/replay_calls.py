@@ -19,10 +19,10 @@ from pyprof.prof.ops.marker_arguments import call_arguments
 from pyprof.prof.ops.model import Tensor
 from pyprof.prof.table.columns import COLUMN
 from pyprof.prof.table.where import parse_where, rows_where
-from pyprof.replay.new_inputs import NotRecreated
-from pyprof.replay.random_tensors import strides_of
-from pyprof.replay.recorded_calls import RecordedCall, recorded_calls
-from pyprof.replay.recreate import recreate, refusals
+from pyprof.rerun.new_inputs import NotRecreated
+from pyprof.rerun.random_tensors import strides_of
+from pyprof.rerun.recorded_calls import RecordedCall, recorded_calls
+from pyprof.rerun.recreate import recreate, refusals
 
 Say = Callable[[str], None]
 SHORT = {dtype: name for name, dtype in DTYPES.items()}

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from pyprof.replay.random_tensors import ALIGNMENT, span
-from pyprof.replay.recreate import tensors_in
+from pyprof.rerun.random_tensors import ALIGNMENT, span
+from pyprof.rerun.recreate import tensors_in
 
 # An H200's cache consists of two halves, and neither replaces the line that was used longest ago. So the copies are
 # given more than the cache's size.

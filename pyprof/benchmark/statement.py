@@ -22,8 +22,8 @@ import torch
 from pyprof.benchmark.bench import Subject
 from pyprof.benchmark.sweep_axes import DTYPES
 from pyprof.errors import PyprofError, UsageError
-from pyprof.replay.random_tensors import ALIGNMENT, random_tensor
-from pyprof.replay.recreate import tensors_in
+from pyprof.rerun.random_tensors import ALIGNMENT, random_tensor
+from pyprof.rerun.recreate import tensors_in
 
 FILE, SETUP = "<statement>", "<setup>"
 

@@ -17,8 +17,8 @@ from pyprof.benchmark.timed_functions import Timeable, timeable
 from pyprof.benchmark.timer import Effort
 from pyprof.prof.changes.measured.timed_call import COMPILED, TimedCall
 from pyprof.prof.changes.measured.timings_file import LOST, CallTime
-from pyprof.replay.new_inputs import NotRecreated
-from pyprof.replay.recreate import refusals, tensors_in
+from pyprof.rerun.new_inputs import NotRecreated
+from pyprof.rerun.recreate import refusals, tensors_in
 
 EFFORT = Effort(trial_s=0.01, trials=3, burst_s=0.003, pause_s=0.01, bursts=5)
 Say = Callable[[str], None]

@@ -15,8 +15,8 @@ import torch
 
 from pyprof.prof.changes.measured.timed_call import TimedCall
 from pyprof.prof.ops.model import Tensor
-from pyprof.replay.aten_ops import aten_arguments, aten_overload
-from pyprof.replay.new_inputs import NewInputs, NotRecreated
+from pyprof.rerun.aten_ops import aten_arguments, aten_overload
+from pyprof.rerun.new_inputs import NewInputs, NotRecreated
 
 META = torch.device("meta")
 

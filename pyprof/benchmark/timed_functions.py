@@ -18,9 +18,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from pyprof.benchmark.timed_chain import Chain
 from pyprof.prof.changes.measured.timed_call import COMPILED, TF32, TimedCall
 from pyprof.prof.ops.model import Tensor
-from pyprof.replay.new_inputs import Contents, NewInputs, NotRecreated
-from pyprof.replay.recorded_calls import RecordedCall
-from pyprof.replay.recreate import MOST_FLOP, Recreated, recreate
+from pyprof.rerun.new_inputs import Contents, NewInputs, NotRecreated
+from pyprof.rerun.recorded_calls import RecordedCall
+from pyprof.rerun.recreate import MOST_FLOP, Recreated, recreate
 
 BACKENDS = {
     "cudnn": [SDPBackend.CUDNN_ATTENTION],

@@ -59,7 +59,7 @@ ANSWERS = (
     Answer("demo", 1, "demo", "pyprof.demo", "DemoFiles"),
     Answer("diff", 1, "diff", "pyprof.prof.diff.json_document", "Difference"),
     Answer("trend", 1, "trend", "pyprof.prof.diff.trend", "Trend"),
-    Answer("simulation", 1, "replay", "pyprof.prof.simulation.json_document", "Simulation"),
+    Answer("simulation", 1, "replay", "pyprof.prof.replay.json_document", "Simulation"),
     Answer("plan", 2, "plan", "pyprof.prof.planning.json_document", "PlanDocument"),
     Answer("try", 1, "try", "pyprof.variants.json_document", "TryDocument"),
     Answer("ranks", 1, "ranks", "pyprof.prof.job.json_document", "JobDocument"),

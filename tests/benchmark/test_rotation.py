@@ -5,7 +5,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from pyprof.benchmark.rotation import copied, copies_needed, is_cold, storage_bytes  # noqa: E402
-from pyprof.replay.random_tensors import random_tensor, span, strides_of  # noqa: E402
+from pyprof.rerun.random_tensors import random_tensor, span, strides_of  # noqa: E402
 
 pytestmark = pytest.mark.torch
 MIB = 1 << 20

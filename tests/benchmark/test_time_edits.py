@@ -14,8 +14,8 @@ from pyprof.benchmark.timed_chain import Chain  # noqa: E402
 from pyprof.benchmark.timed_functions import timeable  # noqa: E402
 from pyprof.prof.changes.measured.timed_call import TimedCall, channels_last  # noqa: E402
 from pyprof.prof.ops.model import Tensor  # noqa: E402
-from pyprof.replay.new_inputs import NewInputs, NotRecreated  # noqa: E402
-from pyprof.replay.recreate import refusals  # noqa: E402
+from pyprof.rerun.new_inputs import NewInputs, NotRecreated  # noqa: E402
+from pyprof.rerun.recreate import refusals  # noqa: E402
 
 CPU = torch.device("cpu")
 ROOM = 1 << 28

@@ -14,7 +14,7 @@ from pyprof.prof.limits.peaks_file import Peaks
 from pyprof.prof.replay.recorded_run import Recorded, ranges_before
 from pyprof.prof.replay.replayed_run import Replayed, replay
 from pyprof.prof.replay.stretches import Stretches, stretches
-from pyprof.prof.replay.tasks import CALL, DEPENDS, GAP, HOST, LAUNCH, QUEUE, SYNC, WORK, Tasks
+from pyprof.prof.replay.tasks import CALL, DEPENDS, GAP, HOST, LAUNCH, SYNC, WORK, Tasks
 from pyprof.prof.replay.timed_calls import TimedShares, timed_shares
 from pyprof.prof.replay.without_profiler import MOST_NS
 from pyprof.prof.timing.gpus import TO_DEVICE, named_rows
@@ -93,10 +93,7 @@ class BaseRun:
         self.edge_item = self.tasks.item[target]
         kind, cause = self.tasks.kind[target], self.tasks.cause
         self.handed = np.flatnonzero((kind == HOST) & (cause == DEPENDS) & (self.tasks.lag < 0))
-        self.waits = np.flatnonzero((kind == CALL) & np.isin(cause, (SYNC, QUEUE)))
-        # Waits for a place in the stream's queue. The host's pace is read from when it launches (_step_ns), and such
-        # waits would count the GPU's as the host's: how far it may be ahead decides nothing in a long run of steps.
-        self.queued = cause[self.waits] == QUEUE
+        self.waits = np.flatnonzero((kind == CALL) & (cause == SYNC))
         self.launches = np.flatnonzero((kind == WORK) & (cause == LAUNCH))
         self.gaps = np.flatnonzero((kind == WORK) & (cause == GAP))
         self.from_begin = self.tasks.kind[self.tasks.source[self.launches]] == HOST  # timed from the call's begin

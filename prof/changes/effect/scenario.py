@@ -230,7 +230,7 @@ class Scenario:
         lag[:, base.handed] = -duration.take(base.host_task[base.edge_item[base.handed]], axis=1)
         call = base.edge_item[base.waits]
         task = base.call_task[call]
-        never = self.released[call] | (self._left_of_calls[call] <= 0) | base.queued
+        never = self.released[call] | (self._left_of_calls[call] <= 0)
         lag[:, base.waits] = np.where(
             never, NEVER, lag[:, base.waits] + base.tasks.duration[task] - duration.take(task, axis=1)
         )

@@ -13,7 +13,7 @@ from pyprof.prof.changes.effect.run import Run
 from pyprof.prof.changes.measured.timed_call import PLAIN, TF32, TimedCall
 from pyprof.prof.ops.model import Tensor
 from pyprof.prof.work.calls import op_calls
-from pyprof.replay.recorded_calls import owners
+from pyprof.rerun.recorded_calls import owners
 from pyprof.table.columns import Ints
 
 

@@ -12,7 +12,7 @@ from pyprof.errors import InputError, SchemaError
 from pyprof.parse.detect import reader
 from pyprof.parse.formats import rocprof_json
 from pyprof.parse.formats.rocm_events import EXPERIMENTAL
-from pyprof.prof.simulation.cli import main as replay
+from pyprof.prof.replay.cli import main as replay
 from tests.parse.formats.test_rocpd import CPU, GPU, V3, rocprof
 from tests.parse.formats.test_rocpd import write as write_database
 from tests.tables import parsed

@@ -12,7 +12,7 @@ from pyprof.prof.changes.search import EDIT_NAMES, make_plan
 from pyprof.prof.cli import main as prof
 from pyprof.prof.load import load_table
 from pyprof.prof.planning.cli import main as plan
-from pyprof.prof.replay.replayed_steps import MOST_ROWS, step_window
+from pyprof.prof.replay.cut_to_steps import MOST_ROWS, step_window
 from pyprof.prof.work.annotate import annotate
 from pyprof.table.columns import NULL, HostTable, Table
 from tests.paths import GOLDEN

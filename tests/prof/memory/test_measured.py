@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pyprof.prof.checkpointing_times import with_added_times
+from pyprof.prof.changes.checkpointing_times import with_added_times
 from pyprof.prof.load import load_memory
 from pyprof.prof.memory.memory_numbers import memory_numbers
 from tests.paths import GOLDEN, ROOT

@@ -9,7 +9,7 @@ import numpy as np
 
 from pyprof.table.columns import NULL, Coded, HostTable, Table
 
-CALL, LATENCY, GAP, HANDOFF, WAKE, QUEUE = 4000, 2200, 1100, 1500, 3000, 1022  # ns, and operations in a stream's queue
+CALL, LATENCY, GAP, HANDOFF, WAKE = 4000, 2200, 1100, 1500, 3000  # ns
 
 
 @dataclass
@@ -54,13 +54,8 @@ class Machine:
         self.now = max(self.now, self.ends[stream][-1] - 30_000)
 
     def launch(self, stream, ns, name="k"):
-        ends, done = self.ends.get(stream, []), self.now + CALL
-        if len(ends) >= QUEUE:
-            done = max(done, ends[-QUEUE] + WAKE)
-        begun = self.now
-        self._enqueue(stream, ns * self.kernel_scale, done + LATENCY, "kernel", name)
-        self.now = begun
-        self.call("cudaLaunchKernel", done)
+        self._enqueue(stream, ns * self.kernel_scale, self.now + CALL + LATENCY, "kernel", name)
+        self.call("cudaLaunchKernel", self.now + CALL)
 
     def record(self, event, stream):
         reached = max((*self.ends.get(stream, [0])[-1:], self.held.get(stream, 0) - HANDOFF))

@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 
 from pyprof.errors import PyprofError
-from pyprof.prof.replay.aligned_clocks import aligned
-from pyprof.prof.replay.replayed_run import replay
-from pyprof.prof.replay.simulate import simulate
-from pyprof.prof.replay.tasks import HOST, topological
+from pyprof.prof.replay.replayed_run import aligned, replay
+from pyprof.prof.replay.tasks import HOST, simulate, topological
 from pyprof.table.columns import NULL, HostTable, Table
 from tests.prof.replay.machine import GAP, Machine
 

@@ -5,18 +5,8 @@ import numpy as np
 from pyprof.prof.load import load_table
 from pyprof.prof.replay.recorded_run import ROW_KINDS
 from pyprof.prof.replay.replayed_run import replay
-from pyprof.prof.replay.simulate import _nth, simulate
-from pyprof.prof.replay.tasks import Tasks
+from pyprof.prof.replay.tasks import Tasks, simulate
 from tests.paths import GOLDEN
-
-
-def test_the_nth_dependency_of_each_task() -> None:
-    """Three tasks with one, none and two; the n-th of a task that has fewer is -1, without a lag."""
-    first, count, source, lag = (np.array(each) for each in ([0, 1, 1], [1, 0, 2], [7, 8, 9], [70, 80, 90]))
-    assert [each.tolist() for each in _nth(first, count, source, lag, 0)] == [[7, -1, 8], [70, 0, 80]]
-    assert [each.tolist() for each in _nth(first, count, source, lag, 1)] == [[-1, -1, 9], [0, 0, 90]]
-    none = np.zeros(0, np.int64)
-    assert [each.tolist() for each in _nth(np.zeros(2, int), np.zeros(2, int), none, none, 0)] == [[-1, -1], [0, 0]]
 
 
 def test_a_task_waits_for_the_last_of_four() -> None:

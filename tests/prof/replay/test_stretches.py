@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from pyprof.prof.replay import stretches as module
-from pyprof.prof.replay.simulate import simulate
 from pyprof.prof.replay.stretches import ends_of, stretches
-from pyprof.prof.replay.tasks import CALL, DEPENDS, GAP, HOST, LAUNCH, SYNC, WORK, Tasks
+from pyprof.prof.replay.tasks import CALL, DEPENDS, GAP, HOST, LAUNCH, SYNC, WORK, Tasks, simulate
 
 
 def two_launches() -> Tasks:

@@ -164,7 +164,7 @@ def test_other_outputs_have_no_idle_time(file, tmp_path, capsys):
 def test_replay_and_plan_refuse_an_incomplete_capture(file, capsys):
     """Both rest on what ran after what, which is not on record."""
     from pyprof.prof.planning import cli as plan
-    from pyprof.prof.simulation import cli as replay
+    from pyprof.prof.replay import cli as replay
 
     for command in (replay.main, plan.main):
         assert command([str(file), "-q"]) == 1

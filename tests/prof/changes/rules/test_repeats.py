@@ -11,7 +11,7 @@ from pyprof.prof.changes.effect.scenario import apply, captured
 from pyprof.prof.changes.find_changes import base_of
 from pyprof.prof.changes.rules.repeats.repeats_as_one import FLOOR_NS, repeats
 from pyprof.prof.load import load_table
-from pyprof.prof.replay.replayed_steps import step_window
+from pyprof.prof.replay.cut_to_steps import step_window
 from pyprof.prof.work.annotate import annotate
 from tests.paths import GOLDEN
 from tests.prof.changes.rules.advice_rows import run

@@ -8,7 +8,7 @@ import torch
 from pyprof.dtypes import ITEM_BYTES
 from pyprof.errors import PyprofError
 from pyprof.prof.ops.model import Tensor
-from pyprof.replay.random_tensors import random_numbers, span, strides_of
+from pyprof.rerun.random_tensors import random_numbers, span, strides_of
 
 # For tensors of which only the elements' size is known: kernels that move bytes, such as cat's, treat all types alike.
 OPAQUE = {

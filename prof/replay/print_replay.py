@@ -6,7 +6,10 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from pyprof.command.terminal_text import cut_to, safe
-from pyprof.prof.simulation.json_document import PlaceOnPath, ProfilerRemoved, Simulation
+from pyprof.prof.replay.critical_path import PlaceOnPath
+from pyprof.prof.replay.json_document import Simulation
+from pyprof.prof.replay.replayed_run import ReplayedStep
+from pyprof.prof.replay.without_profiler import ProfilerRemoved
 from pyprof.quantities import ms, share
 
 WIDTH = 100
@@ -28,7 +31,7 @@ def replay_lines(document: Simulation, top: int, width: int = WIDTH) -> Iterator
         yield from textwrap.wrap(line, width, subsequent_indent="  ")
     if document.steps:
         yield ""
-        yield from _steps(document, top)
+        yield from _steps(document.steps, top)
     yield ""
     yield "Critical path (what shortens it, shortens the run)"
     path = ((name, getattr(document.critical_path, name)) for name in _WORDS)
@@ -43,87 +46,62 @@ def replay_lines(document: Simulation, top: int, width: int = WIDTH) -> Iterator
 
 def _head(document: Simulation) -> Iterator[str]:
     what = "Replay without the profiler" if document.profiler_removed else "Replay"
-    difference = _difference(document.difference)
     yield (
-        f"{what}: {ms(document.replayed_ns)}, the capture {ms(document.recorded_ns)} ({difference}), from the host's "
-        "first call on"
+        f"{what}: {ms(document.replayed_ns)}, the capture {ms(document.recorded_ns)} "
+        f"({_difference(document.difference)}), from the host's first call on"
     )
     yield (
         f"GPU idle: {ms(document.idle_replayed_ns)} by dependencies alone, in the capture "
         f"{ms(document.idle_recorded_ns)}"
     )
-    yield f"{document.calls:,} calls, {document.operations:,} GPU operations, {_waits(document)}"
+    source = f" ({'as recorded' if document.stream_waits_recorded else 'inferred'})" if document.stream_waits else ""
+    waits = f"{document.stream_waits:,} waits between streams{source}"
+    yield f"{document.calls:,} calls, {document.operations:,} GPU operations, {waits}"
     if document.loading_ns:
         yield (
             f"These times include the copies before the first kernel ({ms(document.loading_ns)}) and the host's work "
             "until then, which the summary of pyprof prof counts as loading and leaves out."
         )
-    yield from _doubts(document)
-    yield from _device(document)
-    yield from _without_profiler(document.without_profiler, "step" if document.steps else "capture")
+    if not document.complete:
+        yield (
+            f"{1 - document.launched_share:.1%} of the GPU's time has no launch in the capture: those operations begin "
+            "when they did in it"
+        )
+    unit, device = "step" if document.steps else "capture", document.device
+    if device is not None:
+        yield (
+            f"On {safe(device.name)} in place of {safe(device.captured_on)}, by the limits of both: "
+            f"{ms(device.step_ns)} a {unit} ({ms(device.low_ns)} to {ms(device.high_ns)}); the host is taken to be the "
+            "same"
+        )
+    yield _without_profiler(document.without_profiler, unit)
 
 
-def _waits(document: Simulation) -> str:
-    source = "as recorded" if document.stream_waits_recorded else "inferred"
-    waits = f"{document.stream_waits:,} waits between streams"
-    return f"{waits} ({source})" if document.stream_waits else waits
-
-
-def _doubts(document: Simulation) -> list[str]:
-    if document.complete:
-        return []
-    missing = 1 - document.launched_share
-    return [f"{missing:.1%} of the GPU's time has no launch in the capture: those operations begin when they did in it"]
-
-
-def _device(document: Simulation) -> list[str]:
-    """The step on another GPU."""
-    device = document.device
-    if device is None:
-        return []
-    unit = "step" if document.steps else "capture"
-    return [
-        f"On {safe(device.name)} in place of {safe(device.captured_on)}, by the limits of both: {ms(device.step_ns)} a "
-        f"{unit} ({ms(device.low_ns)} to {ms(device.high_ns)}); the host is taken to be the same"
-    ]
-
-
-def _without_profiler(removed: ProfilerRemoved, unit: str) -> list[str]:
+def _without_profiler(removed: ProfilerRemoved, unit: str) -> str:
     """The step without the profiler: as measured and as replayed, or as estimated."""
-    cost = (
-        f"the profiler costs the host {removed.per_range_ns / 1e3:.2g} µs a range and "
-        f"{removed.per_call_ns / 1e3:.2g} µs a call"
-    )
-    low, high = ms(removed.low_ns), ms(removed.high_ns)
-    interval = f" ({low} to {high})" if low != high else ""
     if removed.measured_ns is None:
+        low, high = ms(removed.low_ns), ms(removed.high_ns)
+        interval = f" ({low} to {high})" if low != high else ""
         step = f"{ms(removed.step_ns)} per {unit}{interval}, {ms(removed.profiled_ns)} with it"
-        return [f"Without the profiler, estimated: {step}; pyprof run --warmup 4 measures it"]
-    added = cost if removed.host_share_measured else "the host is not the limit"
-    return [
+        return f"Without the profiler, estimated: {step}; pyprof run --warmup 4 measures it"
+    added = "the host is not the limit"
+    if removed.host_share_measured:
+        each = f"{removed.per_range_ns / 1e3:.2g} µs a range and {removed.per_call_ns / 1e3:.2g} µs a call"
+        added = f"the profiler costs the host {each}"
+    return (
         f"Without the profiler, measured: {ms(removed.measured_ns)} per {unit} (the replay: {ms(removed.step_ns)}); "
         f"with the profiler {ms(removed.profiled_ns)}; {added}"
-    ]
+    )
 
 
-def _steps(document: Simulation, top: int) -> list[str]:
-    shown = document.steps[:top]
-    rows = [
-        (
-            str(s.number),
-            f"{s.recorded_ns / 1e6:,.3f}",
-            f"{s.replayed_ns / 1e6:,.3f}",
-            _change(s.recorded_ns, s.replayed_ns),
-        )
-        for s in shown
-    ]
-    lines = aligned([("step", "capture ms", "replay ms", "difference"), *rows])
-    more = len(document.steps) - len(shown)
-    return [*lines, f"  and {more:,} more steps (--top)"] if more > 0 else lines
-
-
-def _change(before: int, after: int) -> str:
-    return _difference(after / before - 1) if before else ""
+def _steps(steps: Sequence[ReplayedStep], top: int) -> list[str]:
+    rows = []
+    for step in steps[:top]:
+        before, after = step.recorded_ns, step.replayed_ns
+        longer = _difference(after / before - 1) if before else ""
+        rows.append((str(step.number), f"{before / 1e6:,.3f}", f"{after / 1e6:,.3f}", longer))
+    more = [f"  and {len(steps) - top:,} more steps (--top)"] if len(steps) > top else []
+    return [*aligned([("step", "capture ms", "replay ms", "difference"), *rows]), *more]
 
 
 def _difference(part: float) -> str:
@@ -139,15 +117,11 @@ def _places(places: Sequence[PlaceOnPath], total: int, width: int) -> list[str]:
         [f"{p.ns / 1e6:,.3f}", share(p.ns, total), p.what, cut_to(safe(p.op), int(LONGEST_OP * width), "middle"), ""]
         for p in places
     ]
-    left = max(width - _taken(rows), LEAST_LINE)
+    columns = [*zip(*rows, strict=True)][:-1]
+    left = max(width - sum(2 + max(map(len, column)) for column in columns) - 2, LEAST_LINE)
     for row, place in zip(rows, places, strict=True):
         row[-1] = cut_to(safe(place.line), left, "left")
     return aligned([("ms", "share", "what", "op", "line"), *rows])
-
-
-def _taken(rows: Sequence[Sequence[str]]) -> int:
-    """The width of the columns before the last, with the blanks before each."""
-    return sum(2 + max(map(len, column)) for column in [*zip(*rows, strict=True)][:-1]) + 2
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -10,11 +10,11 @@ torch = pytest.importorskip("torch")
 from pyprof.marker import parse_marker  # noqa: E402
 from pyprof.prof.load import load_table  # noqa: E402
 from pyprof.prof.ops.model import UNKNOWN, Tensor  # noqa: E402
-from pyprof.replay.aten_ops import aten_overload  # noqa: E402
-from pyprof.replay.new_inputs import NotRecreated  # noqa: E402
-from pyprof.replay.recorded_calls import RecordedCall, recorded_calls  # noqa: E402
-from pyprof.replay.recreate import recreate  # noqa: E402
-from pyprof.replay.valid_values import api_bounds, index_bounds, is_index, is_positive  # noqa: E402
+from pyprof.rerun.aten_ops import aten_overload  # noqa: E402
+from pyprof.rerun.new_inputs import NotRecreated  # noqa: E402
+from pyprof.rerun.recorded_calls import RecordedCall, recorded_calls  # noqa: E402
+from pyprof.rerun.recreate import recreate  # noqa: E402
+from pyprof.rerun.valid_values import api_bounds, index_bounds, is_index, is_positive  # noqa: E402
 from pyprof.table.columns import NULL, Coded, Table, blank  # noqa: E402
 from pyprof.table.schema import KERNELS  # noqa: E402
 from tests.paths import GOLDEN  # noqa: E402

@@ -16,11 +16,11 @@ import torch
 
 from pyprof.marker import Marker
 from pyprof.prof.ops.model import names
-from pyprof.replay.api_calls import api_arguments, api_function
-from pyprof.replay.aten_ops import aten_arguments, aten_overload
-from pyprof.replay.new_inputs import NewInputs, NotRecreated
-from pyprof.replay.random_tensors import span
-from pyprof.replay.recorded_calls import RecordedCall
+from pyprof.rerun.api_calls import api_arguments, api_function
+from pyprof.rerun.aten_ops import aten_arguments, aten_overload
+from pyprof.rerun.new_inputs import NewInputs, NotRecreated
+from pyprof.rerun.random_tensors import span
+from pyprof.rerun.recorded_calls import RecordedCall
 
 MOST_FLOP = {"cuda": 10**16, "cpu": 10**12}  # some seconds of work
 # Ops that do not run on the meta device and check their arguments themselves

@@ -52,29 +52,30 @@ def _run(args: argparse.Namespace) -> Done:
     from pyprof.command.progress import progress
     from pyprof.files import check_output, open_output
     from pyprof.prof.load import load_with_calls
+    from pyprof.prof.replay.critical_path import communicates, critical_path, path_places
+    from pyprof.prof.replay.json_document import simulation
+    from pyprof.prof.replay.print_replay import WIDTH, replay_lines
+    from pyprof.prof.replay.replay_device import on_other_gpu
     from pyprof.prof.replay.replayed_run import replay
     from pyprof.prof.replay.without_profiler import without_profiler
-    from pyprof.prof.simulation.json_document import simulation
-    from pyprof.prof.simulation.path_places import communicates, path_places
-    from pyprof.prof.simulation.print_replay import WIDTH, replay_lines
-    from pyprof.prof.simulation.replay_device import on_other_gpu
     from pyprof.prof.timing.stragglers import meetings
 
     check_output(args.output, args.force)
     with progress(3, not args.quiet) as say:
         loaded, calls = load_with_calls(args.file, say)
         say("replaying")
-        replayed = replay(loaded.table, calls, loaded.name, meetings(loaded.table))
-        removed = without_profiler(replayed)
-        replayed = removed.replayed if args.without_profiler else replayed
-        other = on_other_gpu(replayed, args.device) if args.device else None
-        replayed = other.replayed if other is not None else replayed
-        path = replayed.path(communicates(replayed.table))
+        replayed, device = replay(loaded.table, calls, loaded.name, meetings(loaded.table)), None
+        without, removed = without_profiler(replayed)
+        if args.without_profiler:
+            replayed = without
+        if args.device:
+            replayed, device = on_other_gpu(replayed, args.device)
+        path = critical_path(replayed, communicates(replayed.table))
         if args.output:
             say("writing")
             _write(replayed, path, args.output, args.force)
     places = path_places(replayed, path)
-    document = simulation(replayed, removed, path, places, args.output, other, args.without_profiler)
+    document = simulation(replayed, removed, path, places, args.output, device, args.without_profiler)
     if args.json:
         write_answer("simulation", document, input=[loaded.input], warnings=loaded.warnings)
     else:
@@ -90,7 +91,7 @@ def _write(replayed: Replayed, path: CriticalPath, output: str, force: bool) -> 
     from pyprof.files import open_output
     from pyprof.prof.perfetto.write_json import write_json
     from pyprof.prof.perfetto.write_proto import write_proto
-    from pyprof.prof.simulation.simulated_trace import simulated_trace
+    from pyprof.prof.replay.simulated_trace import simulated_trace
 
     as_json = output.removesuffix(".gz").endswith(".json")
     with open_output(output, force) as out:

@@ -11,8 +11,8 @@ from pyprof.dtypes import DTYPES
 from pyprof.marker import Marker
 from pyprof.prof.ops.evaluation import find
 from pyprof.prof.ops.model import FAMILY, UNKNOWN, Tensor
-from pyprof.replay.new_inputs import NORMAL, Contents, NewInputs, NotRecreated
-from pyprof.replay.valid_values import index_bounds, is_index, is_positive, is_probability, is_seed, list_bounds
+from pyprof.rerun.new_inputs import NORMAL, Contents, NewInputs, NotRecreated
+from pyprof.rerun.valid_values import index_bounds, is_index, is_positive, is_probability, is_seed, list_bounds
 
 _NUMBERS = frozenset({"int64", "float64", "bool", "complex128"})  # the dtypes of tensors that wrap a Python number
 _NUMERIC = (bool, int, float)

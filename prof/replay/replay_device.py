@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import NormalDist
+from typing import Annotated
 
 import numpy as np
 
-from pyprof.prof.limits.other_device import Moved, named_device, on_device
+from pyprof.command.json_schema import Record, doc
+from pyprof.prof.limits.other_device import named_device, on_device
 from pyprof.prof.limits.roofline import roofline
 from pyprof.prof.replay.replayed_run import Replayed
 from pyprof.prof.replay.tasks import WORK
@@ -18,26 +20,26 @@ from pyprof.table.columns import Floats
 SURE = 0.9  # the quantile at the upper end of an 80% interval
 
 
-@dataclass(frozen=True, slots=True)
-class OnOtherGpu:
-    """A replay on another GPU, and the interval of its mean step, all kernels being faster or slower together."""
+class ReplayedDevice(Record):
+    """The GPU that the replay is for, where it is not the capture's."""
 
-    replayed: Replayed
-    moved: Moved
-    here: str  # the capture's GPU
-    step_ns: float
-    low_ns: float
-    high_ns: float
+    name: Annotated[str, doc("of the GPU")]
+    source: Annotated[str, doc("of its peaks")]
+    captured_on: Annotated[str, doc("the capture's GPU")]
+    step_ns: Annotated[float, doc("the mean step of this replay; of the whole run where no steps are marked")]
+    low_ns: Annotated[float, doc("one case in ten is below")]
+    high_ns: Annotated[float, doc("one case in ten is above")]
 
 
-def on_other_gpu(replayed: Replayed, name: str) -> OnOtherGpu:
-    """The replay on the GPU of this name. Raises UsageError if either GPU is not known."""
+def on_other_gpu(replayed: Replayed, name: str) -> tuple[Replayed, ReplayedDevice]:
+    """The replay on the GPU of this name, and the interval of its mean step, all kernels being faster or slower
+    together. Raises UsageError if either GPU is not known."""
     annotation = annotate(replayed.table)
     moved = on_device(replayed.table, annotation, named_device(name))
     away = NormalDist().inv_cdf(SURE) * moved.deviation
-    found, low, high = (_with(replayed, moved.ns * np.exp(error)) for error in (0.0, -away, away))
+    runs = [_with(replayed, moved.ns * np.exp(error)) for error in (0.0, -away, away)]
     here = next((each.name for each in roofline(replayed.table, annotation).devices if each.known), "")
-    return OnOtherGpu(found, moved, here, mean_step_ns(found), mean_step_ns(low), mean_step_ns(high))
+    return runs[0], ReplayedDevice(moved.device.part, moved.device.source, here, *map(mean_step_ns, runs))
 
 
 def _with(replayed: Replayed, ns: Floats) -> Replayed:

@@ -36,12 +36,11 @@ def step_window(table: Table, annotation: Annotation, host: HostTable) -> Window
     Steps are those that count: after the warm-up.
     """
     numbers, spans = _steps(table)
-    count = max(LEAST_STEPS, MOST_ROWS * len(numbers) // max(len(table), 1))
-    if count >= len(numbers):
-        return Window(table, annotation, host, np.arange(len(table)))
-    means = np.convolve(spans, np.ones(count) / count, "valid")
-    first = int(np.abs(means - spans.mean()).argmin())
-    found = cut_to_steps(table, host, numbers[first : first + count])
+    count, found = max(LEAST_STEPS, MOST_ROWS * len(numbers) // max(len(table), 1)), None
+    if count < len(numbers):
+        means = np.convolve(spans, np.ones(count) / count, "valid")
+        first = int(np.abs(means - spans.mean()).argmin())
+        found = cut_to_steps(table, host, numbers[first : first + count])
     if found is None:
         return Window(table, annotation, host, np.arange(len(table)))
     rows, calls = found

@@ -22,16 +22,14 @@ def simulated_trace(replayed: Replayed, path: CriticalPath) -> Trace:
 
 
 def _calls(replayed: Replayed, trace: Trace, begin: int) -> Slices:
-    run, calls = replayed.run, replayed.run.calls
-    tracks = [trace.thread(NULL, pid, tid) for pid, tid in run.threads]
-    kinds = replayed.host.coded("kind").take(calls.row)
-    start = replayed.call_start
+    calls, start = replayed.run.calls, replayed.call_start
+    tracks = [trace.thread(NULL, pid, tid) for pid, tid in replayed.run.threads]
     return Slices(
         track=np.array(tracks, np.int64)[calls.thread],
         start=start - begin,
         duration=np.maximum(replayed.call_end - start, 0),
         name=replayed.host.coded("name").take(calls.row),
-        category=kinds,
+        category=replayed.host.coded("kind").take(calls.row),
         args=[Arg("recorded_start_ns", calls.start - begin), Arg("recorded_ns", calls.end - calls.start)],
     )
 
@@ -45,12 +43,9 @@ def _work(replayed: Replayed, trace: Trace, begin: int) -> Slices:
         if not len(mine):
             continue
         order = mine[np.argsort(start[mine], kind="stable")]
-        name = f"stream {stream}" if stream != NULL else "stream"
-        parent = trace.process(NULL, pid)
-        about = f"GPU {device}" if device != NULL else ""
-        track[order] = trace.on_lanes(
-            parent, f"{name}, {about}" if about else name, single_lanes(start[order], end[order])
-        )
+        words = [f"stream {stream}" if stream != NULL else "stream", f"GPU {device}" if device != NULL else ""]
+        name = ", ".join(filter(None, words))
+        track[order] = trace.on_lanes(trace.process(NULL, pid), name, single_lanes(start[order], end[order]))
     return Slices(
         track=track,
         start=start - begin,

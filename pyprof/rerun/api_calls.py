@@ -12,8 +12,8 @@ from pyprof.marker import Marker
 from pyprof.prof.ops.evaluation import find, function_of
 from pyprof.prof.ops.marker_arguments import call_arguments
 from pyprof.prof.ops.model import UNKNOWN, Tensor
-from pyprof.replay.new_inputs import Contents, NewInputs, NotRecreated
-from pyprof.replay.valid_values import api_bounds, is_index, is_positive, is_probability
+from pyprof.rerun.new_inputs import Contents, NewInputs, NotRecreated
+from pyprof.rerun.valid_values import api_bounds, is_index, is_positive, is_probability
 
 NAMESPACES: Mapping[str, Any] = {
     "torch": torch,

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from pyprof.parse.cli import main as parse
-from pyprof.prof.simulation.cli import main
-from pyprof.prof.simulation.path_places import communicates
+from pyprof.prof.replay.cli import main
+from pyprof.prof.replay.critical_path import communicates
 from pyprof.table.columns import Coded, Table
 from tests.answered import answer
 from tests.parse.kineto.kineto_file import AUTOGRAD, begin, call, kernel, op, write, x

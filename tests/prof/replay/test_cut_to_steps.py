@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from pyprof.prof.replay import replayed_steps
-from pyprof.prof.replay.replayed_steps import step_window
+from pyprof.prof.replay import cut_to_steps as module
+from pyprof.prof.replay.cut_to_steps import step_window
 from pyprof.prof.work.annotate import annotate
 from pyprof.table.columns import NULL, HostTable
 from tests.prof.changes.rules.advice_rows import table
@@ -15,8 +15,8 @@ def test_rows_of_no_step_belong_to_the_window_in_which_they_are_launched(monkeyp
 
     Within each a kernel of no step is launched; one more comes before all. Only that of the third step belongs to it.
     """
-    monkeypatch.setattr(replayed_steps, "LEAST_STEPS", 1)
-    monkeypatch.setattr(replayed_steps, "MOST_ROWS", 2)
+    monkeypatch.setattr(module, "LEAST_STEPS", 1)
+    monkeypatch.setattr(module, "MOST_ROWS", 2)
     launches, begin = [(0, None)], 20_000
     for step, lasts in enumerate([8_000, 10_000, 12_600, 15_000, 17_400]):
         launches += [(begin, step), (begin + 5_000, None), (begin + lasts - 100, step)]

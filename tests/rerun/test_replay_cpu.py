@@ -13,8 +13,8 @@ from torch import nn  # noqa: E402
 
 import pyprof  # noqa: E402
 from pyprof.prof.load import load_table  # noqa: E402
-from pyprof.replay.recorded_calls import recorded_calls  # noqa: E402
-from pyprof.replay.recreate import recreate  # noqa: E402
+from pyprof.rerun.recorded_calls import recorded_calls  # noqa: E402
+from pyprof.rerun.recreate import recreate  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 CPU = torch.device("cpu")
