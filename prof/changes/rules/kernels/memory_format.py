@@ -34,7 +34,7 @@ def channels_last(scenario: Scenario) -> Iterator[Proposal]:
     elif bool(scenario.run.mentions("nodes", "aten::instance_norm").any()):
         yield Abstained("channels_last", "an instance norm runs, which supports only NCHW")
     else:
-        found = list(_edits(scenario.run))
+        found: list[Proposal] = list(_edits(scenario.run))
         yield from found or [Abstained("channels_last", NOTHING_FOUND)]
 
 

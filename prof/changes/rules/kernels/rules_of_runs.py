@@ -40,5 +40,6 @@ def findings_of(run: Run, proposals: Iterable[Proposal]) -> Iterator[Finding]:
 
 def by_names(run: Run, name: str, found: Iterable[Finding]) -> Iterator[Proposal]:
     """What a rule finds by the kernels' names, in a capture without any shapes."""
+    edits: list[Proposal] = [edit_of(run, name, finding, BY_NAMES) for finding in found]
     nothing = "the capture has no shapes of ops, and no kernel's name shows what it looks for"
-    yield from [edit_of(run, name, finding, BY_NAMES) for finding in found] or [Abstained(name, nothing)]
+    yield from edits or [Abstained(name, nothing)]
