@@ -29,8 +29,6 @@ DEVIATIONS = {
     "communication": 0.4,
     "small_collectives": 0.4,
 }
-
-
 MERGED = ("small_collectives",)  # rules whose kernels become fewer, also where these take as long as before
 
 
