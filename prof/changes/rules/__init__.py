@@ -7,7 +7,7 @@ abstains.
 
 from pyprof.prof.changes.effect.edit import EDIT_RULES
 from pyprof.prof.changes.effect.finding import CPU_RULES, RULES
-from pyprof.prof.changes.rules import cpu_data, cpu_ops, from_findings  # noqa: F401
+from pyprof.prof.changes.rules import cpu_ops, from_findings  # noqa: F401
 from pyprof.prof.changes.rules.host import (  # noqa: F401
     communication,
     copies,

@@ -1,4 +1,4 @@
-"""Advice for programs that run on the CPU alone: threads, bf16, channels last, chains of element-wise ops.
+"""Programs that run on the CPU alone: input data, threads, bf16, channels last, chains of element-wise ops.
 
 The constants are of one machine: an AMD EPYC of family 26 (AVX-512 with bf16), PyTorch 2.13, one thread, by the
 thread's own CPU time. docs/explanation/advice.md has the measurements, also those of a Xeon with AMX.
@@ -14,11 +14,13 @@ from pyprof.dtypes import ITEM_BYTES
 from pyprof.prof.changes.effect.finding import Finding, cpu_rule
 from pyprof.prof.changes.effect.run import Run
 from pyprof.prof.changes.effect.run_columns import numel
+from pyprof.prof.changes.rules.host.data_loader import made_by
 from pyprof.prof.changes.rules.kernels.fusion import chains
 from pyprof.prof.changes.rules.kernels.layout import spatial_rank
 from pyprof.quantities import counted, rounded
 from pyprof.table.columns import Bools, Floats, Ints
 
+LEAST_SHARE = 0.05  # of the step, that input data take
 WIDE_NS = 100_000.0  # shorter ops do not repay waking further threads
 PARALLEL = ("gemm", "conv", "attention", "norm", "pointwise", "reduction", "softmax", "pooling", "embedding")
 SCALING = 0.85  # of the further threads; of a Xeon, eight threads saved 1.00 to 1.16 times what it says
@@ -46,6 +48,37 @@ STREAMING = 1 << 20  # bytes of an op from which its rate is that of memory, or 
 # Element-wise ops whose arithmetic takes longer than moving their bytes; compiled code still has to do it.
 LONG_ARITHMETIC = tuple("exp log tanh sigmoid silu gelu erf pow sin cos softplus mish selu elu logsigmoid".split())
 NEW = 0.5  # share of a chain's second operands that the compiled code has to read (fusion.py)
+
+
+@cpu_rule("cpu_data_loader")
+def cpu_data_loader(run: Run) -> Iterator[Finding]:
+    """Ops of the phase "data" and the pauses before them: a DataLoader without workers.
+
+    Workers share the cores with the step. Where PyTorch's threads use all cores, one core's work costs the step its
+    share of a core: of D ms, D / cores remain. Abstains if the capture does not say how many cores there are.
+
+    Refuted by: worker processes, by the loader's own marks.
+    """
+    facts = run.table.cpu
+    rows = np.flatnonzero(run.phase == "data")
+    if facts is None or facts.cores < 2 or not len(rows):
+        return
+    pauses = float(run.recurring_gaps[rows].sum())
+    took = pauses + float(run.dur[rows].sum())
+    if took < LEAST_SHARE * run.step_ns * run.steps * run.lanes or made_by(run, run.ms(took)) == "workers":
+        return
+    free = facts.threads < facts.cores
+    share = 1.0 if free else 1 - 1 / facts.cores
+    rest = "a core is free for it" if free else f"{facts.threads} threads already use {facts.cores} cores"
+    why = (
+        f"The step waits for its input data: {rounded(run.ms(took))} ms, of which ops take {rounded(run.ms_of(rows))} "
+        f"ms. Workers prepare them beside the step ({rest})"
+    )
+    change = (
+        "Prepare input data in other processes: DataLoader(num_workers=1 or more, persistent_workers=True). "
+        "Each worker has one thread."
+    )
+    yield Finding(rows, share * run.dur[rows], why, change, idle_ns=share * pauses)
 
 
 @cpu_rule("cpu_threads")

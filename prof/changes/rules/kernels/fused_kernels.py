@@ -90,12 +90,8 @@ def fusible(run: Run) -> Bools:
     return found & known & ~np.isin(run.aten, STAYS)
 
 
-def operands(run: Run, row: int) -> list[tuple[int, float]]:
-    """(elements, bytes per element) of each of an op's tensors, those of lists, too."""
-    return run.once(_operands, row)
-
-
 def _operands(run: Run, row: int) -> list[tuple[int, float]]:
+    """(elements, bytes per element) of each of an op's tensors, those of lists, too."""
     usual = ITEM_BYTES.get(str(run.dtype[row]), 4.0)
     return list(_flat(run.listed("sizes", row), run.listed("dtypes", row), usual))
 
@@ -140,7 +136,7 @@ class _Group:
         if self._latest is not None and self._same_op(row, self._latest.rows[-1]):
             self._latest.rows.append(row)  # another kernel of the same op, such as one for sums over columns
             return
-        tensors = operands(run, row)
+        tensors = run.once(_operands, row)
         if not tensors:
             self.kernels.append(Fused([row]))
             self._latest = None

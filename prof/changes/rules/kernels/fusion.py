@@ -178,7 +178,7 @@ def _has(ops: tuple[str, ...], parts: Ops) -> bool:
 def _of_formulas(run: Run, members: list[list[int]]) -> list[list[int]]:
     """Those of the chains that are formulas of CALLS, with the chains of their layers' backward passes; of each, what
     is of one layer, as a sum before a norm is no part of it."""
-    parts = [part for chain in members for part in _of_layers(run, chain)]
+    parts = [list(part) for chain in members for _, part in groupby(chain, key=run.layer)]
     formulas = [bool(_instead(run, [part])) for part in parts]
     layers = {run.layer(part[0]) for part, is_formula in zip(parts, formulas, strict=True) if is_formula} - {""}
     return [
@@ -186,12 +186,6 @@ def _of_formulas(run: Run, members: list[list[int]]) -> list[list[int]]:
         for part, is_formula in zip(parts, formulas, strict=True)
         if is_formula or (run.phase[part[0]] == "backward" and run.layer(part[0]) in layers and len(part) >= CHAIN)
     ]
-
-
-def _of_layers(run: Run, chain: list[int]) -> Iterator[list[int]]:
-    """The parts of a chain, each of one layer."""
-    for _, part in groupby(chain, key=run.layer):
-        yield list(part)
 
 
 def _finding(run: Run, sizes: dict[int, list[list[int]]]) -> Iterator[Finding]:

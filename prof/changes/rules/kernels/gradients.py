@@ -97,9 +97,10 @@ def _table(run: Run, shape: tuple[int, int], fills: list[int], touched: int) -> 
     update = np.flatnonzero(steps & (run.dur > 0))
     share = np.array([_share(run, row, shape) for row in update.tolist()])
     update, share = update[share > 0], share[share > 0]
-    rows = np.concatenate([np.array(fills), update])
-    saved: Floats = np.concatenate([run.dur[fills], run.dur[update] * share])
-    now = run.ms(float(saved.sum()))
+    now = run.ms(float(run.dur[fills].sum() + (run.dur[update] * share).sum()))
+    dense = np.setdiff1d(np.flatnonzero(run.mentions("nodes", *DENSE)), update)  # with what sorts and sums
+    rows = np.concatenate([dense, update])
+    saved: Floats = np.concatenate([run.dur[dense], run.dur[update] * share])
     bag = DENSE[1] in str(run.texts("nodes")[fills[0]])
     why = (
         f"The gradient of an embedding of {shape[0]} × {shape[1]} is dense. A step touches at most {touched} of its "
@@ -113,8 +114,7 @@ def _table(run: Run, shape: tuple[int, int], fills: list[int], touched: int) -> 
     if bool(np.isin(run.aten[steps], NORMS).any()):
         change += " Clip the other gradients without this one: clip_grad_norm_ raises an error for a sparse gradient."
     adam = bool(np.isin(run.aten[update], ("_foreach_addcdiv_", "addcdiv_", "_fused_adam_")).any())
-    gone = int(run.mentions("nodes", *DENSE).sum()) + int((share == 1).sum())
-    launches = gone - (SPARSE_ADAM if adam else SPARSE_SGD) * run.steps * run.lanes
+    launches = len(rows) - (SPARSE_ADAM if adam else SPARSE_SGD) * run.steps * run.lanes
     besides = BESIDES * run.steps * run.lanes if adam else 0
     yield Finding(rows, saved, why, change, launches=launches, added=besides)
 

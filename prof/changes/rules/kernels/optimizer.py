@@ -52,16 +52,11 @@ def optimizer(run: Run) -> Iterator[Finding]:
 
     Refuted by: a fused kernel in the same optimizer's step.
     """
-    for rows in _of_classes(run, _of_step(run)):
-        yield from _of_class(run, rows)
-
-
-def _of_classes(run: Run, rows: Ints) -> list[Ints]:
-    """The rows of each class of optimizers, such as SGD for tables and AdamW for the rest; all, if none is named."""
-    classes: dict[str, list[int]] = {}
-    for row in rows.tolist():
+    classes: dict[str, list[int]] = {}  # such as SGD for tables and AdamW for the rest; "" where none is named
+    for row in _of_step(run).tolist():
         classes.setdefault(class_of(run, row), []).append(row)
-    return [np.array(found) for found in classes.values()]
+    for name, found in classes.items():
+        yield from _of_class(run, name, np.array(found))
 
 
 def class_of(run: Run, row: int) -> str:
@@ -71,9 +66,9 @@ def class_of(run: Run, row: int) -> str:
     return name.removesuffix(".step") if name.endswith(".step") else ""
 
 
-def _of_class(run: Run, rows: Ints) -> Iterator[Finding]:
+def _of_class(run: Run, name: str, rows: Ints) -> Iterator[Finding]:
     ops = Counter(run.aten[rows].astype(str).tolist())
-    kind = _kind(ops, {name for row in rows[:1].tolist() if (name := class_of(run, row))})
+    kind = _kind(ops, {name} - {""})
     unknown = rows[np.isnan(run.nbytes[rows])]
     of_little = float(run.dur[unknown].sum()) <= UNKNOWN * float(run.dur[rows].sum())
     counts = of_little and bool((run.aten[unknown] == "_foreach_add_").all())

@@ -40,6 +40,6 @@ def findings_of(run: Run, proposals: Iterable[Proposal]) -> Iterator[Finding]:
 
 def by_names(run: Run, name: str, found: Iterable[Finding]) -> Iterator[Proposal]:
     """What a rule finds by the kernels' names, in a capture without any shapes."""
-    nothing = "the capture has no shapes of ops, and no kernel's name shows what it looks for"
     edits: list[Proposal] = [edit_of(run, name, finding, BY_NAMES) for finding in found]
+    nothing = "the capture has no shapes of ops, and no kernel's name shows what it looks for"
     yield from edits or [Abstained(name, nothing)]

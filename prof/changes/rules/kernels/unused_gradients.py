@@ -210,10 +210,7 @@ def _stretches(run: Run, each: _Pass) -> Iterator[list[int]]:
 
 
 def _leaves(run: Run, rows: Ints) -> bool:
-    """Whether a node with a weight computes its input's gradient, too: a second product, or by autograd's mask."""
-    masks = {str(run.listed("args", row)[-1:]) for row in rows.tolist() if run.aten[row] == "convolution_backward"}
-    if masks:
-        return any("[True" in mask for mask in masks)
+    """Whether a node with a weight computes its input's gradient, too, by a second product."""
     return len(_products(run, rows)) > 1
 
 

@@ -95,7 +95,8 @@ def _loops(run: Run, anchors: list[int]) -> Iterator[tuple[list[int], int]]:
 
     Between two iterations of a loop there are only lines that most of the iterations have.
     """
-    bodies = [set(_places(run, range(a, b))) for a, b in pairwise(anchors)]
+    ahead = run.phase != "backward"
+    bodies = [{place(run, row) for row in range(a, b) if ahead[row]} for a, b in pairwise(anchors)]
     counts = Counter(line for body in bodies for line in body)
     usual = {line for line, count in counts.items() if count >= USUAL * len(bodies)}
     first = 0
@@ -105,10 +106,6 @@ def _loops(run: Run, anchors: list[int]) -> Iterator[tuple[list[int], int]]:
         if last + 1 - first >= ITERATIONS and _apart(run, anchors[first : last + 1]):
             yield with_backward(run, _extent(run, anchors[first], anchors[last], usual), usual), last + 1 - first
         first = last + 1
-
-
-def _places(run: Run, rows: range) -> list[str]:
-    return [place(run, row) for row in rows if run.phase[row] != "backward"]
 
 
 def _apart(run: Run, anchors: list[int]) -> bool:
@@ -132,29 +129,21 @@ def _handed_on(run: Run, anchors: list[int]) -> bool:
     # A mask is copied where it is asked for its elements, if its values do not lie side by side.
     rows = np.arange(anchors[0], anchors[-1])
     asking = {(run.op(row), place(run, row)) for row in rows[np.isin(run.aten[rows], SIZED)].tolist()}
-    made = [_made_in(run, body, asking) for body in bodies]
-    taken = [
-        _numbered(run, body[np.isin(run.aten[body], GATHERS)], lambda run, row: int(run.elements[row]))
-        for body in bodies
-    ]
-    return any(_meet(made, taken, *pair) for pair in _once_equal(made, taken))
+    made = _by_place([_made_in(run, body, asking) for body in bodies[:-1]])
+    gathers = [body[np.isin(run.aten[body], GATHERS)] for body in bodies[1:]]
+    taken = _by_place([_numbered(run, rows, lambda run, row: int(run.elements[row])) for rows in gathers])
+    return any(_meet(mine, following) for mine in made for following in taken)
 
 
-def _once_equal(made: list[Sizes], taken: list[Sizes]) -> set[tuple[Place, Place]]:
-    """The ops that make, once at least, as many elements as there are where the next iteration takes some."""
-    found: set[tuple[Place, Place]] = set()
-    for mine, following in pairwise(zip(made, taken, strict=True)):
-        by_size: dict[int, list[Place]] = {}
-        for maker, size in mine[0].items():
-            by_size.setdefault(size, []).append(maker)
-        found |= {(maker, taker) for taker, size in following[1].items() if size for maker in by_size.get(size, ())}
-    return found
+def _by_place(sizes: list[Sizes]) -> list[list[int | None]]:
+    """Per op, its size in each iteration; None where an iteration lacks the op."""
+    return [[each.get(place) for each in sizes] for place in dict.fromkeys(place for each in sizes for place in each)]
 
 
-def _meet(made: list[Sizes], taken: list[Sizes], maker: Place, taker: Place) -> bool:
+def _meet(made: list[int | None], taken: list[int | None]) -> bool:
     """Whether all iterations that have both ops have as many elements at the one as the next at the other."""
-    sizes = ((mine.get(maker), following.get(taker)) for mine, following in zip(made, taken[1:], strict=False))
-    return all(None in pair or pair[0] == pair[1] for pair in sizes)
+    pairs = [(mine, following) for mine, following in zip(made, taken, strict=True) if None not in (mine, following)]
+    return any(mine for mine, _ in pairs) and all(mine == following for mine, following in pairs)
 
 
 def _made_in(run: Run, body: Ints, asking: set[tuple[str, str]]) -> Sizes:

@@ -70,61 +70,51 @@ def repeats(scenario: Scenario) -> Iterator[Proposal]:
 
 
 def _of_micro_batches(run: Run, found: list[Passes]) -> Edit:
-    rows, ns, left = _as_one(run, found)
     times = Counter(len(passes.each) for passes in found).most_common(1)[0][0]
     kernels = run.count(sum(len(passes.each[0]) for passes in found))
-    return Edit(
-        rule="repeats",
-        change=(
-            f"Run the {times} micro-batches of a step as one, where memory allows: batches {times} times as large "
-            "and one backward pass, without dividing the loss. Otherwise as few and as large ones as fit."
-        ),
-        why=(
-            f"Per {run.unit}, {times} forward and backward passes of {rounded(kernels)} kernels each have the same ops "
-            "and sizes, and no update of the weights lies between them"
-        ),
-        cost=COSTS["repeats"],
-        rows=rows,
-        ns=ns,
-        left=left,
-        deviation=DEVIATION,
+    change = (
+        f"Run the {times} micro-batches of a step as one, where memory allows: batches {times} times as large and one "
+        "backward pass, without dividing the loss. Otherwise as few and as large ones as fit."
     )
+    why = (
+        f"Per {run.unit}, {times} forward and backward passes of {rounded(kernels)} kernels each have the same ops and "
+        "sizes, and no update of the weights lies between them"
+    )
+    return _as_one(run, found, change, why)
 
 
 def _of_passes(run: Run, found: list[Passes]) -> Edit:
-    times, first = len(found[0].each), int(found[0].each[0][0])
-    rows, ns, left = _as_one(run, found)
+    times, rows = len(found[0].each), np.concatenate([rows for passes in found for rows in passes.each])
     names = list(dict.fromkeys(name for passes in found if (name := _named(run, passes))))
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    where = f"through {', '.join(names[:3])}{more}" if names else f"from {place(run, first)}"
-    one = sum(len(passes.each[0]) for passes in found) == len(found)  # a product each
+    where = f"through {', '.join(names[:3])}{more}" if names else f"from {place(run, int(rows[0]))}"
     how = "inputs side by side along the batch (torch.cat), whose result is then split"
-    if one:
+    if all(len(passes.each[0]) == 1 for passes in found):  # a product each
         how = "operands stacked, in one call of torch.bmm (or of mm, where they share an operand)"
+    change = (
+        f"Run the {times} equal passes {where} as one: on their {how}. Where each has weights of its own, stack these, "
+        "too: torch.func.stack_module_state and torch.vmap, or torch.bmm."
+    )
+    why = (
+        f"{run.number(len(found), 'time', 'times')} per {run.unit}, {times} passes of equal ops and sizes follow each "
+        f"other, {run.number(len(rows), 'kernel', 'kernels')}, {rounded(run.ms_of(rows))} ms; {found[0].shown}"
+    )
+    return _as_one(run, found, change, why)
+
+
+def _as_one(run: Run, found: list[Passes], change: str, why: str) -> Edit:
+    """The edit that makes one pass of each set of passes."""
+    each = [(rows, float(place == 0)) for passes in found for place, rows in enumerate(passes.each)]
     return Edit(
         rule="repeats",
-        change=(
-            f"Run the {times} equal passes {where} as one: on their {how}. Where each has weights of its own, "
-            "stack these, too: torch.func.stack_module_state and torch.vmap, or torch.bmm."
-        ),
-        why=(
-            f"{run.number(len(found), 'time', 'times')} per {run.unit}, {times} passes of equal ops and sizes follow "
-            f"each other, {run.number(len(rows), 'kernel', 'kernels')}, {rounded(run.ms_of(rows))} ms; {found[0].shown}"
-        ),
+        change=change,
+        why=why,
         cost=COSTS["repeats"],
-        rows=rows,
-        ns=ns,
-        left=left,
+        rows=np.concatenate([rows for rows, _ in each]),
+        ns=np.concatenate([ns for passes in found for ns in _merged_ns(run, passes)]),
+        left=np.concatenate([np.full(len(rows), kept) for rows, kept in each]),
         deviation=DEVIATION,
     )
-
-
-def _as_one(run: Run, found: list[Passes]) -> tuple[Ints, Floats, Floats]:
-    """Rows, their durations and the share of their launches that remains, if each set of passes is one pass."""
-    rows = np.concatenate([rows for passes in found for rows in passes.each])
-    ns = np.concatenate([each for passes in found for each in _merged_ns(run, passes)])
-    left = np.concatenate([np.full(len(rows), float(i == 0)) for passes in found for i, rows in enumerate(passes.each)])
-    return rows, ns, left
 
 
 def _named(run: Run, passes: Passes) -> str:

@@ -11,7 +11,7 @@ from pyprof.prof.changes.effect.finding import Finding
 from pyprof.prof.changes.effect.scenario import apply, captured
 from pyprof.prof.changes.general_code import GENERAL
 from pyprof.prof.changes.rules import EDIT_RULES, RULES
-from pyprof.prof.changes.rules.from_findings import DEVIATIONS, edit_of, with_parameters
+from pyprof.prof.changes.rules.from_findings import DEVIATIONS, edit_of
 from pyprof.prof.changes.rules.kernels.parameters import in_loops
 from pyprof.prof.changes.rules.products.narrow import Flow
 from pyprof.prof.changes.rules.repeats.parameter_loops import behind, reads_of
@@ -243,9 +243,8 @@ def test_a_removed_bias_takes_its_part_of_loops_over_parameters_along():
     ]  # fmt: skip
     rows = [{**row, "step": 1} for row in (test_layout.conv(), test_layout.bias(), test_layout.NORM, test_layout.SUM)]
     run = advice_rows.run(*rows, *loop)
-    (finding,) = RULES["conv_bias"](run)
-    whole = with_parameters(run, finding)
-    assert len(finding.rows) == 2 and len(whole.rows) == 2 + 3
+    (whole,) = RULES["conv_bias"](run)
+    assert len(whole.rows) == 2 + 3
     assert sorted(str(run.aten[row]) for row in whole.rows[2:]) == ["add_", "mul_", "zero_"]
     assert whole.saved_ns[2:].tolist() == [2_000] * 3 and whole.launches == 5
 
