@@ -38,6 +38,9 @@ _OPTIMIZER = re.compile(r"Optimizer\.(\w+)#([\w.]+?)(?:\.\1)?$")
 _MODULE_CALL = re.compile(r"(?:^|/)torch/nn/modules/\w+\.py:\d+$")
 RECORD = "record_param_comms"  # the profiler's record of any collective
 COLLECTIVES = ("c10d::", "_c10d_functional::", RECORD)  # torch.distributed's ops
+# The module that compiled autograd makes of a backward pass (torch/_dynamo/compiled_autograd.py of 2.13). Where no
+# inductor compiles it, its ops run one by one.
+_TRACED_BACKWARD = re.compile(r"CompiledAutograd\d+$")
 _NODE_OP = re.compile(r"^(?:torch::autograd::)?(.*?)(?:Backward\d*)?$")
 
 
@@ -101,6 +104,8 @@ def facts(
         lines, functions = (list(origin.trace), list(origin.functions)) if origin.trace else (lines, functions)
         if origin.backward and len(inside) == len(path):  # compiled autograd runs a backward pass without nodes
             backward, phase = True, "backward"
+    elif any(s.kind == Kind.LAYER and _TRACED_BACKWARD.match(s.name) for s in path):
+        backward, phase = True, "backward"
     # NCCL's own record is used if PyTorch has none.
     call = _call(inside, collective) or collective or _launch(inside) or Scope(Kind.USER, "")
     return Facts(

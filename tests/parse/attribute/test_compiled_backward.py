@@ -56,3 +56,11 @@ def test_names_that_do_not_fit_give_no_layer(tmp_path):
 def test_numbers_that_are_not_known_give_no_layer(tmp_path):
     found = rows(tmp_path, *step(1010, 5), nodes=[("MmBackward0", -1)] * 3)
     assert found == [("", "mm", "bprop", "backward")] * 3
+
+
+def test_ops_of_a_traced_backward_pass_that_runs_them_one_by_one_are_backward(tmp_path):
+    traced = [x("user_annotation", "layer:CompiledAutograd0", 1100, 50), op("aten::mm", 1110, 10)]
+    path = write(tmp_path / "net.json", begin(1000), op("aten::mm", 1010, 10), *traced)
+    table = correlate(read(path))
+    assert table.coded("dir").texts() == ["fprop", "bprop"]
+    assert table.coded("phase").texts() == ["forward", "backward"]
