@@ -44,6 +44,11 @@ class Tasks:
     def __len__(self) -> int:
         return len(self.kind)
 
+    def of(self, kind: int) -> Ints:
+        """The task of each call (HOST, CALL) or operation (WORK)."""
+        chosen = np.flatnonzero(self.kind == kind)
+        return chosen[np.argsort(self.item[chosen])]
+
     def edges_of(self, task: int) -> range:
         """The places of a task's dependencies in their columns."""
         return range(int(self.first[task]), int(self.first[task + 1]))

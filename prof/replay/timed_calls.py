@@ -16,7 +16,7 @@ import numpy as np
 
 from pyprof.prof.replay.recorded_run import Recorded
 from pyprof.prof.replay.replayed_run import Replayed
-from pyprof.prof.replay.tasks import CALL, SYNC
+from pyprof.prof.replay.tasks import CALL, HOST, SYNC
 from pyprof.prof.timing.profiler_cost import OwnShare
 from pyprof.table.columns import NULL, Floats, HostTable, Ints
 from pyprof.table.measured_steps import MeasuredStep, TimedCalls
@@ -57,8 +57,7 @@ def timed_shares(replayed: Replayed) -> TimedShares | None:
     if timed is None or place is None:
         return None
     run, tasks, count = replayed.run, replayed.tasks, 2 * len(timed.name)
-    on_host = np.flatnonzero(tasks.kind <= CALL)
-    spent = np.bincount(tasks.item[on_host], tasks.duration[on_host], len(run.calls))
+    spent = (tasks.duration[tasks.of(HOST)] + tasks.duration[tasks.of(CALL)]).astype(np.float64)
     counted, steps = _whole_visits(replayed, place)
     known = np.flatnonzero(place >= 0)
     captured, waited = (
