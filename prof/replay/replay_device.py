@@ -44,6 +44,6 @@ def on_other_gpu(replayed: Replayed, name: str) -> tuple[Replayed, ReplayedDevic
 
 def _with(replayed: Replayed, ns: Floats) -> Replayed:
     """The replay with these durations of its table's rows."""
-    duration, work = replayed.tasks.duration.copy(), replayed.tasks.kind == WORK
-    duration[work] = np.round(ns[replayed.run.work.row[replayed.tasks.item[work]]]).astype(np.int64)
+    duration = replayed.tasks.duration.copy()
+    duration[replayed.tasks.of(WORK)] = np.round(ns[replayed.run.work.row]).astype(np.int64)
     return replayed.with_tasks(replace(replayed.tasks, duration=duration))

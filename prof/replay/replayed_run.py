@@ -12,7 +12,7 @@ import numpy as np
 from pyprof.command.json_schema import doc
 from pyprof.errors import InputError
 from pyprof.prof.replay.recorded_run import Recorded, recorded
-from pyprof.prof.replay.tasks import ARRIVAL, CALL, HOST, WORK, Tasks, simulate, tasks_of
+from pyprof.prof.replay.tasks import ARRIVAL, WORK, Tasks, simulate, tasks_of
 from pyprof.table.columns import NULL, HostTable, Ints, Table, greatest
 from pyprof.table.intervals import covered
 from pyprof.table.losses import losses
@@ -43,31 +43,14 @@ class Replayed:
     @cached_property
     def work_end(self) -> Ints:
         """When each operation ends in the replay."""
-        return self._by_item(WORK, len(self.run.work))
-
-    @cached_property
-    def call_end(self) -> Ints:
-        """When each call ends in the replay."""
-        return self._by_item(CALL, len(self.run.calls))
-
-    @cached_property
-    def call_start(self) -> Ints:
-        """When each call begins in the replay: when the host's work before it is done."""
-        return self._by_item(HOST, len(self.run.calls))
+        return self.ends[self.tasks.of(WORK)]
 
     @cached_property
     def work_start(self) -> Ints:
         """When each operation begins in the replay."""
-        found = self._by_item(WORK, len(self.run.work)) - self._by_item(WORK, len(self.run.work), self.tasks.duration)
+        found = self.work_end - self.tasks.duration[self.tasks.of(WORK)]
         arrived = self.tasks.kind == ARRIVAL
         found[self.tasks.item[arrived]] = self.ends[arrived]
-        return found
-
-    def _by_item(self, kind: int, items: int, values: Ints | None = None) -> Ints:
-        """The ends, or other values, of the tasks of a kind, by what they are of."""
-        found = np.empty(items, np.int64)
-        chosen = self.tasks.kind == kind
-        found[self.tasks.item[chosen]] = (self.ends if values is None else values)[chosen]
         return found
 
     @property

@@ -22,12 +22,13 @@ def simulated_trace(replayed: Replayed, path: CriticalPath) -> Trace:
 
 
 def _calls(replayed: Replayed, trace: Trace, begin: int) -> Slices:
-    calls, start = replayed.run.calls, replayed.call_start
+    calls, tasks = replayed.run.calls, replayed.tasks
+    start, end = replayed.ends[tasks.of(HOST)], replayed.ends[tasks.of(CALL)]
     tracks = [trace.thread(NULL, pid, tid) for pid, tid in replayed.run.threads]
     return Slices(
         track=np.array(tracks, np.int64)[calls.thread],
         start=start - begin,
-        duration=np.maximum(replayed.call_end - start, 0),
+        duration=np.maximum(end - start, 0),
         name=replayed.host.coded("name").take(calls.row),
         category=replayed.host.coded("kind").take(calls.row),
         args=[Arg("recorded_start_ns", calls.start - begin), Arg("recorded_ns", calls.end - calls.start)],

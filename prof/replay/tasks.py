@@ -44,6 +44,11 @@ class Tasks:
     def __len__(self) -> int:
         return len(self.kind)
 
+    def of(self, kind: int) -> Ints:
+        """The task of each call (HOST, CALL) or operation (WORK)."""
+        chosen = np.flatnonzero(self.kind == kind)
+        return chosen[np.argsort(self.item[chosen])]
+
 
 def tasks_of(run: Recorded, meetings: Sequence[Ints] = (), handed: Sequence[Ints] = ()) -> Tasks:
     """The tasks of a recorded run.

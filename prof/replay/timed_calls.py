@@ -16,13 +16,14 @@ import numpy as np
 
 from pyprof.prof.replay.recorded_run import Recorded
 from pyprof.prof.replay.replayed_run import Replayed
-from pyprof.prof.replay.tasks import CALL, SYNC
+from pyprof.prof.replay.tasks import CALL, HOST, SYNC
 from pyprof.prof.timing.profiler_cost import OwnShare
 from pyprof.table.columns import NULL, Floats, HostTable, Ints
 from pyprof.table.measured_steps import MeasuredStep, TimedCalls
 
 ALIKE = 0.9  # of a step's calls, how many must have the name of the timed ones for the two to be the same
-AROUND, NEAR = 8, 50  # calls that are compared to find a place, and how far from the expected one it is sought
+AHEAD, NEAR = 16, 200  # calls that are compared to find a place, and how far from the expected one it is sought
+EVERYWHERE = 20  # times in a step that it is sought among all timed calls
 WAITED = 0.2  # the host may wait for the GPU for this share of the time at a place; with more, the rest is not known
 SURE = 0.1  # half of the 80% interval of the logarithm of the host's time in an iteration
 # Where the host launches more than a GPU's queue holds, and the GPU works nearly as long as the host took, the queue
@@ -57,8 +58,7 @@ def timed_shares(replayed: Replayed) -> TimedShares | None:
     if timed is None or place is None:
         return None
     run, tasks, count = replayed.run, replayed.tasks, 2 * len(timed.name)
-    on_host = np.flatnonzero(tasks.kind <= CALL)
-    spent = np.bincount(tasks.item[on_host], tasks.duration[on_host], len(run.calls))
+    spent = (tasks.duration[tasks.of(HOST)] + tasks.duration[tasks.of(CALL)]).astype(np.float64)
     counted, steps = _whole_visits(replayed, place)
     known = np.flatnonzero(place >= 0)
     captured, waited = (
@@ -173,20 +173,44 @@ def _aligned(counted: Ints, own: Ints, name: Ints) -> Ints | None:
     """Per call of a step, in order: the number of the timed call that it is, -1: unknown. None if they are others.
 
     ``counted``: the calls in the capture until then; ``own``: each one's name; ``name``: those of the timed calls. The
-    step may make a few calls more than the timed one, or fewer: by how many, is seen from the calls before or after.
+    step may make a few calls more than the timed one, or fewer: where names differ, a place is sought at which the
+    following calls agree.
     """
     if not len(own):
         return None
-    at = (counted - counted[0])[:, None] + np.arange(-NEAR, NEAR + 1)
-    same = (at >= 0) & (at < len(name)) & (name[np.clip(at, 0, len(name) - 1)] == own[:, None])
-    order = np.argsort(-same.sum(axis=0), kind="stable")[:AROUND]  # of several that agree, the one of most calls
-    at, same = at[:, order], same[:, order]
-    total = np.concatenate([np.zeros((1, len(order))), np.cumsum(same, axis=0)])
-    call = np.arange(len(own))
-    begin, end = np.maximum(call + 1 - AROUND, 0), np.minimum(call + AROUND, len(own))
-    before = (total[call + 1] - total[begin]) / (call + 1 - begin)[:, None]
-    after = (total[end] - total[call]) / (end - call)[:, None]
-    agreeing = np.where(same, np.maximum(before, after), 0.0)
-    best = agreeing.argmax(axis=1)
-    found = np.where(agreeing[call, best] >= ALIKE, at[call, best], -1)
-    return found if np.mean(found >= 0) >= ALIKE else None
+    found, at, before, unknown = np.full(len(own), -1, np.int64), 0, int(counted[0]), 0
+    everywhere = EVERYWHERE
+    while at < len(own):
+        agreeing, moved = _nearest(name, counted[at : at + AHEAD], own[at : at + AHEAD], before, NEAR)
+        if agreeing < ALIKE and everywhere:
+            everywhere -= 1
+            far = len(name) + abs(int(counted[at]) - before)
+            agreeing, moved = _nearest(name, counted[at : at + AHEAD], own[at : at + AHEAD], before, far)
+        if agreeing < ALIKE:
+            unknown, at = unknown + 1, at + 1
+            if unknown > (1 - ALIKE) * len(own):
+                return None
+            continue
+        before += moved
+        same = _named(name, counted[at:] - before) == own[at:]
+        until = at + max(len(same) if same.all() else int(same.argmin()), 1)
+        found[at:until] = counted[at:until] - before
+        at = until
+    return found
+
+
+def _nearest(name: Ints, counted: Ints, own: Ints, before: int, far: int) -> tuple[float, int]:
+    """(the share of these calls with the name of the timed one, by how many calls the count before them is off), at the
+    place, at most ``far`` away, where most of them have it; of several the nearest."""
+    moved = np.arange(-far, far + 1)
+    moved = moved[np.argsort(np.abs(moved), kind="stable")]
+    agree = np.zeros(len(moved))
+    for each, wanted in zip(counted.tolist(), own.tolist(), strict=True):
+        agree += _named(name, each - (before + moved)) == wanted
+    best = int(agree.argmax())
+    return float(agree[best]) / len(own), int(moved[best])
+
+
+def _named(name: Ints, at: Ints) -> Ints:
+    """The names at these places; -1 outside."""
+    return np.where((at >= 0) & (at < len(name)), name[np.clip(at, 0, len(name) - 1)], -1)

@@ -107,11 +107,9 @@ def _scaled(replayed: Replayed, timed: TimedShares | None, share: float) -> Repl
 def with_hosts_at(replayed: Replayed, share: Floats, most_ns: Floats | float = MOST_NS) -> Replayed:
     """The run with the host's work for each call at this share of it, but at most ``most_ns`` shorter per range and
     call."""
-    tasks = replayed.tasks
-    on_host = np.isin(tasks.kind, (HOST, CALL))
-    call = np.where(on_host, tasks.item, 0)
-    events = np.where(tasks.kind == HOST, 1 + ranges_before(replayed.host, replayed.run.calls)[call], 1)
-    most = np.broadcast_to(most_ns, len(share))[call] * events
-    cost = np.minimum((1 - share[call]) * tasks.duration, most)
-    duration = np.where(on_host, tasks.duration - cost.astype(np.int64), tasks.duration)
+    tasks, ranges = replayed.tasks, ranges_before(replayed.host, replayed.run.calls)
+    duration = tasks.duration.copy()
+    for kind, events in ((HOST, 1 + ranges), (CALL, 1)):
+        of_calls = tasks.of(kind)
+        duration[of_calls] -= np.minimum((1 - share) * duration[of_calls], most_ns * events).astype(np.int64)
     return replayed.with_tasks(replace(tasks, duration=duration))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pyprof.prof.replay.replayed_run import replay
-from pyprof.prof.replay.timed_calls import OF_HELD, QUEUE, _aligned, timed_shares
+from pyprof.prof.replay.timed_calls import AHEAD, NEAR, OF_HELD, QUEUE, _aligned, timed_shares
 from pyprof.prof.replay.without_profiler import without_profiler
 from pyprof.table.columns import Coded
 from pyprof.table.measured_steps import MeasuredStep, TimedCalls
@@ -108,6 +108,13 @@ def test_calls_that_a_step_leaves_out_or_makes_besides_are_skipped():
     found = _aligned(counted, own, name)
     assert found[:2].tolist() == [-1, -1]
     assert found[2:22].tolist() == list(range(20)) and found[22:].tolist() == list(range(25, 40))
+
+
+def test_a_place_far_away_is_found():
+    """As where a step's data are made by some thousand calls, in each step by another number of them."""
+    name = np.concatenate([np.zeros(5 * NEAR, np.int64), 1 + np.arange(2 * AHEAD)])
+    own = 1 + np.arange(2 * AHEAD)
+    assert _aligned(3 + np.arange(len(own)), own, name).tolist() == (5 * NEAR + np.arange(len(own))).tolist()
 
 
 def test_no_calls_are_aligned_with_nothing():
