@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from pyprof.prof.checkpointing_times import Again, longer_tasks, made_again
+from pyprof.prof.changes.checkpointing_times import Again, longer_tasks, made_again
 from pyprof.table.columns import Coded, Table
 
 
