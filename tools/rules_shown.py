@@ -158,9 +158,9 @@ def measurements() -> Iterator[tuple[str, str, str]]:
     """(rule, recording, program) of each change that was made and measured."""
     from tools.plan_pairs import RULES
 
-    for folder in ("advice", "changes"):
+    for folder in ("advice", "changes", "changes/libraries"):
         for row in json.loads((GOLDEN / folder / "measured.json").read_text(encoding="utf-8")):
-            yield row["rule"], folder, f"{folder}/{row['case']}"
+            yield row["rule"], folder.rpartition("/")[2], f"{folder}/{row['case']}"
     for row in json.loads((GOLDEN / "cpu" / "pairs.json").read_text(encoding="utf-8")):
         yield row["rule"], "cpu", f"cpu/{row['program']}"
     for file in sorted((GOLDEN / "plan").rglob("measured.json")):
@@ -212,8 +212,8 @@ GONE = """
 and 4.23 of 19.1). `made_again` spoke in two captures of one program (1.10 of 11.3 ms); of the largest saving that was
 measured, 49.3 of 179 ms, a static cache and a CUDA graph of each word take the place.
 
-`group_norm` (compile the norms) spoke in two captures, and said 2.87 of the 2.38 ms that compiling saved; `compile` says
-2.51 of the same program, and knows what else is fused. `dropout_in_eval` spoke in one; in three models of public
+`group_norm` (compile the norms) spoke in two captures, and said 2.87 of the 2.38 ms that compiling saved; `compile`
+says 2.51 of the same program, and knows what else is fused. `dropout_in_eval` spoke in one; in three models of public
 libraries, `model.eval()` saved nothing twice and 0.14 of 18.1 ms: the summary names such dropout, without a saving.
 """
 SILENT = """

@@ -12,7 +12,8 @@ begin. The new peak is the greatest total that is left at any time of the step.
 Time: the kernels that the forward pass launches run once more. PyTorch stops as soon as all that the backward pass
 needs is there again, so what the layer launches after its last saved activation does not count. Which kernels these are
 was compared with checkpointed runs on a CPU: the same 48 and 92 (GPT-2 in float32 and bfloat16), and 39 of 39 (three
-residual blocks). What a step gets longer by launching them again is found by a replay (prof/changes/checkpointing_times.py).
+residual blocks). What a step gets longer by launching them again is found by a replay
+(prof/changes/checkpointing_times.py).
 """
 
 from __future__ import annotations

@@ -56,10 +56,15 @@ ERRORS = {
     "sparse_grad": 0.33,
     "compile": 0.36,
     "attention": 0.44,
+    "repeats": 0.44,
     "optimizer": 0.45,
+    "copy_to_host": 0.48,
     "tf32": 0.49,
     "parameter_loop": 0.5,
+    "inference_mode": 0.55,
+    "made_on_cpu": 0.59,
     "item": 0.63,
+    "sibling_layers": 0.74,
 }
 
 
