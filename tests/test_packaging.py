@@ -1,6 +1,8 @@
 """The ways in: each import, -m, path and console script, from the checkout and elsewhere, however it is installed."""
 
 import ast
+import gzip
+import json
 import os
 import re
 import shutil
@@ -175,6 +177,45 @@ def test_the_editable_install_is_the_checkout(editable, checkout, tmp_path):
     code = "import pyprof.parse.cli, pyprof.prof.cli; print(pyprof.parse.cli.__file__, pyprof.prof.cli.__file__)"
     files = f"{checkout / 'parse' / 'cli.py'} {checkout / 'prof' / 'cli.py'}"
     assert answer(editable, ["-c", code], tmp_path) == files
+
+
+STARTS_CHILDREN = """
+import multiprocessing, subprocess, sys, torch
+
+
+def work(size):
+    torch.ones(size).relu()
+
+
+if __name__ == "__main__":
+    for method in ("spawn", "fork"):
+        child = multiprocessing.get_context(method).Process(target=work, args=(len(method),))
+        child.start()
+        print(method, child.pid)
+        child.join()
+    launched = subprocess.Popen([sys.executable, "-c", "import script; script.work(9)"])
+    print("launched", launched.pid)
+    launched.wait()
+"""
+
+
+@pytest.mark.slow
+def test_run_of_an_editable_install_collects_spawned_forked_and_launched_children(editable, tmp_path):
+    pytest.importorskip("torch")
+    (tmp_path / "script.py").write_text(STARTS_CHILDREN)
+    command = [str(editable / "bin" / "python"), "-m", "pyprof", "run", "script.py"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=clean(), timeout=300)
+    assert done.returncode == 0, done.stderr
+    children = dict(line.split() for line in done.stdout.splitlines())
+    assert list(children) == ["spawn", "fork", "launched"]
+    names = {f"net.{number}.json.gz": size for number, size in zip(children.values(), (5, 4, 9), strict=True)}
+    assert set(re.findall(r"^pyprof run: wrote (.*)$", done.stderr, re.MULTILINE)) == set(names)
+    assert {path.name for path in tmp_path.glob("*.gz")} == set(names)
+    for name, size in names.items():
+        with gzip.open(tmp_path / name, "rt") as text:
+            events = json.load(text)["traceEvents"]
+        calls = [event for event in events if event["name"] == "aten::relu"]
+        assert [call["args"]["Input Dims"] for call in calls] == [[[size]]]
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ those that run already. A thread whose work it cannot count is named."""
 import _thread
 import concurrent.futures
 import cProfile
+import functools
 import multiprocessing.pool
 import queue
 import threading
@@ -278,6 +279,92 @@ def test_threads_that_end_hold_no_mode() -> None:
         server.ask(keep)
         server.__exit__()
     assert work.flops == 120 and left == [(0, 0)]
+
+
+class Nested(torch.autograd.Function):
+    """A function whose backward runs a forward and a backward pass of its own, ``levels`` deep. Each level is told
+    first."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, levels: int, tell: Callable[[int], None]) -> Any:
+        ctx.levels, ctx.tell = levels, tell
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        ctx.tell(ctx.levels)
+        if ctx.levels > 1:
+            with torch.enable_grad():
+                nested_passes(ctx.levels - 1, ctx.tell)
+        return grad, None, None
+
+
+def nested_passes(levels: int, tell: Callable[[int], None]) -> None:
+    """At each level a product of 2*4*5*6 = 240 and its gradient, which is another 240."""
+    x = torch.ones(4, 5, requires_grad=True)
+    torch.autograd.backward(Nested.apply(x, levels, tell) @ torch.ones(5, 6), torch.ones(4, 6))
+
+
+# Of backward passes in each other, PyTorch runs those below the 60th on threads that it starts itself and keeps
+# (MAX_DEPTH in torch/csrc/autograd/engine.h).
+LEVELS = 70
+
+
+def test_backward_passes_on_threads_of_autograd_s_own() -> None:
+    """Threads of Python's work meanwhile, one of them likewise."""
+
+    def many() -> None:
+        for _ in range(100):
+            product()
+
+    def tell(_: int) -> None:
+        seen.append((threading.get_native_id(), depths()))
+
+    seen: list[tuple[int, tuple[int, int]]] = []
+    for _ in range(2):  # the second count finds autograd's threads running
+        seen.clear()
+        with Server() as server, pyprof.count() as work:
+            calls = (many, many, functools.partial(nested_passes, LEVELS, tell))
+            threads = [threading.Thread(target=call) for call in calls]
+            for thread in threads:
+                thread.start()
+            for _ in range(50):
+                server.ask(product)
+            nested_passes(LEVELS, tell)
+            for thread in threads:
+                thread.join()
+        products = 2 * 100 + (50 if patch.reaches_threads() else 0)
+        assert work.ops["matmul"].forward.flop == products * 120 + 2 * 240
+        assert work.ops["matmul"].backward.flop == 2 * (69 + 70) * 240  # backward passes run all products but the first
+        assert work.flops == products * 120 + 2 * 140 * 240
+        assert not work.unknown or not patch.reaches_threads()
+        assert len(seen) == 2 * LEVELS and len({thread for thread, _ in seen}) > 2
+        assert {modes for _, modes in seen} == {(1, 1)}
+    seen.clear()
+    nested_passes(LEVELS, tell)
+    assert {modes for _, modes in seen} == {(0, 0)}
+
+
+@needs_hook
+@pytest.mark.parametrize("level", [4, 40], ids=["autograd's thread", "Python's thread"])
+def test_a_count_that_begins_while_nested_backward_passes_run(level: int) -> None:
+    reached, go_on, modes = threading.Event(), threading.Event(), set()
+
+    def tell(at: int) -> None:
+        if at == level:
+            reached.set()
+            assert go_on.wait(60)
+
+    thread = threading.Thread(target=nested_passes, args=(LEVELS, tell))
+    thread.start()
+    assert reached.wait(60)
+    with pyprof.count() as work:
+        go_on.set()
+        thread.join()
+    assert work.flops == work.ops["matmul"].backward.flop == 2 * (level - 1) * 240  # of the levels below
+    assert not work.unknown
+    nested_passes(LEVELS, lambda _: modes.add(depths()))
+    assert modes == {(0, 0)}
 
 
 def test_names_are_put_back() -> None:
