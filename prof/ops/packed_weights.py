@@ -11,10 +11,11 @@ from typing import Any
 
 from pyprof.errors import UnknownArgument
 from pyprof.prof.ops.conv import Window, nominal, output_shape
+from pyprof.prof.ops.copies import cat
 from pyprof.prof.ops.model import Family, Tensor, Work, distinct
 from pyprof.prof.ops.operands import Out, first_output, moved
 
-linear_op, conv_op, pointwise_op = Family("gemm"), Family("conv"), Family("pointwise")
+linear_op, conv_op, pointwise_op, copy_op = Family("gemm"), Family("conv"), Family("pointwise"), Family("copy")
 RANKS = (1, 2, 3)
 
 
@@ -71,3 +72,15 @@ def quantized_binary(a: Tensor, b: Tensor, *_options: Any) -> Work:
 def quantized_scalar(a: Tensor, *_options: Any) -> Work:
     """By a number: one operation per element, or none where the scale alone changes"""
     return Work(a.numel, a.nbytes, a.nbytes)
+
+
+@pointwise_op("quantized::hardswish")
+def quantized_hardswish(a: Tensor, *_options: Any) -> Work:
+    """3 flop per element, as ``hardswish``; scaling is not counted"""
+    return Work(3 * a.numel, a.nbytes, a.nbytes)
+
+
+@copy_op("quantized::cat quantized::cat_relu")
+def quantized_cat(pieces: Any, *_options: Any, out: Out = None) -> Work:
+    """As ``cat``; scaling is not counted"""
+    return cat(pieces, out=out)

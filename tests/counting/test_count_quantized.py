@@ -62,6 +62,15 @@ def test_dynamic():
     assert pyprof.count(net, torch.randn(10, 64)).flops == 40_960
 
 
+def test_between_layers():
+    """MobileNetV3's hardswish, 3 operations for each of 192 numbers; GoogLeNet's and ShuffleNet's cat, none"""
+    x = torch.quantize_per_tensor(torch.randn(2, 3, 32), 0.1, 0, torch.quint8)
+    with pyprof.count() as counted:
+        torch.ops.quantized.cat([torch.ops.quantized.hardswish(x, 0.1, 0), x], 1, 0.1, 0)
+    assert (counted.flops, counted.unknown) == (576, {})
+    assert counted.bytes == 2 * (192 + 384)
+
+
 def test_a_capture_has_what_is_counted(tmp_path):
     """The numbers of the two tests above, of two layers that differ in their packed weights alone, and of conv1d:
     2 * 2*8*14 * 3*3 = 4032"""

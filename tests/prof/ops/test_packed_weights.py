@@ -85,6 +85,8 @@ ROWS: list[Row] = [
         (X, 2.0),
         Work(640, 640, 640),
     ),
+    ("quantized::hardswish", (X, 0.1, 3), Work(3 * 640, 640, 640)),
+    ("quantized::cat quantized::cat_relu", ([X, SECOND], 1, 0.1, 3), Work(0, 1280, 1280)),
 ]
 
 test_worked_by_hand = worked(ROWS)
