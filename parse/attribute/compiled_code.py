@@ -46,8 +46,8 @@ def name_origins(capture: Capture, tree: RangeTree) -> None:
 class ForwardOps:
     """The eager forward ops of the calls in a backward pass that compiled autograd traced, by sequence numbers.
 
-    The record tells how far the nodes of autograd's graph are apart. Which number the pass's first node has in a run is
-    found by the names: at each of the places there has to be an op that makes such a node.
+    The record has the distances between the sequence numbers of the graph's nodes. The number of the first node differs
+    from run to run, and is found by names: at each distance from it there must be an op that makes the node.
     """
 
     def __init__(self, tree: RangeTree) -> None:

@@ -86,7 +86,7 @@ def _without_profiler(removed: ProfilerRemoved, unit: str) -> str:
         return f"Without the profiler, estimated: {step}; pyprof run --warmup 4 measures it"
     added = "the host is not the limit"
     if removed.host_share_measured:
-        each = f"{removed.per_range_ns / 1e3:.2g} µs a range and {removed.per_call_ns / 1e3:.2g} µs a call"
+        each = f"{removed.per_range_ns / 1e3:.2g} µs per range and {removed.per_call_ns / 1e3:.2g} µs per call"
         added = f"the profiler costs the host {each}"
     return (
         f"Without the profiler, measured: {ms(removed.measured_ns)} per {unit} (the replay: {ms(removed.step_ns)}); "

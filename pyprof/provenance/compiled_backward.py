@@ -47,7 +47,8 @@ def noted(
 ) -> AwaitedImport:
     """What keeps the places of the nodes of each graph that compiled autograd traces, once it is imported.
 
-    ``set_`` replaces an attribute. ``failed`` is told of what cannot be read, as in another release.
+    ``set_`` replaces an attribute. ``failed`` gets the error where something
+    cannot be read, as in another release.
     """
 
     def replace(module: ModuleType) -> None:

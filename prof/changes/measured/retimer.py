@@ -80,7 +80,7 @@ class Retimer:
         )
 
     def _ns(self, calls: Sequence[TimedCall]) -> float | None:
-        """The time of these calls together, ns; None if one was not timed, or there are none."""
+        """The time of these calls together, ns; None without calls, and if one was not timed."""
         times = [self.times.get(call.text) for call in calls]
         self.missing |= {call.text: call for call, time in zip(calls, times, strict=True) if time is None}
         seconds = [time.seconds for time in times if time is not None and time.seconds is not None]

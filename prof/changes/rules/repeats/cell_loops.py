@@ -57,7 +57,7 @@ def cell_loop(scenario: Scenario) -> Iterator[Proposal]:
 
 
 def _loops(run: Run) -> tuple[list[tuple[Ints, Cell]], list[str]]:
-    """(passes, their cells) of each loop over cells; and why other loops' passes are none."""
+    """The passes and the cell of each loop over cells, and why the passes of other loops are not cells."""
     taken = np.zeros(run.rows, bool)
     loops, reasons = [], []
     for passes in repeated_passes(run, STEPS):
